@@ -1,4 +1,4 @@
-//! One prompt of a server, filled with arguments.
+//! Prompts by name, with arguments.
 
 use ropeway::mcp::{Mcp, Prompt, PromptResult};
 use ropeway::tool::{Alias, CallContext, ToolDefinition};
@@ -10,7 +10,7 @@ use crate::connect::fan_out::fan_out;
 use crate::connect::session::Session;
 use crate::failure::Failure;
 
-/// A prompt by its name, with arguments as they are typed.
+/// Gets a prompt by name, with arguments from a command line.
 pub(crate) async fn fill(session: &Session, name: &str, words: &[String]) -> Result<PromptResult, Failure> {
     get(session, name, RawArguments::read(words, None)?).await
 }
@@ -32,7 +32,7 @@ pub(crate) async fn get(session: &Session, name: &str, typed: RawArguments) -> R
     Ok(session.step("waiting for", &alias, server.get_prompt(&prompt.name, arguments, &cx)).await??)
 }
 
-/// A failure when the prompt has no such argument.
+/// Returns a failure if the prompt has no such argument.
 fn known(prompt: &Prompt, name: &str) -> Result<(), Failure> {
     let names = || prompt.arguments.iter().map(|argument| argument.name.as_str());
     if names().any(|known| known == name) {
@@ -46,7 +46,7 @@ fn known(prompt: &Prompt, name: &str) -> Result<(), Failure> {
     })
 }
 
-/// A prompt as a tool, whose arguments are all text.
+/// Converts a prompt to a tool with string arguments.
 fn as_tool(prompt: &Prompt) -> ToolDefinition {
     let properties: Map<String, Value> =
         prompt.arguments.iter().map(|argument| (argument.name.clone(), json!({"type": "string"}))).collect();

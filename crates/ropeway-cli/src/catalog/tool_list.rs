@@ -19,13 +19,13 @@ use crate::terminal::text::{clean, clean_line, cut, first_sentence, wrap};
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// How many tools a search shows.
+/// Maximum results of a search.
 pub(crate) const MOST_FOUND: usize = 10;
 
-/// How much is said about a tool among many.
+/// Maximum columns of a description in a list.
 const LONGEST_SENTENCE: usize = 200;
 
-/// The tools by server, or those that some words describe, for people.
+/// Lists the tools by server, or those that match a query.
 pub(crate) fn text(session: &Session, source: &ServerSource, words: &str, width: usize) -> String {
     let listing = session.listing();
     match words {
@@ -34,7 +34,7 @@ pub(crate) fn text(session: &Session, source: &ServerSource, words: &str, width:
     }
 }
 
-/// The tools by server, for scripts.
+/// Returns the tools by server as JSON.
 pub(crate) fn list_json(session: &Session, listing: &ToolListing) -> Value {
     let server = |verdict: &ServerStatus| {
         let tools: Vec<&ToolDefinition> =
@@ -62,7 +62,7 @@ pub(crate) fn list_json(session: &Session, listing: &ToolListing) -> Value {
     json!({"servers": listing.verdicts.iter().map(server).collect::<Vec<_>>()})
 }
 
-/// The tools by server, for people: of one server all that is said about them, of many what they are.
+/// Lists the tools by server. A single server is shown with full descriptions.
 pub(crate) fn list(
     session: &Session,
     listing: &ToolListing,
@@ -80,7 +80,7 @@ pub(crate) fn list(
     }
 }
 
-/// A server that is alone, and its tools.
+/// Lists the tools of a single server.
 pub(crate) fn one_server(
     session: &Session,
     listing: &ToolListing,
@@ -107,7 +107,7 @@ pub(crate) fn one_server(
     text + &note(verdict, width)
 }
 
-/// A server among others, and its tools.
+/// Lists the tools of one of several servers.
 pub(crate) fn group(session: &Session, listing: &ToolListing, verdict: &ServerStatus, width: usize) -> String {
     let there = matches!(verdict.outcome, ServerState::Ready { .. } | ServerState::Cached { .. });
     if !there {
@@ -123,7 +123,7 @@ pub(crate) fn group(session: &Session, listing: &ToolListing, verdict: &ServerSt
     text + &note(verdict, width)
 }
 
-/// A server that is still connecting, and the tools that it had the last time.
+/// Lists the cached tools of a server that is still connecting.
 pub(crate) fn remembered_group(
     session: &Session,
     verdict: &ServerStatus,
@@ -135,12 +135,12 @@ pub(crate) fn remembered_group(
     status_line(StatusIcon::Half, &verdict.server, &words, "") + &tools.collect::<String>()
 }
 
-/// Why the list of a server is not complete, if it is not.
+/// Returns the note about an incomplete list, if any.
 fn note(verdict: &ServerStatus, width: usize) -> String {
     verdict.note.as_deref().map(|note| faint(&wrap(&clean_line(note), width, 4))).unwrap_or_default()
 }
 
-/// How many tools a server has that are not on the list, since others there have their names.
+/// Returns the number of tools hidden by name collisions.
 fn hidden(listing: &ToolListing, verdict: &ServerStatus) -> Option<usize> {
     let listed = listing.registry.of_server(&verdict.server).count();
     verdict.outcome.tools().checked_sub(listed).filter(|hidden| *hidden > 0)
@@ -157,12 +157,12 @@ fn why_hidden(session: &Session, hidden: usize, listing: &ToolListing, server: &
     format!("{hidden} {tools} hidden: {who} {names}; see {}", session.advice.collision_command())
 }
 
-/// What a server calls itself, and its version.
+/// Formats the name and version that a server reports.
 fn about(info: &ServerInfo) -> String {
     clean_line(&format!("{} {}", info.name, info.version))
 }
 
-/// A server that is alone: by our name for it if we gave it one, else by the name that it gives itself.
+/// Formats the heading of a single server: its configured name, or the name that it reports.
 fn title(session: &Session, verdict: &ServerStatus, source: &ServerSource) -> String {
     let info = session.server_info(&verdict.server);
     let protocol = info.as_deref().map(|info| format!("MCP {}", clean_line(&info.protocol_version)));
@@ -182,7 +182,7 @@ fn title(session: &Session, verdict: &ServerStatus, source: &ServerSource) -> St
     }
 }
 
-/// One tool among many: its signature behind its server, and the first sentence about it.
+/// Formats a tool in a list: signature and first sentence of the description.
 fn among_many(session: &Session, tool: &ToolDefinition, width: usize) -> String {
     let server = server_of(tool).map_or("", Alias::as_str);
     let mut text = format!("  {}\n", brief(server, session.names.short(tool), tool, width.saturating_sub(2)));
@@ -192,7 +192,7 @@ fn among_many(session: &Session, tool: &ToolDefinition, width: usize) -> String 
     text
 }
 
-/// One tool: its signature, what it is hinted to do, and its description beneath.
+/// Formats a tool of a single server: signature, description and hints.
 fn entry(name: &str, tool: &ToolDefinition, width: usize) -> String {
     let mut text = signature_as(name, tool, width);
     text.push('\n');
@@ -206,14 +206,14 @@ fn entry(name: &str, tool: &ToolDefinition, width: usize) -> String {
     text
 }
 
-/// The tools that some words describe, for people.
+/// Lists the tools that match a query.
 pub(crate) fn found(session: &Session, listing: &ToolListing, words: &str, width: usize) -> String {
     let hits = listing.registry.search(words, MOST_FOUND);
     let mut text: String = hits.iter().map(|hit| among_many(session, hit.tool.definition(), width)).collect();
     if hits.is_empty() {
         text = format!("No matches for `{}` in {}.\n", clean_line(words), count(listing.registry.len()));
     }
-    // What is not there cannot be found.
+    // Unavailable servers were not searched.
     let mut absent = listing.verdicts.iter().filter(|verdict| is_unavailable(&verdict.outcome)).peekable();
     if absent.peek().is_some() {
         text.push_str(&format!(

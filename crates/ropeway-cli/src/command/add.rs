@@ -1,4 +1,4 @@
-//! `ropeway add`: one more server in the configuration file.
+//! `ropeway add`: adds a server to the configuration file.
 
 use std::path::{Path, PathBuf};
 
@@ -95,7 +95,7 @@ pub(super) struct Add {
     check: bool,
 }
 
-/// How to talk to a URL.
+/// The transport for `--url`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AddTransport {
     /// Streamable HTTP
@@ -110,12 +110,9 @@ impl Add {
         let mut server = self.server(&target.path)?;
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = if self.secrets { file::read(&secrets_file)? } else { None };
-        let taken = match self.literal {
-            true => Vec::new(),
-            false => take_out(&mut server, secrets_before.as_deref()),
-        };
+        let taken = if self.literal { Vec::new() } else { take_out(&mut server, secrets_before.as_deref()) };
         let text = edit::add(target.text(), &server).map_err(|error| target.edit_failure(error))?;
-        // The file was sound before: whatever is wrong now was typed.
+        // The file was valid before, so problems are in the options.
         Config::parse(&text, &target.path, &Secrets::from_env()).map_err(|error| mistyped(&error))?;
         if !self.dry_run {
             if self.secrets && !taken.is_empty() {
@@ -129,11 +126,11 @@ impl Add {
                 trust::warning(&words);
             }
         }
-        // Secrets that were just written are found by now.
+        // Parses again with the secrets that were just written.
         let config = target.parse(&text)?;
         let entry = config.servers.iter().find(|entry| entry.alias.as_str() == server.alias);
         let settings = entry.map(|entry| &entry.settings);
-        // In a dry run they are not there yet.
+        // A dry run does not store them.
         let is_kept = |name: &String| self.secrets && taken.iter().any(|taken| taken.name == *name);
         let missing: Vec<String> = match settings {
             Some(ServerSettings::Missing { secrets }) => {
@@ -177,13 +174,13 @@ impl Add {
         }
         Ok(match (&report, self.check) {
             (Some(report), _) => report.exit(),
-            // It was to be tried and cannot be.
+            // The server could not be checked.
             (None, true) => Exit::Usage,
             (None, false) => Exit::Done,
         })
     }
 
-    /// The server as it will be written.
+    /// Returns the entry to write.
     fn server(&self, file: &Path) -> Result<RawServer, Failure> {
         let mut server = RawServer::new(self.name.as_str());
         match (self.command.split_first(), &self.url) {
@@ -225,7 +222,7 @@ impl Add {
         Ok(server)
     }
 
-    /// The folder of the program, as it is written in the file. A program that is given by a path from here runs here.
+    /// Returns the `cwd` to write. A program with a relative path runs in the current folder.
     fn folder(&self, file: &Path) -> Result<Option<String>, Failure> {
         let here = std::env::current_dir()
             .map_err(|error| Failure::usage("could not determine the current folder").caused_by(&error))?;
@@ -242,7 +239,7 @@ impl Add {
             None => return Ok(None),
         };
         let beside = std::path::absolute(file).ok().and_then(|file| file.parent().map(Path::to_owned));
-        // A file that moves with its folder should go on to work.
+        // A relative path keeps working if the folder moves.
         let written = match beside.as_deref().and_then(|beside| folder.strip_prefix(beside).ok()) {
             Some(below) if below.as_os_str().is_empty() => ".".to_owned(),
             Some(below) => below.to_string_lossy().into_owned(),
@@ -267,21 +264,18 @@ impl Add {
             let keys = words(taken.iter().map(|taken| taken.key.as_str()));
             let (secrets, them) = if taken.len() == 1 { ("secret", "it") } else { ("secrets", "them") };
             let (was, is) = if taken.len() == 1 { ("was", "is") } else { ("were", "are") };
-            say(&match self.secrets {
-                true => {
-                    let names = words(taken.iter().map(|taken| taken.name.as_str()));
-                    let verb = if self.dry_run { "would be" } else { is };
-                    let file = dotenv::beside(&target.path);
-                    format!("The {secrets} of {keys} {verb} stored as {names} in {}.", file.display())
-                }
-                false => {
-                    let references: Vec<String> = taken.iter().map(|taken| format!("${{{}}}", taken.name)).collect();
-                    let references = words(references.iter().map(String::as_str));
-                    format!(
-                        "The {secrets} of {keys} {was} replaced by {references}. --secrets stores {them} in a .env next \
+            say(&if self.secrets {
+                let names = words(taken.iter().map(|taken| taken.name.as_str()));
+                let verb = if self.dry_run { "would be" } else { is };
+                let file = dotenv::beside(&target.path);
+                format!("The {secrets} of {keys} {verb} stored as {names} in {}.", file.display())
+            } else {
+                let references: Vec<String> = taken.iter().map(|taken| format!("${{{}}}", taken.name)).collect();
+                let references = words(references.iter().map(String::as_str));
+                format!(
+                    "The {secrets} of {keys} {was} replaced by {references}. --secrets stores {them} in a .env next \
                          to the file, --literal in the file itself."
-                    )
-                }
+                )
             });
         }
         if !missing.is_empty() {
@@ -291,12 +285,12 @@ impl Add {
     }
 }
 
-/// The words in backticks, one after the other.
+/// Joins words in backticks.
 fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// What is wrong with what was typed, in the words of the command line: the file has no such lines.
+/// Converts configuration problems to those of command-line options.
 fn mistyped(error: &ConfigError) -> Failure {
     let told = |problem: &ConfigProblem| {
         let ConfigProblem { path, found, expected, suggestion, .. } = problem;
@@ -318,7 +312,7 @@ fn mistyped(error: &ConfigError) -> Failure {
     }
 }
 
-/// Is this no program, but several words that were quoted together?
+/// Returns `true` if a missing program looks like a quoted command line.
 fn is_quoted_together(program: &str) -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |folder: PathBuf| folder.join(program).exists();
@@ -327,7 +321,7 @@ fn is_quoted_together(program: &str) -> bool {
         && (program.starts_with('/') || !std::env::split_paths(&folders).any(is_there))
 }
 
-/// Puts references in the place of secrets. One that a variable holds already is called so.
+/// Replaces secrets by references. A secret that a variable already holds gets its name.
 fn take_out(server: &mut RawServer, secrets: Option<&str>) -> Vec<ExtractedSecret> {
     let known = secrets.map(dotenv::names).unwrap_or_default();
     let mut taken = literal::extract(server, &mut SecretNames::taken(known));
@@ -341,12 +335,12 @@ fn take_out(server: &mut RawServer, secrets: Option<&str>) -> Vec<ExtractedSecre
             taken.name = name;
         }
     }
-    // What is set already has to be kept nowhere.
+    // A secret in the environment needs no storage.
     taken.retain(|taken| std::env::var_os(&taken.name).is_none());
     taken
 }
 
-/// Calls a reference by another name.
+/// Renames a reference.
 fn rename(server: &mut RawServer, from: &str, to: &str) {
     let change = |text: &mut String| *text = text.replace(&format!("${{{from}}}"), &format!("${{{to}}}"));
     let values = server.env.0.iter_mut().chain(&mut server.headers.0).map(|(_, value)| value);
@@ -358,7 +352,7 @@ fn rename(server: &mut RawServer, from: &str, to: &str) {
     }
 }
 
-/// A token; one that a file holds stays there.
+/// Returns a token. `@FILE` becomes a reference to the file.
 fn token(given: &str) -> Result<String, Failure> {
     let Some(path) = given.strip_prefix('@') else { return Ok(given.to_owned()) };
     let path = std::fs::canonicalize(path)
@@ -369,7 +363,7 @@ fn token(given: &str) -> Result<String, Failure> {
 fn pairs(given: &[String], between: char, usage: &str) -> Result<Pairs<Text>, Failure> {
     let pair = |text: &String| {
         let pair = text.split_once(between).map(|(name, value)| (name.trim(), value));
-        // Only what stands before the value may be shown.
+        // The value may be a secret and is not shown.
         let (name, value) = pair.filter(|(name, _)| !name.is_empty()).ok_or_else(|| Failure::usage(usage))?;
         let value = if between == ':' { value.trim() } else { value };
         Ok((name.to_owned(), Text::from(value)))

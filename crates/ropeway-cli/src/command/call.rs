@@ -1,4 +1,4 @@
-//! `ropeway call`: one call of one tool.
+//! `ropeway call`: calls a tool.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ impl Call {
             let is_found = Cell::new(false);
             let done = call(likely.servers, &context, &name, typed.clone(), &output, &is_found).await;
             match done {
-                // Another server may have the tool by now. What was called is not called again.
+                // Another server may have the tool by now. A call that was sent is not repeated.
                 Err(failure) if !is_found.get() && failure.exit() != Exit::Timeout => {
                     if likely.is_known && !failure.is_unknown_tool() {
                         return Err(failure);
@@ -106,14 +106,14 @@ impl Call {
     }
 }
 
-/// How the result is printed.
+/// Output options.
 struct Output {
     json: bool,
     raw: bool,
     save: Option<PathBuf>,
 }
 
-/// Starts servers, calls a tool of them and prints the result. `is_found` is set before the tool is called.
+/// Starts the servers, calls a tool and prints the result. Sets `is_found` before the call.
 async fn call(
     servers: Servers,
     context: &CommandContext,
@@ -138,7 +138,7 @@ async fn call(
         } else {
             print_result(&envelope, TextMode::new(output.raw), folder.as_ref())?;
             if envelope.meta.is_error {
-                // Its words are the answer; that they are about a failure may not be plain to see.
+                // The text of the result may not make clear that the tool failed.
                 say(&Failure::new(Exit::ToolError, format!("tool `{}` failed", shown_tool.name)).render());
             }
         }
@@ -147,7 +147,7 @@ async fn call(
     .await
 }
 
-/// Prints an answer: for a person on a terminal, else byte for byte.
+/// Prints a result: clean text on a terminal, otherwise byte for byte.
 fn print_result(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFolder>) -> Result<(), Failure> {
     let notes = if mode == TextMode::Clean {
         let shown = render(envelope, folder)?;
@@ -162,7 +162,7 @@ fn print_result(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFolder>
     Ok(())
 }
 
-/// Prints an answer as one JSON document. That its files cannot be saved does not lose the answer.
+/// Prints a result as one JSON document, even if its files cannot be saved.
 fn print_document(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result<(), Failure> {
     let not_json = |error| Failure::usage("the result is not JSON").caused_by(&error);
     let saved = folder.map(|folder| SavedParts::save(&envelope.meta.content, folder)).transpose();
@@ -179,7 +179,7 @@ fn print_document(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result<()
     failure.map_or(Ok(()), Err)
 }
 
-/// Could a word be the name of a tool, and nothing else?
+/// Returns `true` if a word can only be a tool name.
 fn is_name(word: &str) -> bool {
     word != "-" && !word.contains(['=', '{', '@', '\0'])
 }

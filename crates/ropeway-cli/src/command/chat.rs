@@ -1,4 +1,4 @@
-//! `ropeway chat`: a conversation with a model that uses the tools.
+//! `ropeway chat`: chats with a model that uses the tools.
 
 use std::cell::Cell;
 use std::io::{IsTerminal as _, Read as _};
@@ -34,20 +34,20 @@ use crate::output::print::{print, print_json, say};
 use crate::terminal::style::{faint, warning as warning_words};
 use crate::terminal::text::{clean_line, terminal_width, wrap};
 
-/// How long an interactive chat waits for servers before it opens. Those that are ready by then are counted.
+/// How long an interactive chat waits for servers before it starts.
 const OPENING: Duration = Duration::from_millis(400);
 
 /// How long the first message waits for servers that are still connecting.
 const TURN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The same without a terminal, where the servers were waited for before.
+/// The same without a terminal, where the chat waited for servers before.
 const PROMPT_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long a chat without a terminal waits for servers once one of them is ready, and if one may have to be downloaded.
+/// How long a chat without a terminal waits after the first server is ready, without and with packages to download.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const DOWNLOAD_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Shown at the end of `--advice`.
+/// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway chat
@@ -61,41 +61,39 @@ Examples:
   ropeway chat --resume talk.json --save talk.json
   ropeway chat -p hello --base-url http://127.0.0.1:8080/v1 --json
 
-Output: standard output contains only the text of the model. With --json it contains one JSON object
-per step; the last one is {\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}.
-Markdown is rendered on a terminal, unless --plain is given or TERM is dumb.
+Output: standard output contains only the text of the model. With --json it contains one JSON object per step; the \
+last one is {\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}. Markdown is rendered on a \
+terminal, unless --plain is given or TERM is dumb.
 
-Input: without -p, and if standard input or output is not a terminal, each line of standard input is a
-message or a command such as /prompt; /save and /load are not available. With -p TEXT, piped or
-redirected standard input is appended to the message, up to 10 MiB of UTF-8 text. Terminals, devices
-such as /dev/null, and sockets that send nothing for 3 s are not read. -p - reads the whole message
-from standard input.
+Input: without -p, and if standard input or output is not a terminal, each line of standard input is a message or a \
+command such as /prompt; /save and /load are not available. With -p TEXT, piped or redirected standard input is \
+appended to the message, up to 10 MiB of UTF-8 text. Terminals, devices such as /dev/null, and sockets that send \
+nothing for 3 s are not read. -p - reads the whole message from standard input.
 
-Attachments: @FILE at the start of a word attaches a text, image or PDF file: @notes.txt, @~/photo.png,
-@\"my file.txt\". The type is detected from the content. A word that names no file stays text. Files are
-attached only to typed messages and -p TEXT.
+Attachments: @FILE at the start of a word attaches a text, image or PDF file: @notes.txt, @~/photo.png, @\"my \
+file.txt\". The type is detected from the content. A word that names no file stays text. Files are attached only to \
+typed messages and -p TEXT.
 
-Saving: conversations are saved after each turn to ~/.local/state/ropeway/conversations (see
-XDG_STATE_HOME), readable by the user only and with known secrets redacted, unless --no-save is given.
-ROPEWAY_CONVERSATIONS_DIR sets another folder; an empty value disables saving. The latest 200
-conversations are kept, up to 1 GiB in total. A conversation continued in two terminals is saved as
-two. A resumed conversation keeps its model and provider unless options override them.
+Saving: conversations are saved after each turn to ~/.local/state/ropeway/conversations (see XDG_STATE_HOME), \
+readable by the user only and with known secrets redacted, unless --no-save is given. ROPEWAY_CONVERSATIONS_DIR sets \
+another folder; an empty value disables saving. The latest 200 conversations are kept, up to 1 GiB in total. A \
+conversation continued in two terminals is saved as two. A resumed conversation keeps its model and provider unless \
+options override them.
 
-Approval: each tool call needs approval. Without a terminal, and with -p, calls are denied unless
---allow or --yes permits them. Read-only tools need no approval if the server has `trust_hints: true`
-in its entry or --trust-hints is given. --deny takes precedence over --ask, and --ask over --allow.
-Options override the configuration file, except its `deny`. \"Always\" applies to the current
-definition of a tool; a changed tool needs approval again.
+Approval: each tool call needs approval. Without a terminal, and with -p, calls are denied unless --allow or --yes \
+permits them. Read-only tools need no approval if the server has `trust_hints: true` in its entry or --trust-hints \
+is given. --deny takes precedence over --ask, and --ask over --allow. Options override the configuration file, \
+except its `deny`. \"Always\" applies to the current definition of a tool; a changed tool needs approval again.
 
-Patterns: a GLOB is SERVER.TOOL, such as files.read_* or *.list, or the name that the model uses, such as
-mcp_files_read, or mcp_files_* for all tools of a server. A wildcard does not cross from the server into
-the tool: for some tools of server my, use my.files_*, not mcp_my_files_*. --ask and --deny also match
-the latter, as a precaution.";
+Patterns: a GLOB is SERVER.TOOL, such as files.read_* or *.list, or the name that the model uses, such as \
+mcp_files_read, or mcp_files_* for all tools of a server. A wildcard does not cross from the server into the tool: \
+for some tools of server my, use my.files_*, not mcp_my_files_*. --ask and --deny also match the latter, as a \
+precaution.";
 
-/// How many questions wait for a person; further ones wait where they come from.
+/// Maximum pending questions to the user.
 const MOST_WAITING: usize = 64;
 
-/// The exit codes, for `--advice`.
+/// The exit codes, for `--help`.
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
   0    success
@@ -163,7 +161,7 @@ pub(super) struct Chat {
 }
 
 impl Chat {
-    /// Does somebody sit at a terminal and talk?
+    /// Returns `true` for a chat on a terminal.
     pub(super) fn is_interactive(&self, json: bool) -> bool {
         self.prompt.is_none()
             && !self.list
@@ -188,9 +186,9 @@ impl Chat {
             }
             return done;
         }
-        // Whether a project file is trusted is asked before anything else reads keys or listens for Ctrl-C.
+        // The trust question comes before anything else reads keys or handles Ctrl-C.
         let servers = self.server.servers(&context)?;
-        // Ctrl-C ends a turn, but before the first one the whole command.
+        // Ctrl-C cancels a turn; before the first turn it ends the command.
         let mut early = interrupts()?;
         let person = Person { editor: Editor::start(!self.no_save && store::is_on())?, interrupts: interrupts()? };
         let is_ready = Cell::new(false);
@@ -255,7 +253,7 @@ impl Chat {
             attachments.extend(input.map(Attachment::standard_input));
         }
         let named = servers.only_these(&self.servers);
-        // Whoever names no server may have meant to say something.
+        // An unknown server name may be a message.
         let hint = |failure: Failure| match self.prompt {
             None => failure.hint("use `-p TEXT` to send a message to the model"),
             Some(_) => failure,
@@ -265,13 +263,14 @@ impl Chat {
         let file = servers.file.as_ref();
         if self.model.models {
             let models = self.model.list(Some(&chat), file).await?;
-            match context.json {
-                true => print_json(&models)?,
-                false => models.iter().try_for_each(|model| print(&format!("{}\n", clean_line(model))))?,
+            if context.json {
+                print_json(&models)?
+            } else {
+                models.iter().try_for_each(|model| print(&format!("{}\n", clean_line(model))))?
             }
             return Ok(Exit::Done);
         }
-        // Without a model no server is started, and nothing else shows what is odd about the file.
+        // Without a model no server starts, so nothing else shows the warnings.
         let warned = |failure: Failure| {
             servers.show_all_warnings();
             failure
@@ -313,7 +312,7 @@ impl Chat {
             .iter()
             .map(|entry| (entry.alias.clone(), expand_prefix(&entry.prefix, &entry.alias)))
             .collect();
-        // A server that asks, leaves and asks again finds no room here for more.
+        // Bounded, so a server cannot queue questions without limit.
         let (asks, questions) = mpsc::channel(MOST_WAITING);
         let desk = person.is_some().then_some(asks);
         let mut handlers = handlers(desk.clone());
@@ -324,9 +323,10 @@ impl Chat {
         let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
         let source = servers.source.clone();
         let config_lock = servers.config.lock;
-        let mut screen = match context.json {
-            true => Screen::for_scripts(self.save_files.clone()),
-            false => Screen::for_people(self.reasoning || context.verbose, self.save_files.clone()),
+        let mut screen = if context.json {
+            Screen::for_scripts(self.save_files.clone())
+        } else {
+            Screen::for_people(self.reasoning || context.verbose, self.save_files.clone())
         };
         if self.plain {
             screen.set_plain(true);
@@ -385,7 +385,7 @@ impl Chat {
             let listing = session.listing();
             if !no_tools {
                 let tools: Vec<_> = listing.registry.definitions().collect();
-                // Of a server whose tools are hidden not all are known either.
+                // Tools hidden by the lock are unknown, too.
                 let hides = |server: &Alias| listing.differences.iter().any(|difference| difference.server == *server);
                 let absent = listing
                     .verdicts
@@ -405,7 +405,7 @@ impl Chat {
             is_ready.set(true);
             match (message, person) {
                 (Some(message), _) => {
-                    // What comes over standard input must not choose files.
+                    // Standard input must not select files to attach.
                     let mentions = if is_text { Mentions::Read } else { Mentions::Ignore };
                     chat.once(message, mentions).await
                 }
@@ -431,34 +431,34 @@ impl Chat {
     }
 }
 
-/// The conversation that a chat begins with.
+/// The conversation at the start of a chat.
 #[derive(Default)]
 struct Resumed {
     conversation: Conversation,
-    /// Its header, if it is from the store.
+    /// The header of a stored conversation.
     header: Option<Header>,
 }
 
-/// Returns true if `--resume` names a file and not an id.
+/// Returns `true` if `--resume` names a file, not an id.
 fn is_file(path: &Path) -> bool {
     path.components().count() > 1 || path.extension().is_some() || path.exists()
 }
 
-/// Who answers what servers ask: a person, where there is one.
+/// Returns handlers that forward server requests to the user, if any.
 fn handlers(desk: Option<mpsc::Sender<Question>>) -> Handlers {
     Handlers::new().on_elicitation(move |elicitation| {
         let desk = desk.clone();
         async move {
             let Some(desk) = desk else { return Ok(ElicitationAnswer::Decline) };
             let (answer, answered) = oneshot::channel();
-            // A closed channel counts as a cancellation.
+            // A closed channel is a cancellation.
             let _ = desk.send(Question::Server(Box::new(elicitation), answer)).await;
             Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel))
         }
     })
 }
 
-/// How long a chat without a person waits for servers once one of them is ready: longer where one may still be downloaded.
+/// Returns how long a chat without a terminal waits after the first server is ready.
 fn patience(servers: &Servers) -> Duration {
     let may_download = |entry: &ServerEntry| match &entry.settings {
         ServerSettings::Known(config) => match &config.transport {
@@ -474,7 +474,7 @@ fn interrupts() -> Result<Signal, Failure> {
     signal(SignalKind::interrupt()).map_err(|error| Failure::usage("could not listen for Ctrl-C").caused_by(&error))
 }
 
-/// What is to be said.
+/// Returns the message of `-p`.
 fn message(prompt: &str) -> Result<String, Failure> {
     let mut text = prompt.to_owned();
     if prompt == "-" {
@@ -505,7 +505,7 @@ fn options(chat: &ChatSettings) -> ModelOptions {
     options
 }
 
-/// That the demo server stands in for real ones, and how there will be some.
+/// Returns the note about the demo server.
 fn demo_note() -> String {
     let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
     let note = "No servers configured; using the built-in demo server. Add one with `ropeway add NAME -- COMMAND`, or use \

@@ -1,4 +1,4 @@
-//! `ropeway completions`: the script with which a shell completes what is typed.
+//! `ropeway completions`: prints a shell completion script.
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;

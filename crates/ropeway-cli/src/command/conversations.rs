@@ -1,4 +1,4 @@
-//! `ropeway chat --list`: the saved conversations.
+//! `ropeway chat --list`: lists saved conversations.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::terminal::text::{clean_line, cut, terminal_width};
 /// Narrower terminals have no room for a table.
 const NARROWEST_TABLE: usize = 72;
 
-/// A conversation for scripts.
+/// A conversation as JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ConversationRecord<'a> {
@@ -56,7 +56,7 @@ impl<'a> ConversationRecord<'a> {
     }
 }
 
-/// Prints the conversations, the latest first. A file that cannot be used is a warning.
+/// Prints the conversations, latest first. Unreadable files are warnings.
 pub(super) fn list(context: &CommandContext) -> Result<Exit, Failure> {
     let entries = Store::required()?.list()?;
     if context.json {
@@ -88,7 +88,7 @@ fn table(headers: &[&Header]) -> Table {
     table
 }
 
-/// Two lines per conversation, for a terminal without room for a table.
+/// Two lines per conversation, for narrow terminals.
 fn stacked(headers: &[&Header], width: usize) -> String {
     let lines = headers.iter().map(|header| {
         let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
@@ -100,13 +100,13 @@ fn stacked(headers: &[&Header], width: usize) -> String {
     lines.collect()
 }
 
-/// A time in the time zone of the user.
+/// Formats a time in the local time zone.
 fn local_time(time: &str) -> String {
     let local = time.parse::<jiff::Timestamp>().map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
     local.map_or_else(|_| time.to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
-/// A folder as people write it: `~` is the home.
+/// Formats a folder with `~` for the home folder.
 fn below_home(folder: &str) -> String {
     let home = std::env::var("HOME").ok().and_then(|home| std::fs::canonicalize(home).ok());
     match home.and_then(|home| Path::new(folder).strip_prefix(home).ok().map(Path::to_owned)) {

@@ -1,4 +1,4 @@
-//! `ropeway doctor`: why servers do not work, and what helps.
+//! `ropeway doctor`: diagnoses server problems.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,16 +22,16 @@ use crate::terminal::text::terminal_width;
 
 const FAINT: Style = Style::new().dimmed();
 
-/// What is left of the command's time for the report.
+/// Time reserved for the report.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// How many servers are examined at once.
+/// Maximum servers examined concurrently.
 const AT_ONCE: usize = 8;
 
 /// Diagnose server problems and suggest fixes
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
-    /// Only these servers
+    /// Only examine these servers
     #[arg(value_name = "SERVER", conflicts_with_all = ["stdio", "url"])]
     names: Vec<String>,
     #[command(flatten)]
@@ -54,15 +54,16 @@ impl Doctor {
         let around = Surroundings::of_process();
         let examined = examine(&config, &around, limit);
         let report = context.status.during(&label, examined).await;
-        match context.json {
-            true => print_json(&json!({"servers": [report.json()]}))?,
-            false => print(&report.render(terminal_width(&std::io::stdout())))?,
+        if context.json {
+            print_json(&json!({"servers": [report.json()]}))?
+        } else {
+            print(&report.render(terminal_width(&std::io::stdout())))?
         }
         Ok(report.exit())
     }
 }
 
-/// Returns what is left of `--timeout` for a server; without one it gets the time of its entry.
+/// Returns the remaining time of `--timeout`, if set.
 pub(super) fn patience(context: &CommandContext) -> Option<Duration> {
     let deadline = context.deadline.as_ref()?;
     Some(deadline.at().saturating_duration_since(Instant::now()).saturating_sub(MARGIN))
@@ -83,7 +84,7 @@ async fn configured(file: ConfigFile, names: &[String], context: CommandContext)
     servers.redact_secrets();
     servers.show_warnings();
     let entries = chosen(&servers, names)?;
-    // Of one server alone it is a problem that it is off, as for `ropeway tools`.
+    // A single disabled server is a problem, as in `ropeway tools`.
     let is_alone = entries.len() == 1;
     let around = Surroundings::of_process();
     let limit = patience(&context);
@@ -99,17 +100,16 @@ async fn configured(file: ConfigFile, names: &[String], context: CommandContext)
     };
     let reports = abreast(AT_ONCE, entries.iter().map(look));
     let reports: Vec<Report> = context.status.during(&label, reports).await;
-    match context.json {
-        true => {
-            let records: Vec<Value> = reports.iter().map(Report::json).collect();
-            print_json(&json!({"config": file, "warnings": servers.config.warnings, "servers": records}))?;
-        }
-        false => print(&show(file, &reports))?,
+    if context.json {
+        let records: Vec<Value> = reports.iter().map(Report::json).collect();
+        print_json(&json!({"config": file, "warnings": servers.config.warnings, "servers": records}))?;
+    } else {
+        print(&show(file, &reports))?
     }
     Ok(worst_exit(reports.iter().map(Report::exit)))
 }
 
-/// The servers that are named, or all.
+/// Returns the named servers, or all.
 fn chosen(servers: &Servers, names: &[String]) -> Result<Vec<ServerEntry>, Failure> {
     if names.is_empty() {
         return Ok(servers.config.servers.clone());
@@ -119,27 +119,26 @@ fn chosen(servers: &Servers, names: &[String]) -> Result<Vec<ServerEntry>, Failu
 }
 
 fn switched_off(entry: &ServerEntry, config: &Config, is_alone: bool) -> Report {
-    let fix = match config.leaves_out(&entry.alias) {
-        true => format!("add `{}` to `enabled_servers`", entry.alias),
-        false => "set `enabled: true`".to_owned(),
+    let fix = if config.leaves_out(&entry.alias) {
+        format!("add `{}` to `enabled_servers`", entry.alias)
+    } else {
+        "set `enabled: true`".to_owned()
     };
     let words = "the server is disabled";
-    let found = match is_alone {
-        true => Finding::problem("settings", Exit::Usage, words),
-        false => Finding::note("settings", words),
-    };
+    let found =
+        if is_alone { Finding::problem("settings", Exit::Usage, words) } else { Finding::note("settings", words) };
     let found = found.fix(fix);
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 
-/// A server whose entry has a key that is not supported.
+/// Reports a server with an unsupported key.
 fn unsupported(reason: &str, entry: &ServerEntry) -> Report {
     let found = Finding::problem("settings", Exit::Usage, reason.to_owned())
         .fix("correct or remove the key, or define the server in a ropeway.yaml");
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 
-/// A server that lacks secrets: which, and where they were looked for.
+/// Reports a server with missing secrets.
 fn without(secrets: &[String], entry: &ServerEntry, config: &Config) -> Report {
     let files: Vec<String> = config.files.iter().map(|file| format!("`{}`", file.display())).collect();
     let finding = |name: &String| {

@@ -1,4 +1,4 @@
-//! Elicitation during one call: the person at the terminal answers what servers ask.
+//! Elicitation during a call: prompts the user for input to servers.
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
@@ -17,25 +17,25 @@ use crate::output::print::say;
 use crate::terminal::status::Status;
 use crate::terminal::style::{faint, warning};
 
-/// Questions that wait for the person; further ones wait at their servers.
+/// Maximum pending requests.
 const MAX_WAITING: usize = 64;
 
 type Question = (Elicitation, oneshot::Sender<ElicitationAnswer>);
 
-/// Answers the questions of servers during a call.
+/// Handles elicitation requests during a call.
 pub(crate) struct CallQuestions {
     questions: mpsc::Receiver<Question>,
-    /// Servers whose questions were declined, since there is no terminal.
+    /// Servers whose requests were declined for lack of a terminal.
     declined: Arc<Mutex<Vec<Alias>>>,
-    /// Ctrl-C at a question.
+    /// Number of Ctrl-C presses at prompts.
     presses: usize,
     asked: HashMap<Alias, usize>,
 }
 
 impl CallQuestions {
-    /// Returns the questions, and the handlers that servers need.
+    /// Creates the handlers for servers.
     ///
-    /// Without a terminal, and with `--json`, every question is declined.
+    /// Without a terminal or with `--json`, every request is declined.
     pub(crate) fn new(json: bool) -> (Self, Handlers) {
         let is_terminal = !json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let (send, questions) = mpsc::channel::<Question>(MAX_WAITING);
@@ -52,7 +52,7 @@ impl CallQuestions {
                     return Ok(ElicitationAnswer::Decline);
                 }
                 let (answer, answered) = oneshot::channel();
-                // A closed channel counts as a cancellation.
+                // A closed channel is a cancellation.
                 let _ = send.send((elicitation, answer)).await;
                 Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel))
             }
@@ -60,7 +60,7 @@ impl CallQuestions {
         (Self { questions, declined, presses: 0, asked: HashMap::new() }, handlers)
     }
 
-    /// Waits for a call, and asks what servers want to know meanwhile. Returns `None` if the person ends the command with Ctrl-C.
+    /// Waits for a call and prompts for input. Returns `None` if the user ends the command with Ctrl-C.
     pub(crate) async fn during<T>(
         &mut self,
         status: &Status,
@@ -74,7 +74,7 @@ impl CallQuestions {
                 done = &mut call => break done,
                 Some(question) = self.questions.recv() => question,
             };
-            // The call that it belongs to is over.
+            // The call of this request is over.
             if answer.is_closed() || !self.may_ask(&elicitation.server) {
                 let _ = answer.send(ElicitationAnswer::Cancel);
                 continue;
@@ -87,7 +87,7 @@ impl CallQuestions {
             let given = tokio::select! {
                 biased;
                 done = &mut call => {
-                    // The question stands open, and the editor has the terminal.
+                    // The prompt is still open, and the editor owns the terminal.
                     line::restore();
                     break done;
                 }
@@ -101,13 +101,13 @@ impl CallQuestions {
                 }
                 tell(&faint("declined; Ctrl-C again ends the command\n"));
             }
-            // The server may have gone away meanwhile.
+            // The server may be gone.
             let _ = answer.send(given.unwrap_or(ElicitationAnswer::Decline));
         };
         self.explain(done).map(Some)
     }
 
-    /// Counts the questions of a server, and returns false for too many.
+    /// Counts the requests of a server. Returns `false` above the maximum.
     fn may_ask(&mut self, server: &Alias) -> bool {
         let count = self.asked.entry(server.clone()).or_default();
         *count += 1;
@@ -117,7 +117,7 @@ impl CallQuestions {
         *count <= MAX_QUESTIONS
     }
 
-    /// Adds which questions were declined.
+    /// Reports declined requests.
     fn explain<T>(&self, done: Result<T, Failure>) -> Result<T, Failure> {
         let declined = self.declined.lock().unwrap_or_else(PoisonError::into_inner);
         let words: Vec<String> = declined

@@ -1,4 +1,4 @@
-//! `ropeway events`: what happens on the servers, as it happens.
+//! `ropeway events`: prints events of servers.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -26,13 +26,13 @@ use crate::trust::Follower;
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// Who speaks where no server does.
+/// Shown for events that are not about a server.
 const OURSELVES: &str = "ropeway";
 
-/// Longer names of servers are cut.
+/// Maximum columns of a server name.
 const WIDEST_SERVER: usize = 20;
 
-/// Words are not cut to less than this.
+/// Minimum columns of a message.
 const NARROWEST: usize = 20;
 
 /// Start the servers and print their events until Ctrl-C
@@ -56,7 +56,7 @@ impl Follow {
             Bridge::builder(servers.config.clone()).events(context.events.clone()).build().map_err(Failure::start)?;
         let mut events = bridge.events();
         if let (ServerSource::File(file), None) = (&source, &self.name) {
-            // A project file that changed is taken over only when the person has accepted it.
+            // A changed project file is applied only after it is trusted.
             match &servers.file {
                 Some(ConfigFile { path, text, origin: Origin::Project }) => {
                     let follower = Follower::new(path, text, context.trust);
@@ -67,12 +67,15 @@ impl Follow {
         }
         let began = Instant::now();
         let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));
-        let tell = |event: &Event| match context.json {
-            true => write(&json_line(event, SystemTime::now())),
-            false => write(&redaction::redact(&layout.show(event, began.elapsed()))),
+        let tell = |event: &Event| {
+            if context.json {
+                write(&json_line(event, SystemTime::now()))
+            } else {
+                write(&redaction::redact(&layout.show(event, began.elapsed())))
+            }
         };
         let advice = ServerAdvice::new(source, None);
-        // Nothing ever happens to these, and the bridge does not warn of them.
+        // Disabled servers have no events.
         let idle = |outcome: &ServerState| matches!(outcome, ServerState::Disabled);
         for ServerStatus { server, outcome, .. } in
             bridge.verdicts().into_iter().filter(|verdict| idle(&verdict.outcome))
@@ -102,9 +105,9 @@ impl Follow {
         let done = tokio::select! {
             done = follow => done,
             failure = start => Err(failure),
-            // It was asked for so much and no more.
+            // The end of `--timeout` is success.
             () = over => Ok(Exit::Done),
-            // Nothing may happen for long after that, so it is not left to the next line.
+            // The next event may be far away, so the pipe is watched.
             () = reader_closed() => Ok(Exit::Done),
         };
         bridge.stop().await;
@@ -112,7 +115,7 @@ impl Follow {
     }
 }
 
-/// One event as a line of JSON, like those of a log file.
+/// Formats an event as a line of JSON, as in a log file.
 fn json_line(event: &Event, at: SystemTime) -> String {
     let mut line = json!({"time": timestamp(at)});
     if let (Some(line), Ok(Value::Object(event))) = (line.as_object_mut(), serde_json::to_value(event)) {
@@ -121,10 +124,10 @@ fn json_line(event: &Event, at: SystemTime) -> String {
     redaction::to_json(&line, false).unwrap_or_default() + "\n"
 }
 
-/// How events are laid out: the servers' names have one width.
+/// The layout of event lines.
 struct Layout {
     server: usize,
-    /// Lines are cut where a terminal ends.
+    /// The width of the terminal.
     width: Option<usize>,
 }
 
@@ -134,7 +137,7 @@ impl Layout {
         Self { server: names.map(columns).max().unwrap_or(0).min(WIDEST_SERVER), width }
     }
 
-    /// One event in one line.
+    /// Formats an event in one line.
     fn show(&self, event: &Event, at: Duration) -> String {
         let (mark, words) = (mark(event), event.to_string());
         let (style, sign) = (mark.style(), mark.symbol());
@@ -147,7 +150,7 @@ impl Layout {
     }
 }
 
-/// How an event is marked.
+/// Returns the icon of an event.
 fn mark(event: &Event) -> StatusIcon {
     match event {
         Event::Ready { .. } | Event::ToolCalled { is_error: false, .. } | Event::Reloaded { .. } => StatusIcon::Good,

@@ -1,4 +1,4 @@
-//! Examples for `--help` of the commands that need no more than a few lines.
+//! Short examples for `--help`.
 
 use crate::failure::EXIT_CODES;
 
@@ -81,7 +81,7 @@ Examples:
   ropeway demo-server
   ropeway tools --stdio 'ropeway demo-server'";
 
-/// Examples and the exit codes, for the end of `--help`.
+/// Appends the exit codes to examples.
 pub(super) fn with_exit_codes(examples: &str) -> String {
     format!("{examples}\n\n{EXIT_CODES}")
 }
@@ -95,7 +95,7 @@ mod tests {
     use super::super::CommandLine;
     use crate::arguments::command_rewrite::rewrite;
 
-    /// All commands, each with its words: `config`, `config check`.
+    /// Returns all commands by path: `config`, `config check`.
     fn commands() -> Vec<(String, Command)> {
         fn walk(command: &Command, words: &str, all: &mut Vec<(String, Command)>) {
             all.push((words.to_owned(), command.clone()));
@@ -108,7 +108,7 @@ mod tests {
         all
     }
 
-    /// The command lines below `Examples:` in the help of a command.
+    /// Returns the command lines below `Examples:` in the help of a command.
     fn examples(command: &Command) -> Vec<String> {
         let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
         let help = help.unwrap_or_default();
@@ -132,7 +132,7 @@ mod tests {
         let mut count = 0;
         for (words, command) in commands() {
             for example in examples(&command) {
-                // What goes to another program, or to a file, is the shell's.
+                // Pipes and redirections belong to the shell.
                 let ours = example.split(" | ").find(|part| part.starts_with("ropeway")).unwrap_or_default();
                 let ours = ours.split(" > ").next().unwrap_or_default();
                 let typed = shlex::split(ours).filter(|typed| !typed.is_empty());

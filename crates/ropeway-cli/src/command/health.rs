@@ -1,4 +1,4 @@
-//! `ropeway health`: how the servers do.
+//! `ropeway health`: shows server status.
 
 use anstyle::Style;
 use ropeway::bridge::{BridgeHealth as Record, ServerHealth};
@@ -19,13 +19,13 @@ use crate::terminal::text::{clean_line, columns, cut, fold, terminal_width, wrap
 
 const FAINT: Style = Style::new().dimmed();
 
-/// How many of a server's last lines are shown.
+/// Maximum lines of server output shown.
 const SERVER_LINES: usize = 5;
 
-/// The columns that are left out on a narrow terminal, by number: version, era, protocol, latency, tools.
+/// Columns omitted on narrow terminals, in order: version, era, protocol, latency, tools.
 const LEAST_IMPORTANT: [usize; 5] = [6, 2, 3, 4, 5];
 
-/// Shown at the end of `--advice`.
+/// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway health
@@ -47,9 +47,10 @@ impl Health {
         let servers = self.server.servers(&context)?.lists_servers().maybe_only(self.name.as_deref())?;
         Session::with_any(servers, &context, async |session| {
             let health = session.health().await;
-            match context.json {
-                true => print_json(&health)?,
-                false => print(&show(&health, &session.advice))?,
+            if context.json {
+                print_json(&health)?
+            } else {
+                print(&show(&health, &session.advice))?
             }
             let ill = health.servers.iter().filter(|server| !server.is_well());
             let ill = ill.map(|server| ServerStatus::new(server.server.clone(), server.outcome.clone()));
@@ -89,10 +90,7 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
         faint(era),
         faint(server.protocol_version.as_deref()),
         faint(server.latency.map(format_duration).as_deref()),
-        match is_available(&server.outcome) {
-            true => Cell::new(&server.tools.to_string()),
-            false => faint(None),
-        },
+        if is_available(&server.outcome) { Cell::new(&server.tools.to_string()) } else { faint(None) },
         faint(version.as_deref()),
     ]
 }
@@ -113,7 +111,7 @@ fn state(outcome: &ServerState) -> &'static str {
     }
 }
 
-/// A server and how it stands, in one line where there is room.
+/// Formats a server and its status, in one line if it fits.
 fn heading(mark: StatusIcon, server: &ServerHealth, words: &str, width: usize) -> String {
     let plain = clean_line(&format!("{} {} · {words}", mark.symbol(), server.server));
     if columns(&plain) <= width {
@@ -121,11 +119,11 @@ fn heading(mark: StatusIcon, server: &ServerHealth, words: &str, width: usize) -
     }
     let (style, sign) = (mark.style(), mark.symbol());
     let text = fold(&plain, width, 4);
-    // The first line begins where the others of this kind do.
+    // Keeps the first line aligned with other headings.
     format!("{style}{sign}{style:#}{}", text.trim_start().strip_prefix(sign).unwrap_or(&text))
 }
 
-/// What is the matter with a server, its last words, and what can be done about it.
+/// Formats the problem of a server, its output and advice.
 fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String {
     let silent = !server.is_well() && StatusIcon::for_state(&server.outcome) == StatusIcon::Good;
     if let (Some(note), false, None) = (&server.note, silent, &server.last_error) {
@@ -137,7 +135,7 @@ fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String
             return String::new();
         }
         (ServerState::Ready { .. }, Some(error)) => {
-            // It is there, and something is or was wrong with it all the same.
+            // The server is connected but has or had an error.
             let state = if silent { "not responding" } else { "reported an error" };
             if silent {
                 verdict.outcome = ServerState::Down { cause: error.clone() };
@@ -156,7 +154,7 @@ fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String
         }
     };
     if !server.is_well() {
-        // The cause of its end may be its last words.
+        // The error may repeat the last line of output.
         let cause = server.last_error.as_deref().unwrap_or_default();
         let is_new = |said: &&String| !said.trim().is_empty() && !cause.contains(said.trim());
         let said: Vec<&String> = server.stderr.iter().filter(is_new).collect();

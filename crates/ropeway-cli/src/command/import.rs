@@ -1,4 +1,4 @@
-//! `ropeway import`: the servers that other clients know, in one file of ours.
+//! `ropeway import`: imports servers from other MCP clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead as _;
@@ -39,7 +39,7 @@ const FAINT: Style = Style::new().dimmed();
 const HEADING: Style = Style::new().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// How often a folder is asked for.
+/// Maximum prompts for a folder.
 const MOST_QUESTIONS: usize = 3;
 
 /// Import servers from other MCP clients
@@ -82,7 +82,7 @@ impl Import {
         }
         let found = self.find(context)?;
         let target = ConfigTarget::find(self.to.clone(), self.global)?.trusted(context.trust)?.validated()?;
-        // Files of other clients in a project are a stranger's as well: their servers are not taken over unseen.
+        // Project files of other clients need trust as well.
         let projects = found.iter().filter_map(|found| Some((found, found.project.as_ref()?)));
         let projects: Vec<(&Found, &String)> =
             projects.filter(|(found, _)| self.taken(found).next().is_some()).collect();
@@ -101,10 +101,7 @@ impl Import {
             }
         }
         let secrets = if is_unread { Secrets::unread() } else { Secrets::from_env() };
-        let known = match target.is_new() {
-            true => Config::default(),
-            false => target.parse(target.text()).unwrap_or_default(),
-        };
+        let known = if target.is_new() { Config::default() } else { target.parse(target.text()).unwrap_or_default() };
         let known: Vec<String> = known.servers.iter().map(|entry| entry.alias.to_string()).collect();
         self.check_names(&found)?;
         let ours = Ours { path: &target.path, known: &known, secrets: &secrets };
@@ -145,9 +142,10 @@ impl Import {
             }
         }
         let outcome = ImportReport {
-            missing: match is_changed || writes_secrets {
-                true => missing(&meaning(&text)?, &merged, self.secrets),
-                false => BTreeMap::new(),
+            missing: if is_changed || writes_secrets {
+                missing(&meaning(&text)?, &merged, self.secrets)
+            } else {
+                BTreeMap::new()
             },
             other: other_values(&taken),
             warning: writes_secrets.then(|| gitignore::warning(&secrets_file)).flatten(),
@@ -161,7 +159,7 @@ impl Import {
         };
         match (context.json, self.dry_run) {
             (true, _) => print_json(&outcome.json(&text))?,
-            // What would be written is the result, and all else is beside it.
+            // The new file is the result; everything else goes to standard error.
             (false, true) => {
                 say(&outcome.show(terminal_width(&std::io::stderr())));
                 if is_changed {
@@ -170,18 +168,18 @@ impl Import {
             }
             (false, false) => print(&outcome.show(terminal_width(&std::io::stdout())))?,
         }
-        // A file that somebody named should have been readable.
+        // A named file must be readable.
         let is_broken = found.iter().any(|found| found.servers.is_err()) && !self.files.is_empty();
         Ok(if is_broken { Exit::Usage } else { Exit::Done })
     }
 
-    /// The servers of a file that are left out, since their folder is not known.
+    /// Returns the servers skipped for lack of a workspace folder.
     fn left_out<'a>(&self, found: &'a Found) -> impl Iterator<Item = &'a String> {
         let names = found.servers.iter().flat_map(|foreign| &foreign.without_workspace);
         names.filter(|name| self.only.is_empty() || self.only.contains(name))
     }
 
-    /// The folder that `${workspaceFolder}` stands for in a file that belongs to no project: as given, or as a person says.
+    /// Returns `${workspaceFolder}` for a file outside of a project: from the option, or from the user.
     fn workspace_of(&self, context: &CommandContext, file: &Path, servers: &[String]) -> Option<PathBuf> {
         let wanted = |name: &&String| self.only.is_empty() || self.only.contains(name);
         let servers: Vec<String> =
@@ -214,14 +212,14 @@ impl Import {
         Ok(clients::find(clients, &around, &mut workspace))
     }
 
-    /// The servers of a file that are taken over.
+    /// Returns the servers of a file to import.
     fn taken<'a>(&self, found: &'a Found) -> impl Iterator<Item = &'a RawServer> {
         let is_wanted = |name: &String| self.only.is_empty() || self.only.contains(name);
         let servers = found.servers.iter().flat_map(|foreign| &foreign.servers).map(|one| &one.server);
         servers.filter(move |server| is_wanted(&server.alias))
     }
 
-    /// Every name that is asked for has to be there.
+    /// Checks that every name of `--only` exists.
     fn check_names(&self, found: &[Found]) -> Result<(), Failure> {
         let servers = found.iter().filter_map(|found| found.servers.as_ref().ok()).flat_map(|foreign| &foreign.servers);
         let left_out = found.iter().flat_map(|found| self.left_out(found)).map(String::as_str);
@@ -241,8 +239,8 @@ impl Import {
     }
 }
 
-/// Reviews all servers of a file as they would be written to `path`, also those that `--only` leaves out: the answer is
-/// remembered for the whole file. Nothing that the file names is read.
+/// Reviews all servers of a file as they would be written to `path`, including those that `--only` excludes: trust
+/// covers the whole file. Reads no other files.
 fn review_all(found: &Found, path: &Path, mut names: SecretNames) -> Result<ConfigReview, Failure> {
     let secrets = Secrets::unread();
     let ours = Ours { path, known: &[], secrets: &secrets };
@@ -250,12 +248,12 @@ fn review_all(found: &Found, path: &Path, mut names: SecretNames) -> Result<Conf
     review(&new_file(&merged), path).map_err(|error| Failure::config(&error))
 }
 
-/// A new file with the servers in it.
+/// Returns a new file with the servers.
 fn new_file(merged: &Merged) -> String {
     edit::write(merged.servers.iter().map(|one| (&one.server, one.comments.as_slice())))
 }
 
-/// Asks for a folder until one is named that is there; nothing leaves the servers out.
+/// Prompts for an existing folder. An empty answer skips the servers.
 fn ask_folder() -> Option<PathBuf> {
     for _ in 0..MOST_QUESTIONS {
         say("Folder [skip these servers]: ");
@@ -278,13 +276,13 @@ fn ask_folder() -> Option<PathBuf> {
     None
 }
 
-/// The variables of secrets, in words.
+/// Lists the variables of secrets.
 fn secrets_in_words(taken: &[ExtractedSecret]) -> String {
     let names: BTreeSet<String> = taken.iter().map(|taken| format!("`{}`", taken.name)).collect();
     Vec::from_iter(names).join(", ")
 }
 
-/// The file with all servers in it.
+/// Returns the file with the imported servers.
 fn written(target: &ConfigTarget, base: &str, merged: &Merged) -> Result<String, Failure> {
     if target.is_new() {
         return Ok(new_file(merged));
@@ -293,7 +291,7 @@ fn written(target: &ConfigTarget, base: &str, merged: &Merged) -> Result<String,
     merged.servers.iter().try_fold(base.to_owned(), add).map_err(|error| target.edit_failure(error))
 }
 
-/// The variables that have to be set before the new servers work, and who wants them.
+/// Returns the variables to set, each with the servers that need it.
 fn missing(config: &Config, merged: &Merged, with_known: bool) -> BTreeMap<String, Vec<String>> {
     let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let is_named = |alias: &str| {
@@ -308,7 +306,7 @@ fn missing(config: &Config, merged: &Merged, with_known: bool) -> BTreeMap<Strin
     missing
 }
 
-/// The variables that are set here, but not to what the other client had.
+/// Returns the variables that are set to another value than in the other client.
 fn other_values(taken: &[ExtractedSecret]) -> Vec<String> {
     let differs = |taken: &&ExtractedSecret| {
         std::env::var_os(&taken.name).is_some_and(|value| value.to_str() != Some(taken.value.expose()))
@@ -316,18 +314,18 @@ fn other_values(taken: &[ExtractedSecret]) -> Vec<String> {
     taken.iter().filter(differs).map(|taken| taken.name.clone()).collect()
 }
 
-/// What an import came to.
+/// The result of an import.
 struct ImportReport<'a> {
     target: &'a ConfigTarget,
     found: &'a [Found],
     merged: &'a Merged,
     missing: BTreeMap<String, Vec<String>>,
     other: Vec<String>,
-    /// Where secrets went.
+    /// The file with the secrets.
     secrets_file: Option<PathBuf>,
-    /// The secrets of servers that the file had already.
+    /// Secrets of servers already in the file.
     of_known: Vec<ExtractedSecret>,
-    /// Why that file is not safe there.
+    /// The warning about `secrets_file`.
     warning: Option<String>,
     is_changed: bool,
     dry_run: bool,
@@ -372,7 +370,7 @@ impl ImportReport<'_> {
             let text = wrap(&format!("warning: {warning}"), wide, 0);
             end.push_str(&text.replacen("warning:", &format!("{WARNING}warning:{WARNING:#}"), 1));
         }
-        // In a dry run they are not there yet.
+        // A dry run does not store them.
         let missing: Vec<_> = self.missing.iter().filter(|(name, _)| !(self.dry_run && self.is_kept(name))).collect();
         if !missing.is_empty() {
             let advice = match self.merged.servers.iter().any(|server| !server.taken.is_empty()) {
@@ -453,7 +451,7 @@ impl ImportReport<'_> {
     }
 }
 
-/// A path with `~` for the home folder.
+/// Formats a path with `~` for the home folder.
 fn short(path: &Path) -> String {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     match home.as_ref().and_then(|home| path.strip_prefix(home).ok()) {

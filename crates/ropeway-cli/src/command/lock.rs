@@ -20,25 +20,24 @@ use crate::output::print::{print, print_json, say};
 use crate::terminal::style::{faint, warning};
 use crate::terminal::text::{cut, escape_invisible};
 
-/// Number of characters of a description that are shown.
+/// Maximum columns of a description.
 const DESCRIPTION: usize = 200;
 
-/// Shown at the end of `--advice`.
+/// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway lock
   ropeway lock files
   ropeway lock --check
 
-ropeway.lock, next to the configuration file, stores the accepted tool definitions: descriptions,
-schemas and annotations, each with a digest. `lock` in the configuration file sets how tools that
-differ from it are handled:
+ropeway.lock, next to the configuration file, stores the accepted tool definitions: descriptions, schemas and \
+annotations, each with a digest. `lock` in the configuration file sets how tools that differ from it are handled:
 
   off     ignore differences
   warn    warn about changed tools (default if ropeway.lock exists)
   strict  hide new and changed tools until `ropeway lock` accepts them";
 
-/// The exit codes, for `--advice`.
+/// The exit codes, for `--help`.
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
   0    accepted, or no differences
@@ -64,13 +63,13 @@ pub(super) struct Lock {
     server: ServerOptions,
 }
 
-/// What was found out.
+/// The differences between the lock and the servers.
 struct Review {
-    /// The servers that were reached, with their tools.
+    /// The available servers with their tools.
     reached: Vec<(Alias, Vec<ToolDefinition>)>,
-    /// The servers that were not.
+    /// The unavailable servers.
     unreached: Vec<ServerStatus>,
-    /// Servers of the lock that the configuration does not have any more.
+    /// Servers of the lock that were removed from the configuration.
     removed: Vec<Alias>,
     differences: Vec<Difference>,
 }
@@ -87,7 +86,7 @@ impl Lock {
         };
         let known: Vec<Alias> = servers.names().into_iter().cloned().collect();
         let all = self.servers.is_empty();
-        // Which servers were skipped is said with those that were not reached.
+        // Skipped servers are reported as unavailable.
         let servers = servers.only_these(&self.servers)?.eager().without_lock().lists_servers();
         let file = LockFile::beside(&config);
         let contents = file.read().map_err(|error| lockfile::lock_failure(&error))?;
@@ -130,7 +129,7 @@ impl Lock {
     }
 }
 
-/// Asks the person; everything but a yes is a no.
+/// Asks the user. Any answer but yes is a no.
 async fn accepted(differences: usize) -> bool {
     let what = if differences == 1 { "this difference".to_owned() } else { format!("these {differences} differences") };
     if print(&format!("Accept {what}? [y/N] ")).is_err() {
@@ -173,7 +172,7 @@ impl Review {
         tools.iter().find(|tool| tool.own_name() == difference.tool)
     }
 
-    /// The differences, for people.
+    /// Formats the differences.
     fn text(&self, contents: &Contents, file: &LockFile, exists: bool) -> String {
         let mut text = String::new();
         if !exists {
@@ -228,7 +227,7 @@ impl Review {
         json!({"lock": file.path(), "written": written, "differences": differences, "unreached": self.unreached})
     }
 
-    /// The exit code that the servers that were not reached give.
+    /// Returns the exit code for the unavailable servers.
     fn exit(&self) -> Exit {
         let any = |is: fn(&ServerState) -> bool| self.unreached.iter().any(|verdict| is(&verdict.outcome));
         match () {
@@ -245,7 +244,7 @@ impl Review {
     }
 }
 
-/// The beginning of a description in one line. Nothing in it is hidden, since a person accepts it.
+/// Formats a description in one line with invisible characters escaped, because the user approves it.
 fn described(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     cut(&escape_invisible(&line), DESCRIPTION)

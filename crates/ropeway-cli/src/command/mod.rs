@@ -1,4 +1,4 @@
-//! The commands: what can be typed, and how a command starts and ends.
+//! The commands: parsing, running and ending them.
 
 mod add;
 mod call;
@@ -55,10 +55,10 @@ use crate::terminal::status;
 use crate::terminal::text::clean_line;
 use crate::trust::{Mode, VARIABLE};
 
-/// The command by which shells ask for completions. Only the scripts of `ropeway completions` use it.
+/// The hidden command that completion scripts call.
 const COMPLETE: &str = "complete";
 
-/// How long after its timeout a command is ended by force.
+/// Delay after the deadline before the process is killed.
 const FORCE: Duration = Duration::from_millis(700);
 
 /// List and call the tools of MCP servers
@@ -74,7 +74,7 @@ pub(crate) struct CommandLine {
     options: Options,
 }
 
-/// What every command understands.
+/// Options of every command.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 struct Options {
@@ -139,7 +139,7 @@ enum Command {
     DemoServer,
 }
 
-/// Parses the words of a command line and runs the command to its end.
+/// Parses a command line and runs the command.
 pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
     let is_json = asks_for_json(&words);
     let mut root = CommandLine::command();
@@ -158,7 +158,7 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
                 let text = error.render().to_string();
                 let message = clean_line(text.split("\n\n").next().unwrap_or_default());
                 let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(&message));
-                // What follows for people says the same.
+                // Clap prints the same error for people.
                 let _ = print_json(&serde_json::json!({"error": failure.record()}));
             }
             error.exit()
@@ -167,13 +167,13 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
 }
 
 impl CommandLine {
-    /// Runs the command to its end.
+    /// Runs the command.
     fn run(self) -> ExitCode {
         if let Some(Command::DemoServer) = self.command {
             return demo::serve(std::io::stdin().lock(), std::io::stdout());
         }
         let Options { json, timeout, verbose, log_file, log_payloads, trust } = self.options;
-        // These print lines of JSON, not a document.
+        // These commands print JSON Lines, not a document.
         let is_lines = matches!(self.command, Some(Command::Chat(_) | Command::Events(_)));
         let is_document = json && !is_lines;
         let trust = match Mode::new(trust, std::env::var_os(VARIABLE)) {
@@ -195,9 +195,9 @@ impl CommandLine {
         if verbose > 0 {
             verbose_log::start(verbose);
         }
-        // What a server has started and let go of comes to us, and goes with us. Where that cannot be, the servers still end.
+        // Orphaned processes of servers become children of this process and end with it.
         let _ = become_subreaper();
-        // Without it there is still the ordinary end.
+        // Without signal handlers, the normal shutdown still ends the servers.
         let _ = match &self.command {
             Some(Command::Chat(chat)) if chat.is_interactive(json) => end_children_on_termination(leave),
             _ => end_children_on_signals_with(|signal| {
@@ -211,20 +211,20 @@ impl CommandLine {
         };
         let done = runtime().map(|runtime| {
             let done = runtime.block_on(run(self.command, context));
-            // Whatever a server left behind goes with us, and a task that is stuck must not hold up the end.
+            // Ends the remaining processes and does not wait for stuck tasks.
             end_children();
             end_descendants();
             runtime.shutdown_background();
             done
         });
-        // What was told last is written down before we end.
+        // Writes the last events.
         drop(log);
         let done = done.and_then(|done| done);
         finish(page(&pager.take()).and(done), is_document)
     }
 }
 
-/// The command line of `ropeway call TOOL … --help`, if this is one.
+/// Returns the command line for `ropeway call TOOL … --help`, if it is one.
 fn describing(typed: &[OsString]) -> Option<CommandLine> {
     let end = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
     let is_help = |word: &&OsString| *word == "--help" || *word == "-h";
@@ -245,7 +245,7 @@ fn describing(typed: &[OsString]) -> Option<CommandLine> {
     }
 }
 
-/// Shows the output of a command: page by page where a person reads it and it is longer than the screen.
+/// Prints the output of a command, in a pager if it is longer than the screen.
 fn page(text: &str) -> Result<(), Failure> {
     if text.is_empty() {
         return Ok(());
@@ -257,8 +257,8 @@ fn page(text: &str) -> Result<(), Failure> {
     if is_shown { Ok(()) } else { print_unredacted(text) }
 }
 
-/// Writes down what happens, at the end of a file. A new file is for its owner only; one that was there keeps its mode, unless
-/// what tools are called with and answer goes into it.
+/// Appends events to a file. A new file gets mode 0600; an existing file keeps its mode, unless
+/// the log includes tool arguments and results.
 fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Failure> {
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).and_then(|file| {
         if payloads && file.metadata()?.is_file() {
@@ -271,7 +271,7 @@ fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Fa
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    // The clock is looked at after every step, since the next one may be to read what a server floods us with.
+    // Checks timers after every task: a server that floods its output must not delay the deadline.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(1).build();
     runtime.map_err(|error| Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error))
 }
@@ -296,7 +296,7 @@ async fn run(command: Option<Command>, context: CommandContext) -> Result<Exit, 
         Some(Command::Lock(command)) => command.run(context).await,
         Some(Command::Config(command)) => command.run(context).await,
         Some(Command::Completions(command)) => command.run(),
-        // It needs no runtime and was answered before.
+        // Handled before the runtime starts.
         Some(Command::DemoServer) => Ok(Exit::Done),
     }
 }
@@ -309,22 +309,22 @@ fn finish(done: Result<Exit, Failure>, is_document: bool) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Prints a failure for people to standard error and, for scripts, as the JSON document on standard output. A command that has
-/// printed its document already prints no second one.
+/// Prints a failure to standard error and, with `--json`, as the document on standard output, unless the command has
+/// already printed one.
 fn fail(failure: &Failure, is_document: bool) {
     if is_document && !has_written() {
-        // Without a reader there is nothing more to say.
+        // A closed pipe is ignored.
         let _ = print_json(&serde_json::json!({"error": failure.record()}));
     }
     say(&failure.render());
 }
 
-/// Ends the process when the command's time is well over, whatever else is stuck.
+/// Kills the process after the deadline, even if it is stuck.
 fn watch(deadline: Deadline, is_document: bool) {
     let watchdog = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
         let end = deadline.at() + FORCE;
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
-        // Everything is done, and a person reads it.
+        // The command is done, and its output is in the pager.
         if pager::is_open() {
             return;
         }
@@ -333,18 +333,18 @@ fn watch(deadline: Deadline, is_document: bool) {
         fail(&deadline.failure(), is_document);
         std::process::exit(Exit::Timeout as i32);
     });
-    // Without a thread there is still the ordinary clock.
+    // Without a thread, the deadline of the runtime still applies.
     drop(watchdog);
 }
 
-/// Leaves nothing behind when the process ends in the midst of something.
+/// Cleans up when the process ends early.
 fn leave() {
     pager::end();
     end_descendants();
     leave_terminal();
 }
 
-/// Leaves the terminal as it should be when the process ends in the midst of something.
+/// Restores the terminal when the process ends early.
 fn leave_terminal() {
     status::leave();
     line::restore();

@@ -1,4 +1,4 @@
-//! `ropeway prompt`: one prompt with its gaps filled.
+//! `ropeway prompt`: gets a prompt.
 
 use anstyle::{AnsiColor, Style};
 use ropeway::content::ContentPart;
@@ -57,7 +57,7 @@ impl GetPrompt {
     }
 }
 
-/// Writes messages byte for byte: under their roles, or without them as `--raw` asks for.
+/// Writes messages byte for byte, under their roles unless `raw` is set.
 fn exact_messages(messages: &[PromptMessage], raw: bool, mode: TextMode) -> Result<Vec<u8>, Failure> {
     if raw {
         let parts: Vec<ContentPart> = messages.iter().map(|message| message.content.clone()).collect();

@@ -1,4 +1,4 @@
-//! `ropeway prompts`: what the servers have to say to a model.
+//! `ropeway prompts`: lists prompts.
 
 use anstyle::Style;
 use ropeway::mcp::Prompt;
@@ -31,9 +31,10 @@ impl Prompts {
         let servers = self.server.servers(&context)?.lists_servers().eager().maybe_only(self.name.as_deref())?;
         Session::with_list(servers, &context, async |session| {
             let found = fan_out(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
-            match context.json {
-                true => print_json(&found.json(|prompts| json!({"prompts": prompts})))?,
-                false => print(&list(&found))?,
+            if context.json {
+                print_json(&found.json(|prompts| json!({"prompts": prompts})))?
+            } else {
+                print(&list(&found))?
             }
             Ok(found.exit())
         })
@@ -52,7 +53,7 @@ fn list(found: &Replies<Vec<Prompt>>) -> String {
     text + &found.problems_text()
 }
 
-/// One prompt as code behind its server's name, and what it is for.
+/// Formats a prompt: signature and description.
 fn entry(server: &Alias, prompt: &Prompt, width: usize) -> String {
     let (server, name) = (clean_line(server.as_str()), clean_line(&prompt.name));
     let argument = |argument: &ropeway::mcp::PromptArgument| {

@@ -1,4 +1,4 @@
-//! `ropeway read`: one resource.
+//! `ropeway read`: reads a resource.
 
 use std::path::PathBuf;
 
@@ -78,7 +78,7 @@ impl Read {
     }
 }
 
-/// One text alone needs no heading: whoever asked knows its name.
+/// A single text is printed without its URI.
 fn bare(parts: &[ContentPart]) -> Option<String> {
     use ropeway::content::ResourceContents;
     match parts {
@@ -90,7 +90,7 @@ fn bare(parts: &[ContentPart]) -> Option<String> {
     }
 }
 
-/// The server of a resource: the only one there is, the one that lists it, or the one that has others like it.
+/// Returns the server of a resource: the only one, the one that lists it, or the one with a matching template.
 async fn owner(session: &Session, uri: &str) -> Result<(Alias, Mcp), Failure> {
     let listed = match session.single() {
         Some(alias) => vec![(alias.clone(), true)],
@@ -117,7 +117,7 @@ async fn owner(session: &Session, uri: &str) -> Result<(Alias, Mcp), Failure> {
     }
 }
 
-/// The servers that list a resource, or that have a template for it; true where it is the resource itself.
+/// Returns the servers that list a resource (`true`) or have a matching template (`false`).
 async fn listed(session: &Session, uri: &str) -> Result<Vec<(Alias, bool)>, Failure> {
     let found = fan_out(session, "asking", async |server| {
         let exact = server.list_resources().await?.iter().any(|resource| resource.uri == uri);
@@ -131,7 +131,7 @@ async fn listed(session: &Session, uri: &str) -> Result<Vec<(Alias, bool)>, Fail
     Ok(found.answered().filter(|(_, (_, like))| *like).map(|(alias, (exact, _))| (alias.clone(), *exact)).collect())
 }
 
-/// May a URI be one of a template's? What stands before its first gap decides.
+/// Returns `true` if a URI starts like a template.
 fn fits(template: &str, uri: &str) -> bool {
     let start = template.split('{').next().unwrap_or_default();
     start.contains(':') && uri.starts_with(start)

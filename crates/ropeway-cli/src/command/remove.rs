@@ -1,4 +1,4 @@
-//! `ropeway remove`: servers taken out of the configuration file.
+//! `ropeway remove`: removes servers from the configuration file.
 
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ impl Remove {
         let mut removed = Vec::new();
         for name in &names {
             let less = edit::remove(&text, name).map_err(|error| edit_failure(&target, error))?;
-            // Without its last server a list looks different, and is still there.
+            // The `servers:` key stays, but may change its form.
             let lines =
                 config_target::added_lines(&less, &text).into_iter().filter(|line| !line.starts_with("servers:"));
             removed.push(lines.map(literal::redact_line).collect::<Vec<_>>());
@@ -72,7 +72,7 @@ impl Remove {
 fn edit_failure(target: &ConfigTarget, error: EditError) -> Failure {
     let EditError::Unknown { alias, .. } = &error else { return target.edit_failure(error) };
     let failure = Failure::usage(format!("{}: unknown server `{alias}`", target.path.display()));
-    // It was read a moment ago.
+    // The text parsed before.
     let config = target.parse_unread(target.text()).unwrap_or_default();
     let names: Vec<&str> = config.servers.iter().map(|entry| entry.alias.as_str()).collect();
     match suggest::did_you_mean(alias, names.iter().copied()) {

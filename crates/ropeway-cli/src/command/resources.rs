@@ -1,4 +1,4 @@
-//! `ropeway resources`: what the servers have to read.
+//! `ropeway resources`: lists resources.
 
 use anstyle::Style;
 use ropeway::mcp::{Resource, ResourceTemplate};
@@ -28,7 +28,7 @@ pub(super) struct Resources {
     server: ServerOptions,
 }
 
-/// What one server has to read.
+/// The resources of one server.
 struct ServerResources {
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
@@ -43,9 +43,10 @@ impl Resources {
                 Ok(ServerResources { resources, templates })
             });
             let found = found.await?;
-            match context.json {
-                true => print_json(&json(&found))?,
-                false => print(&list(&found, session.single().is_some(), width()))?,
+            if context.json {
+                print_json(&json(&found))?
+            } else {
+                print(&list(&found, session.single().is_some(), width()))?
             }
             Ok(found.exit())
         })
@@ -82,10 +83,10 @@ fn count(found: &ServerResources) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// One resource, or many of one kind.
+/// A resource or a resource template.
 struct Entry<'a> {
     uri: &'a str,
-    /// What it is: its name, its type, its size.
+    /// Name, type and size.
     about: Vec<String>,
     description: Option<&'a str>,
 }
@@ -102,7 +103,7 @@ impl<'a> Entry<'a> {
         Self { uri: &template.uri_template, about: about.collect(), description: template.description.as_deref() }
     }
 
-    /// The URI is never cut: it is there to be typed.
+    /// Formats the entry. The URI is never cut.
     fn show(&self, whole: bool, width: usize) -> String {
         let (uri, about) = (clean_line(self.uri), clean_line(&self.about.join(" · ")));
         let mut text = format!("  {uri}");
@@ -118,7 +119,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What a resource is; a name that its URI ends with says nothing new.
+/// Returns name and type. A name that the URI ends with is omitted.
 fn about(uri: &str, name: &str, kind: Option<&str>) -> impl Iterator<Item = String> {
     let name = Some(name).filter(|name| !name.is_empty() && !uri.ends_with(name));
     [name, kind].into_iter().flatten().map(str::to_owned).collect::<Vec<_>>().into_iter()

@@ -1,4 +1,4 @@
-//! `ropeway tools`: what the servers offer.
+//! `ropeway tools`: lists and describes tools.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::output::print::{print, print_json, print_paged, say};
 use crate::terminal::status;
 use crate::terminal::text::{clean_line, width};
 
-/// How long a search waits for servers once one of them is ready.
+/// How long a search waits after the first server is ready.
 const SEARCH_PATIENCE: Duration = Duration::from_secs(3);
 
 /// List tools, or describe one in full
@@ -41,7 +41,7 @@ pub(super) struct Tools {
     /// Do not page long output (ROPEWAY_PAGER or PAGER selects the pager)
     #[arg(long)]
     no_pager: bool,
-    /// The selectors are tools, as `ropeway call` takes them.
+    /// The selector is a tool, as in `ropeway call`.
     #[arg(skip)]
     is_call: bool,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Describes one tool, as `ropeway call TOOL --advice` asks.
+    /// Describes one tool, for `ropeway call TOOL --help`.
     pub(super) fn describing(tool: String, server: ServerOptions, no_pager: bool) -> Self {
         Self { selected: vec![tool], find: None, names: false, no_pager, is_call: true, server }
     }
@@ -107,11 +107,12 @@ impl Tools {
                 (Some(words), is_json) => {
                     arrival::wait_for_most(session, SEARCH_PATIENCE).await?;
                     let listing = session.listing();
-                    match is_json {
-                        true => print_json(&found_json(&listing, words))?,
-                        false => output(&found(session, &listing, words, width()))?,
+                    if is_json {
+                        print_json(&found_json(&listing, words))?
+                    } else {
+                        output(&found(session, &listing, words, width()))?
                     }
-                    // A server that is still connecting does not spoil what the others have.
+                    // Servers that are still connecting do not affect the exit code.
                     let is_any_there = listing.verdicts.iter().any(|verdict| is_available(&verdict.outcome));
                     return Ok(if is_any_there { Exit::Done } else { session.exit(&listing.verdicts) });
                 }
@@ -124,7 +125,7 @@ impl Tools {
                 }
                 (None, false) => {
                     session.wait_for_servers().await?;
-                    // Whoever names a server wants to know all about it.
+                    // A named server is shown in full.
                     let whole = !selectors.is_empty() || source == ServerSource::Line;
                     output(&list(session, &session.listing(), &source, whole, width()))?;
                 }
@@ -154,7 +155,7 @@ async fn print_as_they_arrive(
         };
         let groups: Vec<String> = servers.iter().filter_map(show).collect();
         status::clear_line();
-        // Only what is complete fits a pager.
+        // Only a complete list is paged.
         match (std::mem::take(&mut is_first), groups.len() == listing.verdicts.len()) {
             (true, true) => print_whole(&groups.join("\n")),
             (true, false) => print(&groups.join("\n")),
@@ -185,7 +186,7 @@ async fn print_names_as_they_arrive(session: &Session, remembered: &RememberedTo
     .await
 }
 
-/// A server or a tool that is selected, and there.
+/// A selected server or tool.
 enum Selected {
     Server(Alias),
     Tool(CheckedTool),
@@ -199,7 +200,7 @@ fn select(session: &Session, selectors: &[Selector]) -> Result<Vec<Selected>, Fa
     selectors.iter().map(one).collect()
 }
 
-/// The selected tools in full, and the selected servers with their tools, for people.
+/// Describes the selected tools and lists the selected servers.
 fn selected_text(
     session: &Session,
     listing: &ToolListing,
@@ -210,7 +211,7 @@ fn selected_text(
     let one = |selected: &Selected| match selected {
         Selected::Tool(tool) => {
             let tool = tool.definition();
-            // The name of a server that is given on the spot is not typed.
+            // A server from `--stdio` or `--url` has no configured name.
             let name = match source {
                 ServerSource::Line => session.names.short(tool).to_owned(),
                 ServerSource::File(_) | ServerSource::Demo => session.names.dotted(tool),
@@ -225,7 +226,7 @@ fn selected_text(
     selected.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-/// The definition of the one selected tool, the definitions of several, or the selected servers with their selected tools.
+/// Returns one definition, several definitions, or servers with their selected tools.
 fn selected_json(session: &Session, listing: &ToolListing, selected: &[Selected]) -> Value {
     let tools: Vec<&ToolDefinition> = selected
         .iter()
@@ -274,10 +275,11 @@ fn listed_names(session: &Session, listing: &ToolListing, words: Option<&str>) -
     }
 }
 
-/// Prints names, one per line, and nothing else.
+/// Prints names, one per line.
 fn print_names(names: &[String], json: bool) -> Result<(), Failure> {
-    match json {
-        true => print_json(&names),
-        false => print(&names.iter().map(|name| format!("{}\n", clean_line(name))).collect::<String>()),
+    if json {
+        print_json(&names)
+    } else {
+        print(&names.iter().map(|name| format!("{}\n", clean_line(name))).collect::<String>())
     }
 }

@@ -1,4 +1,4 @@
-//! `ropeway trust`: review a project file, accept it, and look after what was accepted.
+//! `ropeway trust`: reviews, accepts, lists and revokes project files.
 
 use std::path::{Path, PathBuf};
 
@@ -81,9 +81,10 @@ fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Fail
     if file.origin != Origin::Project {
         let reason =
             if file.origin == Origin::Own { "it is the user configuration file" } else { "ROPEWAY_CONFIG names it" };
-        match context.json {
-            true => print_json(&json!({"file": file.path, "trusted": true, "needed": false}))?,
-            false => print(&format!("{shown} needs no trust: {reason}\n"))?,
+        if context.json {
+            print_json(&json!({"file": file.path, "trusted": true, "needed": false}))?
+        } else {
+            print(&format!("{shown} needs no trust: {reason}\n"))?
         }
         return Ok(Exit::Done);
     }
@@ -92,9 +93,10 @@ fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Fail
     let is_known = store.as_ref().is_ok_and(|store| store.is_trusted(&file.path, &file.text));
     let before = trust::before(&store, &file.path, &file.text);
     if !context.json || trust::can_ask() {
-        say(&match is_known {
-            true => review.render(terminal_width(&std::io::stderr())),
-            false => trust::shown(&review, before.as_ref()),
+        say(&if is_known {
+            review.render(terminal_width(&std::io::stderr()))
+        } else {
+            trust::shown(&review, before.as_ref())
         });
     }
     let summary = review.summary.clone();

@@ -1,4 +1,4 @@
-//! `ropeway` alone: what it can do, shown with the tools of the demo server.
+//! `ropeway` without a command: configured servers, or the demo server.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ const DO: [(&str, &str); 5] = [
 pub(super) async fn run(context: CommandContext) -> Result<Exit, Failure> {
     let options = ServerOptions::default();
     if let Some(file) = options.config_file()? {
-        // Nothing is started here, so that nobody has to be asked.
+        // Starts no servers, so trust is not needed.
         let is_trusted = file.is_trusted(context.trust);
         let config = if is_trusted { file.parse() } else { file.parse_unread() };
         let config = config.map_err(|error| Failure::config(&error))?;
@@ -81,7 +81,7 @@ pub(super) async fn run(context: CommandContext) -> Result<Exit, Failure> {
     .await
 }
 
-/// With a configuration, what can be done with it.
+/// Lists the configured servers and common commands.
 fn configured(file: &Path, servers: &Servers, is_trusted: bool, context: &CommandContext) -> Result<Exit, Failure> {
     let names: Vec<&str> = servers.names().into_iter().map(Alias::as_str).collect();
     if context.json {
@@ -117,7 +117,7 @@ fn count(servers: usize) -> String {
     }
 }
 
-/// The program as it was called, so that what is shown can be typed: `target/release/ropeway` before it is installed.
+/// Returns the program as it was called, such as `target/release/ropeway`, so that examples can be pasted.
 fn program() -> String {
     let name = std::env::args_os().next().map(|name| clean_line(&name.to_string_lossy()));
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "ropeway".to_owned());

@@ -1,4 +1,4 @@
-//! Help: how a server stands, for people, and what can be done about it.
+//! Server status for people, with advice on problems.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use crate::terminal::text::{clean_line, width, wrap};
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// What there is to know about a command's servers when one of them is not there.
+/// Describes the status of servers and suggests fixes.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerAdvice {
     source: ServerSource,
     patience: Option<Duration>,
-    /// The connections and their settings, which tell more about a failure than a verdict does.
+    /// The connections and their settings, which hold more details than a status.
     servers: Option<(Bridge, Arc<[ServerConfig]>)>,
 }
 
-/// How many tools, in words.
+/// Formats a number of tools.
 pub(crate) fn tool_count(count: usize) -> String {
     match count {
         0 => "no tools".to_owned(),
@@ -42,12 +42,12 @@ pub(crate) fn tool_count(count: usize) -> String {
 }
 
 impl ServerAdvice {
-    /// For servers from there, of which none is waited for any longer than this.
+    /// Creates advice for servers from `source`. `patience` is the time limit of the command.
     pub(crate) fn new(source: ServerSource, patience: Option<Duration>) -> Self {
         Self { source, patience, servers: None }
     }
 
-    /// The same, with the connections of a bridge and their settings.
+    /// Adds the connections of a bridge and their settings.
     pub(crate) fn with_servers(mut self, bridge: &Bridge, servers: Arc<[ServerConfig]>) -> Self {
         self.servers = Some((bridge.clone(), servers));
         self
@@ -57,7 +57,7 @@ impl ServerAdvice {
         self.servers.as_ref()?.1.iter().find(|config| config.alias == *server)
     }
 
-    /// Returns what helps against the failure of a server, told from its last error.
+    /// Returns a fix for the last connection error of a server.
     pub(crate) fn remedy(&self, server: &Alias) -> Option<String> {
         let connection = self.servers.as_ref()?.0.server(server)?;
         let ConnectionState::Down { cause, .. } = connection.state().borrow().clone() else { return None };
@@ -68,7 +68,7 @@ impl ServerAdvice {
         remedy(&cause, self.settings(server)?, &connection.stderr_tail(), given)
     }
 
-    /// Returns true if a token or an `Authorization` header is sent to a server.
+    /// Returns `true` if a token or an `Authorization` header is configured.
     pub(crate) fn sends_token(&self, server: &Alias) -> bool {
         self.settings(server).is_some_and(|config| match &config.transport {
             Transport::Http(server) | Transport::Sse(server) => {
@@ -79,7 +79,7 @@ impl ServerAdvice {
         })
     }
 
-    /// How a server stands, in a few words.
+    /// Describes the state of a server in a few words.
     pub(crate) fn status_text(&self, outcome: &ServerState) -> String {
         match (outcome, self.patience) {
             (ServerState::Ready { tools: count }, _) => tool_count(*count),
@@ -105,7 +105,7 @@ impl ServerAdvice {
         }
     }
 
-    /// What can be done about it, when it is not as it should be.
+    /// Returns advice for a server that is not ready.
     pub(crate) fn for_status(&self, verdict: &ServerStatus) -> Option<String> {
         let server = &verdict.server;
         let file = match &self.source {
@@ -122,9 +122,10 @@ impl ServerAdvice {
                 Some((_, name)) => format!("the token may be expired or lack a scope; replace it in {name}"),
                 None => "the token may be expired or lack a scope; pass another one with --bearer".to_owned(),
             }),
-            (ServerState::NeedsAuth, Some((path, name))) => Some(match is_yaml(path) {
-                true => format!("set a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}"),
-                false => format!("set a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\""),
+            (ServerState::NeedsAuth, Some((path, name))) => Some(if is_yaml(path) {
+                format!("set a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}")
+            } else {
+                format!("set a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\"")
             }),
             (ServerState::NeedsAuth, None) => Some("pass a token with --bearer, or a header with --header".to_owned()),
             (ServerState::Down { .. }, Some((path, _))) => {
@@ -149,7 +150,7 @@ impl ServerAdvice {
         }
     }
 
-    /// That there are no servers at all, and how there will be some.
+    /// Explains how to configure a server when none is.
     pub(crate) fn no_servers(&self) -> String {
         let place = match &self.source {
             ServerSource::File(path) => format!(" in {}", path.display()),
@@ -159,7 +160,7 @@ impl ServerAdvice {
         format!("No servers configured{place}.\n{}", faint(&wrap(way, width(), 0)))
     }
 
-    /// What to type to see which tools have the same names.
+    /// Returns the command that lists tool name collisions.
     pub(crate) fn collision_command(&self) -> String {
         match &self.source {
             ServerSource::File(path) if find_path().as_ref() != Some(path) => {
@@ -169,7 +170,7 @@ impl ServerAdvice {
         }
     }
 
-    /// Servers that are not there, by name, and what says why.
+    /// Lists unavailable servers and the command that shows the causes.
     pub(crate) fn unavailable_names<'a>(&self, verdicts: impl Iterator<Item = &'a ServerStatus>) -> String {
         let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
         let health = match &self.source {
@@ -179,8 +180,8 @@ impl ServerAdvice {
         format!("{} (see {health})", clean_line(&names.join(", ")))
     }
 
-    /// That something is unknown may be since its server is not there: who that is, and the exit code that says so
-    /// when it is all of them.
+    /// Adds the unavailable servers to a failure about an unknown name. If no server is available, the exit code
+    /// is theirs.
     pub(crate) fn add_unavailable(&self, failure: Failure, verdicts: &[ServerStatus]) -> Failure {
         let absent: Vec<&ServerStatus> = verdicts.iter().filter(|verdict| is_unavailable(&verdict.outcome)).collect();
         let failure = match &absent[..] {
@@ -188,13 +189,14 @@ impl ServerAdvice {
             [verdict] => failure.hint(verdict.to_string()),
             many => failure.hint(format!("unavailable servers: {}", self.unavailable_names(many.iter().copied()))),
         };
-        match verdicts.iter().any(|verdict| is_available(&verdict.outcome)) || absent.is_empty() {
-            true => failure,
-            false => failure.with_exit(exit_code(verdicts)),
+        if verdicts.iter().any(|verdict| is_available(&verdict.outcome)) || absent.is_empty() {
+            failure
+        } else {
+            failure.with_exit(exit_code(verdicts))
         }
     }
 
-    /// A server in one line: its mark, its name, how it stands and what else there is to say.
+    /// Formats a server in one line: icon, name, status and `more`.
     pub(crate) fn heading(&self, verdict: &ServerStatus, more: &str) -> String {
         let words = match verdict.outcome {
             ServerState::NeedsAuth if self.sends_token(&verdict.server) => "token rejected".to_owned(),
@@ -203,7 +205,7 @@ impl ServerAdvice {
         status_line(StatusIcon::for_state(&verdict.outcome), &verdict.server, &words, more)
     }
 
-    /// A server that is not as it should be, and what can be done about it.
+    /// Formats a server that is not ready, with the cause and advice.
     pub(crate) fn problem_text(&self, verdict: &ServerStatus, width: usize) -> String {
         let mut text = self.heading(verdict, "");
         if let ServerState::Down { cause } = &verdict.outcome {
@@ -212,7 +214,7 @@ impl ServerAdvice {
                 text.push_str(&faint(&wrap(&clean_line(&remedy), width, 4)));
             }
         }
-        // That somebody has switched it off is no trouble.
+        // A disabled server is not a problem.
         if let Some(advice) = self.for_status(verdict).filter(|_| verdict.outcome != ServerState::Disabled) {
             text.push_str(&faint(&wrap(&clean_line(&advice), width, 4)));
         }
@@ -220,19 +222,19 @@ impl ServerAdvice {
     }
 }
 
-/// A server in one line.
+/// Formats a server in one line.
 pub(crate) fn status_line(mark: StatusIcon, server: &Alias, words: &str, more: &str) -> String {
     let (style, sign, alias) = (mark.style(), mark.symbol(), clean_line(server.as_str()));
     let more = if more.is_empty() { String::new() } else { format!(" · {}", clean_line(more)) };
     format!("{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {}{more}{FAINT:#}\n", clean_line(words))
 }
 
-/// Should a server be there that is not?
+/// Returns `true` if an enabled server is not available.
 pub(crate) fn is_unavailable(outcome: &ServerState) -> bool {
     !is_available(outcome) && *outcome != ServerState::Disabled
 }
 
-/// Is a server there, whatever it has?
+/// Returns `true` if a server is connected or cached, with or without tools.
 pub(crate) fn is_available(outcome: &ServerState) -> bool {
     matches!(
         outcome,
@@ -243,36 +245,33 @@ pub(crate) fn is_available(outcome: &ServerState) -> bool {
     )
 }
 
-/// Is it still unknown what becomes of a server?
+/// Returns `true` if a server is not connected yet.
 pub(crate) fn is_pending(outcome: &ServerState) -> bool {
     matches!(outcome, ServerState::Connecting | ServerState::NotStarted)
 }
 
-/// The exit code of a list: what is there is done, unless somebody is late, or nobody is there.
+/// Returns the exit code of a list: success if a server is available and none timed out.
 pub(crate) fn exit_code(verdicts: &[ServerStatus]) -> Exit {
     let outcomes = || verdicts.iter().map(|verdict| &verdict.outcome);
     if let [ServerStatus { outcome: ServerState::Disabled, .. }] = verdicts {
-        // Whoever asks for just this one does not know that it is off.
+        // A disabled server that is named explicitly is a usage error.
         return Exit::Usage;
     }
-    match outcomes().any(is_available) && !outcomes().any(is_pending) {
-        true => Exit::Done,
-        false => worst(outcomes()),
-    }
+    if outcomes().any(is_available) && !outcomes().any(is_pending) { Exit::Done } else { worst(outcomes()) }
 }
 
-/// The exit code of the worst that is the matter with some servers.
+/// Returns the exit code of the most severe state.
 pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a ServerState>) -> Exit {
     worst_exit(outcomes.map(exit_of))
 }
 
-/// The exit code of a server that is not as it should be, as far as its outcome tells; [`Session::exit`] knows more.
+/// Returns the exit code for the state of a server. [`Session::exit`] also considers the connection error.
 ///
 /// [`Session::exit`]: crate::connect::session::Session::exit
 pub(crate) fn exit_of(outcome: &ServerState) -> Exit {
     match outcome {
         outcome if is_pending(outcome) => Exit::Timeout,
-        // One that is ready, and ill all the same, gives no sign of life.
+        // A server that is ready but failed its health check does not respond.
         ServerState::Down { .. } | ServerState::Ready { .. } => Exit::Unreachable,
         ServerState::NeedsAuth => Exit::NeedsAuth,
         ServerState::Skipped { .. } | ServerState::Invalid { .. } | ServerState::FilteredToZero { .. } => Exit::Usage,
@@ -288,12 +287,13 @@ fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// What to type to learn more about the servers of a file.
+/// Formats a command for the servers of a file.
 pub(crate) fn suggested_command(words: &str, file: &Path) -> String {
-    // A file that is found need not be named.
-    match find_path().as_deref() == Some(file) {
-        true => format!("`ropeway {words}`"),
-        false => format!("`ropeway {words} --config {}`", file.display()),
+    // The file in use needs no `--config`.
+    if find_path().as_deref() == Some(file) {
+        format!("`ropeway {words}`")
+    } else {
+        format!("`ropeway {words} --config {}`", file.display())
     }
 }
 

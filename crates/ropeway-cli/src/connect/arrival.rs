@@ -1,4 +1,4 @@
-//! Waiting for servers, so that one that hangs does not delay the others.
+//! Waiting for servers without letting one that hangs delay the others.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -11,14 +11,14 @@ use crate::connect::advice::{is_available, is_pending};
 use crate::connect::session::Session;
 use crate::failure::Failure;
 
-/// How long a server that is ready waits for those before it in the file. Quick servers keep the order of the file.
+/// How long a ready server waits for those before it in the file, to keep the order of the file.
 const HOLD: Duration = Duration::from_millis(500);
 
-/// How long a server is waited for whose tools are remembered.
+/// Time limit for servers with cached tools.
 const REMEMBERED_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for all servers, and calls `show` with the indexes of those that have become ready or have failed. Every server is shown
-/// once; those that are late are shown at the end. `is_remembered` says which servers need not be waited for.
+/// Waits for all servers and calls `show` with the indices of those that became ready or failed. Every server is shown
+/// once; those that timed out are shown last. Servers for which `is_remembered` returns `true` have a shorter time limit.
 pub(crate) async fn for_each_ready(
     session: &Session,
     is_remembered: impl Fn(usize) -> bool,
@@ -58,7 +58,7 @@ pub(crate) async fn for_each_ready(
     if rest.is_empty() { Ok(()) } else { show(&rest) }
 }
 
-/// Waits for all servers, but no longer than `patience` once one of them is ready. An explicit `--timeout` counts instead.
+/// Waits for all servers, but at most `patience` after one of them is ready. `--timeout` takes precedence.
 pub(crate) async fn wait_for_most(session: &Session, patience: Duration) -> Result<(), Failure> {
     if session.deadline.is_some() {
         return session.wait_for_servers().await;
@@ -74,24 +74,23 @@ pub(crate) async fn wait_for_most(session: &Session, patience: Duration) -> Resu
     }
 }
 
-/// Waits for all servers, but no longer than `patience`.
+/// Waits for all servers, but at most `patience`.
 pub(crate) async fn wait_within(session: &Session, patience: Duration) -> Result<(), Failure> {
     tokio::time::timeout(patience, session.wait_for_servers()).await.unwrap_or(Ok(()))
 }
 
-/// The indexes of the servers of which it is known what becomes of them.
+/// Returns the indices of servers that are no longer connecting.
 fn settled(session: &Session, verdicts: &[ServerStatus]) -> BTreeSet<usize> {
     let is_settled = |verdict: &ServerStatus| match verdict.outcome {
-        // It is started now.
+        // A cached server is being started.
         ServerState::Cached { .. } => !session.eager,
         ref outcome => !is_pending(outcome),
     };
     (0..verdicts.len()).filter(|at| is_settled(&verdicts[*at])).collect()
 }
 
-/// The order in which servers are shown.
 struct DisplayOrder {
-    /// By server: since when it is settled.
+    /// The time at which each server settled.
     since: Vec<Option<Instant>>,
     shown: BTreeSet<usize>,
 }
@@ -109,14 +108,14 @@ impl DisplayOrder {
         (0..self.since.len()).filter(|at| self.since[*at].is_none())
     }
 
-    /// Takes note of the servers that are settled now. One that was settled before may be on its way again.
+    /// Updates the settled servers. A settled server may be connecting again.
     fn settle(&mut self, settled: BTreeSet<usize>, now: Instant) {
         for (at, since) in self.since.iter_mut().enumerate() {
             *since = settled.contains(&at).then(|| since.unwrap_or(now));
         }
     }
 
-    /// Returns true if a server waits for none that stands before it.
+    /// Returns `true` if all servers before this one are shown or settled.
     fn is_next(&self, at: usize) -> bool {
         (0..at).all(|before| self.shown.contains(&before) || self.since[before].is_some())
     }
@@ -126,13 +125,13 @@ impl DisplayOrder {
         waiting.filter_map(|(at, since)| Some((at, (*since)?)))
     }
 
-    /// Returns when the next server is shown, if nothing happens before.
+    /// Returns the time at which the next settled server is shown at the latest.
     fn due_at(&self) -> Option<Instant> {
         self.waiting().map(|(_, since)| since + HOLD).min()
     }
 
     fn take_due(&mut self, now: Instant) -> Vec<usize> {
-        // The servers that are shown in one go come in the order of the file, and one that is due takes those before it along.
+        // Servers shown together keep the order of the file. A due server takes the settled ones before it along.
         let last =
             self.waiting().filter(|(at, since)| self.is_next(*at) || *since + HOLD <= now).map(|(at, _)| at).max();
         let due: Vec<usize> =

@@ -1,4 +1,4 @@
-//! A setting: what every command needs to know besides its own options.
+//! The context of a command: global options and shared state.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use crate::terminal::pager::Pager;
 use crate::terminal::status::Status;
 use crate::trust::Mode;
 
-/// What every command needs to know besides its own options.
+/// Global options and shared state of a command.
 pub(crate) struct CommandContext {
-    /// The result is for scripts.
+    /// Set by `--json`.
     pub(crate) json: bool,
-    /// Somebody wants to see what happens underneath.
+    /// Set by `-v`.
     pub(crate) verbose: bool,
-    /// How long the command may take.
+    /// The end of `--timeout`.
     pub(crate) deadline: Option<Deadline>,
-    /// Whom it waits for.
+    /// The servers that the command waits for.
     pub(crate) waiting: PendingServers,
-    /// Where it is shown what is being waited for.
+    /// The status line.
     pub(crate) status: Status,
-    /// Where everything that happens is told.
+    /// The events of this command.
     pub(crate) events: Events,
-    /// Whether project files are trusted for this run.
+    /// Set by `--trust`.
     pub(crate) trust: Mode,
-    /// Output that is paged when the command is done.
+    /// Output to page at the end of the command.
     pub(crate) pager: Pager,
 }
 

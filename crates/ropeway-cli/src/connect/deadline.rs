@@ -1,4 +1,4 @@
-//! A deadline: how long a command may take as a whole, and whom it waits for meanwhile.
+//! The deadline of a command and the servers it waits for.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::failure::{Exit, Failure};
 
-/// Whom the command waits for.
+/// The servers that the command waits for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingServers(Arc<Mutex<Vec<Alias>>>);
 
@@ -18,25 +18,25 @@ impl PendingServers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on it is these. When it is nobody any more, the last ones stay: whatever follows is about them.
+    /// Sets the servers. An empty list keeps the previous ones, which later steps are about.
     pub(crate) fn set(&self, servers: Vec<Alias>) {
         if !servers.is_empty() {
             *self.lock() = servers;
         }
     }
 
-    /// From now on it is nobody: what follows is not about servers.
+    /// Removes all servers: later steps are not about servers.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 
-    /// Those that it is.
+    /// Returns the servers.
     pub(crate) fn servers(&self) -> Vec<Alias> {
         self.lock().clone()
     }
 }
 
-/// How long a command may take as a whole.
+/// The time limit of a whole command.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -45,22 +45,22 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// So long from now.
+    /// Creates a deadline that ends `after` this time.
     pub(crate) fn new(after: Duration, waiting: PendingServers) -> Self {
         Self { at: Instant::now() + after, after, waiting }
     }
 
-    /// When it is over.
+    /// Returns the end of the deadline.
     pub(crate) fn at(&self) -> Instant {
         self.at
     }
 
-    /// How long that was from the start.
+    /// Returns the time limit.
     pub(crate) fn after(&self) -> Duration {
         self.after
     }
 
-    /// What to say when it is over.
+    /// Returns the failure of a command that exceeds the deadline.
     pub(crate) fn failure(&self) -> Failure {
         let after = format_duration(self.after);
         let names: Vec<String> = self.waiting.lock().iter().map(|server| format!("`{server}`")).collect();

@@ -1,4 +1,4 @@
-//! The same question to each server at once, and what became of it.
+//! Sends the same request to all servers concurrently.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -19,26 +19,26 @@ use crate::failure::{Exit, Failure};
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::text::{clean_line, width, wrap};
 
-/// What became of a question to one server.
+/// The reply of one server.
 pub(crate) enum Reply<T> {
-    /// It has answered.
+    /// The server answered.
     Answered(T),
-    /// It could not answer.
+    /// The request failed.
     Failed(CallError),
-    /// It is not there; its verdict says why.
+    /// The server is unavailable; its status has the cause.
     Unavailable,
-    /// The time was over before it answered.
+    /// The deadline passed first.
     TimedOut,
 }
 
-/// The answers of all servers, and why some have none.
+/// The replies of all servers.
 pub(crate) struct Replies<T> {
     answers: Vec<(ServerStatus, Reply<T>)>,
     advice: ServerAdvice,
     late: String,
 }
 
-/// Asks every server as soon as it is there. Where there is just one, that it does not answer is a failure.
+/// Sends a request to every server once it is connected. If only one server is configured, its error is a failure.
 pub(crate) async fn fan_out<T>(
     session: &Session,
     what: &str,
@@ -48,7 +48,7 @@ pub(crate) async fn fan_out<T>(
     if session.single().is_some()
         && let Some((_, answer)) = answers.pop_if(|(_, answer)| matches!(answer, Reply::Failed(_) | Reply::TimedOut))
     {
-        // Whoever asks one server wants to know all about why it does not answer.
+        // A single server is reported with the full cause.
         return Err(match answer {
             Reply::Failed(error) => error.into(),
             _ => session.timeout_failure(what),
@@ -61,7 +61,7 @@ pub(crate) async fn fan_out<T>(
     Ok(Replies { answers, advice: session.advice.clone(), late: format!("no response{after}") })
 }
 
-/// Asks every server as soon as it is there, until so long.
+/// Sends a request to every server once it is connected, until the deadline.
 pub(crate) async fn query_servers<T>(
     session: &Session,
     what: &str,
@@ -80,10 +80,10 @@ pub(crate) async fn query_servers<T>(
         let is_settled = |verdicts: &Vec<ServerStatus>| {
             verdicts.get(at).is_some_and(|verdict| !advice::is_pending(&verdict.outcome))
         };
-        // The other end lives as long as we do.
+        // The sender lives as long as this future.
         let asleep = told.clone().wait_for(is_settled).await.is_ok_and(|verdicts| is_cached(&verdicts[at]));
         if asleep && session.eager {
-            // That it cannot be woken is its verdict.
+            // A server that fails to start reports it in its status.
             let _ = session.bridge.wake(server).await;
         }
         match session.server(server).filter(Mcp::is_connected) {
@@ -125,14 +125,14 @@ pub(crate) async fn query_servers<T>(
     session.bridge.verdicts().into_iter().zip(answers).collect()
 }
 
-/// A question on its way to one server.
+/// A request to one server.
 enum PendingReply<'a, T> {
     Waiting(Pin<Box<dyn Future<Output = Reply<T>> + 'a>>),
     Done(Reply<T>),
 }
 
 impl<T> PendingReply<'_, T> {
-    /// Is there no answer yet?
+    /// Polls the request and returns `true` while it is pending.
     fn is_waiting(&mut self, cx: &mut std::task::Context<'_>) -> bool {
         if let Self::Waiting(future) = self
             && let Poll::Ready(answer) = future.as_mut().poll(cx)
@@ -143,7 +143,6 @@ impl<T> PendingReply<'_, T> {
     }
 }
 
-/// Whom one waits for, by name.
 fn join_names(missing: &[Alias]) -> String {
     missing.iter().map(Alias::as_str).collect::<Vec<_>>().join(", ")
 }
@@ -153,7 +152,7 @@ fn is_cached(verdict: &ServerStatus) -> bool {
 }
 
 impl<T> Replies<T> {
-    /// The answers, each with its server.
+    /// Returns the answers, each with its server.
     pub(crate) fn answered(&self) -> impl Iterator<Item = (&Alias, &T)> {
         self.answers.iter().filter_map(|(verdict, answer)| match answer {
             Reply::Answered(answer) => Some((&verdict.server, answer)),
@@ -161,7 +160,7 @@ impl<T> Replies<T> {
         })
     }
 
-    /// That nobody has any of these.
+    /// Returns the text for a list without entries.
     pub(crate) fn none_text(&self, what: &str) -> String {
         match (&self.answers[..], self.answered().count()) {
             ([(verdict, Reply::Answered(_))], _) => format!("Server `{}` has no {what}.\n", verdict.server),
@@ -172,7 +171,7 @@ impl<T> Replies<T> {
         }
     }
 
-    /// The servers that gave no answer, and what can be done about it.
+    /// Describes the servers without an answer, with advice.
     pub(crate) fn problems_text(&self) -> String {
         let trouble = |(verdict, answer): &(ServerStatus, Reply<T>)| match answer {
             Reply::Answered(_) => match &verdict.note {
@@ -183,7 +182,7 @@ impl<T> Replies<T> {
                 let reason = wrap(&clean_line(&reason(error)), width(), 4);
                 advice::status_line(StatusIcon::Bad, &verdict.server, "request failed", "") + &reason
             }
-            // It has arrived, and still not answered.
+            // The server is connected but did not answer.
             Reply::TimedOut if !advice::is_pending(&verdict.outcome) => {
                 advice::status_line(StatusIcon::Half, &verdict.server, &self.late, "")
             }
@@ -194,7 +193,7 @@ impl<T> Replies<T> {
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
-    /// All answers by server, for scripts.
+    /// Returns the replies by server as JSON.
     pub(crate) fn json(&self, fields: impl Fn(&T) -> Value) -> Value {
         let server = |(verdict, answer): &(ServerStatus, Reply<T>)| {
             let mut record = json!({"server": verdict.server, "verdict": verdict.outcome});
@@ -216,7 +215,7 @@ impl<T> Replies<T> {
         json!({"servers": self.answers.iter().map(server).collect::<Vec<_>>()})
     }
 
-    /// Done, unless somebody is late, or nobody has answered and somebody should have.
+    /// Returns the exit code: success if a server answered and none timed out.
     pub(crate) fn exit(&self) -> Exit {
         if let [(_, Reply::Failed(error))] = &self.answers[..] {
             return Failure::from(error).exit();
@@ -231,7 +230,7 @@ impl<T> Replies<T> {
     }
 }
 
-/// Why a server could not answer, in one line; whose words they are is said beside it.
+/// Formats an error in one line.
 fn reason(error: &CallError) -> String {
     crate::failure::chain_text(error)
 }

@@ -1,4 +1,4 @@
-//! The servers that may have a tool, by the definitions that are remembered of them.
+//! Servers that may have a tool, according to cached definitions.
 
 use ropeway::bridge::{default_memory, remembered_tools};
 use ropeway::config::ServerEntry;
@@ -10,12 +10,12 @@ use crate::connect::servers::Servers;
 /// The servers that may have a tool.
 pub(crate) struct LikelyServers {
     pub(crate) servers: Servers,
-    /// One of them had the tool the last time.
+    /// A cached definition has the tool.
     pub(crate) is_known: bool,
 }
 
 impl LikelyServers {
-    /// Leaves out the servers whose remembered tools do not have the name. Returns `None` if none or all would be left.
+    /// Drops servers whose cached tools do not include the name. Returns `None` if none or all would remain.
     pub(crate) fn new(servers: &Servers, name: &str) -> Option<Self> {
         let folder = default_memory().filter(|_| servers.config.servers.len() > 1)?;
         let names = ToolNames::new(&servers.config);
@@ -33,7 +33,7 @@ impl LikelyServers {
     }
 }
 
-/// The tools that the servers of a command had the last time, by the index of the server.
+/// The cached tools of each server, by index.
 pub(crate) struct RememberedTools(Vec<(Alias, Option<Vec<ToolDefinition>>)>);
 
 impl RememberedTools {
@@ -47,7 +47,7 @@ impl RememberedTools {
         self.0.get(server)?.1.as_deref()
     }
 
-    /// Returns whether a server had a tool of this name the last time, if that is known.
+    /// Returns whether the cached tools of a server include this name, if they are known.
     pub(crate) fn has(&self, server: &Alias, name: &str, names: &ToolNames) -> Option<bool> {
         let (_, tools) = self.0.iter().find(|(alias, _)| alias == server)?;
         Some(tools.as_ref()?.iter().any(|tool| names.is_called(tool, name)))

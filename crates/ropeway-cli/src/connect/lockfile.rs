@@ -1,4 +1,4 @@
-//! The lock of a command: `ropeway.lock` beside the configuration file in use.
+//! `ropeway.lock` next to the configuration file in use.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::Failure;
 use crate::trust::{Store, Summary};
 
-/// The lock of a command, and what is done about tools that differ from it.
+/// The lock of a command and its policy.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedLock {
     pub(crate) lock: Lock,
     pub(crate) policy: LockPolicy,
-    /// A person on this machine accepted this very content, so that its approvals count.
+    /// The content was accepted on this machine, so its approvals are valid.
     is_trusted: bool,
 }
 
-/// Reads the lock that a command goes by. A strict lock that is missing or broken is a failure, never no lock.
+/// Reads the lock file. A missing or invalid lock is a failure if the policy is strict.
 pub(crate) fn load(servers: &Servers) -> Result<Option<LoadedLock>, Failure> {
     let ServerSource::File(config) = &servers.source else { return Ok(None) };
     if servers.config.lock == Some(LockPolicy::Off) {
@@ -46,7 +46,7 @@ pub(crate) fn load(servers: &Servers) -> Result<Option<LoadedLock>, Failure> {
 }
 
 impl LoadedLock {
-    /// What was allowed for good in earlier chats.
+    /// Returns the permanent approvals of earlier chats.
     pub(crate) fn approvals(&self) -> Approvals {
         let approvals = Approvals::new();
         if self.is_trusted {
@@ -61,19 +61,19 @@ impl LoadedLock {
         approvals
     }
 
-    /// Returns whether the lock holds approvals that do not count.
+    /// Returns `true` if the lock has approvals that were not given on this machine.
     pub(crate) fn has_foreign_approvals(&self) -> bool {
         self.lock.has_approvals() && !self.is_trusted
     }
 }
 
-/// Allows a tool for good, in the lock beside a configuration file.
+/// Adds a permanent approval to the lock next to a configuration file.
 pub(crate) fn allow(config: &Path, definition: &ToolDefinition) -> Result<(), Failure> {
     change(config, |lock| lock.allow(definition))
 }
 
-/// Changes the lock beside a configuration file. Approvals that nobody gave on this machine are dropped: once ropeway itself has
-/// written the file, it is trusted.
+/// Changes the lock next to a configuration file. Approvals from other machines are dropped, because the file that
+/// ropeway writes is trusted.
 pub(crate) fn change(config: &Path, change: impl FnOnce(&mut Lock)) -> Result<(), Failure> {
     let file = LockFile::beside(config);
     let written = file.update(|lock, before| {
@@ -98,7 +98,7 @@ fn is_trusted(path: &Path, text: &str) -> bool {
     Store::open().is_ok_and(|store| store.is_trusted(path, text))
 }
 
-/// A lock that cannot be read or written, and what can be done about it.
+/// Converts a lock error to a failure with a fix.
 pub(crate) fn lock_failure(error: &LockError) -> Failure {
     let failure = Failure::usage(error.to_string()).caused_by_source(error);
     match error {

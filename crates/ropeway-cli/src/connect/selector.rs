@@ -1,19 +1,19 @@
-//! A selector: a server, or one tool of a server, as it is typed.
+//! Selectors of the command line: a server, or one tool of a server.
 
 use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::Failure;
 
-/// What is selected on the command line.
+/// A selected server or tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selector {
     /// All tools of a server.
     Server(String),
-    /// One tool, as [`Names::choose`](crate::arguments::names::ToolNames::choose) takes it.
+    /// One tool, for [`ToolNames::choose`](crate::arguments::names::ToolNames::choose).
     Tool(String),
 }
 
 impl Servers {
-    /// Returns only the servers that the selectors need. All of them if nothing is selected.
+    /// Keeps only the servers that the selectors need, or all if none are given.
     pub(crate) fn select(self, typed: &[String]) -> Result<(Self, Vec<Selector>), Failure> {
         let selectors = typed.iter().map(|typed| self.selector(typed)).collect::<Result<Vec<_>, _>>()?;
         let mut aliases: Vec<String> = Vec::new();
@@ -22,7 +22,7 @@ impl Servers {
                 Selector::Server(alias) => aliases.push(alias.clone()),
                 Selector::Tool(name) => match self.owner(name) {
                     Some(alias) => aliases.push(alias.to_owned()),
-                    // Without its server, a tool may be anybody's.
+                    // A tool without a server may belong to any of them.
                     None => return Ok((self, selectors)),
                 },
             }
@@ -30,7 +30,7 @@ impl Servers {
         let is_awake = selectors.iter().any(|selector| matches!(selector, Selector::Server(_)));
         let eager = self.eager;
         let mut only = self.only_these(&aliases)?;
-        // The definition of a tool may be a remembered one, as for a call.
+        // A tool may be described from its cached definition.
         only.eager = eager || is_awake;
         Ok((only, selectors))
     }

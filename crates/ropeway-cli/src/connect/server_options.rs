@@ -1,4 +1,4 @@
-//! Which server a command talks to, as it is given on the command line.
+//! Options that select the servers of a command.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use ropeway::config::{EraChoice, HttpServer, Secret, ServerConfig, StdioServer, 
 
 use crate::failure::Failure;
 
-/// The name of the embedded demo server.
+/// The name of the built-in demo server.
 pub(crate) const DEMO: &str = "demo";
 
-/// Which servers to talk to: those of the configuration, unless one is given here.
+/// Options that select a server instead of the configured ones.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerOptions {
@@ -47,7 +47,7 @@ pub(crate) struct ServerOptions {
     pub(crate) era: Option<EraOption>,
 }
 
-/// How to talk to a URL.
+/// The transport for `--url`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TransportChoice {
     /// Streamable HTTP, falling back to legacy HTTP+SSE
@@ -59,7 +59,7 @@ pub(crate) enum TransportChoice {
     Sse,
 }
 
-/// Which era of the protocol to speak.
+/// The protocol era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EraOption {
     /// Detect the era
@@ -81,7 +81,7 @@ impl From<EraOption> for EraChoice {
 }
 
 impl ServerOptions {
-    /// What the connection needs to know.
+    /// Returns the settings of the selected server.
     pub(crate) fn config(&self) -> Result<ServerConfig, Failure> {
         match (&self.stdio, &self.url) {
             (Some(command), _) => self.stdio_config(command),
@@ -100,7 +100,7 @@ impl ServerOptions {
         let mut server = StdioServer::new(program, arguments);
         for pair in &self.env {
             let (name, value) = pair.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-                // Only what stands before the value may be shown.
+                // The value may be a secret and is not shown.
                 Failure::usage("--env must be NAME=VALUE")
             })?;
             server = server.with_env(name, value);
@@ -119,7 +119,7 @@ impl ServerOptions {
         let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
         let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| Failure::usage(format!("`{url}` is not an http:// or https:// URL")))?;
-        // Whatever stands before an `@` may be a password.
+        // The part before `@` may contain a password.
         let name = host.rsplit('@').next().unwrap_or(host).to_owned();
         let mut server = HttpServer::new(url);
         for header in &self.headers {
@@ -145,7 +145,7 @@ impl ServerOptions {
     }
 }
 
-/// The binary itself, as a server.
+/// Returns the settings of the demo server, which is this binary.
 fn demo_config() -> Result<ServerConfig, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::usage("could not find the program that is running").caused_by(&error))?;
@@ -166,7 +166,7 @@ fn read_token(text: &str) -> Result<Secret, Failure> {
     }
 }
 
-/// What to call a server that is started by a command: the program, or the package that a package runner runs.
+/// Returns the name of a stdio server: the program, or the package of a package runner.
 fn command_name(program: &str, arguments: &[String]) -> String {
     let last_part = |path: &str| path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned();
     let program = last_part(program);

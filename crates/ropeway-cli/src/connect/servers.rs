@@ -1,4 +1,4 @@
-//! The servers that a command talks to: given on the spot, named in a configuration file, or the demo server.
+//! The servers of a command: from options, from a configuration file, or the demo server.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -18,40 +18,40 @@ use crate::output::print::say;
 use crate::secrets::redaction;
 use crate::terminal::style;
 
-/// The servers that a command talks to.
+/// The servers of a command.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
     pub(crate) config: Config,
     pub(crate) source: ServerSource,
-    /// Those that could sleep are started.
+    /// Lazy servers are started, too.
     pub(crate) eager: bool,
-    /// One that is lost is connected again: it is talked to for long.
+    /// Lost connections are restored.
     pub(crate) reconnecting: bool,
-    /// Their tools are compared with ropeway.lock.
+    /// Tools are compared with ropeway.lock.
     pub(crate) is_locked: bool,
-    /// Who answers what they ask.
+    /// Handlers of server requests.
     pub(crate) handlers: Handlers,
-    /// The file that they come from, if they come from one.
+    /// The configuration file, if any.
     pub(crate) file: Option<ConfigFile>,
-    /// The command itself shows which of them are not started, and why.
+    /// The command lists servers that are not started.
     lists_servers: bool,
-    /// The command uses `chat` of the file.
+    /// The command uses the `chat` section.
     uses_chat: bool,
 }
 
-/// Where servers come from.
+/// The origin of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ServerSource {
     /// The command line.
     Line,
     /// A file.
     File(PathBuf),
-    /// Nobody has named any, so there is the demo server.
+    /// No servers are configured, so the demo server is used.
     Demo,
 }
 
 impl ServerOptions {
-    /// The servers that are meant. A project file that is not trusted is asked about, or refused.
+    /// Returns the selected servers. An untrusted project file is refused, or accepted on a terminal.
     pub(crate) fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
         let mut servers = match self.config_file()? {
             Some(file) => {
@@ -61,7 +61,7 @@ impl ServerOptions {
             None => {
                 let source = if self.is_given() { ServerSource::Line } else { ServerSource::Demo };
                 let mut entry = ServerEntry::new(self.config()?);
-                // Nobody else is there to be told apart from.
+                // A single server needs no prefix.
                 entry.prefix = String::new();
                 // The demo server is part of this program.
                 entry.trust_hints = source == ServerSource::Demo;
@@ -75,7 +75,7 @@ impl ServerOptions {
         Ok(servers)
     }
 
-    /// Returns the options that name the same servers in another command. Headers and tokens are left out.
+    /// Returns the options that select the same servers in another command, without headers and tokens.
     pub(crate) fn for_example(&self, source: &ServerSource) -> Vec<String> {
         let option = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
         match (source, &self.stdio, &self.url) {
@@ -92,7 +92,7 @@ impl ServerOptions {
         self.stdio.is_some() || self.url.is_some()
     }
 
-    /// The configuration file that is meant, when no server is given on the spot and there is one.
+    /// Returns the configuration file, unless an option selects a server.
     pub(crate) fn config_file(&self) -> Result<Option<ConfigFile>, Failure> {
         match (&self.config, self.is_given()) {
             (Some(path), _) => ConfigFile::read(path, Origin::Named).map(Some),
@@ -102,14 +102,13 @@ impl ServerOptions {
     }
 }
 
-/// Makes a server speak an era, whatever its file says.
 fn set_era(entry: &mut ServerEntry, era: EraChoice) {
     if let ServerSettings::Known(config) = &mut entry.settings {
         config.era = era;
     }
 }
 
-/// A failure about a server that is named where no configuration file was found.
+/// Returns the failure for a named server without a configuration file.
 fn no_config_file(server: &str, places: &[config_paths::ConfigPath]) -> Failure {
     let failure = Failure::usage(format!("unknown server `{server}`: no configuration file found"));
     let failure = match suggest::did_you_mean(server, [DEMO]) {
@@ -137,7 +136,7 @@ fn no_config_file(server: &str, places: &[config_paths::ConfigPath]) -> Failure 
 }
 
 impl Servers {
-    /// The servers of a configuration.
+    /// Creates the servers of a configuration.
     pub(crate) fn new(config: Config, source: ServerSource) -> Self {
         Self {
             config,
@@ -145,7 +144,7 @@ impl Servers {
             eager: false,
             reconnecting: false,
             is_locked: true,
-            // Some servers have other tools for a client without elicitation; every command lists and calls the same.
+            // Some servers offer other tools without elicitation; all commands must see the same tools.
             handlers: Handlers::new().on_elicitation(|_| async { Ok(ElicitationAnswer::Decline) }),
             file: None,
             lists_servers: false,
@@ -153,27 +152,27 @@ impl Servers {
         }
     }
 
-    /// The servers of a file that was let pass.
+    /// Parses the servers of a file that may be used.
     pub(crate) fn of(file: ConfigFile) -> Result<Self, Failure> {
         let config = file.parse().map_err(|error| Failure::config(&error))?;
         let source = ServerSource::File(file.path.clone());
         Ok(Self { file: Some(file), ..Self::new(config, source) })
     }
 
-    /// The same, for a command that shows which servers are not started, and why.
+    /// Omits warnings about servers that the command lists anyway.
     pub(crate) fn lists_servers(mut self) -> Self {
         self.lists_servers = true;
         self
     }
 
-    /// The same, for a command that uses `chat` of the file.
+    /// Includes warnings about the `chat` section.
     pub(crate) fn uses_chat(mut self) -> Self {
         self.uses_chat = true;
         self
     }
 
-    /// Prints the warnings of the configuration to standard error, each once. Those that the command shows itself are left out, and
-    /// so are those of `chat` in other commands.
+    /// Prints the warnings of the configuration to standard error, each once. Warnings that the command shows itself and,
+    /// outside of `chat`, warnings about the `chat` section are omitted.
     pub(crate) fn show_warnings(&self) {
         let is_alone = self.config.servers.len() == 1;
         let shown_later = |warning: &String| {
@@ -190,8 +189,8 @@ impl Servers {
         }
     }
 
-    /// Prints all warnings about servers to standard error, each once, for a command that starts none. Without a model, the failure says
-    /// what `chat` lacks.
+    /// Prints all warnings about servers to standard error, each once, for a command that starts none. Problems of the
+    /// `chat` section are part of its failure.
     pub(crate) fn show_all_warnings(&self) {
         let mut shown = HashSet::new();
         let is_of_chat =
@@ -202,41 +201,41 @@ impl Servers {
         }
     }
 
-    /// The same, for a command that goes on.
+    /// Restores lost connections, for long-running commands.
     pub(crate) fn reconnecting(mut self) -> Self {
         self.reconnecting = true;
         self
     }
 
-    /// The same, whatever ropeway.lock says of their tools.
+    /// Ignores ropeway.lock.
     pub(crate) fn without_lock(mut self) -> Self {
         self.is_locked = false;
         self
     }
 
-    /// The same, whose questions are answered.
+    /// Sets the handlers of server requests.
     pub(crate) fn with_handlers(mut self, handlers: Handlers) -> Self {
         self.handlers = handlers;
         self
     }
 
-    /// The same, of which none sleeps: what is asked for is not remembered.
+    /// Starts lazy servers, too.
     pub(crate) fn eager(mut self) -> Self {
         self.eager = true;
         self
     }
 
-    /// Only the server of this name.
+    /// Keeps only the server with this name.
     pub(crate) fn only(mut self, name: &str) -> Result<Self, Failure> {
         let Some(at) = self.config.servers.iter().position(|entry| entry.alias.as_str() == name) else {
             return Err(self.unknown(name));
         };
         self.config.servers = vec![self.config.servers.swap_remove(at)];
-        // Whoever names it wants it.
+        // A named server is started even if it is lazy.
         Ok(self.eager())
     }
 
-    /// Only the servers of these names, if any are named.
+    /// Keeps only the servers with these names, if any.
     pub(crate) fn only_these(mut self, names: &[String]) -> Result<Self, Failure> {
         if names.is_empty() {
             return Ok(self);
@@ -249,7 +248,7 @@ impl Servers {
         Ok(self.eager())
     }
 
-    /// Only the server of this name, if one is named.
+    /// Keeps only the server with this name, if any.
     pub(crate) fn maybe_only(self, name: Option<&str>) -> Result<Self, Failure> {
         match name {
             Some(name) => self.only(name),
@@ -257,11 +256,11 @@ impl Servers {
         }
     }
 
-    /// Only the servers that a tool's name can mean: `SERVER.TOOL`, or what models call it.
+    /// Keeps only servers that may own a tool, by `SERVER.TOOL` or its name for models.
     pub(crate) fn only_owners_of(mut self, tool: &str) -> Self {
         let is_dotted =
             |entry: &ServerEntry| tool.strip_prefix(entry.alias.as_str()).is_some_and(|rest| rest.starts_with('.'));
-        // An alias may hold a dot: the longest one is meant.
+        // Aliases may contain dots; the longest match wins.
         let named =
             self.config.servers.iter().filter(|entry| is_dotted(entry)).max_by_key(|entry| entry.alias.as_str().len());
         if let Some(named) = named {
@@ -271,22 +270,21 @@ impl Servers {
         let prefix = |entry: &ServerEntry| expand_prefix(&entry.prefix, &entry.alias);
         let is_prefixed = |entry: &ServerEntry| !entry.prefix.is_empty() && tool.starts_with(&prefix(entry));
         if self.config.servers.iter().any(is_prefixed) {
-            // Without a prefix, a tool may have any name.
+            // Without a prefix, tools may have any name.
             self.config.servers.retain(|entry| entry.prefix.is_empty() || is_prefixed(entry));
         }
         self
     }
 
-    /// Returns the server that a name of the form `SERVER.TOOL` begins with.
+    /// Returns the server of a `SERVER.TOOL` name.
     pub(crate) fn owner(&self, name: &str) -> Option<&str> {
         let is_owner =
             |alias: &&str| name.strip_prefix(alias).is_some_and(|rest| rest.starts_with('.') && rest.len() > 1);
-        // An alias may hold a dot: the longest one is meant.
+        // Aliases may contain dots; the longest match wins.
         self.names().into_iter().map(Alias::as_str).filter(is_owner).max_by_key(|alias| alias.len())
     }
 
-    /// Refuses a name of the form `SERVER.TOOL` where no configuration file says which server that is. The demo server would
-    /// answer for another one.
+    /// Refuses an unknown `SERVER.TOOL` without a configuration file: the demo server must not answer for another one.
     pub(crate) fn check_owner(&self, name: &str) -> Result<(), Failure> {
         match name.split_once('.') {
             Some((server, _))
@@ -298,12 +296,12 @@ impl Servers {
         }
     }
 
-    /// The names of all servers.
+    /// Returns the names of all servers.
     pub(crate) fn names(&self) -> Vec<&Alias> {
         self.config.servers.iter().map(|entry| &entry.alias).collect()
     }
 
-    /// The one server, when there is just one.
+    /// Returns the only server, if exactly one is configured.
     pub(crate) fn single(&self) -> Option<&ServerEntry> {
         match &self.config.servers[..] {
             [entry] => Some(entry),
@@ -311,7 +309,7 @@ impl Servers {
         }
     }
 
-    /// A failure about a server that is not known, with what helps.
+    /// Returns the failure for an unknown server name.
     pub(crate) fn unknown(&self, name: &str) -> Failure {
         if self.source == ServerSource::Demo {
             return no_config_file(name, &config_paths::candidates());
@@ -325,7 +323,7 @@ impl Servers {
         }
     }
 
-    /// Whatever is printed from here on shows none of their secrets.
+    /// Redacts the secrets of all servers from further output.
     pub(crate) fn redact_secrets(&self) {
         for entry in &self.config.servers {
             if let ServerSettings::Known(config) = &entry.settings {

@@ -1,4 +1,4 @@
-//! A session: one command's connections to its servers, from start to end, within its time.
+//! The connections of one command, from start to end.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -32,45 +32,45 @@ use crate::terminal::status::Status;
 use crate::terminal::style::warning;
 use crate::terminal::text::clean_line;
 
-/// How long a server has to end by itself, unless the command's time ends sooner.
+/// How long a server may take to shut down.
 const CLOSE: Duration = Duration::from_secs(1);
 
-/// How long a server may take to say that it is alive, and how much of a command's time is kept for that.
+/// Time limit of a health check, and the time reserved for it.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 const LAST_LOOK: Duration = Duration::from_millis(500);
 
-/// How long the name of a tool alone waits for all servers, since two of them may have a tool of that name.
+/// How long a plain tool name waits for all servers, which may have the same tool.
 const CALL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How much longer it waits for a server of which no tools are remembered.
+/// Additional wait for servers without cached tools.
 const UNKNOWN_PATIENCE: Duration = Duration::from_secs(8);
 
-/// Number of tools that differ from the lock and are reported.
+/// Maximum warnings about tools that differ from the lock.
 const MOST_DIFFERENCES: usize = 20;
 
-/// One command's connections to its servers.
+/// The connections of one command.
 pub(crate) struct Session {
     pub(crate) bridge: Bridge,
     pub(crate) names: ToolNames,
     pub(crate) advice: ServerAdvice,
-    /// The one server without which the command makes no sense.
+    /// The only server of the command, which must be available.
     single: Option<Alias>,
-    /// Servers that could sleep are started.
+    /// Lazy servers are started, too.
     pub(crate) eager: bool,
     pub(crate) deadline: Option<Deadline>,
     pub(crate) waiting: PendingServers,
     pub(crate) status: Status,
-    /// What ropeway.lock says of the tools, where there is one.
+    /// The lock file, if any.
     pub(crate) locked: Option<LoadedLock>,
     /// Differences from the lock that were reported.
     reported: RefCell<HashSet<String>>,
 }
 
 impl Session {
-    /// Connects, does the work, and closes; `work` should print what it has, since closing takes its time.
+    /// Connects, runs `work` and closes the connections. `work` prints its result, because closing takes time.
     ///
-    /// Where there is just one server, the work begins when it is there, and that it cannot be reached is a failure. Of
-    /// many it is a verdict, and the work begins at once: [`Session::wait_for_servers`] waits for all of them.
+    /// With a single server, `work` starts once it is connected, and a connection error is a failure. With several,
+    /// `work` starts at once and [`Session::wait_for_servers`] waits for them.
     pub(crate) async fn with<T>(
         servers: Servers,
         context: &CommandContext,
@@ -87,7 +87,7 @@ impl Session {
         Self::run(servers, single, context, arrived).await
     }
 
-    /// The same, but the work always begins at once.
+    /// Like [`Session::with`], but always starts `work` at once.
     pub(crate) async fn with_early<T>(
         servers: Servers,
         context: &CommandContext,
@@ -97,7 +97,7 @@ impl Session {
         Self::run(servers, single, context, work).await
     }
 
-    /// The same, but also of one server that it cannot be reached is only a verdict.
+    /// Like [`Session::with`], but a connection error of a single server is not a failure.
     pub(crate) async fn with_any<T>(
         servers: Servers,
         context: &CommandContext,
@@ -106,15 +106,16 @@ impl Session {
         Self::run(servers, None, context, work).await
     }
 
-    /// The same for a list: whoever reads it as JSON gets one document of one form, however many servers there are.
+    /// Like [`Session::with`], for a list whose JSON form does not depend on the number of servers.
     pub(crate) async fn with_list<T>(
         servers: Servers,
         context: &CommandContext,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        match context.json {
-            true => Self::with_any(servers, context, work).await,
-            false => Self::with(servers, context, work).await,
+        if context.json {
+            Self::with_any(servers, context, work).await
+        } else {
+            Self::with(servers, context, work).await
         }
     }
 
@@ -124,7 +125,7 @@ impl Session {
         context: &CommandContext,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        // Verbose output has them from the bridge.
+        // Verbose output shows the warnings of the bridge.
         if !context.verbose {
             servers.show_warnings();
         }
@@ -162,30 +163,31 @@ impl Session {
         done
     }
 
-    /// Starts all servers; what becomes of them are their verdicts.
+    /// Starts all servers. Errors are part of their status.
     async fn start(&self) -> Infallible {
-        // None is required, so that none is fatal.
+        // No server is `required`, so none is fatal.
         drop(self.bridge.start().await);
         std::future::pending().await
     }
 
-    /// Waits until every server is there or has failed, or the time is over.
+    /// Waits until every server is connected or failed, or the deadline passes.
     pub(crate) async fn wait_for_servers(&self) -> Result<(), Failure> {
         let until = self.deadline.as_ref().map(Deadline::at);
         let answers = query_servers(self, "connecting to", until, async |_| Ok(())).await;
         let (Some(alias), [(verdict, answer)]) = (&self.single, &answers[..]) else { return Ok(()) };
         match answer {
             Reply::TimedOut => {
-                Err(self.timeout_failure(match self.server(alias).is_some_and(|server| server.is_connected()) {
-                    true => "listing the tools of",
-                    false => "connecting to",
+                Err(self.timeout_failure(if self.server(alias).is_some_and(|server| server.is_connected()) {
+                    "listing the tools of"
+                } else {
+                    "connecting to"
                 }))
             }
             _ => self.refuse(alias, verdict).await,
         }
     }
 
-    /// Warns about tools that differ from ropeway.lock, once about each.
+    /// Warns once about each tool that differs from ropeway.lock.
     pub(crate) fn warn_differences(&self) {
         let Some(locked) = &self.locked else { return };
         let listing = self.bridge.tools();
@@ -200,9 +202,10 @@ impl Session {
                 _ => continue,
             };
             if reported.insert(words.clone()) {
-                match shown < MOST_DIFFERENCES {
-                    true => say(&warning(&words)),
-                    false => more += 1,
+                if shown < MOST_DIFFERENCES {
+                    say(&warning(&words))
+                } else {
+                    more += 1
                 }
                 shown += 1;
             }
@@ -212,7 +215,7 @@ impl Session {
         }
     }
 
-    /// A failure where the one server of a command is not there.
+    /// Returns a failure if the only server of the command is not available.
     async fn refuse(&self, alias: &Alias, verdict: &ServerStatus) -> Result<(), Failure> {
         match &verdict.outcome {
             ServerState::Ready { .. }
@@ -239,7 +242,7 @@ impl Session {
             (Some(ConnectionState::NeedsAuth { challenge }), _) => {
                 CallError::NeedsAuth { server: alias.clone(), challenge }.into()
             }
-            // It is there, but has not reported its tools: asked once more, it says why in full.
+            // The server is connected but did not list its tools: listing again returns the full error.
             (Some(ConnectionState::Ready { .. }), Some(server)) => {
                 match self.step("listing the tools of", alias, server.refresh_tools()).await? {
                     Ok(_) => return Ok(()),
@@ -250,7 +253,7 @@ impl Session {
         })
     }
 
-    /// A failure with all that helps to understand it.
+    /// Adds server output and advice to a failure.
     fn explain(&self, failure: Failure) -> Failure {
         match (&self.single, failure.exit()) {
             _ if failure.is_provider_failure() => failure,
@@ -269,12 +272,12 @@ impl Session {
         }
     }
 
-    /// The one server of the command, when there is just one.
+    /// Returns the only server of the command, if it has exactly one.
     pub(crate) fn single(&self) -> Option<&Alias> {
         self.single.as_ref()
     }
 
-    /// The exit code of a list of servers: done where some are there and none is late, else that of the worst of them.
+    /// Returns the exit code of a list of servers: success if one is available and none timed out.
     pub(crate) fn exit(&self, verdicts: &[ServerStatus]) -> Exit {
         match advice::exit_code(verdicts) {
             Exit::Unreachable => worst_exit(verdicts.iter().map(|verdict| self.exit_of(verdict))),
@@ -282,7 +285,7 @@ impl Session {
         }
     }
 
-    /// The exit code of a server that is not as it should be. Of one that is down, the cause decides.
+    /// Returns the exit code for a server status. For `Down`, the cause decides.
     pub(crate) fn exit_of(&self, ServerStatus { server, outcome, .. }: &ServerStatus) -> Exit {
         let state = self.server(server).map(|server| server.state().borrow().clone());
         match (outcome, state) {
@@ -291,17 +294,17 @@ impl Session {
         }
     }
 
-    /// The tools, and how each server stands.
+    /// Returns all tools and the status of each server.
     pub(crate) fn listing(&self) -> ToolListing {
         self.bridge.tools()
     }
 
-    /// What a server says about itself.
+    /// Returns the server information from the handshake.
     pub(crate) fn server_info(&self, alias: &Alias) -> Option<Arc<ServerInfo>> {
         self.server(alias)?.server_info()
     }
 
-    /// The connection to a server.
+    /// Returns the connection to a server.
     pub(crate) fn server(&self, alias: &Alias) -> Option<Mcp> {
         self.bridge.server(alias)
     }
@@ -310,7 +313,7 @@ impl Session {
         self.server(alias).map(|server| server.stderr_tail()).unwrap_or_default()
     }
 
-    /// How every server does. Those that are late do not keep us from looking after the others.
+    /// Checks the health of every server. Slow servers do not delay the others.
     pub(crate) async fn health(&self) -> BridgeHealth {
         let until = self.deadline.as_ref().map(|deadline| deadline.at() - LAST_LOOK.min(deadline.after() / 4));
         query_servers(self, "connecting to", until, async |_| Ok(())).await;
@@ -320,10 +323,10 @@ impl Session {
         self.status.during_labelled(label, self.bridge.health_check_within(patience)).await
     }
 
-    /// Waits for the tool that a person means by a name, but not for long for servers that do not become ready while another has it.
+    /// Waits for the tool with this name, but only briefly for servers that are not ready while another one has it.
     ///
-    /// A server that is still connecting may have a tool of the same name. It is waited for longer unless its remembered tools are
-    /// known, and if they have the name, nothing is called.
+    /// A server that is still connecting may have a tool of the same name. It gets more time unless its cached tools are
+    /// known; if those include the name, nothing is called.
     pub(crate) async fn find_tool(&self, name: &str, remembered: &RememberedTools) -> Result<CheckedTool, Failure> {
         let late = |listing: &ToolListing| -> Vec<Alias> {
             let late = listing.verdicts.iter().filter(|verdict| is_pending(&verdict.outcome));
@@ -366,12 +369,12 @@ impl Session {
         Ok(tools[chosen].clone())
     }
 
-    /// The tool that a person means by a name.
+    /// Returns the tool with this name.
     pub(crate) fn tool(&self, name: &str) -> Result<CheckedTool, Failure> {
         let listing = self.listing();
         let late = |verdict: &&ServerStatus| verdict.outcome == ServerState::Connecting;
         if self.deadline.is_some() && listing.verdicts.iter().any(|verdict| late(&verdict)) {
-            // Nothing is left of the time for a call, and the late one may have a tool of that name, too.
+            // No time is left for a call, and the pending server may have a tool of that name.
             return Err(self.timeout_failure("connecting to").hint("try `SERVER.TOOL` to start only that server"));
         }
         let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
@@ -391,14 +394,15 @@ impl Session {
             if let Some(difference) = listing.differences.iter().find(is_meant).filter(|_| is_strict) {
                 return Failure::usage(clean_line(&hidden(difference)));
             }
-            match tools.is_empty() && !listing.verdicts.iter().any(|verdict| is_unavailable(&verdict.outcome)) {
-                true => failure.hint("no tools available"),
-                false => self.advice.add_unavailable(failure, &listing.verdicts),
+            if tools.is_empty() && !listing.verdicts.iter().any(|verdict| is_unavailable(&verdict.outcome)) {
+                failure.hint("no tools available")
+            } else {
+                self.advice.add_unavailable(failure, &listing.verdicts)
             }
         })
     }
 
-    /// Calls a tool. An answer in which the tool reports a failure is an answer.
+    /// Calls a tool. A result with `isError` is not a failure.
     pub(crate) async fn call(&self, tool: &CheckedTool, arguments: Arguments) -> Result<Envelope, Failure> {
         let status = self.status.clone();
         let context = CallContext::default().with_progress(move |progress| status.progress(progress));
@@ -418,7 +422,7 @@ impl Session {
         }
     }
 
-    /// Waits for one step of one server, but no longer than the command may take.
+    /// Waits for a step of one server until the deadline.
     pub(crate) async fn step<T>(
         &self,
         what: &str,
@@ -435,7 +439,7 @@ impl Session {
         }
     }
 
-    /// What to say when the time is over during a step.
+    /// Returns the failure of a step that exceeds the deadline.
     pub(crate) fn timeout_failure(&self, what: &str) -> Failure {
         let them = if self.waiting.servers().len() > 1 { "them" } else { "it" };
         match &self.deadline {
@@ -447,20 +451,20 @@ impl Session {
     async fn close(&self) {
         let patience = Instant::now() + CLOSE + Duration::from_millis(500);
         let until = self.deadline.as_ref().map_or(patience, |deadline| {
-            // A server whose time is up is still reported to stop, but not waited for.
+            // After the deadline, servers are still asked to stop, but not waited for.
             patience.min(deadline.at().max(Instant::now() + Duration::from_millis(100)))
         });
-        // Whoever is still there after this is killed by the caller.
+        // The caller kills the remaining processes.
         let _ = tokio::time::timeout_at(until, self.bridge.stop()).await;
     }
 }
 
-/// That a tool is hidden, and why.
+/// Describes why a tool is hidden.
 fn hidden(difference: &Difference) -> String {
     format!("tool `{}.{}` is hidden: {}", difference.server, difference.tool, difference.reason())
 }
 
-/// The settings of a command: it makes one try, and its own timeout, which began earlier, is the clock that counts.
+/// Adjusts the server settings for a command: one connection attempt, limited by the deadline of the command.
 fn prepare(mut servers: Servers, deadline: Option<&Deadline>) -> Servers {
     for entry in &mut servers.config.servers {
         entry.required = false;

@@ -1,4 +1,4 @@
-//! A JSON Schema as an outline: every field with its type, its constraints and the fields within it.
+//! Outlines of JSON Schemas: every field with its type, constraints and nested fields.
 
 use serde_json::{Number, Value};
 
@@ -9,49 +9,49 @@ use crate::terminal::text::{columns, cut};
 
 /// Maximum rows of an outline.
 const MOST_ROWS: usize = 400;
-/// How deep fields within fields are listed.
+/// Maximum nesting of fields.
 const DEEPEST: usize = 8;
 /// Maximum columns of a type in a row.
 const WIDEST: usize = 200;
 /// Maximum columns of a name.
 const LONGEST_NAME: usize = 120;
-/// Maximum columns of what the server says about a field.
+/// Maximum columns of a description.
 const LONGEST_DESCRIPTION: usize = 4000;
 /// Maximum columns of a constraint.
 const LONGEST_NOTE: usize = 1000;
-/// Choices of an enumeration that are written in the type.
+/// Choices of an enumeration that are part of the type.
 const CHOICES_IN_TYPE: usize = 8;
-/// Maximum choices of an enumeration that are listed.
+/// Maximum choices of an enumeration in a constraint.
 const MOST_CHOICES: usize = 60;
-/// Maximum examples that are listed.
+/// Maximum examples of a field.
 const MOST_EXAMPLES: usize = 3;
 
-/// A schema, row by row.
+/// The rows of a schema.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
     pub(crate) rows: Vec<OutlineRow>,
-    /// Fields that are not listed: there are too many.
+    /// Number of fields beyond the maximum.
     pub(crate) hidden: usize,
-    /// What holds for all arguments together.
+    /// Constraints on all arguments together.
     pub(crate) notes: Vec<String>,
 }
 
 /// One field of an outline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutlineRow {
-    /// How deep the field is nested, from zero.
+    /// The nesting level, from zero.
     pub(crate) level: usize,
     pub(crate) name: String,
     pub(crate) kind: String,
     pub(crate) required: bool,
     pub(crate) default: Option<String>,
-    /// Constraints, in words.
+    /// The constraints in words.
     pub(crate) notes: Vec<String>,
     pub(crate) description: Option<String>,
 }
 
 impl Outline {
-    /// Outlines the schema of arguments or of a result.
+    /// Outlines the schema of arguments or a result.
     pub(crate) fn new(schema: &Value) -> Self {
         let mut writer = OutlineBuilder { root: SchemaRoot::new(schema), rows: Vec::new(), hidden: 0 };
         let mark = writer.root.depth();
@@ -66,7 +66,7 @@ impl Outline {
     }
 }
 
-/// What holds for all arguments together.
+/// Constraints on all arguments together.
 fn whole_notes(top: &Value, schema: &Value) -> Vec<String> {
     let mut notes = Vec::new();
     match top.get("additionalProperties") {
@@ -86,7 +86,7 @@ struct OutlineBuilder<'a> {
 }
 
 impl<'a> OutlineBuilder<'a> {
-    /// Adds the rows of what is within a schema: fields, items, alternatives.
+    /// Adds the rows of fields, items and alternatives of a schema.
     fn within(&mut self, schema: &'a Value, level: usize) {
         let mark = self.root.depth();
         if let Some(inner) = self.inner(schema) {
@@ -99,7 +99,7 @@ impl<'a> OutlineBuilder<'a> {
         let Members { properties, required, others, patterns, .. } = members(schema, &self.root);
         let mut sorted: Vec<_> =
             properties.into_iter().map(|(name, field)| (name, field, required.contains(name))).collect();
-        // As in a signature.
+        // Required fields come first, as in a signature.
         sorted.sort_by_key(|(_, _, required)| !required);
         for (name, field, required) in sorted {
             self.row(cut(name, LONGEST_NAME), field, required, level);
@@ -124,7 +124,7 @@ impl<'a> OutlineBuilder<'a> {
         }
     }
 
-    /// Adds a row, and those of what is within it.
+    /// Adds a row and its nested rows.
     fn row(&mut self, name: String, field: &'a Value, required: bool, level: usize) {
         if self.rows.len() >= MOST_ROWS {
             self.hidden += 1;
@@ -160,8 +160,8 @@ impl<'a> OutlineBuilder<'a> {
         self.root.unwind(mark);
     }
 
-    /// Returns the schema whose fields are those of a value: of a list those of its items, of what may be null those of the rest.
-    /// References that were followed stay open.
+    /// Returns the schema with the fields of a value: the items of a list, the non-null part of a nullable value.
+    /// The followed references stay open.
     fn inner(&self, schema: &'a Value) -> Option<&'a Value> {
         let mut schema = schema;
         for _ in 0..DEEPEST {
@@ -179,7 +179,7 @@ impl<'a> OutlineBuilder<'a> {
         Some(schema)
     }
 
-    /// Returns true if something is to be listed below a row of this schema.
+    /// Returns `true` if a schema has nested rows.
     fn has_structure(&self, schema: &'a Value) -> bool {
         self.has_structure_within(schema, DEEPEST)
     }
@@ -205,14 +205,14 @@ impl<'a> OutlineBuilder<'a> {
         found
     }
 
-    /// The constraints of a field, in words.
+    /// Returns the constraints of a field in words.
     fn notes(&self, field: &'a Value, target: &'a Value) -> Vec<String> {
         let mut notes = Vec::new();
         let mut parts = vec![target];
         if !std::ptr::eq(field, target) {
             parts.insert(0, field);
         }
-        // Of a value that may be null, the constraints are those of the rest.
+        // The constraints of a nullable value are those of its other part.
         let mark = self.root.depth();
         if let Some(Resolved::Schema(part)) = sole(target).map(|part| self.root.follow(part)) {
             parts.push(part);
@@ -237,14 +237,14 @@ impl<'a> OutlineBuilder<'a> {
     }
 }
 
-/// The alternatives of a schema.
+/// Returns the alternatives of a schema.
 fn alternatives(schema: &Value) -> &[Value] {
     const NONE: &[Value] = &[];
     let parts = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array));
     parts.map_or(NONE, Vec::as_slice)
 }
 
-/// The alternative that a schema comes down to: the only one besides null.
+/// Returns the only alternative that is not null.
 fn sole(schema: &Value) -> Option<&Value> {
     let is_null = |part: &&Value| part.get("type").and_then(Value::as_str) == Some("null");
     let mut parts = alternatives(schema).iter().filter(|part| !is_null(part));
@@ -257,7 +257,7 @@ fn sole(schema: &Value) -> Option<&Value> {
     }
 }
 
-/// What the keywords of a schema demand, in words. Keywords of a wrong type are left out.
+/// Adds the constraints of a schema in words. Invalid keywords are ignored.
 fn constraints(schema: &Value, notes: &mut Vec<String>) {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array)
         && choices.len() > CHOICES_IN_TYPE
@@ -293,7 +293,7 @@ fn constraints(schema: &Value, notes: &mut Vec<String>) {
     }
 }
 
-/// That a schema says more than an outline shows.
+/// Returns a note about keywords that an outline does not show.
 fn conditions(schema: &Value) -> Option<String> {
     let words = ["if", "not", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "contains"];
     let found: Vec<&str> = words.into_iter().filter(|word| schema.get(word).is_some_and(Value::is_object)).collect();
@@ -311,7 +311,7 @@ fn number<'a>(schema: &'a Value, word: &str) -> Option<&'a Number> {
     }
 }
 
-/// The limits of a number, in words.
+/// Returns the limits of a number in words.
 fn bounds(schema: &Value) -> Option<String> {
     let least = number(schema, "minimum").map(|least| format!("at least {least}"));
     let most = number(schema, "maximum").map(|most| format!("at most {most}"));
@@ -326,7 +326,7 @@ fn bounds(schema: &Value) -> Option<String> {
     (!all.is_empty()).then(|| all.join(" and "))
 }
 
-/// The limits of a length, in words.
+/// Returns the limits of a length in words.
 fn range(schema: &Value, least: &str, most: &str, unit: &str) -> Option<String> {
     let limit = |word: &str| schema.get(word).and_then(Value::as_u64);
     let units = |count: u64| if count == 1 { unit.to_owned() } else { format!("{unit}s") };
@@ -339,7 +339,7 @@ fn range(schema: &Value, least: &str, most: &str, unit: &str) -> Option<String> 
     }
 }
 
-/// Text of a bounded length; its lines stay.
+/// Truncates a text and keeps its line breaks.
 fn shorten(text: &str) -> String {
     match text.char_indices().nth(LONGEST_DESCRIPTION) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,4 +1,4 @@
-//! A JSON Schema as a person reads it: types that look like code.
+//! JSON Schemas as types that look like code.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -7,37 +7,37 @@ use serde_json::Value;
 
 use crate::terminal::text::{columns, cut};
 
-/// How deep objects within objects are spelled out at most.
+/// Maximum levels of nested objects in a type.
 const DEPTH: usize = 5;
-/// Maximum columns of a type in a signature. Deeper levels are left out until it fits.
+/// Maximum columns of a type in a signature. Deeper levels are omitted until it fits.
 const WIDEST: usize = 160;
-/// Maximum columns of one choice, one name or one default within a type.
+/// Maximum columns of one choice, name or default in a type.
 const LONGEST_WORD: usize = 60;
-/// Maximum fields that an object within a type spells out.
+/// Maximum fields of an object in a type.
 const MOST_FIELDS: usize = 40;
-/// Maximum nesting of schemas that is followed.
+/// Maximum nesting of schemas.
 const NESTING: usize = 64;
-/// How many choices of an enumeration are spelled out.
+/// Maximum choices of an enumeration in a type.
 const CHOICES: usize = 8;
-/// How many types are spelled out for one schema. References let a small schema describe very many.
+/// Maximum types formatted for one schema. References let a small schema expand to very many.
 const MOST_TYPES: usize = 10_000;
-/// How many alternatives of a type are spelled out.
+/// Maximum alternatives of a type.
 const ALTERNATIVES: usize = 50;
 
-/// The schema that references point into, and what is left of the budget for following them.
+/// The schema that references point into, with the remaining budget for following them.
 pub(crate) struct SchemaRoot<'a> {
     schema: &'a Value,
     left: Cell<usize>,
     nesting: Cell<usize>,
-    /// The referenced schemas that are being read: one that is met again within itself ends with its name.
+    /// The references being followed. A recursive reference ends with its name.
     open: RefCell<Vec<&'a Value>>,
 }
 
-/// A schema whose references were followed.
+/// A schema with its references resolved.
 pub(crate) enum Resolved<'a> {
-    /// The schema that is meant.
+    /// The target of the references.
     Schema(&'a Value),
-    /// The name of a schema that contains itself, or that is nested too deeply.
+    /// The name of a schema that is recursive or nested too deeply.
     Name(String),
 }
 
@@ -46,24 +46,24 @@ impl<'a> SchemaRoot<'a> {
         Self { schema, left: Cell::new(MOST_TYPES), nesting: Cell::new(0), open: RefCell::new(vec![schema]) }
     }
 
-    /// Takes one type from the budget. Returns false if none is left.
+    /// Takes one type from the budget. Returns `false` if it is exhausted.
     fn take_budget(&self) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
         left > 0
     }
 
-    /// Returns how many references are being followed, for [`leave`](Self::unwind).
+    /// Returns the number of references being followed, for [`unwind`](Self::unwind).
     pub(crate) fn depth(&self) -> usize {
         self.open.borrow().len()
     }
 
-    /// Forgets the references that were followed since `mark`.
+    /// Drops the references followed since `mark`.
     pub(crate) fn unwind(&self, mark: usize) {
         self.open.borrow_mut().truncate(mark);
     }
 
-    /// Follows the references of a schema; one that leads out of the document is left as it is.
+    /// Follows the references of a schema. References to other documents are not followed.
     pub(crate) fn follow(&self, schema: &'a Value) -> Resolved<'a> {
         let mut schema = schema;
         while let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
@@ -80,7 +80,7 @@ impl<'a> SchemaRoot<'a> {
     }
 }
 
-/// The name of a referenced schema: the last part of the reference, or the title.
+/// Returns the name of a referenced schema: the last part of the reference, or the title.
 fn reference_name(reference: &str, target: &Value) -> String {
     let last = reference.rsplit(['/', '#']).next().filter(|name| !name.is_empty());
     let title = target.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty());
@@ -90,29 +90,26 @@ fn reference_name(reference: &str, target: &Value) -> String {
 /// One argument of a tool, or one field of its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
-    /// Its name.
     pub(crate) name: String,
-    /// Must it be there?
     pub(crate) required: bool,
-    /// Its type as code.
+    /// The type as code.
     pub(crate) kind: String,
-    /// The same with fewer levels spelled out, longest first.
+    /// Shorter forms of the type, longest first.
     pub(crate) shorter: Vec<String>,
-    /// What it is when it is not given, as code.
+    /// The default value as code.
     pub(crate) default: Option<String>,
-    /// What the server says about it.
     pub(crate) description: Option<String>,
 }
 
 impl Field {
-    /// Returns the most detailed type that fits into so many columns, or the shortest.
+    /// Returns the most detailed type that fits into `most` columns, or the shortest.
     pub(crate) fn kind_within(&self, most: usize) -> &str {
         let mut kinds = std::iter::once(&self.kind).chain(&self.shorter);
         kinds.find(|kind| columns(kind) <= most).or(self.shorter.last()).unwrap_or(&self.kind)
     }
 }
 
-/// The fields of an object schema: required ones first, else in the schema's own order.
+/// Returns the fields of an object schema, required ones first.
 pub(crate) fn fields(schema: &Value) -> Vec<Field> {
     let root = &SchemaRoot::new(schema);
     let Members { properties, required, .. } = members(resolve(schema, schema), root);
@@ -132,31 +129,31 @@ pub(crate) fn fields(schema: &Value) -> Vec<Field> {
     fields
 }
 
-/// The value of a keyword: beside a reference, or in the schema that it leads to.
+/// Returns the value of a keyword, next to a reference or in its target.
 pub(crate) fn keyword<'a>(schema: &'a Value, resolved: &'a Value, word: &str) -> Option<&'a Value> {
     schema.get(word).or_else(|| resolved.get(word))
 }
 
-/// What is said about a schema: beside a reference, or in the schema that it leads to.
+/// Returns the description of a schema, next to a reference or in its target.
 pub(crate) fn description<'a>(schema: &'a Value, resolved: &'a Value) -> Option<&'a str> {
     let said = |schema: &'a Value| schema.get("description").and_then(Value::as_str);
     said(schema).or_else(|| said(resolved))
 }
 
-/// The fields of an object, those of all parts of `allOf` together.
+/// The fields of an object schema, including those of `allOf`.
 #[derive(Default)]
 pub(crate) struct Members<'a> {
     pub(crate) properties: Vec<(&'a str, &'a Value)>,
     pub(crate) required: HashSet<&'a str>,
-    /// The schema of fields that are not named.
+    /// The schema of additional properties.
     pub(crate) others: Option<&'a Value>,
-    /// The schemas of fields whose names match a pattern.
+    /// The schemas of pattern properties.
     pub(crate) patterns: Vec<(&'a str, &'a Value)>,
     most: usize,
 }
 
 impl Members<'_> {
-    /// Returns true if the schema says nothing about any field.
+    /// Returns `true` if the schema describes no fields.
     pub(crate) fn is_empty(&self) -> bool {
         self.properties.is_empty() && self.patterns.is_empty() && self.others.is_none()
     }
@@ -167,7 +164,7 @@ pub(crate) fn members<'a>(schema: &'a Value, root: &SchemaRoot<'a>) -> Members<'
     first_members(schema, root, usize::MAX)
 }
 
-/// Collects so many fields of an object schema, or a few more.
+/// Collects about `most` fields of an object schema.
 fn first_members<'a>(schema: &'a Value, root: &SchemaRoot<'a>, most: usize) -> Members<'a> {
     let mut members = Members { most, ..Members::default() };
     collect_members(schema, root, 8, &mut HashSet::new(), &mut members);
@@ -204,14 +201,15 @@ fn collect_members<'a>(
     }
 }
 
-/// A schema as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`. The most detailed that fits into so many columns.
+/// Formats a schema as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`. Returns the most detailed form that
+/// fits into `most` columns.
 pub(crate) fn type_within(schema: &Value, most: usize) -> String {
     let mut kinds = types_at(schema, &SchemaRoot::new(schema));
     let fits = kinds.iter().position(|kind| columns(kind) <= most).unwrap_or(kinds.len() - 1);
     kinds.swap_remove(fits)
 }
 
-/// The type of a schema with ever fewer levels spelled out. Never empty.
+/// Formats the type of a schema with decreasing detail. Never empty.
 pub(crate) fn types_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>) -> Vec<String> {
     let mut kinds: Vec<String> = Vec::new();
     for depth in (0..=DEPTH).rev() {
@@ -227,7 +225,7 @@ pub(crate) fn types_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>) -> Vec<Stri
     kinds
 }
 
-/// The type of a schema with so many levels of objects spelled out.
+/// Formats the type of a schema with `depth` levels of objects.
 pub(crate) fn type_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize) -> String {
     if !root.take_budget() || root.nesting.get() >= NESTING {
         return "any".to_owned();
@@ -243,7 +241,7 @@ pub(crate) fn type_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize
     kind
 }
 
-/// The schema of one property of an object schema, and the schema that its references point into.
+/// Returns the schema of one property of an object schema.
 pub(crate) fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let resolved = resolve(schema, schema);
     let own = resolved.get("properties").and_then(|properties| properties.get(name));
@@ -253,7 +251,7 @@ pub(crate) fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     })
 }
 
-/// May the object hold fields that its schema does not name?
+/// Returns `true` if the object may have fields that its schema does not name.
 pub(crate) fn is_open(schema: &Value) -> bool {
     let schema = resolve(schema, schema);
     schema.get("additionalProperties") != Some(&Value::Bool(false)) || schema.get("patternProperties").is_some()
@@ -263,7 +261,7 @@ fn required(names: Option<&Value>) -> HashSet<&str> {
     names.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The JSON types that a schema allows; none when it does not say.
+/// Returns the JSON types that a schema allows, or none if it does not restrict them.
 pub(crate) fn json_types(schema: &Value, root: &Value) -> Vec<String> {
     let mut kinds = Vec::new();
     collect_json_types(schema, &SchemaRoot::new(root), 6, &mut kinds);
@@ -296,7 +294,7 @@ fn collect_json_types<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize
     }
 }
 
-/// The JSON types that the items of a list may have; none when the schema does not say for each of its alternatives.
+/// Returns the JSON types of the items of a list, or none if an alternative does not restrict them.
 pub(crate) fn item_types(schema: &Value, root: &Value) -> Vec<String> {
     let schema = resolve(schema, root);
     let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array));
@@ -316,7 +314,7 @@ fn is_null(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("null")
 }
 
-/// Returns the values that an argument can have, if there are few: those of an enumeration, or of a boolean.
+/// Returns the values of an enumeration or boolean argument.
 pub(crate) fn choices(schema: &Value, name: &str) -> Vec<String> {
     let Some(property) = property(schema, name).map(|property| resolve(property, schema)) else { return Vec::new() };
     let alternatives = ["anyOf", "oneOf"].iter().find_map(|word| property.get(word).and_then(Value::as_array));
@@ -338,7 +336,7 @@ pub(crate) fn choices(schema: &Value, name: &str) -> Vec<String> {
     choices.collect()
 }
 
-/// The JSON type of a value.
+/// Returns the JSON type of a value.
 pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -350,7 +348,7 @@ pub(crate) fn json_type(value: &Value) -> &'static str {
     }
 }
 
-/// Follows references within the schema; one that leads elsewhere, or in a circle, is left as it is.
+/// Follows references within the document. Recursive references and those to other documents are not followed.
 pub(crate) fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut schema = schema;
     for _ in 0..16 {
@@ -372,7 +370,7 @@ fn type_text<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize) -> Stri
     }
     let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| words.get(word).and_then(Value::as_array));
     match (words.get("type"), alternatives) {
-        // Alternatives beside `type: object` say which objects; without fields of its own, they are the type.
+        // Alternatives next to `type: object` without fields are the type.
         (Some(Value::String(kind)), Some(parts)) if kind == "object" && first_members(schema, root, 1).is_empty() => {
             return union(parts.iter().map(|part| match part.get("type") {
                 None if part.get("properties").is_none() && part.get("$ref").is_none() => "object".to_owned(),
@@ -445,7 +443,7 @@ fn object_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize) -> Stri
     let mut fields = Vec::new();
     let mut length = 0;
     for (name, property) in &properties {
-        // What is longer than any line says no more than its beginning does.
+        // No line has room for more.
         if fields.len() == MOST_FIELDS || length > 4 * WIDEST {
             fields.push("…".to_owned());
             break;
@@ -470,7 +468,7 @@ fn enumeration(choices: &[Value]) -> String {
 fn union(types: impl Iterator<Item = String>) -> String {
     let mut distinct: Vec<String> = Vec::new();
     for kind in types {
-        // The alternatives of an alternative are alternatives.
+        // Nested alternatives are flattened.
         let is_plain = !kind.contains(['"', '{', '(', '[']);
         let parts: Vec<&str> = if is_plain { kind.split(" | ").collect() } else { vec![kind.as_str()] };
         for part in parts {
@@ -489,7 +487,7 @@ fn union(types: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// A value as code, unless it is too long to be read in passing; `null` says nothing.
+/// Formats a short value as code. Returns `None` for `null` and long values.
 fn short_literal(value: &Value) -> Option<String> {
     let literal = value.to_string();
     (!value.is_null() && literal.chars().count() <= 24).then_some(literal)

@@ -129,10 +129,7 @@ impl Piece {
     /// Formats only the name of an argument.
     fn name(field: &Field) -> Self {
         let name = clean_line(&field.name);
-        match field.required {
-            true => Self { width: columns(&name), styled: name },
-            false => Self::faint(&format!("{name}?")),
-        }
+        if field.required { Self { width: columns(&name), styled: name } } else { Self::faint(&format!("{name}?")) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! One tool in full: what it does, its arguments, its result, its hints, and an example.
+//! The full description of a tool: arguments, result, hints and an example.
 
 use anstyle::{AnsiColor, Style};
 use ropeway::tool::ToolDefinition;
@@ -21,10 +21,10 @@ const LONGEST_NAME: usize = 300;
 /// Maximum characters of a tool's description.
 const LONGEST_DESCRIPTION: usize = 100_000;
 
-/// A window that is narrower than this gets less indentation.
+/// Narrower terminals get less indentation.
 const NARROW: usize = 60;
 
-/// Everything that is known about a tool, for people. `name` is the name that they type, and `options` are those that a call needs.
+/// Describes a tool in full. `name` is the displayed name, and `options` are needed to call it.
 pub(crate) fn describe(name: &str, tool: &ToolDefinition, options: &[String], width: usize) -> String {
     let step = if width < NARROW { 2 } else { 4 };
     let shown_name = cut(&clean_line(name), LONGEST_NAME);
@@ -49,9 +49,10 @@ pub(crate) fn describe(name: &str, tool: &ToolDefinition, options: &[String], wi
     }
     let hints = hints(tool);
     if !hints.is_empty() {
-        let whose = match tool.provenance.trust_hints {
-            true => "claimed by the server, trusted",
-            false => "claimed by the server, not verified",
+        let whose = if tool.provenance.trust_hints {
+            "claimed by the server, trusted"
+        } else {
+            "claimed by the server, not verified"
         };
         text.push_str(&heading("Hints", whose, width));
         hints.iter().for_each(|hint| text.push_str(&wrap(hint, width, step)));
@@ -63,7 +64,7 @@ pub(crate) fn describe(name: &str, tool: &ToolDefinition, options: &[String], wi
     text
 }
 
-/// A heading, and a remark behind it.
+/// Formats a heading with a remark.
 fn heading(words: &str, remark: &str, width: usize) -> String {
     match remark {
         "" => format!("\n{HEADING}{words}{HEADING:#}\n"),
@@ -76,17 +77,17 @@ fn heading(words: &str, remark: &str, width: usize) -> String {
     }
 }
 
-/// The name for people: of the tool, or of its annotations, where older servers have it.
+/// Returns the title of a tool. Older servers set it in the annotations.
 fn title(tool: &ToolDefinition) -> Option<&str> {
     tool.title.as_deref().or_else(|| tool.annotations.0.get("title").and_then(Value::as_str))
 }
 
-/// What the annotations of a tool say about its behaviour, each in a sentence.
+/// Describes the annotations of a tool.
 /// <https://modelcontextprotocol.io/specification/2025-11-25/schema#toolannotations>
 fn hints(tool: &ToolDefinition) -> Vec<&'static str> {
     let said = |name: &str| tool.annotations.0.get(name).and_then(Value::as_bool);
     let words = |name: &str, yes: &'static str, no: &'static str| said(name).map(|is| if is { yes } else { no });
-    // These two mean something only for tools that change something.
+    // These two apply only to tools that are not read-only.
     let changes = said("readOnlyHint") != Some(true);
     let destructive = words("destructiveHint", "destructive: may delete or overwrite", "not destructive: only adds")
         .filter(|_| changes);
@@ -108,9 +109,10 @@ fn hints(tool: &ToolDefinition) -> Vec<&'static str> {
 
 fn result(schema: &Value, width: usize, step: usize) -> String {
     let result = Outline::new(schema);
-    match result.rows.is_empty() {
-        true => wrap(&clean_line(&crate::describe::schema::type_within(schema, 2 * width)), width, step),
-        false => outline(&Outline { notes: Vec::new(), ..result }, width, step),
+    if result.rows.is_empty() {
+        wrap(&clean_line(&crate::describe::schema::type_within(schema, 2 * width)), width, step)
+    } else {
+        outline(&Outline { notes: Vec::new(), ..result }, width, step)
     }
 }
 
@@ -126,9 +128,9 @@ fn outline(outline: &Outline, width: usize, step: usize) -> String {
     text
 }
 
-/// One field: its name, type and default on a line, and beneath what is said about it.
+/// Formats a field: name, type and default, followed by its description.
 fn field(row: &OutlineRow, width: usize, step: usize) -> String {
-    // However deep it is, there is room for words.
+    // Leaves room for text at any depth.
     let indent = (step + row.level * step).min(width / 2);
     let name = clean_line(&row.name);
     let name = if name.is_empty() { "\"\"" } else { &name };
@@ -151,12 +153,12 @@ fn field(row: &OutlineRow, width: usize, step: usize) -> String {
     text
 }
 
-/// Pieces of text on lines of a width, of which the first begins behind `used` columns and the others behind `hang` spaces.
+/// Wraps styled text. The first line starts after `used` columns, the others after `hang` spaces.
 fn styled(pieces: &[(Style, String)], width: usize, used: usize, hang: usize) -> String {
     let mut text = String::new();
     let (mut used, mut is_first) = (used, used <= hang && pieces.len() > 1);
     for (style, piece) in pieces {
-        // The words of this piece on this line, which have one style together.
+        // The words of this piece on the current line, styled together.
         let mut run = String::new();
         for word in piece.split(' ').filter(|word| !word.is_empty()) {
             let (length, space) = (columns(word), usize::from(!is_first));

@@ -1,4 +1,4 @@
-//! A failure: why a command could not do what it was asked, and the exit code that says so.
+//! Failures of a command: message, causes, hints and exit code.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use serde_json::{Value, json};
 use crate::describe::signature::{arguments, signature};
 use crate::terminal::text::{clean, clean_line, strip_model_prefix, terminal_width, width, wrap};
 
-/// What the exit code of the command means.
+/// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done.
+    /// Success.
     Done = 0,
-    /// The tool reports a failure, or the server refused the call.
+    /// The tool failed or the server refused the call.
     ToolError = 1,
-    /// What was typed makes no sense.
+    /// Invalid usage, configuration or arguments.
     Usage = 2,
-    /// The server cannot be reached, or does not speak the protocol.
+    /// Server unreachable or protocol error.
     Unreachable = 3,
-    /// The server wants to know who is asking.
+    /// Server needs authentication.
     NeedsAuth = 4,
-    /// Time ran out.
+    /// Timeout.
     Timeout = 5,
-    /// Somebody pressed Ctrl-C, as for a program that does not know better.
+    /// Interrupted with Ctrl-C: 128 + SIGINT, as shells report it.
     Interrupted = 130,
 }
 
@@ -43,19 +43,19 @@ Exit codes:
   4  server needs authentication
   5  timeout";
 
-/// Whom a failure is about: the exit code does not say, since providers have the same troubles as servers.
+/// The source of a failure. Servers and providers share exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FailureOrigin {
-    /// A server of tools, or the command itself.
+    /// An MCP server, or the command itself.
     Servers,
-    /// The provider of a model.
+    /// The model provider.
     Provider,
 }
 
-/// How many of the server's last lines are shown.
+/// Maximum lines of server output shown.
 const SERVER_LINES: usize = 12;
 
-/// Why a command could not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -65,12 +65,12 @@ pub(crate) struct Failure {
     server_said: Box<[String]>,
     hints: Vec<String>,
     tool: Option<Box<ToolDefinition>>,
-    /// The kind that scripts match on, where it says more than the exit code.
+    /// The `kind` in JSON output, if it is more specific than the exit code.
     kind: Option<&'static str>,
 }
 
 impl Failure {
-    /// A failure in a sentence.
+    /// Creates a failure with a message.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         let message = message.into();
         let concerns = FailureOrigin::Servers;
@@ -78,31 +78,31 @@ impl Failure {
         Self { exit, concerns, message, causes, server_said, hints, tool: None, kind: None }
     }
 
-    /// What was typed makes no sense.
+    /// Invalid usage, configuration or arguments.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    /// A server that could not be connected.
+    /// Creates the failure of a connection.
     pub(crate) fn connect(server: &Alias, error: impl Into<BoxError>) -> Self {
         let error = error.into();
         let challenge = connect_errors(error.as_ref()).find_map(challenge);
         if let Some(challenge) = challenge {
             return CallError::NeedsAuth { server: server.clone(), challenge }.into();
         }
-        // What stands above the connection's own error says no more than the message does.
+        // Errors above that of the connection repeat the message.
         let own = connect_errors(error.as_ref()).next().map(|error| error as &(dyn Error + 'static));
         let cause = own.unwrap_or(error.as_ref());
         Self::new(exit_of_cause(cause), format!("server `{server}` is unavailable")).caused_by(cause)
     }
 
-    /// A server that does not list its tools: no tool has failed, but the server is of no use.
+    /// Creates the failure of a tool listing. No tool failed, so the server counts as unreachable.
     pub(crate) fn listing(error: &CallError) -> Self {
         let failure = Self::from(error);
         if failure.exit == Exit::ToolError { failure.with_exit(Exit::Unreachable) } else { failure }
     }
 
-    /// A configuration that makes no sense.
+    /// Creates the failure of an invalid configuration.
     pub(crate) fn config(error: &ConfigError) -> Self {
         let file = error.file.display();
         let place = |problem: &ConfigProblem| match problem.line {
@@ -120,7 +120,7 @@ impl Failure {
         }
     }
 
-    /// A bridge that could not be started.
+    /// Creates the failure of a bridge that did not start.
     pub(crate) fn start(error: BridgeError) -> Self {
         match error {
             BridgeError::Required { server, source } => Self::connect(&server, source),
@@ -128,7 +128,7 @@ impl Failure {
         }
     }
 
-    /// A provider of models that gives no answer.
+    /// Creates the failure of a model provider.
     pub(crate) fn provider(message: impl Into<String>, error: &ProviderError) -> Self {
         let exit = match error.kind {
             ProviderErrorKind::Auth | ProviderErrorKind::Quota => Exit::NeedsAuth,
@@ -140,12 +140,12 @@ impl Failure {
             _ => Exit::Unreachable,
         };
         let mut failure = Self { concerns: FailureOrigin::Provider, ..Self::new(exit, message) }.caused_by(error);
-        // The tools of the request have the names that models use.
+        // Tool names in provider errors have the prefix for models.
         failure.causes.iter_mut().chain([&mut failure.message]).for_each(|words| *words = strip_model_prefix(words));
         failure
     }
 
-    /// Adds the causes of an error whose own words are said already.
+    /// Adds the causes of an error, without the error itself.
     pub(crate) fn caused_by_source(self, error: &(dyn Error + 'static)) -> Self {
         match error.source() {
             Some(cause) => self.caused_by(cause),
@@ -153,10 +153,10 @@ impl Failure {
         }
     }
 
-    /// Adds an error and its causes as the cause.
+    /// Adds an error and its causes.
     pub(crate) fn caused_by(mut self, error: &(dyn Error + 'static)) -> Self {
         for cause in chain(error).map(ToString::to_string) {
-            // Some errors pass their cause's words on as their own: once is enough.
+            // Some errors repeat the message of their cause.
             let last = self.causes.last().unwrap_or(&self.message);
             if cause != *last {
                 self.causes.push(cause);
@@ -165,7 +165,7 @@ impl Failure {
         self
     }
 
-    /// Adds what the server last wrote to its standard error.
+    /// Adds the last lines that the server wrote to standard error.
     pub(crate) fn with_stderr(mut self, lines: Vec<String>) -> Self {
         if let [line] = lines.as_slice()
             && self.causes.iter().any(|cause| cause.contains(line.trim()))
@@ -177,31 +177,31 @@ impl Failure {
         self
     }
 
-    /// Adds something to try.
+    /// Adds a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// The same with another name for a tool: people type other names than models.
+    /// Replaces the name of a tool for models by the displayed one.
     pub(crate) fn rename_tool(mut self, tool: &str, shown: &str) -> Self {
         self.message = self.message.replace(&format!("`{tool}`"), &format!("`{shown}`"));
         self
     }
 
-    /// The same with another exit code.
+    /// Sets the exit code.
     pub(crate) fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
 
-    /// Sets the kind that scripts match on.
+    /// Sets the `kind` in JSON output.
     pub(crate) fn kind(mut self, kind: &'static str) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Returns the failure for scripts: the `error` of a JSON document, in the shape that an envelope has for it.
+    /// Returns the `error` object of JSON output, in the form that envelopes use.
     pub(crate) fn record(&self) -> Value {
         let kind = self.kind.unwrap_or(match self.exit {
             Exit::Done | Exit::ToolError => "failed",
@@ -221,48 +221,48 @@ impl Failure {
         record
     }
 
-    /// Shows the tool that it is about.
+    /// Appends the signature and arguments of a tool.
     pub(crate) fn about(mut self, tool: &ToolDefinition) -> Self {
         self.tool = Some(Box::new(tool.clone()));
         self
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// Is it that no server has the tool?
+    /// Returns `true` if no server has the tool.
     pub(crate) fn is_unknown_tool(&self) -> bool {
         self.kind == Some("unknown_tool")
     }
 
-    /// The sentence.
+    /// Returns the message.
     #[cfg(test)]
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Is it the provider of a model that has failed? Then no server can help.
+    /// Returns `true` for failures of the model provider.
     pub(crate) fn is_provider_failure(&self) -> bool {
         self.concerns == FailureOrigin::Provider
     }
 
-    /// The sentence and its causes in one line.
+    /// Returns the message and its causes in one line.
     pub(crate) fn line(&self) -> String {
         [&self.message].into_iter().chain(&self.causes).map(|words| clean_line(words)).collect::<Vec<_>>().join(": ")
     }
 
-    /// Does the server's standard error help to understand it?
+    /// Returns `true` if server output may explain the failure.
     pub(crate) fn needs_server_output(&self) -> bool {
         matches!(self.exit, Exit::Unreachable | Exit::Timeout)
     }
 
-    /// The failure as it is printed.
+    /// Formats the failure for standard error.
     pub(crate) fn render(&self) -> String {
         const ERROR: Style = AnsiColor::Red.on_default().bold();
         const FAINT: Style = Style::new().dimmed();
-        // Lines in a file or a pipe stay whole, for whoever searches them.
+        // Lines in a file or pipe are not wrapped.
         let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
         let hang = |text: &str| {
             let wrapped = wrap(text, width, 4);
@@ -295,7 +295,7 @@ impl Failure {
     }
 }
 
-/// A tool with all that its arguments are said to be.
+/// Returns the signature and argument descriptions of a tool.
 fn tool_usage(tool: &ToolDefinition) -> String {
     let width = width();
     format!("{}\n{}", signature(tool, width), arguments(tool, width, 2))
@@ -330,7 +330,7 @@ impl From<&CallError> for Failure {
     }
 }
 
-/// Where something does not fit, and what is wrong there, in one line.
+/// Formats an argument problem in one line.
 pub(crate) fn problem_line(problem: &ArgumentProblem) -> String {
     let reason = clean_line(&problem.reason);
     match problem.path.as_str() {
@@ -350,17 +350,17 @@ fn exit_of(error: &CallError) -> Exit {
     }
 }
 
-/// An error and its causes in one line.
+/// Formats an error and its causes in one line.
 pub(crate) fn chain_text(error: &(dyn Error + 'static)) -> String {
     chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// An error and its causes.
+/// Iterates over an error and its causes.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
-/// The errors of a connection among an error and its causes; connections share theirs.
+/// Returns the connection errors in a chain of causes.
 fn connect_errors<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a ConnectErrorKind> {
     chain(error).filter_map(|error| {
         let shared = || error.downcast_ref::<Arc<ConnectErrorKind>>().map(Arc::as_ref);
@@ -375,12 +375,12 @@ fn challenge(error: &ConnectErrorKind) -> Option<Option<String>> {
     }
 }
 
-/// The exit code of an error with a connection among its causes.
+/// Returns the exit code of an error caused by a connection.
 fn exit_of_cause(cause: &(dyn Error + 'static)) -> Exit {
     connect_errors(cause).next().map_or(Exit::Unreachable, exit_of_connect)
 }
 
-/// The exit code of a connection that could not be made, in every command.
+/// Returns the exit code of a connection error.
 pub(crate) fn exit_of_connect(error: &ConnectErrorKind) -> Exit {
     match error {
         ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Status { status: 401 | 403 | 407, .. } => {
@@ -392,7 +392,7 @@ pub(crate) fn exit_of_connect(error: &ConnectErrorKind) -> Exit {
     }
 }
 
-/// The exit code of several servers of which none is usable: that of the worst. A timeout may hide anything.
+/// Returns the most severe exit code. A timeout ranks highest, because it may hide any error.
 pub(crate) fn worst_exit(exits: impl IntoIterator<Item = Exit>) -> Exit {
     let rank = |exit: &Exit| match exit {
         Exit::Timeout => 4,

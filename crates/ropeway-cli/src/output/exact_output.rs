@@ -1,4 +1,4 @@
-//! Exact output: the result of a tool, a resource or a prompt as bytes for a pipe or a file.
+//! Exact output: results as bytes for a pipe or file.
 
 use std::io::IsTerminal as _;
 
@@ -8,14 +8,14 @@ use ropeway::envelope::{Envelope, EnvelopeData};
 use crate::failure::{Failure, problem_line};
 use crate::output::render_result::{SaveFolder, is_structured_copy, is_text_copy, render_parts};
 
-/// How the text of a result is written.
+/// How text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextMode {
     /// On a terminal: without escape sequences and control characters.
     Clean,
-    /// Into a pipe or a file: byte for byte.
+    /// To a pipe or file: byte for byte.
     Exact,
-    /// Byte for byte wherever it goes, as `--raw` asks for. A single binary part is written as its bytes, unless standard output is
+    /// Byte for byte, as with `--raw`. A single binary part is written as its bytes, unless standard output is
     /// a terminal.
     Raw { binary: bool },
 }
@@ -31,14 +31,14 @@ impl TextMode {
     }
 }
 
-/// A result as bytes, and what is said beside it.
+/// A result as bytes, with notes for standard error.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ExactOutput {
     pub(crate) bytes: Vec<u8>,
     pub(crate) notes: Vec<String>,
 }
 
-/// Writes the result of a call. Its text is what the tool said; structured content is written only where the tool said no text.
+/// Writes the result of a call. Structured content is written only if the result has no text.
 pub(crate) fn exact(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFolder>) -> Result<ExactOutput, Failure> {
     let mut output = exact_parts(&envelope.meta.content, mode, folder)?;
     if let EnvelopeData::Json(value) = envelope.data() {
@@ -90,7 +90,7 @@ pub(crate) fn exact_parts(
 }
 
 impl ExactOutput {
-    /// Ends the last line, if there is one that has not ended.
+    /// Ends the last line with a line break.
     pub(crate) fn end_line(&mut self) {
         if self.bytes.last().is_some_and(|last| *last != b'\n') {
             self.bytes.push(b'\n');
@@ -98,7 +98,7 @@ impl ExactOutput {
     }
 }
 
-/// Returns the text of a part that is text.
+/// Returns the text of a text part.
 fn text_of(part: &ContentPart) -> Option<&str> {
     match part {
         ContentPart::Text(part) => Some(&part.text),
@@ -107,7 +107,7 @@ fn text_of(part: &ContentPart) -> Option<&str> {
     }
 }
 
-/// Returns the bytes of a part that is binary.
+/// Returns the bytes of a binary part.
 fn bytes_of(part: &ContentPart) -> Option<Vec<u8>> {
     let base64 = match part {
         ContentPart::Image(Blob { base64, .. }) | ContentPart::Audio(Blob { base64, .. }) => &**base64,
@@ -117,7 +117,7 @@ fn bytes_of(part: &ContentPart) -> Option<Vec<u8>> {
     decode_base64(base64).ok()
 }
 
-/// Returns true if the structured content says nothing that the text does not say.
+/// Returns `true` if the structured content only repeats the text.
 fn is_all_repeated(envelope: &Envelope) -> bool {
     let Some(structured) = &envelope.meta.structured_content else { return true };
     is_text_copy(structured, &envelope.meta.content)

@@ -1,4 +1,4 @@
-//! An excerpt: the line of a file that something is said about, and a mark under the place.
+//! Excerpts of files: a line with a marker under a column.
 
 use anstyle::{AnsiColor, Style};
 
@@ -8,13 +8,13 @@ use crate::terminal::text::{clean, clusters, columns, cut};
 const FAINT: Style = Style::new().dimmed();
 const HERE: Style = AnsiColor::Red.on_default().bold();
 
-/// What a secret looks like.
+/// Replacement for secrets.
 const HIDDEN: &str = "***";
 
-/// How much of a long line is shown before the place.
+/// Columns shown before the marked column.
 const BEFORE: usize = 30;
 
-/// The line and the mark beneath it, in so many columns; nothing when there is no such line.
+/// Formats a line with a marker. Returns an empty string if the line does not exist.
 pub(crate) fn excerpt(text: &str, line: usize, column: usize, width: usize) -> String {
     let Some(written) = line.checked_sub(1).and_then(|index| text.lines().nth(index)) else { return String::new() };
     let number = line.to_string();
@@ -24,16 +24,16 @@ pub(crate) fn excerpt(text: &str, line: usize, column: usize, width: usize) -> S
     format!("  {FAINT}{number} │{FAINT:#} {shown}\n  {gutter} {FAINT}│{FAINT:#} {mark}\n")
 }
 
-/// What is before the place and from there on, without secrets and harmless.
+/// Splits a line at a column, with secrets and control characters removed.
 fn visible(line: &str, column: usize) -> [String; 2] {
     let at = line.char_indices().nth(column.saturating_sub(1)).map_or(line.len(), |(at, _)| at);
     let mut parts = [String::new(), String::new()];
     let mut secrets = literal::secrets_in_line(line).into_iter().peekable();
     for (from, c) in line.char_indices() {
-        // They come in order, and do not overlap.
+        // The ranges are sorted and do not overlap.
         while secrets.next_if(|secret| secret.end <= from).is_some() {}
         match secrets.peek().filter(|secret| secret.contains(&from)) {
-            // What is hidden belongs to the place, should that lie within it.
+            // A secret that contains the column belongs to the second part.
             Some(secret) if from == secret.start => parts[usize::from(secret.end > at)].push_str(HIDDEN),
             Some(_) => {}
             None => parts[usize::from(from >= at)].push(c),
@@ -42,22 +42,23 @@ fn visible(line: &str, column: usize) -> [String; 2] {
     parts.map(|part| clean(&part).replace('\t', "    ").replace('\n', " "))
 }
 
-/// As much of the line as fits, and where the place is in it.
+/// Cuts a line to a width. Returns it with the marked column.
 fn window([before, after]: &[String; 2], width: usize) -> (String, usize) {
     let whole = format!("{before}{after}");
     if columns(whole.trim_end()) <= width {
         return (whole.trim_end().to_owned(), columns(before));
     }
     let most = BEFORE.min(width / 2);
-    let start = match columns(before) > most {
-        true => format!("…{}", with_exit(before, most.saturating_sub(1))),
-        false => before.clone(),
+    let start = if columns(before) > most {
+        format!("…{}", with_exit(before, most.saturating_sub(1)))
+    } else {
+        before.clone()
     };
     let offset = columns(&start);
     (cut(&format!("{start}{after}"), width), offset)
 }
 
-/// The end of a text, in so many columns at most.
+/// Returns the end of a text, at most `most` columns.
 fn with_exit(text: &str, most: usize) -> &str {
     let (mut used, mut start) = (0, text.len());
     for (cluster, columns) in clusters(text).rev() {

@@ -1,4 +1,4 @@
-//! JSON output of a call: one document that holds each part of the result once.
+//! JSON output of a call: one document with each part of the result once.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::failure::{Exit, Failure};
 use crate::output::render_result::{SaveFolder, is_structured_copy, is_text_copy};
 
-/// The files that the parts of a result were saved to, in the order of the parts.
+/// The files that parts of a result were saved to.
 #[derive(Debug, Default)]
 pub(crate) struct SavedParts(Vec<Option<PathBuf>>);
 
@@ -30,12 +30,12 @@ impl SavedParts {
         parts.iter().map(save).collect::<Result<_, Failure>>().map(Self)
     }
 
-    /// The paths of the files.
+    /// Returns the paths of the files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
         self.0.iter().flatten().map(|path| path.display().to_string())
     }
 
-    /// Returns the parts as JSON. A part that was saved has `path` in place of its base64.
+    /// Returns the parts as JSON. A saved part has `path` instead of base64 data.
     pub(crate) fn parts(&self, parts: &[ContentPart]) -> Vec<Value> {
         let part = |(at, part): (usize, &ContentPart)| {
             let mut value = json!(part);
@@ -53,7 +53,7 @@ impl SavedParts {
     }
 }
 
-/// Returns the document of an answered call. `data` is the result; `meta` holds only what `data` does not say.
+/// Returns the document of a call. `data` is the result; `meta` has only what `data` lacks.
 pub(crate) fn document(envelope: &Envelope, saved: &SavedParts) -> serde_json::Result<Value> {
     let mut document = serde_json::to_value(envelope)?;
     let parts = &envelope.meta.content;
@@ -71,7 +71,7 @@ pub(crate) fn document(envelope: &Envelope, saved: &SavedParts) -> serde_json::R
         }
         (None, []) => (None, Vec::new()),
         (None, [ContentPart::Text(text)]) => {
-            // Annotations and the like are no part of the text.
+            // Annotations are not part of the text.
             let rest = values.first_mut().and_then(Value::as_object_mut).and_then(|fields| {
                 fields.shift_remove("text");
                 (fields.len() > 1).then(|| Value::Object(std::mem::take(fields)))

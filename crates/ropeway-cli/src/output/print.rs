@@ -13,7 +13,7 @@ use crate::secrets::redaction;
 use crate::terminal::pager::{self, Pager};
 use crate::terminal::text::clean_json;
 
-/// Something was written to standard output.
+/// Set once a result was written to standard output.
 static HAS_WRITTEN: AtomicBool = AtomicBool::new(false);
 
 /// Returns `true` once a result was written to standard output.
@@ -21,12 +21,12 @@ pub(crate) fn has_written() -> bool {
     HAS_WRITTEN.load(Ordering::Relaxed)
 }
 
-/// Writes the result to standard output. A reader that left, as `head` does, has what it wanted.
+/// Prints a result with secrets redacted. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_unredacted(&redaction::redact(text))
 }
 
-/// Writes the result to standard output once the servers have ended, page by page where it is longer than the screen.
+/// Prints a result, or pages it at the end of the command if it is longer than the screen.
 pub(crate) fn print_paged(pager: &Pager, text: &str) -> Result<(), Failure> {
     let text = redaction::redact(text);
     match pager::wanted(&text) {
@@ -36,26 +36,26 @@ pub(crate) fn print_paged(pager: &Pager, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same for a tool's own answer, which may say whatever it was asked for.
+/// Prints the result of a tool, without redaction.
 pub(crate) fn print_unredacted(text: &str) -> Result<(), Failure> {
     write(text).map(drop)
 }
 
-/// Whoever reads what is printed.
+/// The state of the reader of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReaderState {
-    /// May want more.
+    /// The reader accepts more output.
     Open,
-    /// Has what it wanted.
+    /// The reader closed the pipe.
     Closed,
 }
 
-/// Writes to standard output, and says whether anybody is left to read more.
+/// Writes to standard output and returns the state of the reader.
 pub(crate) fn write(text: &str) -> Result<ReaderState, Failure> {
     write_to(anstream::stdout().lock(), text.as_bytes())
 }
 
-/// Writes bytes to standard output as they are; [`write`] removes escape sequences on their way into a pipe.
+/// Writes bytes to standard output unchanged; [`write`] strips escape sequences for pipes.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     write_to(std::io::stdout().lock(), bytes).map(drop)
 }
@@ -69,9 +69,9 @@ fn write_to(mut stdout: impl Write, bytes: &[u8]) -> Result<ReaderState, Failure
     }
 }
 
-/// Waits until nobody reads standard output any more; for ever where that cannot be seen.
+/// Waits until the reader of standard output closes the pipe, or forever if that cannot be detected.
 pub(crate) async fn reader_closed() {
-    // What has no reader, as a file, cannot be watched. Nothing is written here: that it would block does not matter.
+    // Files cannot be watched. Nothing is written here, so blocking mode does not matter.
     let copy = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
     match copy.and_then(pipe::Sender::from_file_unchecked) {
         Ok(stdout) if stdout.ready(Interest::ERROR).await.is_ok() => {}
@@ -79,22 +79,22 @@ pub(crate) async fn reader_closed() {
     }
 }
 
-/// Writes a result for scripts.
+/// Prints a result as JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let json =
         redaction::to_json(value, true).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
     print_unredacted(&(json + "\n"))
 }
 
-/// A tool's own answer for scripts, as one document.
+/// Formats the result of a tool as JSON, without redaction.
 pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
     Ok(clean_json(&json) + "\n")
 }
 
-/// Writes what is not the result to standard error.
+/// Prints a message to standard error with secrets redacted.
 pub(crate) fn say(text: &str) {
-    // Nobody is left to be told that nobody listens.
+    // Errors on standard error cannot be reported.
     let _ = anstream::stderr().lock().write_all(redaction::redact(text).as_bytes());
 }

@@ -1,4 +1,4 @@
-//! An answer: what a tool returned, for people.
+//! Tool results for people.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
@@ -14,19 +14,19 @@ use crate::terminal::text::{clean, clean_line, size};
 
 const FAINT: Style = Style::new().dimmed();
 
-/// Where the files of an answer are put.
+/// The folder for files of a result.
 pub(crate) struct SaveFolder {
     path: PathBuf,
     stem: String,
 }
 
 impl SaveFolder {
-    /// A folder, made when it is first needed; the files are named after the tool.
+    /// Files are named after the tool. The folder is created on first use.
     pub(crate) fn new(path: &Path, tool: &str) -> Self {
         Self { path: path.to_owned(), stem: safe_name(tool) }
     }
 
-    /// Writes a file of its own; one that exists is never touched.
+    /// Writes a new file and never overwrites an existing one.
     pub(crate) fn save(&self, mime_type: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
         let failed = |path: &Path, error: std::io::Error| {
             Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error)
@@ -48,7 +48,7 @@ impl SaveFolder {
     }
 }
 
-/// A tool's name as a file name: no separators, no leading dot or dash, not too long.
+/// Returns a safe file name for a tool.
 fn safe_name(tool: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = tool.chars().map(safe).take(60).collect();
@@ -58,7 +58,7 @@ fn safe_name(tool: &str) -> String {
     }
 }
 
-/// The usual file extension of a media type.
+/// Returns the usual file extension of a media type.
 fn extension(mime_type: &str) -> String {
     let essence = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let known = match essence.as_str() {
@@ -83,18 +83,17 @@ fn extension(mime_type: &str) -> String {
     if plain { subtype.to_owned() } else { "bin".to_owned() }
 }
 
-/// An answer as it is shown to a person.
+/// A result as text.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct RenderedResult {
-    /// The answer itself.
     pub(crate) text: String,
-    /// What to say beside it.
+    /// Notes for standard error.
     pub(crate) notes: Vec<String>,
 }
 
-/// Writes the answer for a person; files go into the folder when there is one.
+/// Formats a result for people and saves its files to the folder, if any.
 pub(crate) fn render(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result<RenderedResult, Failure> {
-    // Servers repeat structured content as text for those who read only that; once is enough here.
+    // Servers repeat structured content as text for older clients.
     let structured = envelope.meta.structured_content.as_ref();
     let repeats = |part: &&ContentPart| structured.is_some_and(|value| is_structured_copy(part, value));
     let mut shown = render_parts(envelope.meta.content.iter().filter(|part| !repeats(part)), folder)?;
@@ -109,7 +108,7 @@ pub(crate) fn render(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result
     Ok(shown)
 }
 
-/// Returns true if a text part is the structured content as JSON, as the specification recommends
+/// Returns `true` if a text part is the structured content as JSON, as the specification recommends
 /// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content>).
 pub(crate) fn is_structured_copy(part: &ContentPart, structured: &Value) -> bool {
     match part {
@@ -118,7 +117,7 @@ pub(crate) fn is_structured_copy(part: &ContentPart, structured: &Value) -> bool
     }
 }
 
-/// Is an object nothing but a name for the text beside it?
+/// Returns `true` if an object has only one field, which repeats the text.
 pub(crate) fn is_text_copy(value: &Value, parts: &[ContentPart]) -> bool {
     let text = |part: &ContentPart| match part {
         ContentPart::Text(part) => Some(part.text.clone()),
@@ -129,7 +128,7 @@ pub(crate) fn is_text_copy(value: &Value, parts: &[ContentPart]) -> bool {
     !texts.is_empty() && only.and_then(Value::as_str) == Some(&texts.join("\n"))
 }
 
-/// Writes parts for a person; files go into the folder when there is one.
+/// Formats content parts for people and saves files to the folder, if any.
 pub(crate) fn render_parts<'a>(
     parts: impl Iterator<Item = &'a ContentPart>,
     folder: Option<&SaveFolder>,
@@ -167,7 +166,7 @@ pub(crate) fn render_parts<'a>(
     Ok(shown)
 }
 
-/// A line for each file of an answer, which goes into the folder when there is one.
+/// Formats one line for each file of a result and saves it to the folder, if any.
 pub(crate) fn render_files<'a>(
     parts: impl Iterator<Item = &'a ContentPart>,
     folder: Option<&SaveFolder>,

@@ -1,4 +1,4 @@
-//! The log of `-v` and `-vv`: one readable line per log event, on standard error.
+//! The log of `-v` and `-vv`: one line per event on standard error.
 
 use std::fmt::{self, Write as _};
 use std::time::SystemTime;
@@ -18,22 +18,22 @@ use crate::terminal::text::{clean_line, columns, cut, terminal_width};
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// Shown in place of a server for events of this program itself.
+/// Shown for events that are not about a server.
 const OURSELVES: &str = "ropeway";
 
 /// Longer server names are cut.
 const WIDEST_SERVER: usize = 20;
 
-/// A narrower terminal has no room for milliseconds and the level.
+/// Narrower terminals omit milliseconds and the level.
 const NARROW: usize = 60;
 
-/// Words are not cut to less than this.
+/// Minimum columns of a message.
 const NARROWEST: usize = 10;
 
-/// Number of columns of a line that goes to a file or a pipe.
+/// Maximum columns of a line in a file or pipe.
 const LONGEST: usize = 4_000;
 
-/// Starts to log: `1` shows what happens to servers, more also every message.
+/// Starts the log: 1 shows events of servers, 2 or more also every message.
 pub(crate) fn start(verbose: u8) {
     let level = if verbose > 1 { "trace" } else { "debug" };
     let filter = EnvFilter::new(format!("warn,ropeway={level}"));
@@ -44,11 +44,11 @@ pub(crate) fn start(verbose: u8) {
         .with_writer(move || RedactingWriter { to: std::io::stderr(), colours })
         .event_format(LineFormat { colours, width: || terminal_width(&std::io::stderr()) })
         .finish();
-    // A second subscriber cannot be set, and none is.
+    // No other subscriber is ever set.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// The format of one event: time, level, server, words. Spans are left out.
+/// Formats an event as time, level, server and message, without spans.
 struct LineFormat {
     colours: bool,
     width: fn() -> Option<usize>,
@@ -90,7 +90,7 @@ impl Visit for Fields {
     }
 }
 
-/// One event in one line. Warnings and messages stay whole on a terminal, where they may take several rows.
+/// Formats an event in one line. Warnings and messages are not cut on a terminal.
 fn line(at: SystemTime, level: Level, fields: &Fields, width: Option<usize>) -> String {
     let is_narrow = width.is_some_and(|width| width < NARROW);
     let time = timestamp(at);
@@ -105,7 +105,7 @@ fn line(at: SystemTime, level: Level, fields: &Fields, width: Option<usize>) -> 
     };
     let server = cut(&clean_line(fields.server.as_deref().unwrap_or(OURSELVES)), WIDEST_SERVER);
     let words = format!("{}{}", fields.message, fields.others);
-    // Blanks within a message are part of it; the writer escapes its control characters.
+    // Whitespace in a message is kept; the writer escapes control characters.
     let words = if level == Level::TRACE { words.replace(['\n', '\r'], " ") } else { clean_line(&words) };
     let room = match width {
         Some(width) if level == Level::DEBUG => {
@@ -113,7 +113,7 @@ fn line(at: SystemTime, level: Level, fields: &Fields, width: Option<usize>) -> 
         }
         _ => LONGEST,
     };
-    // A secret that is cut in half would not be found.
+    // Redact first: a truncated secret would not be found.
     let words = cut(&redaction::redact(&words), room);
     format!("{FAINT}{time}{FAINT:#} {style}{word}{style:#}{NAME}{server}{NAME:#} {words}\n")
 }

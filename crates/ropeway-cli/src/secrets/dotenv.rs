@@ -1,4 +1,4 @@
-//! The `.env` beside a configuration file: the names in it, and more secrets for it.
+//! The `.env` next to a configuration file.
 
 use std::path::{Path, PathBuf};
 
@@ -6,15 +6,15 @@ use ropeway::config::Secret;
 
 use crate::secrets::literal::ExtractedSecret;
 
-/// The first lines of a new file.
+/// The header of a new file.
 const HEADER: &str = "# Secrets of ropeway.yaml. Keep this file to yourself.\n";
 
-/// The file that belongs to a configuration file.
+/// Returns the `.env` next to a configuration file.
 pub(crate) fn beside(config: &Path) -> PathBuf {
     config.with_file_name(".env")
 }
 
-/// The names that are set in the text, each with its value where that is plain: in simple quotes, or without any.
+/// Returns the variables of a `.env`, with values that are unquoted or in single quotes.
 pub(crate) fn names(text: &str) -> Vec<(String, Option<Secret>)> {
     let name = |line: &str| {
         let line = line.trim();
@@ -23,7 +23,7 @@ pub(crate) fn names(text: &str) -> Vec<(String, Option<Secret>)> {
             Some(value) => (value, true),
             None => (value.trim(), false),
         };
-        // Other quotes, escapes, references and comments mean something else than they say.
+        // Other quotes, escapes, references and comments need a full parser.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+=,%".contains(c);
         let is_known = if quoted { !value.contains('\'') } else { value.chars().all(is_plain) };
         Some((name.trim().to_owned(), is_known.then(|| Secret::new(value))))
@@ -31,7 +31,7 @@ pub(crate) fn names(text: &str) -> Vec<(String, Option<Secret>)> {
     text.lines().filter(|line| !line.trim_start().starts_with('#')).filter_map(name).collect()
 }
 
-/// The text with these secrets at its end, but for those that it has.
+/// Appends secrets that the text does not contain yet.
 pub(crate) fn with(text: Option<&str>, taken: &[ExtractedSecret]) -> String {
     let mut text = text.unwrap_or(HEADER).to_owned();
     if !text.is_empty() && !text.ends_with('\n') {

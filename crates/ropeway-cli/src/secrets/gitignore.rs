@@ -1,4 +1,4 @@
-//! Whether git ignores a file with secrets.
+//! Detects files with secrets that git does not ignore.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use crate::terminal::text::clean_line;
 
-/// How long git may take.
+/// Time limit for git.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often is looked whether git has ended.
+/// Interval for polling git.
 const POLL: Duration = Duration::from_millis(5);
 
-/// The largest `.gitignore` that is read without git, in bytes.
+/// Maximum bytes of a `.gitignore`.
 const LARGEST: usize = 1 << 20;
 
-/// What to tell a person whose secrets in this file could be committed; nothing outside of a git work tree, or if git ignores it.
+/// Returns a warning if a file with secrets is in a git work tree and not ignored.
 pub(crate) fn warning(file: &Path) -> Option<String> {
     let file = std::path::absolute(file).ok()?;
     let folder = file.parent()?;
@@ -29,9 +29,9 @@ pub(crate) fn warning(file: &Path) -> Option<String> {
     })
 }
 
-/// Whether git itself ignores the file; nothing if git is not there, does not know, or takes too long.
+/// Asks git whether it ignores a file. Returns `None` if git is missing, fails or times out.
 fn ask_git(program: &Path, folder: &Path, file: &Path) -> Option<bool> {
-    // Nothing that the repository names is run.
+    // The configuration of the repository must not run programs.
     let mut git = Command::new(program);
     git.args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "check-ignore", "--quiet", "--"])
         .arg(file);
@@ -58,7 +58,7 @@ fn ask_git(program: &Path, folder: &Path, file: &Path) -> Option<bool> {
     }
 }
 
-/// Whether a `.gitignore` between the file and the root of the work tree names it, in the usual ways to do so.
+/// Returns `true` if a common pattern in a `.gitignore` of the work tree matches the file.
 fn is_listed(root: &Path, file: &Path) -> bool {
     let Some(name) = file.file_name().and_then(OsStr::to_str) else { return false };
     let folders = file.ancestors().skip(1).take_while(|folder| folder.starts_with(root)).map(PathBuf::from);

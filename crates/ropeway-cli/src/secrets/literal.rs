@@ -1,4 +1,4 @@
-//! Literal secrets: values that should not stand in a file that people share, and the references in their place.
+//! Literal secrets in settings, and references that replace them.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use ropeway::config::{HttpServer, Secret, ServerConfig, StdioServer};
 
 use crate::secrets::secret_names::names_secret;
 
-/// What the mask leaves of a secret.
+/// Replacement for redacted secrets.
 const HIDDEN: &str = "***";
 
-/// What well-known tokens begin with.
+/// Prefixes of well-known tokens.
 const TOKENS: [&str; 14] = [
     "sk-",
     "ghp_",
@@ -28,24 +28,24 @@ const TOKENS: [&str; 14] = [
     "eyJ",
 ];
 
-/// A token that begins so is at least this long.
+/// Minimum length of a token with such a prefix.
 const SHORTEST_TOKEN: usize = 12;
 
-/// Schemes that stand before the secret of a header.
+/// Schemes before the secret of a header.
 const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "ApiKey "];
 
-/// Is this value, which is about to be replaced by a reference, surely a secret? A server whose reference nobody sets is
-/// skipped, so that more is needed here than for hiding.
+/// Returns `true` if a value is certainly a secret and may be replaced by a reference. A server with an unset reference is
+/// skipped, so this needs more evidence than redaction.
 fn is_surely_secret(name: &str, value: &str) -> bool {
     is_secret("", value) || (names_secret(name) && is_secret(name, value))
 }
 
-/// Would the mask hide any value of this name, though it does not name a secret?
+/// Returns `true` if redaction applies to any value of this name, although the name is not that of a secret.
 fn is_only_alike(name: &str) -> bool {
     !names_secret(name) && is_secret(name, "any-value")
 }
 
-/// Is this value a secret that is written out, by the looks of it?
+/// Returns `true` if a value looks like a literal secret.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let server = StdioServer::new("", [""; 0]).with_env(name, value);
     let masked = ServerConfig::new("", server).secrets().hide(value) != value;
@@ -57,32 +57,32 @@ fn is_token(value: &str) -> bool {
     value.len() >= SHORTEST_TOKEN && value.chars().all(is_one) && TOKENS.iter().any(|start| value.starts_with(start))
 }
 
-/// Does the value name what it stands for?
+/// Returns `true` if the value contains a `${NAME}` reference.
 pub(crate) fn is_reference(value: &str) -> bool {
     value.contains("${")
 }
 
-/// A secret that was taken out of a server's settings.
+/// A literal secret removed from the settings of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExtractedSecret {
-    /// The variable that stands in its place.
+    /// The variable that replaces it.
     pub(crate) name: String,
     pub(crate) value: Secret,
-    /// Where it stood: `env.GITHUB_TOKEN`.
+    /// The key, such as `env.GITHUB_TOKEN`.
     pub(crate) key: String,
 }
 
-/// Names for secrets: the same value keeps its name, and another one gets another.
+/// Variable names for secrets. The same value keeps its name, another value gets a new one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SecretNames(Vec<(String, Option<Secret>)>);
 
 impl SecretNames {
-    /// Names that mean something already, each with its value if that is known.
+    /// Creates the set of names in use, each with its value if known.
     pub(crate) fn taken(names: impl IntoIterator<Item = (String, Option<Secret>)>) -> Self {
         Self(names.into_iter().collect())
     }
 
-    /// Adds a name and its value, unless the name is known.
+    /// Adds a name and its value, unless the name is in use.
     pub(crate) fn learn(&mut self, name: &str, value: &Secret) {
         if !self.0.iter().any(|(known, _)| known == name) {
             self.0.push((name.to_owned(), Some(value.clone())));
@@ -103,7 +103,7 @@ impl SecretNames {
     }
 }
 
-/// Puts references in the place of all secrets that are written out.
+/// Replaces all literal secrets of a server by references.
 pub(crate) fn extract(server: &mut RawServer, names: &mut SecretNames) -> Vec<ExtractedSecret> {
     let mut taking = Extractor { alias: server.alias.clone(), names, taken: Vec::new() };
     for (name, Text(value)) in &mut server.env.0 {
@@ -136,7 +136,7 @@ pub(crate) fn extract(server: &mut RawServer, names: &mut SecretNames) -> Vec<Ex
     taking.taken
 }
 
-/// The text at a place where [`take_out`] finds secrets, such as `env.TOKEN` or `args[2]`.
+/// Returns the text at a key such as `env.TOKEN` or `args[2]`.
 pub(crate) fn text_at<'a>(server: &'a RawServer, key: &str) -> Option<&'a str> {
     let of = |pairs: &'a [(String, Text)], name: &str| {
         pairs.iter().find(|(known, _)| known == name).map(|(_, Text(value))| value.as_str())
@@ -169,16 +169,16 @@ impl Extractor<'_> {
         self.part(text, 0..text.len(), what, key);
     }
 
-    /// Takes a part of a text out.
+    /// Replaces a range of a text by a reference.
     fn part(&mut self, text: &mut String, range: Range<usize>, what: &str, key: String) {
-        // In our files a dollar may be written twice.
+        // `$$` in a configuration file is an escaped dollar.
         let value = Secret::new(text[range.clone()].replace("$$", "$"));
         let name = self.names.name(&variable(&self.alias, what), &value);
         text.replace_range(range, &format!("${{{name}}}"));
         self.taken.push(ExtractedSecret { name, value, key });
     }
 
-    /// Takes out what the mask has hidden: the part alone where it is one, else all of it.
+    /// Replaces the redacted part of a text, or all of it if several parts are redacted.
     fn hidden(&mut self, text: &mut String, shown: &str, flag: Option<&str>, key: &str) {
         if shown == text {
             return;
@@ -216,7 +216,7 @@ impl Extractor<'_> {
     }
 }
 
-/// The variable for a secret of a server: `GITHUB_TOKEN`, and not `GITHUB_GITHUB_TOKEN`.
+/// Returns the variable for a secret of a server: `GITHUB_TOKEN`, not `GITHUB_GITHUB_TOKEN`.
 fn variable(alias: &str, what: &str) -> String {
     let upper = |text: &str| -> String {
         let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
@@ -224,14 +224,14 @@ fn variable(alias: &str, what: &str) -> String {
     };
     let (alias, what) = (upper(alias), upper(what));
     let what = what.strip_prefix("X_").unwrap_or(&what);
-    // `BRAVE_API_KEY` of `brave-search` tells well enough whose it is.
+    // `BRAVE_API_KEY` of `brave-search` needs no further prefix.
     let first = |name: &str| name.split('_').next().unwrap_or_default().to_owned();
     let is_told = alias.is_empty() || (first(what) == first(&alias) && what.contains('_'));
     let name = if is_told { what.to_owned() } else { format!("{alias}_{what}") };
     if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
 }
 
-/// Where secrets stand in one line of a file, whatever its format: values behind telling names, and tokens.
+/// Finds secrets in one line of a file of any format: values of secret names, and tokens.
 pub(crate) fn secrets_in_line(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut name = String::new();
@@ -243,7 +243,7 @@ pub(crate) fn secrets_in_line(line: &str) -> Vec<Range<usize>> {
             name = text.to_owned();
             continue;
         }
-        // A flag names what follows it.
+        // A flag names the next word.
         let named = std::mem::take(&mut name);
         let telling = if named.eq_ignore_ascii_case("bearer") { "token" } else { named.as_str() };
         let inner = text.split_once('=').is_some_and(|(name, value)| is_secret(name, value));
@@ -257,14 +257,14 @@ pub(crate) fn secrets_in_line(line: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// One line of a file without the secrets in it.
+/// Redacts the secrets in one line of a file.
 pub(crate) fn redact_line(line: &str) -> String {
     let mut shown = line.to_owned();
     secrets_in_line(line).into_iter().rev().for_each(|secret| shown.replace_range(secret, HIDDEN));
     shown
 }
 
-/// The words of a line: what stands in quotes, and what stands between signs.
+/// Splits a line into quoted strings and words.
 fn pieces(line: &str) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
     let mut start = None;
@@ -273,7 +273,7 @@ fn pieces(line: &str) -> Vec<Range<usize>> {
         let next = line[at + c.len_utf8()..].chars().next();
         let ends = match quote {
             Some(quote) => c == quote,
-            // A colon or an equals sign within a word, such as that of a URL, does not end it.
+            // A colon or equals sign within a word, as in a URL, does not end it.
             None => match c {
                 ':' => next.is_none_or(char::is_whitespace),
                 '=' => next.is_none_or(char::is_whitespace) || line[..at].ends_with(' '),
@@ -292,7 +292,7 @@ fn pieces(line: &str) -> Vec<Range<usize>> {
     pieces
 }
 
-/// `Authorization: Bearer abc`: the value goes on behind its scheme.
+/// Returns `true` within `Authorization: Bearer abc`, where the value includes its scheme.
 fn is_within_value(line: &str, start: Option<usize>) -> bool {
     start.is_some_and(|start| SCHEMES.iter().any(|scheme| line[start..].starts_with(scheme)))
 }

@@ -1,4 +1,4 @@
-//! The veil over everything that is printed beside a tool's own answer: no secret shows through.
+//! Redaction of secrets in all output except tool results.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -10,41 +10,41 @@ use serde_json::Value;
 
 use crate::terminal::text::{Cleaner, clean_json, escape_controls};
 
-/// The secrets of all servers that this command knows.
+/// The known secrets of all servers.
 static SECRETS: RwLock<Option<Redactor>> = RwLock::new(None);
 
-/// Hides these secrets from now on, besides those that are hidden already.
+/// Adds secrets to redact from now on.
 pub(crate) fn add_secrets(secrets: &Redactor) {
     let mut all = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
     *all = Some(all.take().unwrap_or_default().with(secrets));
 }
 
-/// What hides the secrets that are known by now.
+/// Returns a redactor of the known secrets.
 pub(crate) fn redactor() -> Redactor {
     SECRETS.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
 }
 
-/// The text without secrets.
+/// Redacts a text.
 pub(crate) fn redact(text: &str) -> Cow<'_, str> {
     redactor().hide(text)
 }
 
-/// Hides the secrets within the texts of a JSON value: once it is written, its escapes would hide them from us, and a
-/// number would no longer be one.
+/// Redacts the strings of a JSON value. Serialized text would hide secrets behind escapes, and redaction could
+/// break numbers.
 pub(crate) fn redact_json(value: &mut Value) {
     redactor().hide_document(value);
 }
 
-/// A value as JSON that holds neither secrets nor what a terminal would obey: on one line, or on many for people.
+/// Serializes a value with secrets and control characters removed.
 pub(crate) fn to_json(value: &impl Serialize, is_pretty: bool) -> serde_json::Result<String> {
     let json = write_json(value, is_pretty)?;
     let secrets = redactor();
-    // Most hold none, and stay as they are to the last digit.
+    // Most values contain no secrets and keep every digit.
     if matches!(secrets.hide(&json), Cow::Borrowed(_)) {
         return Ok(clean_json(&json));
     }
     let Ok(mut value) = serde_json::from_str::<Value>(&json) else {
-        // It is nested too deeply to be read, but no secret is shown for that.
+        // The value is nested too deeply to parse; redact its text.
         return Ok(clean_json(&secrets.hide(&json)));
     };
     secrets.hide_document(&mut value);
@@ -55,10 +55,10 @@ fn write_json(value: &impl Serialize, is_pretty: bool) -> serde_json::Result<Str
     if is_pretty { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) }
 }
 
-/// Text from outside that comes piece by piece, made harmless and without secrets, wherever it is cut.
+/// Removes secrets and control characters from streamed text.
 #[derive(Debug)]
 pub(crate) struct StreamFilter {
-    /// None where no terminal sees it.
+    /// `None` for text that is not shown on a terminal.
     cleaner: Option<Cleaner>,
     mask: StreamRedactor,
 }
@@ -70,17 +70,17 @@ impl Default for StreamFilter {
 }
 
 impl StreamFilter {
-    /// The same for a text that no terminal sees as it is: only secrets are hidden.
+    /// Only redacts secrets, for text that is not shown on a terminal.
     pub(crate) fn raw() -> Self {
         Self { cleaner: None, mask: StreamRedactor::default() }
     }
 
-    /// What can be shown now that there is another piece.
+    /// Adds a piece and returns the text that can be shown.
     pub(crate) fn push(&mut self, piece: &str) -> String {
         let secrets = redactor();
         let mut shown = String::new();
         if *self.mask.mask() != secrets {
-            // There are new ones: what was held back by the old ones cannot go on as one of them.
+            // The secrets changed: release the text held back for the old ones.
             shown = self.mask.finish();
             self.mask = StreamRedactor::new(secrets);
         }
@@ -91,17 +91,17 @@ impl StreamFilter {
             }
     }
 
-    /// What is left to be shown when no more pieces come; then another text may begin.
+    /// Returns the remaining text. Another text may follow.
     pub(crate) fn end(&mut self) -> String {
         let held = self.cleaner.as_mut().map(Cleaner::end).unwrap_or_default();
         self.mask.push(&held) + &self.mask.finish()
     }
 }
 
-/// A writer of whole lines for people, such as a log's, that lets neither secrets nor control characters through.
+/// A writer that removes secrets and control characters from whole lines.
 pub(crate) struct RedactingWriter<W> {
     pub(crate) to: W,
-    /// The lines may have colours.
+    /// Colours are kept.
     pub(crate) colours: bool,
 }
 
@@ -117,7 +117,7 @@ impl<W: Write> Write for RedactingWriter<W> {
     }
 }
 
-/// A writer of lines of JSON that lets neither secrets nor control characters through. A line is written at once.
+/// A writer that removes secrets and control characters from JSON Lines. Each write is one line.
 pub(crate) struct RedactingJsonWriter<W>(pub(crate) W);
 
 impl<W: Write> Write for RedactingJsonWriter<W> {
@@ -125,7 +125,7 @@ impl<W: Write> Write for RedactingJsonWriter<W> {
         let text = String::from_utf8_lossy(bytes);
         match serde_json::from_str::<&serde_json::value::RawValue>(text.trim_end()) {
             Ok(line) => self.0.write_all((to_json(&line, false)? + "\n").as_bytes())?,
-            // It is none of ours.
+            // The line is not JSON.
             Err(_) => self.0.write_all(escape_controls(&redact(&text), false).as_bytes())?,
         }
         Ok(bytes.len())

@@ -1,6 +1,6 @@
-//! Telling names: which names say, word by word, that their value is a secret.
+//! Names of variables, headers and options that hold secrets.
 
-/// Words that name a secret, also at the end of a longer one: `PGPASSWORD`.
+/// Words for secrets, also at the end of a longer word: `PGPASSWORD`.
 const ENDS: [&str; 10] = [
     "token",
     "tokens",
@@ -14,16 +14,16 @@ const ENDS: [&str; 10] = [
     "authorization",
 ];
 
-/// Words that name a secret only by themselves: there are monkeys and a compass.
+/// Words for secrets only as whole words, unlike `monkey` and `compass`.
 const WORDS: [&str; 9] = ["key", "keys", "auth", "pwd", "pass", "pat", "credential", "cookie", "cookies"];
 
-/// What a name ends with that tells something about a secret, and not the secret itself.
+/// Last words of names that describe a secret and do not hold it.
 const ABOUT: [&str; 9] = ["file", "path", "dir", "mode", "method", "header", "name", "url", "type"];
 
-/// Is this the name of a secret, word by word?
+/// Returns `true` for the name of a secret.
 pub(crate) fn names_secret(name: &str) -> bool {
     let mut parts = name.to_owned();
-    // `apiKey` has two words.
+    // Splits `apiKey` into two words.
     for at in (1..name.len()).rev() {
         let bytes = name.as_bytes();
         if bytes[at].is_ascii_uppercase() && bytes[at - 1].is_ascii_lowercase() {

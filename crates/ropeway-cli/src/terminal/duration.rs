@@ -1,11 +1,11 @@
-//! A length of time as a person writes it: `5s`, `500ms`, `2m`, `1.5s`, `5`.
+//! Durations on the command line: `5s`, `500ms`, `2m`, `1.5s`, `5`.
 
 use std::time::Duration;
 
-/// Far more than anybody waits, and far less than what a clock can hold.
+/// Far below the range of `Instant`.
 const LONGEST_SECONDS: f64 = 1e9;
 
-/// Reads a length of time; a bare number counts seconds.
+/// Parses a duration. A plain number is in seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);

@@ -1,4 +1,4 @@
-//! A pager: output that is longer than the screen, page by page.
+//! The pager for output that is longer than the screen.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::{Command, Stdio};
@@ -9,57 +9,57 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::terminal::text::columns;
 
-/// The variables that name a pager; the first that is set counts.
+/// Variables that select the pager, in order of precedence.
 const VARIABLES: [&str; 2] = ["ROPEWAY_PAGER", "PAGER"];
 
-/// The pager that is used when none is named: it ends at once if all fits on the screen, and keeps colours and the text.
+/// The default pager: exits if the text fits on the screen, keeps colours and the text.
 const USUAL: &str = "less -FRX";
 
-/// Whether a pager is being read. Meanwhile Ctrl-C and the time of the command are not about this process.
+/// Set while the pager is open. Ctrl-C and the deadline do not apply then.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether the process is about to end, with the pager.
+/// Set when the process ends together with the pager.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// How the terminal was before a pager took it.
+/// The terminal settings before the pager started.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// What a command wants to be paged. It is shown when everything else is done, so that no server runs while a person reads.
+/// Output to page at the end of the command, when no server is running.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pager(Arc<Mutex<String>>);
 
 impl Pager {
-    /// Adds to what is shown at the end.
+    /// Appends text.
     pub(crate) fn push(&self, text: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
     }
 
-    /// Returns what is to be shown.
+    /// Takes the collected text.
     pub(crate) fn take(&self) -> String {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Returns whether a pager is being read.
+/// Returns `true` while the pager is open.
 pub(crate) fn is_open() -> bool {
     IS_OPEN.load(Ordering::Relaxed)
 }
 
-/// Lets whoever ends the process choose its exit code: a pager that ends by force is not a pager that was left.
+/// Marks the process as ending, so that its exit code is not that of the pager.
 pub(crate) fn end() {
     IS_ENDING.store(true, Ordering::Relaxed);
 }
 
-/// Gives the terminal back as it was before the pager. For the end of the process in the midst of reading.
+/// Restores the terminal settings when the process ends while the pager is open.
 pub(crate) fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let (true, Some(before)) = (is_open(), before) {
-        // A terminal that is gone needs nothing.
+        // Errors of a closed terminal are ignored.
         let _ = tcsetattr(std::io::stdout(), OptionalActions::Now, &before);
     }
 }
 
-/// Returns the words of the pager that should show a text, if one should: on a terminal, and only what does not fit on it.
+/// Returns the command of the pager for a text that does not fit on the terminal.
 pub(crate) fn wanted(text: &str) -> Option<Vec<String>> {
     let stdout = std::io::stdout();
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
@@ -73,25 +73,25 @@ pub(crate) fn wanted(text: &str) -> Option<Vec<String>> {
     words(VARIABLES.iter().find_map(std::env::var_os).map(|named| named.to_string_lossy().into_owned()).as_deref())
 }
 
-/// How many rows a text takes in a window.
+/// Returns the number of rows of a text.
 fn rows(text: &str, width: usize) -> usize {
     let plain = anstream::adapter::strip_str(text).to_string();
     plain.lines().map(|line| columns(line).div_ceil(width.max(1)).max(1)).sum()
 }
 
-/// The words of the named pager, or of the usual one. An empty name, and `cat`, stand for none.
+/// Splits the command of the pager. An empty command and `cat` disable paging.
 fn words(named: Option<&str>) -> Option<Vec<String>> {
-    // No shell is involved, as in `--stdio`.
+    // Runs without a shell, like `--stdio`.
     let words = shlex::split(named.unwrap_or(USUAL))?;
     (!words.is_empty() && words != ["cat"]).then_some(words)
 }
 
-/// Shows a text in a pager and waits until the person has read enough. Returns false if the pager could not be started.
+/// Shows a text in the pager and waits for its end. Returns `false` if the pager did not start.
 pub(crate) fn show(words: &[String], text: &str) -> bool {
     let [program, arguments @ ..] = words else { return false };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped());
-    // As for `git`: colours are kept, and what fits is printed at once.
+    // The defaults of git: keep colours, and exit if the text fits.
     for (name, value) in [("LESS", "FRX"), ("LV", "-c")] {
         if std::env::var_os(name).is_none() {
             command.env(name, value);
@@ -111,10 +111,10 @@ pub(crate) fn show(words: &[String], text: &str) -> bool {
                 plain = anstream::adapter::strip_str(text).to_string();
                 &plain
             };
-            // A pager that was left early does not read the rest.
+            // A pager that exits early does not read the rest.
             let _ = input.write_all(text.as_bytes());
         }
-        // However it ends, the person has read what they wanted.
+        // The exit status of the pager does not matter.
         let _ = pager.wait();
     }
     while IS_ENDING.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The status line: a spinner and the progress of a slow step, on a terminal's standard error only.
+//! The status line: a spinner and progress on standard error, if it is a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::pin::pin;
@@ -11,16 +11,16 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::terminal::text::{clean_line, cut, screen_columns, terminal_width};
 
-/// What takes less is not worth a word.
+/// Delay before the status line appears.
 const PATIENCE: Duration = Duration::from_millis(300);
 const FRAME: Duration = Duration::from_millis(80);
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const BAR: usize = 20;
 
-/// How much of a message is kept, in bytes: no line has room for more.
+/// Maximum bytes kept of a progress message.
 const LONGEST_MESSAGE: usize = 4 << 10;
 
-/// Shows what is being waited for.
+/// The status line of a command.
 #[derive(Clone)]
 pub(crate) struct Status {
     shown: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Status {
     paused: Arc<AtomicBool>,
 }
 
-/// While this lives, the status line is not drawn.
+/// Suspends the status line while it lives.
 pub(crate) struct PauseGuard(Arc<AtomicBool>);
 
 impl Drop for PauseGuard {
@@ -39,7 +39,7 @@ impl Drop for PauseGuard {
 }
 
 impl Status {
-    /// A status line that is shown when somebody can see it and nothing else is written there.
+    /// Creates a status line, hidden with `verbose` or without a terminal.
     pub(crate) fn new(verbose: bool) -> Self {
         Self {
             shown: !verbose && is_visible(),
@@ -49,7 +49,7 @@ impl Status {
         }
     }
 
-    /// Hears how far the step has come.
+    /// Sets the progress of the current step.
     pub(crate) fn progress(&self, mut progress: Progress) {
         if let Some(message) = progress.message.as_mut().filter(|message| message.len() > LONGEST_MESSAGE) {
             message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
@@ -58,7 +58,7 @@ impl Status {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
     }
 
-    /// Wipes the line, and draws none until the guard is dropped: something else is written on the terminal.
+    /// Clears the line and suspends it until the guard is dropped.
     pub(crate) fn pause(&self) -> PauseGuard {
         self.paused.store(true, Ordering::Relaxed);
         if self.shown {
@@ -67,17 +67,17 @@ impl Status {
         PauseGuard(self.paused.clone())
     }
 
-    /// Another step begins, of which nothing is known.
+    /// Clears the progress for the next step.
     pub(crate) fn forget(&self) {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Waits for a step, and shows it once the command has taken a moment.
+    /// Shows a label while waiting for a step.
     pub(crate) async fn during<T>(&self, label: &str, step: impl Future<Output = T>) -> T {
         self.during_labelled(|| label.to_owned(), step).await
     }
 
-    /// The same for a step whose name changes on the way.
+    /// Like [`during`](Self::during), with a label that changes.
     pub(crate) async fn during_labelled<T>(&self, label: impl Fn() -> String, step: impl Future<Output = T>) -> T {
         if !self.shown {
             return step.await;
@@ -108,7 +108,7 @@ impl Status {
                     if IS_OVER.load(Ordering::Acquire) {
                         continue;
                     }
-                    // A terminal that is gone is no reason to fail.
+                    // Errors of a closed terminal are ignored.
                     let _ = write!(std::io::stderr(), "\r\x1b[2K{frame} {line}");
                 }
             }
@@ -116,67 +116,67 @@ impl Status {
     }
 }
 
-/// Can somebody see a line that is written over and over?
+/// Returns `true` if standard error is a terminal that can redraw lines.
 fn is_visible() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
     !dumb && std::io::stderr().is_terminal()
 }
 
-/// Whether a status line stands on the terminal now.
+/// Set while a status line is shown.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 
-/// Whether the process is about to end: no more frames are drawn.
+/// Set when the process ends: no more frames are drawn.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Leaves the cursor at the beginning of a line when Ctrl-C ends the process: a status line is wiped together with the `^C` that the
-/// terminal shows, and any other line, which may hold a part of the result, is ended.
+/// Moves the cursor to the start of a line when Ctrl-C ends the process. Clears a status line together with the `^C` of the
+/// terminal, and ends any other line, which may contain output.
 pub(crate) fn end_interrupted_line() {
     IS_OVER.store(true, Ordering::Release);
     keep_line(false);
     if IS_SHOWN.load(Ordering::Acquire) {
         clear_line();
     } else if std::io::stderr().is_terminal() {
-        // A terminal that is gone is no reason to fail.
+        // Errors of a closed terminal are ignored.
         let _ = std::io::stderr().write_all(b"\n");
     } else if std::io::stdout().is_terminal() {
         let _ = std::io::stdout().write_all(b"\n");
     }
 }
 
-/// Wipes the status line, if one is shown.
+/// Clears the status line, if shown.
 pub(crate) fn clear_if_shown() {
     if IS_SHOWN.load(Ordering::Acquire) {
         clear_line();
     }
 }
 
-/// Wipes the line, should there be one.
+/// Clears the current line.
 pub(crate) fn clear_line() {
     if is_visible() {
-        // A terminal that is gone needs no wiping.
+        // Errors of a closed terminal are ignored.
         let _ = write!(std::io::stderr(), "\r\x1b[2K");
     }
 }
 
-/// The cursor stands behind text that is to stay.
+/// Set while the current line contains output to keep.
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
 
-/// Says whether the cursor stands behind text on the terminal, which [`leave`] then keeps.
+/// Sets whether the current line contains output, which [`leave`] keeps.
 pub(crate) fn keep_line(is_kept: bool) {
     IS_KEPT.store(is_kept, Ordering::Relaxed);
 }
 
-/// Leaves the cursor at the start of an empty line, when the process ends in the midst of something.
+/// Moves the cursor to the start of an empty line when the process ends early.
 pub(crate) fn leave() {
     if IS_KEPT.swap(false, Ordering::Relaxed) {
-        // A terminal that is gone needs no line.
+        // Errors of a closed terminal are ignored.
         let _ = writeln!(std::io::stderr());
     } else {
         clear_if_shown();
     }
 }
 
-/// The line while it stands on the terminal; wiped when the wait ends, in whatever way.
+/// A shown status line, cleared on drop.
 struct ShownLine;
 
 impl ShownLine {
@@ -208,7 +208,7 @@ fn line(label: &str, progress: Option<&Progress>, width: usize) -> String {
             line.push_str(&format!(" {}", clean_line(message)));
         }
     }
-    // A line that wraps cannot be wiped; two columns belong to the spinner.
+    // A wrapped line cannot be cleared; the spinner takes two columns.
     cut(&line, width.saturating_sub(3))
 }
 

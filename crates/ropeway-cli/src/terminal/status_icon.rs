@@ -1,25 +1,25 @@
-//! A mark: how something stands, as a sign, a colour and a word, so that no one of them is the only one.
+//! Status icons: a symbol, a colour and a word for each status.
 
 use anstyle::{AnsiColor, Style};
 use ropeway::registry::ServerState;
 
 use crate::terminal::table::Cell;
 
-/// How something stands.
+/// The status of a server or check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatusIcon {
-    /// It works.
+    /// Working.
     Good,
-    /// It is on the way, or works with a reservation.
+    /// In progress, or working with a limitation.
     Half,
-    /// It is not wanted.
+    /// Disabled.
     Off,
-    /// It does not work.
+    /// Failed.
     Bad,
 }
 
 impl StatusIcon {
-    /// How a server stands.
+    /// Returns the icon for the state of a server.
     pub(crate) fn for_state(outcome: &ServerState) -> Self {
         match outcome {
             ServerState::Ready { .. } => Self::Good,
@@ -32,7 +32,6 @@ impl StatusIcon {
         }
     }
 
-    /// The sign.
     pub(crate) fn symbol(self) -> char {
         match self {
             Self::Good => '●',
@@ -42,7 +41,6 @@ impl StatusIcon {
         }
     }
 
-    /// The colour.
     pub(crate) fn style(self) -> Style {
         match self {
             Self::Good => AnsiColor::Green.on_default(),
@@ -52,7 +50,7 @@ impl StatusIcon {
         }
     }
 
-    /// The sign and a word, for a table.
+    /// Returns a table cell with the symbol and a word.
     pub(crate) fn cell(self, word: &str) -> Cell {
         Cell::new(&format!("{} {word}", self.symbol())).styled(self.style())
     }

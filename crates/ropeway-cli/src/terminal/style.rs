@@ -6,13 +6,13 @@ use crate::terminal::text::clean_line;
 
 const FAINT: Style = Style::new().dimmed();
 
-/// A warning on a line of its own. Strips escape sequences.
+/// Formats a warning line. Strips escape sequences.
 pub(crate) fn warning(words: &str) -> String {
     const WARNING: Style = AnsiColor::Yellow.on_default().bold();
     format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(words))
 }
 
-/// Text whose every line is faint.
+/// Dims every line of a text.
 pub(crate) fn faint(text: &str) -> String {
     let line = |line: &str| {
         let words = line.trim_start();

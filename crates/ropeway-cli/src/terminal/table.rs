@@ -1,4 +1,4 @@
-//! A table: columns held apart by space, as wide as a terminal at most.
+//! Tables of columns that fit into a terminal.
 
 use anstyle::Style;
 
@@ -6,25 +6,25 @@ use crate::terminal::text::{clean_line, columns, cut, wrap};
 
 const HEADER: Style = Style::new().dimmed();
 
-/// What stands between two columns.
+/// Spaces between columns.
 const GAP: usize = 2;
 
-/// The last column is not made narrower than this, where nothing else is said: the others give way.
+/// Default minimum width of the last column; other columns shrink first.
 const NARROWEST_LAST: usize = 24;
 
-/// Columns that have to give way keep so much at least.
+/// Minimum width of other columns.
 const NARROWEST: usize = 6;
 
-/// What becomes of the text in the last column that does not fit beside the others.
+/// How text in the last column that does not fit is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overflow {
-    /// It goes on in the next line.
+    /// Wrapped.
     Wrap,
-    /// It ends with `…`.
+    /// Cut with `…`.
     Cut,
 }
 
-/// One cell: text in one style, made harmless.
+/// A cell of clean text in one style.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Cell {
     text: String,
@@ -33,72 +33,70 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A cell of one line.
+    /// Creates a cell. Control characters are removed.
     pub(crate) fn new(text: &str) -> Self {
         Self { text: clean_line(text), ..Self::default() }
     }
 
-    /// The same in a style.
+    /// Sets the style.
     pub(crate) fn styled(mut self, style: Style) -> Self {
         self.style = style;
         self
     }
 
-    /// The same, whose lines after the first begin so many columns further in.
+    /// Indents wrapped lines.
     pub(crate) fn hanging(mut self, columns: usize) -> Self {
         self.hang = columns;
         self
     }
 }
 
-/// Rows of cells under a header.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Table {
     header: Vec<Cell>,
     rows: Vec<Vec<Cell>>,
     overflow: Overflow,
     narrowest_last: usize,
-    /// Columns that are left out where there is no room for all, the least important first.
+    /// Columns to omit in narrow terminals, least important first.
     optional: Vec<usize>,
 }
 
 impl Table {
-    /// A table with these headers; without any it has only rows.
+    /// Creates a table. An empty header is not shown.
     pub(crate) fn new(header: &[&str], overflow: Overflow) -> Self {
         let header = header.iter().map(|name| Cell::new(name).styled(HEADER)).collect();
         Self { header, rows: Vec::new(), overflow, narrowest_last: NARROWEST_LAST, optional: Vec::new() }
     }
 
-    /// The same, whose last column gives way down to so many columns before the others do.
+    /// Sets the minimum width of the last column.
     pub(crate) fn with_narrowest_last(mut self, columns: usize) -> Self {
         self.narrowest_last = columns;
         self
     }
 
-    /// The same, whose columns of these numbers are left out where there is no room for all, one after the other.
+    /// Sets the columns to omit in narrow terminals, by index.
     pub(crate) fn with_optional(mut self, columns: &[usize]) -> Self {
         self.optional = columns.to_vec();
         self
     }
 
-    /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Lays the table out, each line after `indent` spaces, in so many columns; whole lines when there is no end to them.
+    /// Formats the table within `width` columns, if limited, after `indent` spaces.
     pub(crate) fn render(&self, width: Option<usize>, indent: usize) -> String {
         let room = width.map(|width| width.saturating_sub(indent));
         let fitting = room.filter(|_| !self.optional.is_empty()).map(|room| self.fitting(room));
         fitting.as_ref().unwrap_or(self).lay_out(width, indent)
     }
 
-    /// The table without the optional columns for which a line has no room.
+    /// Drops optional columns that do not fit.
     fn fitting(&self, room: usize) -> Self {
         let mut table = self.clone();
         let mut left_out = Vec::new();
         for column in std::mem::take(&mut table.optional) {
-            // A long cell gives way before another column does.
+            // A long cell shrinks before a column is dropped.
             let most = (room / 4).max(2 * NARROWEST);
             let mut widths: Vec<usize> = table.widths(None).into_iter().map(|width| width.min(most)).collect();
             if let Some(last) = widths.last_mut() {
@@ -107,7 +105,7 @@ impl Table {
             if widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1) <= room {
                 break;
             }
-            // Those before it that are gone have moved it.
+            // Dropped columns shift the index.
             let at = column - left_out.iter().filter(|gone| **gone < column).count();
             if at + 1 == widths.len() {
                 table.narrowest_last = NARROWEST_LAST;
@@ -126,7 +124,7 @@ impl Table {
         header.into_iter().chain(&self.rows).map(|row| self.lines(row, &widths, indent)).collect()
     }
 
-    /// How wide each column is.
+    /// Returns the width of each column.
     fn widths(&self, most: Option<usize>) -> Vec<usize> {
         let count = self.rows.iter().chain([&self.header]).map(Vec::len).max().unwrap_or(0);
         let natural = |column: usize| {
@@ -136,7 +134,7 @@ impl Table {
         let mut widths: Vec<usize> = (0..count).map(natural).collect();
         let (Some(most), Some((last, others))) = (most, widths.split_last_mut()) else { return widths };
         others.iter_mut().for_each(|width| *width = (*width).min(most));
-        // The widest of the others gives way until the last has room.
+        // The widest of the other columns shrinks until the last one fits.
         let room = most.saturating_sub(GAP * others.len() + (*last).min(self.narrowest_last));
         while others.iter().sum::<usize>() > room
             && let Some(widest) = others.iter_mut().max().filter(|widest| **widest > NARROWEST)
@@ -148,7 +146,7 @@ impl Table {
         widths
     }
 
-    /// One row; more lines than one when its last cell wraps.
+    /// Formats a row, which may wrap in its last cell.
     fn lines(&self, row: &[Cell], widths: &[usize], indent: usize) -> String {
         let mut start = " ".repeat(indent);
         let mut used = indent;

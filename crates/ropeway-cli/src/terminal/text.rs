@@ -1,28 +1,27 @@
-//! Text for a terminal: words from outside made harmless, lines wrapped, sizes for people.
+//! Text for a terminal: cleaning, wrapping and formatting.
 
 use std::os::fd::AsFd;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// A character carries at most so many combining marks when it is shown, as in Unicode's stream-safe text (UAX #15, D4); no
-/// language needs more, and a terminal would stack them over the lines around.
+/// Maximum combining marks per character, as in Unicode's stream-safe text format (UAX #15, D4). Terminals stack
+/// them over the lines around.
 const MOST_MARKS: usize = 30;
 
-/// The longest grapheme cluster that may stand for one picture. Longer ones are chains of emoji, which terminals show one by one.
+/// Maximum bytes of a grapheme cluster that is one glyph. Terminals show longer chains of emoji one by one.
 const LONGEST_CLUSTER: usize = 64;
 
-/// The longest control string (OSC, DCS, APC…) that is dropped, in bytes. A longer one is shown as text, as one that is never
-/// terminated is.
+/// Maximum bytes of a control string (OSC, DCS, APC…) that is dropped. Longer and unterminated ones are shown as text.
 const LONGEST_STRING: usize = 4096;
 
-/// The fewest columns that wrapped text gets, however deep its indentation is.
+/// Minimum columns of wrapped text at any indentation.
 const NARROWEST: usize = 8;
 
-/// Text from outside without what a terminal would obey: escape sequences, control characters, and marks that
-/// change the direction of reading. Line breaks and tabs stay (S14.5).
+/// Removes escape sequences, control characters and marks that
+/// change the text direction. Line breaks and tabs are kept (S14.5).
 ///
-/// For text that a person decides on, use [`escape_unseen`], which leaves nothing out.
+/// For text that a person approves, use [`escape_invisible`], which drops nothing.
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaner = Cleaner::default();
     let mut clean = cleaner.push(text);
@@ -30,45 +29,45 @@ pub(crate) fn clean(text: &str) -> String {
     clean
 }
 
-/// The same for a text that comes piece by piece, wherever it is cut.
+/// Cleans a text that arrives in pieces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cleaner {
     place: CleanerState,
-    /// How many characters without a width stand at the end.
+    /// Number of zero-width characters at the end.
     marks: usize,
-    /// The content of a control string whose terminator has not come yet.
+    /// The content of an unterminated control string.
     held: String,
 }
 
-/// Where in a text a piece has ended.
+/// The parser state at the end of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CleanerState {
     #[default]
     Text,
-    /// Behind a carriage return: it breaks the line, unless a line break follows.
+    /// After a carriage return, which breaks the line unless a line feed follows.
     Return,
-    /// Behind an escape character.
+    /// After an escape character.
     Escape,
-    /// Behind an escape character and a part of what it introduces.
+    /// After an escape character and intermediate bytes.
     LongEscape,
     /// In a control sequence.
     Sequence,
-    /// In a control string. Without a terminator it ends at a line break, at another escape sequence, at its
-    /// greatest length or at the end of the text, and is shown: else it would hide what follows.
+    /// In a control string. Without a terminator it ends at a line break, another escape sequence, the maximum
+    /// length or the end of the text, and is shown, because it would hide the following text.
     Swallowed,
-    /// Behind an escape character in such a string.
+    /// After an escape character in a control string.
     SwallowedEscape,
 }
 
 impl Cleaner {
-    /// The next piece without what a terminal would obey.
+    /// Cleans the next piece.
     pub(crate) fn push(&mut self, piece: &str) -> String {
         let mut clean = String::with_capacity(piece.len());
         piece.chars().for_each(|c| self.step(c, &mut clean));
         clean
     }
 
-    /// What is still to be said when no more pieces come; then another text may begin.
+    /// Returns the remaining text. Another text may follow.
     pub(crate) fn end(&mut self) -> String {
         let mut clean = String::new();
         if self.place == CleanerState::Return {
@@ -111,7 +110,7 @@ impl Cleaner {
                 if place == CleanerState::Return && c != '\n' {
                     self.show('\n', clean);
                 }
-                // What cannot go on with a sequence ends it.
+                // A character that cannot continue a sequence ends it.
                 match c {
                     '\r' => CleanerState::Return,
                     '\u{1b}' => CleanerState::Escape,
@@ -126,12 +125,12 @@ impl Cleaner {
         };
     }
 
-    /// Shows the content of a control string that was not terminated.
+    /// Shows the content of an unterminated control string.
     fn release(&mut self, clean: &mut String) {
         std::mem::take(&mut self.held).chars().for_each(|c| self.show(c, clean));
     }
 
-    /// Shows a character, unless it is a control character, turns the direction of reading, or is one mark too many.
+    /// Shows a character, unless it is a control character, changes the text direction or exceeds the maximum of marks.
     fn show(&mut self, c: char, clean: &mut String) {
         let turns =
             matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
@@ -145,13 +144,13 @@ impl Cleaner {
     }
 }
 
-/// The first sentence of a description, which says what a thing is.
+/// Returns the first sentence of a description.
 pub(crate) fn first_sentence(description: &str) -> String {
     let text = clean(description);
     let paragraphs = text.trim().split("\n\n").map(clean_line);
     let paragraph = paragraphs.into_iter().find(|paragraph| !paragraph.is_empty()).unwrap_or_default();
     let is_end = |at: &usize| {
-        // Of "e.g. this" and "v1. it" no new sentence begins.
+        // "e.g. this" and "v1. it" do not end a sentence.
         let next = paragraph[at + 2..].chars().next();
         let before = paragraph[..*at].rsplit(' ').next().unwrap_or_default();
         next.is_some_and(|next| !next.is_lowercase()) && !before.contains('.')
@@ -160,22 +159,22 @@ pub(crate) fn first_sentence(description: &str) -> String {
     paragraph[..end.unwrap_or(paragraph.len())].trim_end_matches('.').to_owned()
 }
 
-/// Text from outside as one harmless line.
+/// Cleans a text and joins its lines.
 pub(crate) fn clean_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Words about tools without the prefix that only models need: `` `mcp_files_read` `` becomes `` `files_read` ``.
+/// Strips the prefix for models from tool names: `` `mcp_files_read` `` becomes `` `files_read` ``.
 pub(crate) fn strip_model_prefix(words: &str) -> String {
     words.replace("`mcp_", "`")
 }
 
-/// How many columns of a terminal one line of text takes.
+/// Returns the width of a line in columns.
 pub(crate) fn columns(text: &str) -> usize {
     if text.is_ascii() { text.width() } else { clusters(text).map(|(_, columns)| columns).sum() }
 }
 
-/// The grapheme clusters of a text, each with the columns that it takes.
+/// Returns the grapheme clusters of a text with their widths.
 pub(crate) fn clusters(text: &str) -> impl DoubleEndedIterator<Item = (&str, usize)> {
     text.graphemes(true).map(|cluster| {
         let columns = match cluster.len() {
@@ -187,9 +186,9 @@ pub(crate) fn clusters(text: &str) -> impl DoubleEndedIterator<Item = (&str, usi
     })
 }
 
-/// Text in so many columns at most; what does not fit is cut, and `…` says so.
+/// Truncates a text to `most` columns, with `…` at the end.
 pub(crate) fn cut(text: &str, most: usize) -> String {
-    // Up to where the text fits beside `…`, in bytes; no more is looked at than is needed.
+    // `kept` is the length in bytes that fits before `…`. Stops at the first cluster that does not fit.
     let (mut used, mut length, mut kept) = (0, 0, 0);
     for (cluster, columns) in clusters(text) {
         used += columns;
@@ -207,16 +206,16 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     text.to_owned()
 }
 
-/// JSON whose strings hold no character that a terminal would obey; it still means the same.
+/// Escapes control characters in JSON strings. The value stays the same.
 pub(crate) fn clean_json(json: &str) -> String {
     let harmful = |c: char| c != '\n' && is_harmful(c);
     if !json.contains(harmful) {
         return json.to_owned();
     }
-    // JSON itself is ASCII, so these can only stand inside a string, where an escape means the same.
+    // JSON syntax is ASCII, so these characters occur only in strings, where an escape is equivalent.
     json.chars().fold(String::with_capacity(json.len()), |mut safe, c| {
         if c == '\r' {
-            // In JSON it only stands between values, where a blank means the same.
+            // A raw carriage return occurs only between values, where a space is equivalent.
             safe.push(' ');
         } else if harmful(c) {
             safe.push_str(&format!("\\u{:04x}", u32::from(c)));
@@ -227,13 +226,13 @@ pub(crate) fn clean_json(json: &str) -> String {
     })
 }
 
-/// Would a terminal obey this character, or does it change how others are read? A tab is harmless.
+/// Returns `true` for characters that control a terminal or the text direction, except tabs.
 fn is_harmful(c: char) -> bool {
     (c.is_control() && c != '\t')
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Lines of a log in which whatever a terminal would obey is escaped, but for colours where they are wanted.
+/// Escapes control characters in log lines. Colour sequences are kept if `colours` is set.
 pub(crate) fn escape_controls(text: &str, colours: bool) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
@@ -253,8 +252,8 @@ pub(crate) fn escape_controls(text: &str, colours: bool) -> String {
     safe
 }
 
-/// Text that a person decides on, in one line in which everything can be seen: characters that a terminal obeys or does not
-/// show are escaped. Nothing is left out, and blanks stay.
+/// Formats text that a person approves on one line. Control and invisible characters are escaped; nothing is
+/// dropped, and spaces are kept.
 pub(crate) fn escape_invisible(text: &str) -> String {
     let mut marks = 0;
     text.chars().fold(String::with_capacity(text.len()), |mut seen, c| {
@@ -271,8 +270,8 @@ pub(crate) fn escape_invisible(text: &str) -> String {
     })
 }
 
-/// Returns true for characters that a terminal obeys, that change how others are read, or that are blank without being a
-/// space: control and format characters, line separators, fillers, tags and variation selectors other than those of emoji.
+/// Returns `true` for control and invisible characters:
+/// control and format characters, line separators, fillers, tags and variation selectors other than those of emoji.
 pub(crate) fn is_invisible(c: char) -> bool {
     let is_format = matches!(c, '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}'
@@ -283,7 +282,7 @@ pub(crate) fn is_invisible(c: char) -> bool {
     c.is_control() || is_format || is_blank
 }
 
-/// How long the sequence is that changes a colour, if the text begins with one.
+/// Returns the length of a colour sequence at the start of the text, or 0.
 fn colour(text: &str) -> usize {
     let Some(parameters) = text.strip_prefix("\u{1b}[") else { return 0 };
     match parameters.find(|c: char| !c.is_ascii_digit() && c != ';') {
@@ -292,8 +291,8 @@ fn colour(text: &str) -> usize {
     }
 }
 
-/// Breaks one line of text to a width, each line after `indent` spaces: at a blank where there is one, else within a word. All
-/// other blanks are kept.
+/// Folds one line to a width, each line after `indent` spaces: at a space if possible, otherwise within a word. All
+/// other spaces are kept.
 pub(crate) fn fold(text: &str, width: usize, indent: usize) -> String {
     let space = " ".repeat(indent);
     let room = width.saturating_sub(indent).max(NARROWEST);

@@ -90,7 +90,7 @@ fn a_question_without_an_answer_gives_the_terminal_back_in_time() {
     let place = asking(&Script::legacy());
     let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "--timeout", "3s"]));
     window.see("name (empty: nobody): ");
-    window.see("gave no answer within 3 s");
+    window.see("did not respond within 3 s");
     assert!(window.is_loud());
     window.end().expect(5);
 }

@@ -15,7 +15,7 @@ use crate::place::{Place, entry};
 use crate::{Ropeway, Run};
 
 /// Said where no server is given.
-const DEMO: &str = "No server was given, so there are the tools of the built-in demo server. `ropeway add NAME -- COMMAND` adds a real one, `--stdio COMMAND` or `--url URL` takes one at once.\n";
+const DEMO: &str = "No servers configured; using the built-in demo server. Add one with `ropeway add NAME -- COMMAND`, or use `--stdio COMMAND` or `--url URL`.\n";
 
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -287,7 +287,7 @@ fn advice_names_one_tool_whatever_its_server_calls_it() {
 fn what_makes_no_sense_is_told_before_anybody_is_asked() {
     let model = Model::saying([]);
     for (arguments, words) in [
-        (&["-p", " "][..], "there is nothing to say"),
+        (&["-p", " "][..], "the message is empty"),
         (&["-p", "hi", "--allow", "a["], "`a[` is not a glob"),
         (&["-p", "hi", "--resume", "nothing.json"], "there is no file `nothing.json`"),
         (&["-p", "hi", "--max-steps", "0"], "0 is not in 1.."),

@@ -815,7 +815,7 @@ fn whoever_types_into_a_chat_that_goes_elsewhere_is_told_what_it_waits_for() {
     let mut window = Window::with(model.chat(&["--no-tools"]), |command| {
         command.stdout(std::process::Stdio::piped());
     });
-    window.see("each line is a message; nobody is asked about calls");
+    window.see("each line is a message; calls are not prompted for");
     window.press("hi\r");
     model.asked(1);
     window.press(CTRL_D);

@@ -55,7 +55,7 @@ fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
     let run = home.run(&["config", "check"]).expect(0);
     let expected = format!(
         "◐ server `a` is skipped: secret `NO_SUCH_VARIABLE` is not set
-● {} is fine: 2 servers, 1 of them switched off
+● {} is valid: 2 servers, 1 disabled
   the names of tools were not checked: `ropeway config check --connect` starts the servers and does
 ",
         home.path("work/ropeway.yaml").display()
@@ -73,7 +73,7 @@ fn what_is_said_of_a_chat_is_checked_too_and_its_key_is_not_shown() {
     let home = Home::with_config("chat: {provider: claude, key: '${NO_SUCH_VARIABLE}'}\n");
     let run = home.run(&["config", "check"]).expect(0);
     let expected = format!(
-        "◐ the key of `chat` is left out: secret `NO_SUCH_VARIABLE` is not set\n● {} is fine: 0 servers\n",
+        "◐ the key of `chat` is left out: secret `NO_SUCH_VARIABLE` is not set\n● {} is valid: 0 servers\n",
         home.path("work/ropeway.yaml").display()
     );
     assert_eq!(run.stdout, expected);
@@ -101,7 +101,7 @@ fn files_of_other_clients_are_checked_as_they_are() {
     ] {
         let path = home.path(file).display().to_string();
         let run = home.run(&["config", "check", &path]).expect(0);
-        assert!(run.stdout.contains(&format!("{path} is fine")), "{}", run.stdout);
+        assert!(run.stdout.contains(&format!("{path} is valid")), "{}", run.stdout);
     }
 }
 
@@ -109,7 +109,7 @@ fn files_of_other_clients_are_checked_as_they_are() {
 fn a_file_that_cannot_be_read_is_told() {
     let home = Home::new();
     let run = home.run(&["config", "check"]).expect(2);
-    assert!(run.stderr.starts_with("error: there is no configuration file\n"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: no configuration file found\n"), "{}", run.stderr);
     let run = home.run(&["config", "check", "nowhere.yaml"]).expect(2);
     assert_eq!(
         run.stderr,
@@ -278,7 +278,7 @@ fn a_server_that_is_named_without_a_configuration_file_is_not_the_demo_server() 
         let run = home.run(words).expect(2);
         assert_eq!(run.stdout, "", "{words:?}");
         assert!(
-            run.stderr.starts_with("error: no configuration file found, so server `github` is not known\n"),
+            run.stderr.starts_with("error: unknown server `github`: no configuration file found\n"),
             "{words:?}: {}",
             run.stderr
         );

@@ -95,7 +95,7 @@ fn an_unknown_tool_gets_the_nearest_right_name() {
     }
     let place = Place::with(&[server(json!({"type": "object"}))]);
     let run = place.run("tools t.one").expect(2);
-    assert!(run.stderr.contains("there is no server `t`"), "{}", run.stderr);
+    assert!(run.stderr.contains("unknown server `t`"), "{}", run.stderr);
 }
 
 #[test]

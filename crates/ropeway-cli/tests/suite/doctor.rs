@@ -324,7 +324,7 @@ fn some_servers_of_a_file_are_examined_by_name() {
     let run = home.run(&["doctor", "demo"]).expect(0);
     assert!(run.stdout.starts_with("demo · all is well\n") && !run.stdout.contains("gone"), "{}", run.stdout);
     let run = home.run(&["doctor", "dmeo"]).expect(2);
-    assert_eq!(run.stderr, "error: there is no server `dmeo`\n  did you mean `demo`?\n");
+    assert_eq!(run.stderr, "error: unknown server `dmeo`\n  did you mean `demo`?\n");
     home.run(&["doctor"]).expect(3);
 }
 
@@ -352,7 +352,7 @@ fn of_a_server_in_a_file_the_fix_names_its_keys() {
         ["handshake", "give a token in its `auth.bearer`, such as `bearer: ${TOKEN}`, or a header in its `headers`"],
         ["handshake", "it wants a secret: `NAME: ${NAME}` under its `env`; it does not get our whole environment"],
         ["secrets", &format!("`export NO_SUCH_KEY=…`, or a line `NO_SUCH_KEY=…` in `{secrets}`")],
-        ["settings", "`enabled: true` switches it on"],
+        ["settings", "set `enabled: true`"],
     ];
     assert_eq!([0, 1, 2, 3].map(worst), expected.map(|pair| pair.map(str::to_owned)));
 }

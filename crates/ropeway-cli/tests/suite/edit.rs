@@ -86,7 +86,7 @@ fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
     home.run(&["add", "third", "--config", "other.yaml", "--", "x"]).expect(0);
     assert_eq!(home.files(), ["other.yaml"]);
     let run = home.run(&["add", "third", "--config", "mcp.json", "--", "x"]).expect(2);
-    assert!(run.stderr.contains("belongs to another client"), "{}", run.stderr);
+    assert!(run.stderr.contains("it is the file of another client"), "{}", run.stderr);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn words_that_were_quoted_together_are_no_program() {
     let run = home.run(&["add", "q", "--", "npx -y foo"]).expect(2);
     assert_eq!(
         run.stderr,
-        "error: there is no program `npx -y foo`\n  its words are not quoted together: `ropeway add q -- npx -y foo`\n"
+        "error: program `npx -y foo` not found\n  try without quotes: `ropeway add q -- npx -y foo`\n"
     );
     home.write("work/my server", "");
     home.run(&["add", "q", "--", "./my server"]).expect(0);
@@ -195,7 +195,7 @@ fn words_that_were_quoted_together_are_no_program() {
 fn a_server_that_enabled_servers_does_not_name_is_told_to_be_off() {
     let home = Home::with_config("enabled_servers: [a]\nservers:\n  - {alias: a, command: x}\n");
     let run = home.run(&["add", "b", "--", "x"]).expect(0);
-    let words = "\n`enabled_servers` does not name `b`: until it does, it is switched off.\n";
+    let words = "\n`b` is disabled until `enabled_servers` includes it.\n";
     assert!(run.stdout.contains(words), "{}", run.stdout);
     assert_eq!(home.run(&["add", "c", "--json", "--", "x"]).expect(0).json()["enabled"], false);
     let report = home.run(&["doctor", "b", "--json"]).expect(2).json();
@@ -260,9 +260,9 @@ fn a_token_in_a_file_stays_there() {
 fn a_dry_run_writes_nothing() {
     let home = Home::with_config(COMMENTED);
     let run = home.run(&["add", "a", "--dry-run", "--secrets", "--env", "KEY=s3cret-s3cret", "--", "x"]).expect(0);
-    assert!(run.stdout.contains("ropeway.yaml would get:\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("ropeway.yaml:\n"), "{}", run.stdout);
     let run = home.run(&["remove", "web", "--dry-run"]).expect(0);
-    assert!(run.stdout.contains("ropeway.yaml would lose:\n    - alias: web   # keep\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("ropeway.yaml:\n    - alias: web   # keep\n"), "{}", run.stdout);
     assert_eq!(home.read("work/ropeway.yaml"), COMMENTED);
     assert_eq!(home.files(), ["ropeway.yaml"]);
 }
@@ -329,10 +329,10 @@ fn servers_are_removed_with_what_belongs_to_them() {
 fn a_mistyped_name_removes_nothing_and_suggests_the_right_one() {
     let home = Home::with_config(COMMENTED);
     let run = home.run(&["remove", "time", "wbe"]).expect(2);
-    assert!(run.stderr.ends_with("there is no server `wbe`\n  did you mean `web`?\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("unknown server `wbe`\n  did you mean `web`?\n"), "{}", run.stderr);
     assert_eq!(home.read("work/ropeway.yaml"), COMMENTED);
     let run = Home::new().run(&["remove", "a"]).expect(2);
-    assert!(run.stderr.starts_with("error: there is no file `ropeway.yaml`\n"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: `ropeway.yaml` does not exist\n"), "{}", run.stderr);
 }
 
 #[test]

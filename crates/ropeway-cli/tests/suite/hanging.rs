@@ -44,7 +44,7 @@ fn tools_of_a_server_that_hangs_are_listed_from_memory() {
     place.run("tools").expect(0);
     place.write("server", "#!/bin/sh\nexec sleep 1000\n");
     let run = place.run("tools").expect(5);
-    assert!(run.stdout.contains("◐ slow · still connecting; 6 tools, remembered\n  slow.calculate("), "{}", run.stdout);
+    assert!(run.stdout.contains("◐ slow · still connecting; 6 tools (cached)\n  slow.calculate("), "{}", run.stdout);
     let run = place.run("tools --names").expect(5);
     assert!(run.stdout.contains("good.echo\n") && run.stdout.contains("slow.time\n"), "{}", run.stdout);
 }

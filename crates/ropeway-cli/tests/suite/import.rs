@@ -110,7 +110,7 @@ fn a_dry_run_prints_the_file_and_writes_none() {
     for secret in SECRETS {
         assert!(!run.stdout.contains(secret) && !run.stderr.contains(secret), "{secret}");
     }
-    assert!(run.stderr.contains("ropeway.yaml would get 14 servers:"), "{}", run.stderr);
+    assert!(run.stderr.contains("Would add 14 servers to"), "{}", run.stderr);
     home.run(&["import"]).expect(0);
     assert_eq!(home.read("work/ropeway.yaml"), run.stdout);
 }

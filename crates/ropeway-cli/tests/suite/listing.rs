@@ -45,7 +45,11 @@ fn what_nobody_knows_since_nobody_is_there_is_not_blamed_on_who_typed_it() {
     let place = Place::with(&[broken("one"), broken("two")]);
     for typed in ["call x", "read foo://x", "prompt x"] {
         let run = place.run(typed).expect(3);
-        assert!(run.stderr.ends_with("  not there: one, two (`ropeway health` says why)\n"), "{typed}: {}", run.stderr);
+        assert!(
+            run.stderr.ends_with("  unavailable servers: one, two (see `ropeway health`)\n"),
+            "{typed}: {}",
+            run.stderr
+        );
     }
     let place = Place::with(&[broken("one"), entry("good", &Script::default())]);
     for typed in ["call xyz", "read foo://x", "prompt xyz"] {

@@ -35,7 +35,7 @@ impl Run {
 #[test]
 fn a_tool_that_reports_a_failure_ends_with_1_and_its_words() {
     let run = Trial::scripted("call fail message=sorry", &Script::default()).run().expect(1);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry", "error: tool `fail` reports a failure\n"));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry", "error: tool `fail` failed\n"));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_server_that_never_says_a_word_ends_with_5() {
     Trial::new("tools", "sleep 60")
         .within(BRIEF)
         .run()
-        .fails(5, &["server `sleep` gave no answer within 3 s", "connecting"]);
+        .fails(5, &["server `sleep` did not respond within 3 s", "connecting"]);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_server_that_hangs_at_any_step_ends_with_5_and_the_step() {
         (faulty("tools/call", Fault::Hang), "waiting for"),
     ] {
         let run = Trial::scripted("call echo message=hi", &script).within(BRIEF).run();
-        run.fails(5, &["server `scripted-server` gave no answer within 3 s", step]);
+        run.fails(5, &["server `scripted-server` did not respond within 3 s", step]);
     }
 }
 
@@ -165,7 +165,7 @@ fn a_url_that_hangs_at_any_step_ends_with_5_and_the_step() {
     ];
     for (script, step) in steps {
         let site = Site::start(&script);
-        run_url("call echo message=hi", &site.url, BRIEF).fails(5, &["gave no answer within 3 s", step]);
+        run_url("call echo message=hi", &site.url, BRIEF).fails(5, &["did not respond within 3 s", step]);
     }
 }
 
@@ -184,17 +184,17 @@ fn a_call_that_takes_too_long_ends_with_5_though_it_reports_progress() {
 
 #[test]
 fn a_server_that_floods_standard_output_ends_with_5() {
-    Trial::new("tools", "yes").within(BRIEF).run().fails(5, &["server `yes` gave no answer within 3 s"]);
+    Trial::new("tools", "yes").within(BRIEF).run().fails(5, &["server `yes` did not respond within 3 s"]);
     Trial::new("tools", "sh -c 'exec cat /dev/zero'")
         .within(BRIEF)
         .run()
-        .fails(5, &["server `sh` gave no answer within 3 s"]);
+        .fails(5, &["server `sh` did not respond within 3 s"]);
 }
 
 #[test]
 fn a_server_that_floods_standard_error_ends_with_5_and_few_of_its_words() {
     let run = Trial::new("tools", "sh -c 'yes alas >&2'").within(BRIEF).run();
-    let run = run.fails(5, &["server `sh` gave no answer within 3 s"]);
+    let run = run.fails(5, &["server `sh` did not respond within 3 s"]);
     assert!((1..=20).contains(&run.stderr.matches("alas").count()), "{}", run.stderr);
 }
 
@@ -327,7 +327,7 @@ fn a_reader_that_leaves_early_is_no_failure() {
 fn words_of_a_server_cannot_command_the_terminal() {
     let call = Ropeway::new(&["call", "fail", "message=\u{1b}[2J\u{1b}]0;owned\u{7}hidden\u{9b}31m text"]);
     let screen = Terminal { columns: 80, coloured: false }.show(call);
-    assert_eq!(screen.text, "hidden text\nerror: tool `fail` reports a failure\n");
+    assert_eq!(screen.text, "hidden text\nerror: tool `fail` failed\n");
     let run = Run::of(&["call", "fail", "message=\u{9b}31m\u{1b}[2J", "--json"]).expect(1);
     assert!(!run.stdout.contains(['\u{9b}', '\u{1b}']), "{}", run.stdout);
     assert_eq!(run.json()["data"], "\u{9b}31m\u{1b}[2J");

@@ -1,4 +1,4 @@
-//! `ropeway config check`: what is wrong with the configuration file, and what its tools will be called.
+//! `ropeway config check`: validates the configuration file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Check {
         if self.connect {
             found.admit(context.trust)?;
         }
-        // Of a file that is not trusted only the text is checked.
+        // Of an untrusted file, only the text is checked.
         let is_trusted = self.connect || found.is_trusted(context.trust);
         let json = context.json;
         let file = found.path.clone();
@@ -67,15 +67,14 @@ impl Check {
             Ok(config) => config,
             Err(error) if error.problems.is_empty() => return Err(Failure::config(&error)),
             Err(error) => {
-                match json {
-                    true => {
-                        let mut report = json!({"file": file, "ok": false, "problems": problems_json(&error)});
-                        if error.truncated {
-                            report["truncated"] = json!(true);
-                        }
-                        print_json(&report)?;
+                if json {
+                    let mut report = json!({"file": file, "ok": false, "problems": problems_json(&error)});
+                    if error.truncated {
+                        report["truncated"] = json!(true);
                     }
-                    false => print(&problems_text(&error))?,
+                    print_json(&report)?;
+                } else {
+                    print(&problems_text(&error))?
                 }
                 return Ok(Exit::Usage);
             }
@@ -85,64 +84,60 @@ impl Check {
         let config = servers.config.clone();
         let names = if self.connect { Some(names(servers, &references, &context).await?) } else { None };
         let is_fine = names.as_ref().is_none_or(|names| names.is_fine(config.collisions));
-        match json {
-            true => {
-                let mut report = report_json(&file, &config, names.as_ref(), is_fine);
-                report["trusted"] = json!(is_trusted);
-                print_json(&report)?;
+        if json {
+            let mut report = report_json(&file, &config, names.as_ref(), is_fine);
+            report["trusted"] = json!(is_trusted);
+            print_json(&report)?;
+        } else {
+            let mut text = names.as_ref().map(|names| unmatched_text(&file, &found.text, names)).unwrap_or_default();
+            text.push_str(&report_text(&file, &config, names.as_ref(), is_fine));
+            if !is_trusted {
+                let words = "not trusted: variables and other files were not read; review it with `ropeway trust`";
+                let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
+                text.push_str(&format!("{FAINT}{}{FAINT:#}\n", wrap(words, width, 2).trim_end()));
             }
-            false => {
-                let mut text =
-                    names.as_ref().map(|names| unmatched_text(&file, &found.text, names)).unwrap_or_default();
-                text.push_str(&report_text(&file, &config, names.as_ref(), is_fine));
-                if !is_trusted {
-                    let words = "not trusted: variables and other files were not read; review it with `ropeway trust`";
-                    let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
-                    text.push_str(&format!("{FAINT}{}{FAINT:#}\n", wrap(words, width, 2).trim_end()));
-                }
-                print(&text)?;
-            }
+            print(&text)?;
         }
         Ok(if is_fine { Exit::Done } else { Exit::Usage })
     }
 }
 
-/// What is known of the tools once the servers have been started.
+/// The results of checking names with the servers connected.
 struct NameReport {
     tools: usize,
     collisions: Vec<Collision>,
-    /// The servers whose tools are not known, and why.
+    /// Servers whose tools could not be listed.
     unknown: Vec<ServerStatus>,
     advice: ServerAdvice,
-    /// Tools whose names had to be changed: server, its own name, and ours.
+    /// Renamed tools: server, original name and new name.
     changed: Vec<[String; 3]>,
-    /// What is odd about schemas: server, tool, and what.
+    /// Schema warnings: server, tool and warning.
     odd: Vec<[String; 3]>,
-    /// Names in the file that match nothing.
+    /// Names in the file without a match.
     unmatched: Vec<Unmatched>,
-    /// The servers whose names in the file were not checked, since they are not connected.
+    /// Servers that are not connected, whose names were not checked.
     unchecked: Vec<Alias>,
 }
 
-/// What a server has.
+/// The contents of a server.
 struct Contents {
     tools: Vec<Arc<dyn Tool>>,
-    /// `None` where they were not asked for, or could not be listed.
+    /// `None` if not requested or not listed.
     prompts: Option<Vec<Prompt>>,
     resources: Option<Vec<String>>,
     has_resources: bool,
 }
 
-/// Starts the servers and looks at their tools.
+/// Starts the servers and checks names in the file.
 async fn names(
     mut servers: Servers,
     references: &[ToolReference],
     context: &CommandContext,
 ) -> Result<NameReport, Failure> {
-    // The report has them.
+    // The report shows the warnings.
     servers.config.warnings.clear();
     for entry in &mut servers.config.servers {
-        // What is remembered may be wrong by now.
+        // Cached tools may be outdated.
         entry.start = StartMode::Eager;
     }
     let Config { servers: entries, collisions, .. } = servers.config.clone();
@@ -154,13 +149,15 @@ async fn names(
             let tools = server.list_tools(None).await?;
             let can = |what: &str| server.server_info().is_some_and(|info| info.can(&[what]));
             let (has_prompts, has_resources) = (can("prompts"), can("resources"));
-            let prompts = match wants_prompts && has_prompts {
-                true => server.list_prompts().await.ok(),
-                false => (!has_prompts).then(Vec::new),
+            let prompts = if wants_prompts && has_prompts {
+                server.list_prompts().await.ok()
+            } else {
+                (!has_prompts).then(Vec::new)
             };
-            let listed = match wants_resources && has_resources {
-                true => server.list_resources().await.ok(),
-                false => (!has_resources).then(Vec::new),
+            let listed = if wants_resources && has_resources {
+                server.list_resources().await.ok()
+            } else {
+                (!has_resources).then(Vec::new)
             };
             let resources = listed.map(|listed| listed.into_iter().map(|resource| resource.uri).collect());
             Ok(Contents { tools, prompts, resources, has_resources })
@@ -178,7 +175,7 @@ async fn names(
                     let tools = contents.tools.into_iter().map(|tool| AliasedTool::by(tool, &entry.alias));
                     groups.push(shape.apply_all(tools));
                 }
-                // Of a server that lacks secrets the file itself has told.
+                // The report shows skipped servers as warnings.
                 _ if matches!(
                     verdict.outcome,
                     ServerState::Disabled | ServerState::Skipped { .. } | ServerState::Invalid { .. }
@@ -202,7 +199,7 @@ async fn names(
         let is_known = |alias: &Alias| known.iter().any(|known| known.alias == *alias);
         let unseen = entries.iter().filter(|entry| entry.enabled && !is_known(&entry.alias));
         let chat = ChatTools {
-            // Those that are made of resources and prompts are in the list of the session.
+            // The listing includes tools for resources and prompts.
             tools: all.iter().map(|tool| tool.definition()).chain(listing.registry.definitions()).collect(),
             unseen: unseen.map(|entry| (entry.alias.as_str(), expand_prefix(&entry.prefix, &entry.alias))).collect(),
         };
@@ -216,7 +213,7 @@ async fn names(
     .await
 }
 
-/// The names that the file may use for what a server has. None where not all of them could be listed.
+/// Returns the valid names for a server, if all of them could be listed.
 fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<KnownServer> {
     let mut tools: Vec<ToolDefinition> = contents.tools.iter().map(|tool| tool.definition().clone()).collect();
     let made = |name: &str, arguments: Vec<&str>| {
@@ -225,7 +222,7 @@ fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<KnownServer> 
         let closed = json!({"type": "object", "properties": properties, "additionalProperties": false});
         ToolDefinition::new(name).with_input_schema(closed)
     };
-    // As the bridge names them.
+    // The same names as in the bridge.
     if entry.resources.tools && contents.has_resources {
         tools.extend([made("list_resources", Vec::new()), made("read_resource", vec!["uri"])]);
     }
@@ -238,7 +235,7 @@ fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<KnownServer> 
     Some(KnownServer { alias: entry.alias.clone(), tools, resources: contents.resources.clone() })
 }
 
-/// A tool of the server that is meant: servers that are equal share a connection, which knows only one of them.
+/// A tool under the alias of its entry. Equal entries share a connection, which has only one alias.
 struct AliasedTool {
     definition: ToolDefinition,
     tool: Arc<dyn Tool>,
@@ -271,7 +268,7 @@ fn origin(tool: &CheckedTool) -> Option<(&Alias, &str)> {
     }
 }
 
-/// A tool whose name is not the prefix and its own: not one that the file renames, but one that no model would take.
+/// Returns a tool whose name was changed because models reject it.
 fn changed(tool: &CheckedTool, entries: &[ServerEntry]) -> Option<[String; 3]> {
     let (server, own) = origin(tool)?;
     let entry = entries.iter().find(|entry| entry.alias == *server)?;
@@ -282,18 +279,18 @@ fn changed(tool: &CheckedTool, entries: &[ServerEntry]) -> Option<[String; 3]> {
 }
 
 impl NameReport {
-    /// Collisions that the file does not allow.
+    /// Returns the collisions that the policy forbids.
     fn problems(&self, policy: CollisionPolicy) -> &[Collision] {
         if policy == CollisionPolicy::Error { &self.collisions } else { &[] }
     }
 
-    /// Returns true if the file can stay as it is.
+    /// Returns `true` if no problems were found.
     fn is_fine(&self, policy: CollisionPolicy) -> bool {
         self.problems(policy).is_empty() && !self.unmatched.iter().any(|unmatched| unmatched.is_problem)
     }
 }
 
-/// The names of a file that match nothing, each with its line.
+/// Formats names without a match, each with its line.
 fn unmatched_text(file: &Path, written: &str, names: &NameReport) -> String {
     let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
     let file = clean_line(&file.display().to_string());
@@ -308,11 +305,11 @@ fn unmatched_text(file: &Path, written: &str, names: &NameReport) -> String {
     names.unmatched.iter().map(one).collect()
 }
 
-/// All problems of a file, each with its line.
+/// Formats all problems of a file, each with its line.
 pub(in crate::command) fn problems_text(error: &ConfigError) -> String {
     let width = terminal_width(&std::io::stdout());
     let file = clean_line(&error.file.display().to_string());
-    // The file was there a moment ago; without it there are still the problems.
+    // Without the file, problems are shown without excerpts.
     let written = std::fs::read_to_string(&error.file).unwrap_or_default();
     let mut text = String::new();
     for problem in &error.problems {
@@ -397,20 +394,19 @@ fn report_text(file: &Path, config: &Config, names: Option<&NameReport>, is_fine
             format!(", {tools}; tools of {unknown} unknown")
         }
     };
-    text.push_str(&match is_fine {
-        true => line(StatusIcon::Good, &format!("{file} is valid: {servers}{off}{tools}")),
-        false => {
-            let collides = names.is_some_and(|names| !names.problems(config.collisions).is_empty());
-            let unmatched = names.map_or(0, |names| names.unmatched.iter().filter(|it| it.is_problem).count());
-            let collides = collides.then(|| "tool name collisions".to_owned());
-            let unmatched = match unmatched {
-                0 => None,
-                1 => Some("1 name without a match".to_owned()),
-                many => Some(format!("{many} names without a match")),
-            };
-            let what: Vec<String> = collides.into_iter().chain(unmatched).collect();
-            line(StatusIcon::Bad, &format!("{file} has {}: {servers}{off}{tools}", what.join(" and ")))
-        }
+    text.push_str(&if is_fine {
+        line(StatusIcon::Good, &format!("{file} is valid: {servers}{off}{tools}"))
+    } else {
+        let collides = names.is_some_and(|names| !names.problems(config.collisions).is_empty());
+        let unmatched = names.map_or(0, |names| names.unmatched.iter().filter(|it| it.is_problem).count());
+        let collides = collides.then(|| "tool name collisions".to_owned());
+        let unmatched = match unmatched {
+            0 => None,
+            1 => Some("1 name without a match".to_owned()),
+            many => Some(format!("{many} names without a match")),
+        };
+        let what: Vec<String> = collides.into_iter().chain(unmatched).collect();
+        line(StatusIcon::Bad, &format!("{file} has {}: {servers}{off}{tools}", what.join(" and ")))
     });
     if names.is_none() && config.servers.iter().filter(|entry| entry.enabled).count() > 0 {
         let words = "tool names were not checked; `ropeway config check --connect` checks them";

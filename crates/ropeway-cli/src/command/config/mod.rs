@@ -1,4 +1,4 @@
-//! `ropeway config`: the configuration file, looked after.
+//! `ropeway config`: checks and locates the configuration file.
 
 mod check;
 mod path;

@@ -1,4 +1,4 @@
-//! `ropeway config path`: where the configuration file is looked for, and which one is used.
+//! `ropeway config path`: lists the searched paths.
 
 use anstyle::Style;
 use serde_json::{Value, json};
@@ -22,18 +22,17 @@ impl Path {
     pub(super) fn run(&self, context: &CommandContext) -> Result<Exit, Failure> {
         let places = config_paths::candidates();
         let used = config_paths::select(&places);
-        match context.json {
-            true => {
-                let places: Vec<Value> = places.iter().map(record).collect();
-                print_json(&json!({"used": used.map(|place| &place.path), "places": places}))?;
-            }
-            false => print(&show(&places, used))?,
+        if context.json {
+            let places: Vec<Value> = places.iter().map(record).collect();
+            print_json(&json!({"used": used.map(|place| &place.path), "places": places}))?;
+        } else {
+            print(&show(&places, used))?
         }
         Ok(Exit::Done)
     }
 }
 
-/// A place for scripts. Whether a file is trusted is said of those that need it.
+/// Returns a candidate as JSON, with `trust` for project files.
 fn record(place: &ConfigPath) -> Value {
     let mut record = json!(place);
     if let Some(trust) = trust_of(place) {
@@ -42,7 +41,7 @@ fn record(place: &ConfigPath) -> Value {
     record
 }
 
-/// Whether a project file is trusted.
+/// Returns the trust state of a project file.
 fn trust_of(place: &ConfigPath) -> Option<&'static str> {
     if !place.exists || place.origin() != Origin::Project {
         return None;
