@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::arguments::call_syntax::{CallExpression, CallValue};
 use crate::arguments::suggest;
 use crate::describe::schema;
+use crate::describe::types;
 use crate::failure::Failure;
 use crate::terminal::text::cut;
 
@@ -247,8 +248,8 @@ fn behind_switch(name: &str, next: &str) -> Result<Pair, Failure> {
 
 /// Returns the name of the argument that an unnamed value sets.
 fn only_argument(tool: &ToolDefinition) -> Result<String, Failure> {
-    let fields = schema::fields(&tool.input_schema);
-    let required: Vec<&schema::Field> = fields.iter().filter(|field| field.required).collect();
+    let fields = types::fields(&tool.input_schema);
+    let required: Vec<&types::Field> = fields.iter().filter(|field| field.required).collect();
     match (&fields[..], &required[..]) {
         ([only], _) => Ok(only.name.clone()),
         (_, [only]) => Ok(only.name.clone()),
@@ -261,14 +262,14 @@ fn only_argument(tool: &ToolDefinition) -> Result<String, Failure> {
 
 /// Returns the argument that an option names, ignoring dashes, underscores and case.
 fn option_name(tool: &ToolDefinition, name: &str, spelling: &OptionSpelling) -> Result<String, Failure> {
-    let fields = schema::fields(&tool.input_schema);
+    let fields = types::fields(&tool.input_schema);
     if fields.iter().any(|field| field.name == name) {
         return Ok(name.to_owned());
     }
     let letters = |name: &str| -> String {
         name.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
     };
-    let same: Vec<&schema::Field> = fields.iter().filter(|field| letters(&field.name) == letters(name)).collect();
+    let same: Vec<&types::Field> = fields.iter().filter(|field| letters(&field.name) == letters(name)).collect();
     if let [field] = same[..] {
         return Ok(field.name.clone());
     }
@@ -284,7 +285,7 @@ fn option_name(tool: &ToolDefinition, name: &str, spelling: &OptionSpelling) -> 
 fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Failure> {
     let root: &Value = &tool.input_schema;
     let Some(property) = schema::property(root, name) else {
-        let fields = schema::fields(root);
+        let fields = types::fields(root);
         let question = suggest::did_you_mean(name, fields.iter().map(|field| field.name.as_str()));
         let failure = Failure::usage(format!("tool `{}` has no argument `{name}`", tool.name)).kind(INVALID);
         return match question {
@@ -308,7 +309,7 @@ fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Fai
     if let Some(list) = list_of_scalars(property, root, &kinds, &text) {
         return Ok(list);
     }
-    let wanted = schema::fields(root).into_iter().find(|field| field.name == name).map(|field| field.kind);
+    let wanted = types::fields(root).into_iter().find(|field| field.name == name).map(|field| field.kind);
     let wanted = wanted.unwrap_or_else(|| kinds.join(" | "));
     let failure =
         Failure::usage(format!("invalid value `{text}` for argument `{name}`: expected `{wanted}`")).kind(INVALID);
@@ -355,7 +356,7 @@ fn list_of_scalars(property: &Value, root: &Value, kinds: &[String], text: &str)
 
 /// Returns hints for unknown argument names that resemble missing arguments.
 pub(crate) fn mistyped(tool: &ToolDefinition, arguments: &Arguments) -> Vec<String> {
-    let fields = schema::fields(&tool.input_schema);
+    let fields = types::fields(&tool.input_schema);
     let is_known = |name: &str| fields.iter().any(|field| field.name == name);
     let odd = arguments.keys().map(String::as_str).filter(|name| !is_known(name));
     let missing: Vec<&str> =

@@ -1,19 +1,18 @@
 //! `ropeway chat`: chats with a model that uses the tools.
 
 use std::cell::Cell;
-use std::io::{IsTerminal as _, Read as _};
-use std::path::{Path, PathBuf};
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use ropeway::agent::{Approvals, ModelOptions, SamplingHandler, TurnLimits};
-use ropeway::config::{ChatSettings, LockPolicy, ServerEntry, ServerSettings, Transport};
-use ropeway::mcp::{ElicitationAnswer, Handlers};
+use ropeway::agent::{Approvals, SamplingHandler};
+use ropeway::config::LockPolicy;
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
 use ropeway::tool::Alias;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
+use super::chat_setup::{demo_note, handlers, interrupts, is_file, limits, message, options, patience};
 use super::conversations;
 use crate::arguments::names::expand_prefix;
 use crate::chat::approval::{Rules, unmatched};
@@ -21,7 +20,7 @@ use crate::chat::attachment::Attachment;
 use crate::chat::line::Editor;
 use crate::chat::stdin::read_beside_prompt;
 use crate::chat::store::{self, Header, Saver, Store, Stored, not_saved, working_folder};
-use crate::chat::{Chat as Conversing, Keeping, Mentions, Person, Question, Recipe, Screen, failed, record};
+use crate::chat::{Chat as Conversing, Keeping, Mentions, Person, Recipe, Screen, failed, record};
 use crate::connect::advice::{is_unavailable, tool_count};
 use crate::connect::arrival;
 use crate::connect::command_context::CommandContext;
@@ -32,7 +31,7 @@ use crate::failure::{Exit, Failure};
 use crate::model::{ModelArgs, ModelChoice, ResumedChoice, SavedModel};
 use crate::output::print::{print, print_json, say};
 use crate::terminal::style::{faint, warning as warning_words};
-use crate::terminal::text::{clean_line, terminal_width, wrap};
+use crate::terminal::text::clean_line;
 
 /// How long an interactive chat waits for servers before it starts.
 const OPENING: Duration = Duration::from_millis(400);
@@ -43,66 +42,8 @@ const TURN_PATIENCE: Duration = Duration::from_secs(5);
 /// The same without a terminal, where the chat waited for servers before.
 const PROMPT_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long a chat without a terminal waits after the first server is ready, without and with packages to download.
-const SERVER_PATIENCE: Duration = Duration::from_secs(10);
-const DOWNLOAD_PATIENCE: Duration = Duration::from_secs(60);
-
-/// Shown at the end of `--help`.
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  ropeway chat
-  ropeway chat -p 'What time is it in Tokyo?'
-  ropeway chat files -p 'Which files are new?' --model MODEL
-  git diff | ropeway chat -p 'Review this change' --no-tools
-  ropeway chat -p 'What is in @photo.png?' --attach notes.txt
-  ropeway chat --continue
-  ropeway chat --list
-  ropeway chat -p 'Tidy up' --allow 'files.*' --deny 'files.delete*' --save talk.json
-  ropeway chat --resume talk.json --save talk.json
-  ropeway chat -p hello --base-url http://127.0.0.1:8080/v1 --json
-
-Output: standard output contains only the text of the model. With --json it contains one JSON object per step; the \
-last one is {\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}. Markdown is rendered on a \
-terminal, unless --plain is given or TERM is dumb.
-
-Input: without -p, and if standard input or output is not a terminal, each line of standard input is a message or a \
-command such as /prompt; /save and /load are not available. With -p TEXT, piped or redirected standard input is \
-appended to the message, up to 10 MiB of UTF-8 text. Terminals, devices such as /dev/null, and sockets that send \
-nothing for 3 s are not read. -p - reads the whole message from standard input.
-
-Attachments: @FILE at the start of a word attaches a text, image or PDF file: @notes.txt, @~/photo.png, @\"my \
-file.txt\". The type is detected from the content. A word that names no file stays text. Files are attached only to \
-typed messages and -p TEXT.
-
-Saving: conversations are saved after each turn to ~/.local/state/ropeway/conversations (see XDG_STATE_HOME), \
-readable by the user only and with known secrets redacted, unless --no-save is given. ROPEWAY_CONVERSATIONS_DIR sets \
-another folder; an empty value disables saving. The latest 200 conversations are kept, up to 1 GiB in total. A \
-conversation continued in two terminals is saved as two. A resumed conversation keeps its model and provider unless \
-options override them.
-
-Approval: each tool call needs approval. Without a terminal, and with -p, calls are denied unless --allow or --yes \
-permits them. Read-only tools need no approval if the server has `trust_hints: true` in its entry or --trust-hints \
-is given. --deny takes precedence over --ask, and --ask over --allow. Options override the configuration file, \
-except its `deny`. \"Always\" applies to the current definition of a tool; a changed tool needs approval again.
-
-Patterns: a GLOB is SERVER.TOOL, such as files.read_* or *.list, or the name that the model uses, such as \
-mcp_files_read, or mcp_files_* for all tools of a server. A wildcard does not cross from the server into the tool: \
-for some tools of server my, use my.files_*, not mcp_my_files_*. --ask and --deny also match the latter, as a \
-precaution.";
-
 /// Maximum pending questions to the user.
 const MOST_WAITING: usize = 64;
-
-/// The exit codes, for `--help`.
-pub(super) const EXIT_CODES: &str = "\
-Exit codes:
-  0    success
-  1    the turn reached a limit, or the answer is incomplete
-  2    invalid usage or configuration, or the provider rejected the request
-  3    server or provider unreachable or overloaded (429, 5xx)
-  4    server or provider needs authentication
-  5    timeout
-  130  interrupted with Ctrl-C";
 
 /// Chat with a model that uses the tools of the servers
 #[derive(Debug, clap::Args)]
@@ -437,78 +378,4 @@ struct Resumed {
     conversation: Conversation,
     /// The header of a stored conversation.
     header: Option<Header>,
-}
-
-/// Returns `true` if `--resume` names a file, not an id.
-fn is_file(path: &Path) -> bool {
-    path.components().count() > 1 || path.extension().is_some() || path.exists()
-}
-
-/// Returns handlers that forward server requests to the user, if any.
-fn handlers(desk: Option<mpsc::Sender<Question>>) -> Handlers {
-    Handlers::new().on_elicitation(move |elicitation| {
-        let desk = desk.clone();
-        async move {
-            let Some(desk) = desk else { return Ok(ElicitationAnswer::Decline) };
-            let (answer, answered) = oneshot::channel();
-            // A closed channel is a cancellation.
-            let _ = desk.send(Question::Server(Box::new(elicitation), answer)).await;
-            Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel))
-        }
-    })
-}
-
-/// Returns how long a chat without a terminal waits after the first server is ready.
-fn patience(servers: &Servers) -> Duration {
-    let may_download = |entry: &ServerEntry| match &entry.settings {
-        ServerSettings::Known(config) => match &config.transport {
-            Transport::Stdio(server) => server.is_package_runner(),
-            _ => false,
-        },
-        _ => false,
-    };
-    if servers.config.servers.iter().any(may_download) { DOWNLOAD_PATIENCE } else { SERVER_PATIENCE }
-}
-
-fn interrupts() -> Result<Signal, Failure> {
-    signal(SignalKind::interrupt()).map_err(|error| Failure::usage("could not listen for Ctrl-C").caused_by(&error))
-}
-
-/// Returns the message of `-p`.
-fn message(prompt: &str) -> Result<String, Failure> {
-    let mut text = prompt.to_owned();
-    if prompt == "-" {
-        text.clear();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|error| Failure::usage("could not read standard input").caused_by(&error))?;
-    }
-    match text.trim() {
-        "" => Err(Failure::usage("the message is empty").hint("try -p 'What time is it?'")),
-        _ => Ok(text),
-    }
-}
-
-fn limits(steps: Option<u32>) -> TurnLimits {
-    let limits = TurnLimits::default();
-    match steps {
-        Some(steps) => limits.with_steps(steps as usize),
-        None => limits,
-    }
-}
-
-fn options(chat: &ChatSettings) -> ModelOptions {
-    let mut options = ModelOptions::default();
-    options.max_tokens = chat.max_tokens;
-    options.temperature = chat.temperature;
-    options.effort = chat.effort;
-    options
-}
-
-/// Returns the note about the demo server.
-fn demo_note() -> String {
-    let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
-    let note = "No servers configured; using the built-in demo server. Add one with `ropeway add NAME -- COMMAND`, or use \
-        `--stdio COMMAND` or `--url URL`.";
-    faint(&wrap(note, width, 0))
 }

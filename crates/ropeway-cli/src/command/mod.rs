@@ -3,6 +3,7 @@
 mod add;
 mod call;
 mod chat;
+mod chat_setup;
 mod completions;
 mod config;
 mod conversations;
@@ -12,6 +13,7 @@ mod events;
 mod examples;
 mod health;
 mod import;
+mod import_report;
 mod lock;
 mod prompt;
 mod prompts;
@@ -104,7 +106,7 @@ enum Command {
     Tools(tools::Tools),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
     Call(call::Call),
-    #[command(after_help = chat::EXIT_CODES, after_long_help = format!("{}\n\n{}", chat::EXAMPLES, chat::EXIT_CODES))]
+    #[command(after_help = examples::CHAT_EXIT_CODES, after_long_help = format!("{}\n\n{}", examples::CHAT, examples::CHAT_EXIT_CODES))]
     Chat(Box<chat::Chat>),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::RESOURCES))]
     Resources(resources::Resources),

@@ -18,6 +18,7 @@ use clap_complete::Shell;
 use self::known::KnownServers;
 use crate::arguments::command_words::{CommandWords, Role, find_long};
 use crate::describe::schema;
+use crate::describe::types;
 use crate::secrets::redaction;
 use crate::terminal::duration;
 use crate::terminal::text::{clean_line, cut, first_sentence};
@@ -240,7 +241,7 @@ impl Typed<'_> {
             let typed = |word: &String| word.trim_start_matches("--").split(['=', ':']).next() == Some(name);
             self.before.iter().skip(2).any(typed)
         };
-        let fields = schema::fields(&tool.input_schema).into_iter().filter(|field| !is_given(&field.name));
+        let fields = types::fields(&tool.input_schema).into_iter().filter(|field| !is_given(&field.name));
         fields
             .filter(|field| !field.name.contains(['=', ':']) && !field.name.starts_with(['{', '@', '-']))
             .map(|field| {

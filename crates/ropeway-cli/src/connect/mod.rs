@@ -12,3 +12,4 @@ pub(crate) mod selector;
 pub(crate) mod server_options;
 pub(crate) mod servers;
 pub(crate) mod session;
+pub(crate) mod tool_call;

@@ -2,9 +2,8 @@
 
 use serde_json::{Number, Value};
 
-use crate::describe::schema::{
-    Members, Resolved, SchemaRoot, description, is_open, keyword, members, type_at, types_at,
-};
+use crate::describe::schema::{Members, Resolved, SchemaRoot, description, is_open, keyword, members};
+use crate::describe::types::{Field, type_at, types_at};
 use crate::terminal::text::{columns, cut};
 
 /// Maximum rows of an outline.
@@ -37,17 +36,13 @@ pub(crate) struct Outline {
 }
 
 /// One field of an outline.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutlineRow {
     /// The nesting level, from zero.
     pub(crate) level: usize,
-    pub(crate) name: String,
-    pub(crate) kind: String,
-    pub(crate) required: bool,
-    pub(crate) default: Option<String>,
+    pub(crate) field: Field,
     /// The constraints in words.
     pub(crate) notes: Vec<String>,
-    pub(crate) description: Option<String>,
 }
 
 impl Outline {
@@ -145,15 +140,10 @@ impl<'a> OutlineBuilder<'a> {
         let target = resolved.unwrap_or(field);
         let default = keyword(field, target, "default").filter(|default| !default.is_null());
         let said = description(field, target).filter(|text| !text.trim().is_empty());
-        self.rows.push(OutlineRow {
-            level,
-            name,
-            kind,
-            required,
-            default: default.map(|default| cut(&default.to_string(), LONGEST_NOTE)),
-            notes: self.notes(field, target),
-            description: said.map(shorten),
-        });
+        let default = default.map(|default| cut(&default.to_string(), LONGEST_NOTE));
+        let notes = self.notes(field, target);
+        let field = Field { name, required, kind, shorter: Vec::new(), default, description: said.map(shorten) };
+        self.rows.push(OutlineRow { level, field, notes });
         if let Some(schema) = resolved.filter(|_| nests) {
             self.within(schema, level + 1);
         }
@@ -357,10 +347,10 @@ mod tests {
     fn lines(schema: &Value) -> Vec<String> {
         let outline = Outline::new(schema);
         let line = |row: &OutlineRow| {
-            let mark = if row.required { "!" } else { "" };
-            let default = row.default.as_ref().map(|default| format!(" = {default}")).unwrap_or_default();
+            let mark = if row.field.required { "!" } else { "" };
+            let default = row.field.default.as_ref().map(|default| format!(" = {default}")).unwrap_or_default();
             let notes = if row.notes.is_empty() { String::new() } else { format!(" ({})", row.notes.join("; ")) };
-            format!("{}{}{mark}: {}{default}{notes}", "  ".repeat(row.level), row.name, row.kind)
+            format!("{}{}{mark}: {}{default}{notes}", "  ".repeat(row.level), row.field.name, row.field.kind)
         };
         outline.rows.iter().map(line).collect()
     }

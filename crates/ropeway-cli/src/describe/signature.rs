@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use ropeway::tool::ToolDefinition;
 
-use crate::describe::schema::{Field, fields, type_within};
+use crate::describe::types::{Field, fields, type_within};
 use crate::terminal::text::{clean, clean_line, columns, wrap};
 
 const NAME: Style = Style::new().bold();

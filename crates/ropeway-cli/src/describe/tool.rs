@@ -110,7 +110,7 @@ fn hints(tool: &ToolDefinition) -> Vec<&'static str> {
 fn result(schema: &Value, width: usize, step: usize) -> String {
     let result = Outline::new(schema);
     if result.rows.is_empty() {
-        wrap(&clean_line(&crate::describe::schema::type_within(schema, 2 * width)), width, step)
+        wrap(&clean_line(&crate::describe::types::type_within(schema, 2 * width)), width, step)
     } else {
         outline(&Outline { notes: Vec::new(), ..result }, width, step)
     }
@@ -132,18 +132,18 @@ fn outline(outline: &Outline, width: usize, step: usize) -> String {
 fn field(row: &OutlineRow, width: usize, step: usize) -> String {
     // Leaves room for text at any depth.
     let indent = (step + row.level * step).min(width / 2);
-    let name = clean_line(&row.name);
+    let name = clean_line(&row.field.name);
     let name = if name.is_empty() { "\"\"" } else { &name };
-    let mut pieces = vec![(NAME, format!("{name}:")), (TYPE, clean_line(&row.kind))];
-    if row.required {
+    let mut pieces = vec![(NAME, format!("{name}:")), (TYPE, clean_line(&row.field.kind))];
+    if row.field.required {
         pieces.push((PLAIN, "(required)".to_owned()));
     }
-    if let Some(default) = &row.default {
+    if let Some(default) = &row.field.default {
         pieces.push((FAINT, format!("(default {})", clean_line(default))));
     }
     let mut text = " ".repeat(indent);
     text.push_str(&styled(&pieces, width, indent, indent + step));
-    if let Some(description) = &row.description {
+    if let Some(description) = &row.field.description {
         text.push_str(&wrap(&clean(description), width, indent + step));
     }
     if !row.notes.is_empty() {

@@ -1,47 +1,23 @@
 //! Failures of a command: message, causes, hints and exit code.
 
+mod chain;
+mod exit;
+
 use std::error::Error;
-use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use ropeway::bridge::BridgeError;
 use ropeway::config::{ConfigError, ConfigProblem};
-use ropeway::mcp::ConnectErrorKind;
 use ropeway::provider::{ProviderError, ProviderErrorKind};
 use ropeway::tool::{Alias, ArgumentProblem, BoxError, CallError, ToolDefinition};
 use serde_json::{Value, json};
 
+pub(crate) use self::chain::chain_text;
+use self::chain::{chain, challenge, connect_errors};
+pub(crate) use self::exit::{EXIT_CODES, Exit, exit_of_connect, worst_exit};
+use self::exit::{exit_of, exit_of_cause};
 use crate::describe::signature::{arguments, signature};
 use crate::terminal::text::{clean, clean_line, strip_model_prefix, terminal_width, width, wrap};
-
-/// The exit code of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// Success.
-    Done = 0,
-    /// The tool failed or the server refused the call.
-    ToolError = 1,
-    /// Invalid usage, configuration or arguments.
-    Usage = 2,
-    /// Server unreachable or protocol error.
-    Unreachable = 3,
-    /// Server needs authentication.
-    NeedsAuth = 4,
-    /// Timeout.
-    Timeout = 5,
-    /// Interrupted with Ctrl-C: 128 + SIGINT, as shells report it.
-    Interrupted = 130,
-}
-
-/// The exit codes, for `--help`.
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes:
-  0  success
-  1  tool error: the tool failed or the server refused the call
-  2  invalid usage, configuration or tool arguments
-  3  server unreachable or protocol error
-  4  server needs authentication
-  5  timeout";
 
 /// The source of a failure. Servers and providers share exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,73 +315,12 @@ pub(crate) fn problem_line(problem: &ArgumentProblem) -> String {
     }
 }
 
-fn exit_of(error: &CallError) -> Exit {
-    match error {
-        CallError::Timeout { .. } => Exit::Timeout,
-        CallError::NeedsAuth { .. } => Exit::NeedsAuth,
-        CallError::UnknownTool { .. } | CallError::InvalidArguments { .. } | CallError::Hidden { .. } => Exit::Usage,
-        CallError::NotConnected { .. } | CallError::Stopped { .. } | CallError::Protocol { .. } => Exit::Unreachable,
-        CallError::Unavailable { source, .. } => exit_of_cause(source.as_ref()),
-        _ => Exit::ToolError,
-    }
-}
-
-/// Formats an error and its causes in one line.
-pub(crate) fn chain_text(error: &(dyn Error + 'static)) -> String {
-    chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-/// Iterates over an error and its causes.
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
-}
-
-/// Returns the connection errors in a chain of causes.
-fn connect_errors<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a ConnectErrorKind> {
-    chain(error).filter_map(|error| {
-        let shared = || error.downcast_ref::<Arc<ConnectErrorKind>>().map(Arc::as_ref);
-        error.downcast_ref::<ConnectErrorKind>().or_else(shared)
-    })
-}
-
-fn challenge(error: &ConnectErrorKind) -> Option<Option<String>> {
-    match error {
-        ConnectErrorKind::NeedsAuth { challenge } => Some(challenge.clone()),
-        _ => None,
-    }
-}
-
-/// Returns the exit code of an error caused by a connection.
-fn exit_of_cause(cause: &(dyn Error + 'static)) -> Exit {
-    connect_errors(cause).next().map_or(Exit::Unreachable, exit_of_connect)
-}
-
-/// Returns the exit code of a connection error.
-pub(crate) fn exit_of_connect(error: &ConnectErrorKind) -> Exit {
-    match error {
-        ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Status { status: 401 | 403 | 407, .. } => {
-            Exit::NeedsAuth
-        }
-        ConnectErrorKind::Timeout { .. } => Exit::Timeout,
-        ConnectErrorKind::Address { .. } => Exit::Usage,
-        _ => Exit::Unreachable,
-    }
-}
-
-/// Returns the most severe exit code. A timeout ranks highest, because it may hide any error.
-pub(crate) fn worst_exit(exits: impl IntoIterator<Item = Exit>) -> Exit {
-    let rank = |exit: &Exit| match exit {
-        Exit::Timeout => 4,
-        Exit::Unreachable => 3,
-        Exit::NeedsAuth => 2,
-        Exit::Usage | Exit::ToolError | Exit::Interrupted => 1,
-        Exit::Done => 0,
-    };
-    exits.into_iter().max_by_key(rank).unwrap_or(Exit::Done)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ropeway::mcp::ConnectErrorKind;
+
     use super::*;
 
     fn plain(failure: &Failure) -> String {

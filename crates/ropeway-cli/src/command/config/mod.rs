@@ -2,6 +2,7 @@
 
 mod check;
 mod path;
+mod report;
 mod unmatched;
 
 use clap::Subcommand;
@@ -42,4 +43,4 @@ impl Config {
     }
 }
 
-pub(super) use self::check::problems_text;
+pub(super) use self::report::problems_text;
