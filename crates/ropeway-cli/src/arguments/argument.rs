@@ -204,7 +204,7 @@ impl RawArguments {
                 None => name,
             };
             if typed.contains(&name) {
-                return Err(Failure::usage(format!("argument `{name}` is given twice")).kind(INVALID));
+                return Err(Failure::usage(format!("duplicate argument `{name}`")).kind(INVALID));
             }
             let value = match value {
                 PairValue::Json(value) => value,
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn unknown_and_doubled_arguments_are_told() {
         assert_eq!(typed(&["valeus=[1]"]), Err("tool `chart` has no argument `valeus`".to_owned()));
-        assert_eq!(typed(&["title=a", "title=b"]), Err("argument `title` is given twice".to_owned()));
+        assert_eq!(typed(&["title=a", "title=b"]), Err("duplicate argument `title`".to_owned()));
     }
 
     #[test]

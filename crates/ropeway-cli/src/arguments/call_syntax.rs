@@ -148,7 +148,7 @@ impl<'a> Parser<'a> {
             _ => {
                 let end = self.rest().find(|c: char| c.is_whitespace() || matches!(c, ',' | ']' | '}' | ')'));
                 let word = &self.rest()[..end.unwrap_or(self.rest().len())];
-                let value = json::from_str(word).map_err(|_| self.expected("a JSON value; text stands in quotes"))?;
+                let value = json::from_str(word).map_err(|_| self.expected("a JSON value (strings need quotes)"))?;
                 self.at += word.len();
                 Ok(value)
             }
@@ -297,7 +297,7 @@ mod tests {
             ("t(a: 1", "at column 7: expected `,` or `)`"),
             ("t(a: )", "at column 6: expected a value"),
             ("t(a: [1 2])", "at column 9: expected `,` or `]`"),
-            ("t(a: [x])", "at column 7: expected a JSON value; text stands in quotes"),
+            ("t(a: [x])", "at column 7: expected a JSON value (strings need quotes)"),
             ("t(a: \"x)", "at column 6: expected the closing quote"),
             ("t(a: 1) b", "at column 9: expected nothing after `)`"),
             ("t(a: {1})", "expected a name and `:`"),

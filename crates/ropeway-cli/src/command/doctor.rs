@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
+use futures_util::{StreamExt as _, stream};
 use ropeway::config::{Config, ServerEntry, ServerSettings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::config::problems_text;
 use crate::config::config_file::ConfigFile;
-use crate::connect::abreast::abreast;
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
@@ -98,7 +98,7 @@ async fn configured(file: ConfigFile, names: &[String], context: CommandContext)
         [entry] => format!("examining {}", entry.alias),
         entries => format!("examining {} servers", entries.len()),
     };
-    let reports = abreast(AT_ONCE, entries.iter().map(look));
+    let reports = stream::iter(entries.iter().map(look)).buffered(AT_ONCE).collect();
     let reports: Vec<Report> = context.status.during(&label, reports).await;
     if context.json {
         let records: Vec<Value> = reports.iter().map(Report::json).collect();

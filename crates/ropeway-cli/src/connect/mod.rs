@@ -1,6 +1,5 @@
 //! Connections: which servers a command uses, connecting to them, and advice when that fails.
 
-pub(crate) mod abreast;
 pub(crate) mod advice;
 pub(crate) mod arrival;
 pub(crate) mod command_context;

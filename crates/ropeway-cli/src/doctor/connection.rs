@@ -226,7 +226,7 @@ fn needs_auth(server: &HttpServer, given: Given, challenge: Option<&str>) -> Fin
         ),
     };
     let found = match challenge {
-        Some(challenge) => format!("{found}; it asks for: {}", clean_line(challenge)),
+        Some(challenge) => format!("{found}; challenge: {}", clean_line(challenge)),
         None => found.to_owned(),
     };
     Finding::problem(CHECK, Exit::NeedsAuth, found).fix(fix)

@@ -252,9 +252,9 @@ impl Failure {
         }
         match &*self.server_said {
             [] => {}
-            [line] => lines.push_str(&format!("  {FAINT}the server said:{FAINT:#} {}\n", clean_line(line))),
+            [line] => lines.push_str(&format!("  {FAINT}server output:{FAINT:#} {}\n", clean_line(line))),
             said => {
-                lines.push_str(&format!("  {FAINT}the server said:{FAINT:#}\n"));
+                lines.push_str(&format!("  {FAINT}server output:{FAINT:#}\n"));
                 for line in said {
                     lines.push_str(&format!("    {}\n", clean(line).replace('\n', " ").trim_end()));
                 }
@@ -286,7 +286,7 @@ impl From<CallError> for Failure {
 impl From<&CallError> for Failure {
     fn from(error: &CallError) -> Self {
         if let CallError::InvalidArguments { tool, problems } = error {
-            let failure = Self::usage(format!("the arguments do not fit tool `{tool}`")).kind(error.kind());
+            let failure = Self::usage(format!("invalid arguments for tool `{tool}`")).kind(error.kind());
             return problems.iter().map(problem_line).fold(failure, Self::hint);
         }
         let mut failure = Self::new(exit_of(error), error.to_string()).kind(error.kind());
@@ -295,11 +295,11 @@ impl From<&CallError> for Failure {
         }
         match error {
             CallError::NeedsAuth { challenge, .. } => {
-                let asks = challenge.as_ref().map(|challenge| format!("it asks for: {}", clean_line(challenge)));
+                let asks = challenge.as_ref().map(|challenge| format!("challenge: {}", clean_line(challenge)));
                 asks.into_iter().fold(failure, Self::hint)
             }
             CallError::Refused { data: Some(data), .. } => {
-                failure.hint(format!("it adds: {}", clean_line(&data.to_string())))
+                failure.hint(format!("details: {}", clean_line(&data.to_string())))
             }
             _ => failure,
         }
@@ -345,7 +345,7 @@ mod tests {
         for error in [Box::new(strict()) as BoxError, shared] {
             let failure = Failure::connect(&"x".into(), error);
             assert_eq!(failure.exit(), Exit::NeedsAuth);
-            assert!(plain(&failure).contains("it asks for: Bearer realm=\"a\""));
+            assert!(plain(&failure).contains("challenge: Bearer realm=\"a\""));
         }
     }
 
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(failure.exit(), Exit::Usage);
         assert_eq!(
             plain(&failure),
-            "error: the arguments do not fit tool `t`\n  at `/a`: must be a number\n  `b` is missing\n"
+            "error: invalid arguments for tool `t`\n  at `/a`: must be a number\n  `b` is missing\n"
         );
     }
 

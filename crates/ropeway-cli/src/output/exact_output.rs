@@ -50,7 +50,7 @@ pub(crate) fn exact(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFol
             output.notes.push("structured content is not part of the text; --json prints it".to_owned());
         }
     }
-    let mismatch = |problem| format!("warning: the answer does not fit its schema: {}", problem_line(problem));
+    let mismatch = |problem| format!("warning: the result does not match its schema: {}", problem_line(problem));
     output.notes.extend(envelope.warnings.iter().map(mismatch));
     Ok(output)
 }

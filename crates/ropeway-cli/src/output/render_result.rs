@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(shown.text, "{\n  \"a\": 1,\n  \"b\": \"maybe\"\n}\n");
         assert_eq!(
             shown.notes,
-            ["warning: the answer does not fit its schema: at `/b`: must be a boolean, not a string"]
+            ["warning: the result does not match its schema: at `/b`: must be a boolean, not a string"]
         );
     }
 }

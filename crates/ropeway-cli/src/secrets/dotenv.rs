@@ -7,7 +7,7 @@ use ropeway::config::Secret;
 use crate::secrets::literal::ExtractedSecret;
 
 /// The header of a new file.
-const HEADER: &str = "# Secrets of ropeway.yaml. Keep this file to yourself.\n";
+const HEADER: &str = "# Secrets of ropeway.yaml. Do not commit this file.\n";
 
 /// Returns the `.env` next to a configuration file.
 pub(crate) fn beside(config: &Path) -> PathBuf {

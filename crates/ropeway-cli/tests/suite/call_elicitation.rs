@@ -97,7 +97,7 @@ fn a_question_without_an_answer_gives_the_terminal_back_in_time() {
 
 #[test]
 fn without_a_terminal_questions_are_declined_and_that_is_told() {
-    let told = "warning: server `scripted` asked for input, which was declined: it needs a terminal, without --json\n";
+    let told = "warning: declined a request for input from server `scripted`: input needs a terminal and no --json\n";
     for script in [Script::legacy(), Script::modern()] {
         let run = asking(&script).run("call scripted.elicit").expect(0);
         assert!(run.stdout.contains("decline"), "{}", run.stdout);

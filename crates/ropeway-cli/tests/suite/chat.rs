@@ -457,7 +457,7 @@ fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
     let run = model.run(&["gnoe", "-p", "hi"]).expect(2);
     assert!(run.stderr.contains("did you mean `gone`?") && !run.stderr.contains("-p TEXT"), "{}", run.stderr);
     let run = model.run(&["what is the time"]).expect(2);
-    assert!(run.stderr.ends_with("  `-p TEXT` says something to the model\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("  use `-p TEXT` to send a message to the model\n"), "{}", run.stderr);
 }
 
 #[test]

@@ -178,7 +178,7 @@ impl Window {
 fn a_person_talks_and_leaves_with_ctrl_d() {
     let model = Model::saying([ScriptedReply::text("Hello!"), ScriptedReply::text("Again.")]);
     let mut window = Window::open(model.chat(&[]));
-    let header = window.see("/help shows what can be typed");
+    let header = window.see("/help for commands");
     assert!(header.contains("built-in demo server") && header.contains("parrot · "), "{header}");
     window.say("hi there");
     window.see("Hello!");
@@ -387,7 +387,7 @@ fn what_is_kept_counts_in_the_next_chat_and_only_on_this_machine() {
     let forged = std::fs::read_to_string(&lock).expect("a lock") + "\n";
     std::fs::write(&lock, forged).expect("a lock");
     let mut window = Window::open(model.chat(&[]));
-    window.see("ropeway.lock allows tools that were not allowed on this machine");
+    window.see("ignoring approvals in ropeway.lock that were not given on this machine");
     window.say("go");
     window.see("Allow files.note");
     window.see("[q]uit turn: ");

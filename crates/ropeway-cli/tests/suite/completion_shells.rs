@@ -241,7 +241,7 @@ fn fish_offers_real_names_with_their_descriptions() {
         fish.command = command;
         fish.run().expect(0).stdout
     };
-    assert_eq!(complete("ropeway comp"), "completions\tPrint the completion script of a shell\n");
+    assert_eq!(complete("ropeway comp"), "completions\tPrint a shell completion script\n");
     assert_eq!(complete("ropeway call demo.calc"), "demo.calculate\tWorks out an arithmetic expression\n");
     assert!(complete("ropeway call demo.chart ti").starts_with("title=\t"));
     assert_eq!(complete("ropeway call demo.chart kind="), "kind=bar\nkind=line\n");

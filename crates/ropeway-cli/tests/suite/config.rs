@@ -56,7 +56,7 @@ fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
     let expected = format!(
         "◐ server `a` is skipped: secret `NO_SUCH_VARIABLE` is not set
 ● {} is valid: 2 servers, 1 disabled
-  the names of tools were not checked: `ropeway config check --connect` starts the servers and does
+  tool names were not checked; `ropeway config check --connect` checks them
 ",
         home.path("work/ropeway.yaml").display()
     );
@@ -133,8 +133,8 @@ fn two_servers_with_the_same_tools_are_an_error_unless_the_file_allows_it() {
     let first =
         "✗ tool `calculate` of server `one` and tool `calculate` of server `two` have the same name `calculate`";
     assert!(run.stdout.starts_with(first), "{}", run.stdout);
-    assert!(run.stdout.contains("→ give one of the servers another `prefix`"), "{}", run.stdout);
-    assert!(run.stdout.ends_with("ropeway.yaml has tools of one name: 2 servers, 6 tools\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("→ change the `prefix` of one of the servers"), "{}", run.stdout);
+    assert!(run.stdout.ends_with("ropeway.yaml has tool name collisions: 2 servers, 6 tools\n"), "{}", run.stdout);
     home.write("work/ropeway.yaml", &format!("collisions: suffix\n{servers}"));
     let report = home.run(&["config", "check", "--connect", "--json"]).expect(0).json();
     assert_eq!((&report["ok"], &report["names"]["tools"]), (&json!(true), &json!(12)));
@@ -235,8 +235,8 @@ fn names_that_nothing_has_are_found_once_the_servers_are_connected() {
         format!(
             "{file}:5:23: chat.tools.deny[0]: no tool matches `clock.calculat` (did you mean `clock.calculate`?)\n"
         ),
-        "◐ `gone`: names of tools and arguments were not checked, the server is not connected\n".to_owned(),
-        format!("✗ {file} has 3 names that match nothing: "),
+        "◐ `gone`: not connected; tool and argument names were not checked\n".to_owned(),
+        format!("✗ {file} has 3 names without a match: "),
     ] {
         assert!(run.stdout.contains(&line), "{line}\n{}", run.stdout);
     }

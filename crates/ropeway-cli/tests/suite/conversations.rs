@@ -152,7 +152,7 @@ fn a_chat_is_not_saved_where_that_is_turned_off_and_elsewhere_on_request() {
     assert_eq!(run.stdout, "Four.\n");
     assert!(run.stderr.starts_with("warning: the conversation is not saved: "), "{}", run.stderr);
     let run = model.bare(&["--list"]).run().expect(0);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", "No conversations are saved.\n"));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", "No saved conversations.\n"));
     let off = model.bare(&["--continue", "-p", "hi"]).with(|command| {
         command.env("ROPEWAY_CONVERSATIONS_DIR", "");
     });

@@ -115,7 +115,7 @@ fn several_servers_and_tools_are_selected_at_once() {
     let names = |at: usize| mixed["servers"][at]["tools"].as_array().expect("tools").len();
     assert_eq!([names(0), names(1)], [1, 1], "{mixed}");
     let refused = place.run("tools s.one --find x").expect(2);
-    assert!(refused.stderr.contains("--find searches servers"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--find cannot be combined with a tool name"), "{}", refused.stderr);
 }
 
 #[test]

@@ -232,7 +232,7 @@ fn a_server_that_asks_who_we_are_is_told_how_to_answer() {
     let site = Site::start(&Script::default().fault(FaultTrigger::any(), who));
     let (code, findings) = examine(&["--url", &site.url], |_| ());
     assert_eq!(code, Some(4));
-    assert_eq!(findings[0][1], "the server wants to know who is asking; it asks for: Bearer realm=\"here\"");
+    assert_eq!(findings[0][1], "the server wants to know who is asking; challenge: Bearer realm=\"here\"");
     assert!(findings[0][2].contains("--bearer TOKEN"), "{findings:?}");
     let (code, findings) = examine(&["--url", &site.url, "--bearer", "sesame"], |_| ());
     assert_eq!(code, Some(4));

@@ -92,17 +92,13 @@ fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
 #[test]
 fn a_file_in_the_shape_of_another_client_is_not_changed_whatever_it_is_called() {
     for (text, what, made) in [
-        ("mcpServers:\n  x: {command: run}\n", "is written as another client's, and is not changed", "a file of ours"),
-        (
-            "services:\n  mcp:\n    - {name: x, command: run}\n",
-            "is a manifest, and is not changed: edit it by hand",
-            "a ropeway.yaml",
-        ),
+        ("mcpServers:\n  x: {command: run}\n", "it has the format of another client", "convert it"),
+        ("services:\n  mcp:\n    - {name: x, command: run}\n", "it is a manifest", "edit it by hand, or convert it"),
     ] {
         let home = Home::with_config(text);
         let file = home.path("work/ropeway.yaml").display().to_string();
         let expected =
-            format!("error: `{file}` {what}\n  `ropeway import {file} --to FILE.yaml` makes {made} from it\n");
+            format!("error: cannot edit `{file}`: {what}\n  {made} with `ropeway import {file} --to FILE.yaml`\n");
         for typed in [&["add", "z", "--", "x"][..], &["remove", "x"]] {
             assert_eq!(home.run(typed).expect(2).stderr, expected);
         }
@@ -118,7 +114,7 @@ fn a_name_that_is_taken_is_refused_with_its_line() {
     let run = home.run(&["add", "web", "--", "x"]).expect(2);
     let file = home.path("work/ropeway.yaml").display().to_string();
     let expected = format!(
-        "error: {file}:11: there is a server `web` already\n  take another name, or `ropeway remove web` first\n"
+        "error: {file}:11: server `web` already exists\n  choose another name, or try `ropeway remove web` first\n"
     );
     assert_eq!((run.stdout.as_str(), run.stderr), ("", expected));
     assert_eq!(home.read("work/ropeway.yaml"), COMMENTED);
@@ -128,14 +124,14 @@ fn a_name_that_is_taken_is_refused_with_its_line() {
 fn what_would_make_no_sense_is_not_written() {
     let home = Home::with_config(COMMENTED);
     for (arguments, words) in [
-        (&["add", "a"][..], "how is server `a` reached?"),
+        (&["add", "a"][..], "server `a` needs a command or a URL"),
         (&["add", "a b", "--", "x"], "found `a b`"),
         (&["add", "a", "--url", "ftp://h"], "`http://` or `https://`"),
         (&["add", "a", "--", "https://h/mcp"], "the command is a URL"),
         (&["add", "a", "--", "${SHELL}"], "without `${…}`"),
-        (&["add", "a", "--env", "NAME", "--", "x"], "--env NAME=VALUE"),
+        (&["add", "a", "--env", "NAME", "--", "x"], "--env must be NAME=VALUE"),
         (&["add", "a", "--cwd", "nowhere", "--", "x"], "`nowhere` is not a folder"),
-        (&["add", "a", "--url", "http://h", "--header", "none"], "--header \"Name: value\""),
+        (&["add", "a", "--url", "http://h", "--header", "none"], "--header must be \"Name: value\""),
     ] {
         let run = home.run(arguments).expect(2);
         assert!(run.stderr.contains(words), "{arguments:?}: {}", run.stderr);
@@ -200,7 +196,7 @@ fn a_server_that_enabled_servers_does_not_name_is_told_to_be_off() {
     assert_eq!(home.run(&["add", "c", "--json", "--", "x"]).expect(0).json()["enabled"], false);
     let report = home.run(&["doctor", "b", "--json"]).expect(2).json();
     let fix = &report["servers"][0]["findings"][0]["fix"];
-    assert_eq!(fix, "add `b` to `enabled_servers`, which does not name it");
+    assert_eq!(fix, "add `b` to `enabled_servers`");
 }
 
 #[test]
@@ -209,11 +205,11 @@ fn several_secrets_are_told_in_one_sentence_and_a_dry_run_says_what_would_be() {
     let typed = ["--env", "API_KEY=s3cret-s3cret", "--env", "TOKEN=0ther-s3cret", "--", "x"];
     let run = home.run(&[&["add", "a", "--secrets", "--dry-run"], &typed[..]].concat()).expect(0);
     let file = home.path("work/.env").display().to_string();
-    let end = "The secrets of `env.API_KEY`, `env.TOKEN` would be `A_API_KEY`, `A_TOKEN` in .env.\n";
+    let end = "The secrets of `env.API_KEY`, `env.TOKEN` would be stored as `A_API_KEY`, `A_TOKEN` in .env.\n";
     assert!(run.stdout.replace(&file, ".env").ends_with(end), "{}", run.stdout);
     let run = home.run(&[&["add", "a"], &typed[..]].concat()).expect(0);
-    let words = "\nThe secrets of `env.API_KEY`, `env.TOKEN` were not written: `${A_API_KEY}`, `${A_TOKEN}` stand for \
-                 them. --secrets writes them to a .env beside the file, and --literal into the file itself.\n";
+    let words = "\nThe secrets of `env.API_KEY`, `env.TOKEN` were replaced by `${A_API_KEY}`, `${A_TOKEN}`. \
+                 --secrets stores them in a .env next to the file, --literal in the file itself.\n";
     assert!(run.stdout.contains(words), "{}", run.stdout);
 }
 
@@ -222,7 +218,7 @@ fn a_secret_on_the_line_becomes_a_reference_and_is_not_shown() {
     let home = Home::new();
     let run = home.run(&["add", "git", "--url", "http://127.0.0.1:1/", "--bearer", "s3cret-s3cret"]).expect(0);
     assert!(home.read("work/ropeway.yaml").contains("bearer: \"${GIT_TOKEN}\""));
-    assert!(run.stdout.contains("Set `GIT_TOKEN` before the server is used"), "{}", run.stdout);
+    assert!(run.stdout.contains("Set `GIT_TOKEN` to use the server"), "{}", run.stdout);
     assert!(!run.stdout.contains("s3cret"), "{}", run.stdout);
     // What a variable holds already is called by its name.
     let set = home.command(&["add", "set", "--env", "API_KEY=s3cret-s3cret", "--", "x"]).with(|command| {
@@ -230,7 +226,7 @@ fn a_secret_on_the_line_becomes_a_reference_and_is_not_shown() {
     });
     let run = set.run().expect(0);
     assert!(home.read("work/ropeway.yaml").contains("API_KEY: \"${MY_KEY}\""), "{}", run.stdout);
-    assert!(!run.stdout.contains("Set `") && !run.stdout.contains("was not written"), "{}", run.stdout);
+    assert!(!run.stdout.contains("Set `") && !run.stdout.contains("was replaced"), "{}", run.stdout);
     let run = home.run(&["add", "kept", "--secrets", "--env", "API_KEY=s3cret-s3cret", "--", "x"]).expect(0);
     assert!(
         home.read("work/.env").ends_with("KEPT_API_KEY='s3cret-s3cret'\n") && !run.stdout.contains("Set `"),

@@ -107,7 +107,7 @@ fn every_failure_has_one_shape_as_json() {
         ("call gone.echo", 3, "unavailable", true, "could not start `/no/such/program`"),
         ("tools gone --config nowhere.yaml", 2, "config", false, "nowhere.yaml"),
         ("call good.ecoh", 2, "unknown_tool", false, "there is no tool `ecoh`"),
-        ("call good.echo", 2, "invalid_arguments", false, "the arguments do not fit tool `good.echo`"),
+        ("call good.echo", 2, "invalid_arguments", false, "invalid arguments for tool `good.echo`"),
         ("call good.echo x", 2, "invalid_arguments", false, "invalid argument `x`"),
         ("call good.refuse", 1, "refused", false, "refuse"),
         ("call good.fail message=sorry", 1, "tool_error", false, "failed"),

@@ -75,7 +75,7 @@ fn a_call_is_refused_while_a_server_connects_that_had_a_tool_of_that_name() {
     let run = place.run("call time").expect(2);
     assert_eq!(
         run.stderr,
-        "error: server `slow` is still connecting, and had a tool `time` too\n  name the server: `quick.time` or `slow.time`\n"
+        "error: tool `time` is ambiguous: server `slow` had it too and is still connecting\n  name the server: `quick.time` or `slow.time`\n"
     );
     place.run("call quick.time").expect(0);
 }

@@ -275,7 +275,7 @@ fn secrets_are_not_written_through_a_link() {
     home.write(".bashrc", "alias a=b\n");
     std::os::unix::fs::symlink("../.bashrc", home.path("work/.env")).expect("a link");
     let run = home.run(&["import", "--secrets"]).expect(2);
-    assert!(run.stderr.contains("is a link to") && run.stderr.contains(".bashrc"), "{}", run.stderr);
+    assert!(run.stderr.contains("is a symbolic link to") && run.stderr.contains(".bashrc"), "{}", run.stderr);
     assert_eq!(home.read(".bashrc"), "alias a=b\n");
     assert_eq!(home.files(), [".env"]);
 }
@@ -286,7 +286,7 @@ fn a_link_to_nothing_does_not_create_the_users_own_file() {
     std::os::unix::fs::symlink("../.config/ropeway/ropeway.yaml", home.path("work/ropeway.yaml")).expect("a link");
     for arguments in [&["import"][..], &["add", "a", "--", "x"]] {
         let run = home.run(arguments).expect(2);
-        assert!(run.stderr.contains("which does not exist"), "{}", run.stderr);
+        assert!(run.stderr.contains("broken symbolic link"), "{}", run.stderr);
     }
     assert!(!home.path(".config/ropeway/ropeway.yaml").exists());
 }
@@ -312,6 +312,6 @@ fn a_note_about_a_server_stays_on_its_line() {
 fn where_nothing_is_found_that_is_said() {
     let home = Home::new();
     let run = home.run(&["import"]).expect(0);
-    assert!(run.stdout.starts_with("No file of another client was found"), "{}", run.stdout);
+    assert!(run.stdout.starts_with("No configuration files of other clients found"), "{}", run.stdout);
     assert_eq!(home.files(), [""; 0]);
 }

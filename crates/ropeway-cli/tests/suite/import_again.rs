@@ -142,18 +142,18 @@ fn a_person_is_asked_which_folder_the_workspace_is() {
     home.write(".cursor/mcp.json", &format!("{{\"mcpServers\": {{{IN_PROJECT}}}}}"));
     home.write("shop/readme", "");
     let mut window = Window::open(home.command(&["import"]));
-    let asked = window.see("Folder [leave them out]: ");
-    assert!(asked.contains("~/.cursor/mcp.json refers to ${workspaceFolder} for `local`"), "{asked}");
+    let asked = window.see("Folder [skip these servers]: ");
+    assert!(asked.contains("~/.cursor/mcp.json uses ${workspaceFolder} for `local`"), "{asked}");
     window.press("/no/such/folder\r");
     window.see("`/no/such/folder` is not a folder");
-    window.see("Folder [leave them out]: ");
+    window.see("Folder [skip these servers]: ");
     window.press("~/shop\r");
     window.see("Added 2 servers");
     window.end().expect(0);
     assert!(home.read("work/ropeway.yaml").contains(&format!("--root={}/x", home.path("shop").display())));
 
     let mut window = Window::open(home.command(&["import", "--to", "other.yaml"]));
-    window.see("Folder [leave them out]: ");
+    window.see("Folder [skip these servers]: ");
     window.press("\r");
     window.see("Added 1 server to");
     window.end().expect(0);

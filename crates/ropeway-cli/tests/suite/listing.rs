@@ -11,7 +11,7 @@ fn a_server_whose_tools_are_hidden_by_others_of_the_same_names_says_so() {
     let bare = |alias: &str| having(entry(alias, &Script::default()), json!({"prefix": "", "tools": ["echo", "add"]}));
     let place = Place::with(&[bare("a"), bare("b")]);
     let list = place.run("tools").expect(0).stdout;
-    let why = "2 of its tools are hidden: `a` has tools of the same names (`ropeway config\n    check --connect`)\n";
+    let why = "2 tools hidden: `a` has the same tool names; see `ropeway config check --connect`\n";
     let (_, group) = list.split_once("● b · 2 tools").expect("the server");
     let (_, lines) = group.split_once('\n').expect("lines");
     assert!(lines.starts_with(&format!("    {why}")), "{list}");
@@ -72,10 +72,7 @@ fn where_no_server_is_configured_every_command_says_how_to_add_one() {
     let place = Place::with(&[]);
     for typed in ["", "tools", "resources", "prompts", "health"] {
         let text = place.run(typed).expect(0).stdout;
-        assert!(
-            text.starts_with("No server is configured in ") && text.contains("`ropeway add NAME"),
-            "{typed}: {text}"
-        );
+        assert!(text.starts_with("No servers configured in ") && text.contains("`ropeway add NAME"), "{typed}: {text}");
     }
 }
 

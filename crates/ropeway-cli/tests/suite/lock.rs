@@ -142,8 +142,8 @@ fn a_strict_lock_that_is_missing_or_broken_is_an_error() {
     let place = Place::new();
     serve(&place, &[note()], Some("strict"));
     let run = place.run("tools").expect(2);
-    assert!(run.stderr.contains("ropeway.lock` does not exist, and `lock: strict` needs it"), "{}", run.stderr);
-    assert!(run.stderr.contains("`ropeway lock` shows the tools and writes it"), "{}", run.stderr);
+    assert!(run.stderr.contains("ropeway.lock` does not exist, but `lock: strict` requires it"), "{}", run.stderr);
+    assert!(run.stderr.contains("try `ropeway lock` to review the tools and create it"), "{}", run.stderr);
     for (text, words) in [
         ("{\n oops", "ropeway.lock:2: key must be a string"),
         ("{\"version\": 9}", "ropeway.lock: lock version 9 is newer than version 1, which this program supports"),

@@ -127,7 +127,7 @@ fn a_manifest_is_imported_with_its_filters_and_not_edited() {
     {
         let before = home.read("work/manifest.yaml");
         let run = home.run(arguments).expect(2);
-        assert!(run.stderr.contains("`manifest.yaml` is a manifest, and is not changed"), "{}", run.stderr);
+        assert!(run.stderr.contains("cannot edit `manifest.yaml`: it is a manifest"), "{}", run.stderr);
         assert_eq!(home.read("work/manifest.yaml"), before);
     }
     home.run(&["import", "manifest.yaml", "--to", "ropeway.yaml"]).expect(0);

@@ -62,7 +62,7 @@ fn a_name_that_several_servers_know_is_asked_about() {
     let run = place.run("prompt plain").expect(2);
     assert_eq!(run.stderr, "error: prompt `plain` is ambiguous\n  name the server: `a.plain`, `b.plain`\n");
     let run = place.run("read test://hello").expect(2);
-    assert_eq!(run.stderr, "error: several servers have `test://hello`\n  say which one before it: a, b\n");
+    assert_eq!(run.stderr, "error: resource `test://hello` is ambiguous\n  name one of the servers before it: a, b\n");
     assert_eq!(place.run("read b test://hello").expect(0).stdout, "hello");
 }
 
@@ -77,10 +77,10 @@ fn what_was_mistyped_is_suggested_with_its_server() {
         ("call files.ecoh", "there is no tool `ecoh`\n  did you mean `echo`?"),
         ("call fiels.echo", "there is no tool `fiels.echo`\n  did you mean `alpha.echo` or `files.echo`?"),
         ("prompt files.plian", "unknown prompt `files.plian`\n  did you mean `files.plain`?"),
-        ("prompt files.greet", "prompt `greet` needs `name`\n  give name=…"),
+        ("prompt files.greet", "prompt `greet` requires argument `name`\n  try name=VALUE"),
         ("prompt files.greet nmae=x", "has no argument `nmae`\n  did you mean `name`?"),
         ("read nope://x", "no server lists `nope://x`"),
-        ("call files.echo", "the arguments do not fit tool `files.echo`\n  the required property `message` is missing"),
+        ("call files.echo", "invalid arguments for tool `files.echo`\n  the required property `message` is missing"),
     ] {
         let run = place.run(typed).expect(2);
         assert!(run.stderr.contains(words), "{typed}: {}", run.stderr);
@@ -96,7 +96,7 @@ fn servers_that_are_not_there_do_not_hide_the_others_and_say_why() {
         "● good · 16 tools · scripted",
         "  good.echo(message: string)\n      Says it back\n",
         "✗ broken · down\n    could not start `/no/such/program`: No such file or directory (os error 2)\n    correct the path of the command\n    try `ropeway doctor broken`\n",
-        "○ secretive · skipped: `NO_SUCH_SECRET` is not set\n    set it in the environment, or in a file .env beside",
+        "○ secretive · skipped: `NO_SUCH_SECRET` is not set\n    set it in the environment, or in a .env next to",
         "○ off · disabled\n",
         "◐ unwanted · all 16 tools are filtered out\n    see `tools` and `tool_allowlist` of `unwanted` in ropeway.yaml\n",
     ] {
@@ -150,7 +150,7 @@ fn a_list_of_which_nothing_is_there_says_why_with_its_code() {
         (&[broken, off.clone()][..], 3, "could not start"),
         (&[skipped, off.clone()], 2, "`NO_SUCH_SECRET` is not set"),
         (&[off.clone(), having(off, json!({"alias": "also-off"}))], 0, "○ also-off · disabled"),
-        (&[], 0, "No server is configured in"),
+        (&[], 0, "No servers configured in"),
     ] {
         let run = Place::with(servers).run("tools").expect(code);
         assert!(run.stdout.contains(words), "{}", run.stdout);
@@ -174,7 +174,7 @@ fn a_slow_server_does_not_hide_the_others() {
     }
     let run = place.run("call add a=1 b=2 --timeout 1s").expect(5);
     assert!(run.stderr.starts_with("error: server `slow` did not respond within 1 s"), "{}", run.stderr);
-    assert!(run.stderr.contains("`SERVER.TOOL` starts only that server"), "{}", run.stderr);
+    assert!(run.stderr.contains("try `SERVER.TOOL` to start only that server"), "{}", run.stderr);
     assert_eq!(place.run("call quick.add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
 }
 

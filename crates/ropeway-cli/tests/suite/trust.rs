@@ -331,7 +331,7 @@ fn a_chat_is_asked_about_before_it_begins() {
     assert!(review.contains("talks to               chat at http://127.0.0.1:9/v1"), "{review}");
     assert!(review.contains("allows without asking  *"), "{review}");
     window.press("y\r");
-    window.see("/help shows what can be typed");
+    window.see("/help for commands");
     window.see("› ");
     window.press("\u{4}");
     window.end().expect(0);
