@@ -79,7 +79,7 @@ fn is_obeyed(c: char) -> bool {
 }
 
 #[test]
-fn clean_text_is_harmless_and_the_same_however_it_is_cut() {
+fn cleaning_in_pieces_equals_cleaning_the_whole() {
     check(|text| {
         let whole = clean(text);
         assert!(!whole.contains(is_obeyed), "{whole:?}");
@@ -106,7 +106,7 @@ fn text_that_is_cut_fits_and_text_that_is_wrapped_keeps_its_words() {
 }
 
 #[test]
-fn json_that_is_made_harmless_means_the_same() {
+fn cleaned_json_parses_to_the_same_value() {
     check(|text| {
         let Ok(value) = serde_json::from_str::<Value>(text) else { return };
         let harmless = clean_json(text);

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_values_become_what_the_schema_says() {
+    fn plain_values_are_converted_by_the_schema() {
         let arguments = typed(&[
             "values=[3, 1, 2]",
             "title=2024",
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_doubled_arguments_are_told() {
+    fn unknown_and_duplicate_arguments_are_refused() {
         assert_eq!(typed(&["valeus=[1]"]), Err("tool `chart` has no argument `valeus`".to_owned()));
         assert_eq!(typed(&["title=a", "title=b"]), Err("duplicate argument `title`".to_owned()));
     }
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn commas_make_a_list_only_where_the_schema_wants_one_of_scalars() {
+    fn commas_make_a_list_only_for_lists_of_scalars() {
         let list = |items: Value| json!({"type": "array", "items": items});
         let tool = ToolDefinition::new("t").with_input_schema(json!({"$defs": {"n": {"type": "integer"}}, "properties": {
             "numbers": list(json!({"type": "number"})), "tags": list(json!({"type": "string"})),
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_that_is_no_list_is_shown_as_a_list() {
+    fn a_single_item_is_suggested_as_a_list() {
         let tags = json!({"properties": {"tags": {"type": "array", "items": {"type": "string"}}}});
         let tool = ToolDefinition::new("tag").with_input_schema(tags);
         let failure = convert(&tool, "tags", "a,".to_owned()).expect_err("no list");
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_neither_pair_nor_object_says_what_is_possible() {
+    fn an_invalid_word_lists_the_accepted_forms() {
         for word in ["values", "[1]", "--", "3"] {
             let failure = Word::parse(word).expect_err("no word");
             let text = anstream::adapter::strip_str(&failure.render()).to_string();
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_or_no_object_is_refused() {
+    fn invalid_pairs_and_objects_are_refused() {
         for text in ["values", "=3", ":=3", "a:={"] {
             assert!(Pair::parse(text).is_err(), "{text}");
         }

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_a_name_or_a_failure_with_its_column() {
+    fn an_invalid_call_is_a_name_or_a_failure_with_its_column() {
         for name in ["calculate", "server.tool", "", "(a: 1)", "two words(a: 1)"] {
             assert_eq!(parse(name).map(|call| call.is_ok()), None, "{name}");
         }

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_no_server_and_runs_nothing() {
+    fn a_plain_name_is_not_a_server_and_runs_nothing() {
         for words in [
             &["tools", "sh"][..],
             &["tools", "no/such/program"],

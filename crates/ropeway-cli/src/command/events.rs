@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_to_a_server_is_told_in_plain_words() {
+    fn events_are_formatted_in_one_line() {
         let server: Alias = "web".into();
         let down = |retry_in| Event::Down { server: server.clone(), cause: "no".into(), retry_in };
         for (event, expected) in [

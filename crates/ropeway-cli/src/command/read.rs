@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_known_by_what_stands_before_its_gap() {
+    fn a_template_matches_by_its_prefix() {
         assert!(fits("demo://text/{id}", "demo://text/1"));
         assert!(!fits("demo://text/{id}", "demo://blob/1"));
         assert!(!fits("{+uri}", "demo://blob/1"));

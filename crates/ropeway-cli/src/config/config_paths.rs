@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_somebody_else_counts_in_this_folder_and_not_above_it() {
+    fn files_of_other_users_are_used_only_in_the_current_folder() {
         let top = tempfile::tempdir().expect("a folder");
         let (middle, here) = (top.path().join("a"), top.path().join("a/b"));
         std::fs::create_dir_all(&here).expect("folders");

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trouble_is_told_with_a_way_out_of_it() {
+    fn every_problem_has_advice() {
         let trouble = |outcome| plain(&server_advice().problem_text(&verdict(outcome), 200));
         let secrets =
             |names: &[&str]| ServerState::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_type_next_names_the_same_servers() {
+    fn suggested_commands_select_the_same_servers() {
         let down = verdict(ServerState::Down { cause: String::new() });
         let line = ServerAdvice::new(ServerSource::Line, None);
         let advice = "try `ropeway doctor` with the same options";
@@ -360,14 +360,14 @@ mod tests {
     }
 
     #[test]
-    fn another_clients_file_is_told_its_own_key() {
+    fn advice_for_another_clients_file_uses_its_keys() {
         let advice = ServerAdvice::new(ServerSource::File("/etc/mcp.json".into()), None);
         let advice = advice.for_status(&verdict(ServerState::NeedsAuth));
         assert_eq!(advice.as_deref(), Some("give it a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\""));
     }
 
     #[test]
-    fn a_server_that_is_there_needs_no_advice() {
+    fn an_available_server_needs_no_advice() {
         for (outcome, words) in [
             (ServerState::Ready { tools: 0 }, "no tools"),
             (ServerState::Ready { tools: 1 }, "1 tool"),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_done_when_something_is_there_and_nobody_is_late() {
+    fn a_list_succeeds_if_a_server_is_available_and_none_is_pending() {
         let exit = |outcomes: &[ServerState]| exit_code(&outcomes.iter().cloned().map(verdict).collect::<Vec<_>>());
         let ready = ServerState::Ready { tools: 0 };
         let down = ServerState::Down { cause: String::new() };

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_told_whom_one_waits_for_and_of_nobody_else() {
+    fn pending_servers_are_listed_by_name() {
         assert_eq!(join_names(&["time".into(), "fs".into()]), "time, fs");
         assert_eq!(join_names(&["fs".into()]), "fs");
     }

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_options_are_refused() {
         let stdio = |command: &str| ServerOptions { stdio: Some(command.into()), ..ServerOptions::default() };
         let url = |url: &str| ServerOptions { url: Some(url.into()), ..ServerOptions::default() };
         for options in [
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_called_by_what_it_is_rather_than_by_what_runs_it() {
+    fn a_server_is_named_after_its_package() {
         let name = |command: &str| {
             let words = shlex::split(command).expect("words");
             command_name(&words[0], &words[1..])

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_has_what_is_required_and_fits_the_schema() {
+    fn an_example_has_the_required_arguments_and_matches_the_schema() {
         let schema = json!({"type": "object", "required": ["path", "edits", "n", "mode"], "properties": {
             "path": {"type": "string"}, "n": {"type": "integer", "minimum": 5}, "mode": {"enum": ["r", "w"]},
             "edits": {"type": "array", "items": {"$ref": "#/$defs/Edit"}}, "dry": {"type": "boolean"},
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_stays_a_call_however_odd_names_and_values_are() {
+    fn examples_quote_unusual_names_and_values() {
         let odd =
             json!({"required": ["a=b", "c"], "properties": {"a=b": {"const": "x\u{1b}[2J"}, "c": {"const": "$(rm)"}}});
         let words = command("s.t", &odd, &["--config".into(), "a b.yaml".into()]).expect("a line");

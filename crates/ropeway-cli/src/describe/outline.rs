@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn constraints_are_told_in_words() {
+    fn constraints_are_described_in_words() {
         let notes = |schema: Value| Outline::new(&json!({"properties": {"x": schema}})).rows[0].notes.join("; ");
         for (schema, expected) in [
             (json!({"type": "integer", "minimum": 1, "maximum": 10}), "1 to 10"),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_among_many_takes_one_line_and_says_less_where_it_does_not_fit() {
+    fn a_brief_signature_is_shortened_to_one_line() {
         let plain = |width| anstream::adapter::strip_str(&brief("web", "chart", &chart(), width)).to_string();
         assert_eq!(plain(80), r#"web.chart(values: number[], title?: string, kind?: "bar" | "line")"#);
         assert_eq!(plain(50), "web.chart(values: number[], title?, kind?)");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_told_with_what_is_said_about_them() {
+    fn arguments_are_listed_with_their_descriptions() {
         let tool = ToolDefinition::new("read").with_input_schema(json!({"required": ["path"], "properties": {
             "head": {"type": "integer", "description": "How many\u{1b}[2J lines of it are wanted"},
             "odd": {}, "path": {"description": "Where it is"},

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_are_told_as_claims_of_the_server() {
+    fn hints_are_shown_as_claims_of_the_server() {
         let mut tool = ToolDefinition::new("tool");
         assert_eq!(plain(&tool, 80), "s.tool\n\nArguments\n    none\n\nExample\n    ropeway call s.tool\n");
         tool.annotations.0 =
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_is_no_object_is_told_as_a_type() {
+    fn a_result_other_than_an_object_is_shown_as_a_type() {
         let tool =
             ToolDefinition::new("tool").with_output_schema(json!({"type": "array", "items": {"type": "string"}}));
         assert!(plain(&tool, 80).contains("\nResult\n    string[]\n"));

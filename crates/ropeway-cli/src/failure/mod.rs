@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_asks_who_we_are_needs_auth_however_deep_that_is_said() {
+    fn a_nested_auth_challenge_is_an_auth_failure() {
         let strict = || ConnectErrorKind::NeedsAuth { challenge: Some("Bearer realm=\"a\"".into()) };
         let shared: BoxError = Box::new(Arc::new(strict()));
         for error in [Box::new(strict()) as BoxError, shared] {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_keeps_its_mode_and_a_new_one_gets_the_wanted_one() {
+    fn an_existing_file_keeps_its_mode() {
         let folder = tempfile::tempdir().expect("a folder");
         let (new, old) = (folder.path().join("deep/new"), folder.path().join("old"));
         replace(&new, None, "secret", PRIVATE).expect("written");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_user_may_read_is_so_whatever_was_there_before() {
+    fn a_private_file_always_gets_mode_0600() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(".env");
         for before in [0o644, 0o666, 0o400, 0o600] {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_not_replaced() {
+    fn only_regular_files_are_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         assert!(put(folder.path(), "x", SHARED).is_err());
         assert!(put(Path::new("/dev/null"), "x", SHARED).is_err());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_wrote_meanwhile_is_not_lost() {
+    fn a_concurrent_change_is_not_overwritten() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
         std::fs::write(&path, "theirs").expect("a file");

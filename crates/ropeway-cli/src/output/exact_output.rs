@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_is_written_where_there_is_no_text() {
+    fn structured_content_is_written_if_the_result_has_no_text() {
         let alone = json!({"content": [], "structuredContent": {"a": 1}});
         assert_eq!(exact_of(alone, TextMode::Exact).0, "{\n  \"a\": 1\n}\n");
         let text = json!([{"type": "text", "text": "{\"a\":1}"}]);

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_and_odd_characters_do_not_move_it() {
+    fn wide_and_control_characters_do_not_move_the_marker() {
         assert_eq!(plain("日本: x", 1, 5, 80), "  1 │ 日本: x\n    │       ^\n");
         assert_eq!(plain("\ta\u{1b}[2J: x", 1, 9, 80), "  1 │     a: x\n    │        ^\n");
     }

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_shown_as_its_schema_wants_it_with_a_warning_where_that_fails() {
+    fn a_result_is_converted_by_its_schema_with_warnings() {
         let schema = json!({"properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}});
         let envelope = read(json!({"content": [], "structuredContent": {"a": "1", "b": "maybe"}})).cast_to(&schema);
         let shown = render(&envelope, None).expect("an answer");

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_and_is_not_doubled() {
+    fn existing_variables_are_kept_and_not_repeated() {
         let text = with(Some("# mine\nexport A=1\nB='two'"), &[taken("B", "x"), taken("C", "3"), taken("C", "3")]);
         assert_eq!(text, "# mine\nexport A=1\nB='two'\nC='3'\n");
         let known = names(&text);

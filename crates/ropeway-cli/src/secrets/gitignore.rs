@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_a_work_tree_nothing_is_said() {
+    fn no_warning_outside_of_a_work_tree() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(warning(&folder.path().join(".env")), None);
     }

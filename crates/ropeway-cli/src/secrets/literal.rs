@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_that_are_written_out_become_references_and_nothing_else_does() {
+    fn only_literal_secrets_become_references() {
         let mut server = RawServer::new("git-hub");
         server.env = pairs(&[
             ("GIT_HUB_TOKEN", "t0ken-t0ken"),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_sounds_like_a_secret_stays_as_it_is() {
+    fn names_that_only_resemble_secrets_are_kept() {
         let mut server = RawServer::new("a");
         let harmless = [
             ("AUTH_MODE", "oauth"),
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_any_format_hides_what_stands_behind_a_telling_name() {
+    fn secrets_are_found_in_lines_of_any_format() {
         for (line, secret) in [
             ("      API_KEY: s3cret-s3cret", "s3cret-s3cret"),
             ("      API_KEY: 's3cret, s3cret' # why", "s3cret, s3cret"),

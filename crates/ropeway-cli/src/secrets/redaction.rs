@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden_once_stays_hidden() {
+    fn added_secrets_stay_redacted() {
         add_secrets(&Redactor::new([&Secret::new("a-token-of-the-veil")]));
         add_secrets(&Redactor::new([&Secret::new("another-of-the-veil")]));
         let mut lines = Vec::new();

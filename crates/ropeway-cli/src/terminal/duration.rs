@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_length_of_time_is_refused() {
+    fn invalid_durations_are_refused() {
         for text in ["", "s", "-1s", "0", "5 weeks", "1e999s", "NaN", "5s5", "five"] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_by_what_is_seen() {
+    fn columns_are_aligned_by_display_width() {
         let expected = "\
 NAME   TOOLS  WHAT
 files  12     reads and writes the files of one folder and no other

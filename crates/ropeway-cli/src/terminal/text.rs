@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_from_outside_loses_what_a_terminal_would_obey_and_nothing_else() {
+    fn clean_removes_only_terminal_controls() {
         for (dirty, harmless) in [
             ("plain\ttext\nÜber 日本 👍", "plain\ttext\nÜber 日本 👍"),
             ("\u{1b}[31mred\u{1b}[0m", "red"),
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_its_meaning_when_made_harmless() {
+    fn cleaned_json_has_the_same_value() {
         let value = serde_json::json!({"a": "\u{9b}31m\u{7f}\u{202e}ü"});
         let safe = clean_json(&value.to_string());
         assert_eq!(safe, r#"{"a":"\u009b31m\u007f\u202eü"}"#);
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sentence_says_what_a_thing_is() {
+    fn the_first_sentence_of_a_description_is_found() {
         for (description, sentence) in [
             ("Adds two numbers. Slowly.", "Adds two numbers"),
             ("Adds, e.g. Two numbers, i.e. a sum. Slowly.", "Adds, e.g. Two numbers, i.e. a sum"),

@@ -96,7 +96,7 @@ fn a_question_without_an_answer_gives_the_terminal_back_in_time() {
 }
 
 #[test]
-fn without_a_terminal_questions_are_declined_and_that_is_told() {
+fn without_a_terminal_questions_are_declined_with_a_warning() {
     let told = "warning: declined a request for input from server `scripted`: input needs a terminal and no --json\n";
     for script in [Script::legacy(), Script::modern()] {
         let run = asking(&script).run("call scripted.elicit").expect(0);

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{Ropeway, Run};
 
 #[test]
-fn alone_it_shows_the_demo_tools_and_what_to_type_next() {
+fn without_a_command_the_demo_tools_are_shown() {
     let run = Run::of(&[]).expect(0);
     for words in [
         "calculate(expression: string)",
@@ -147,7 +147,7 @@ fn a_tool_that_fails_ends_with_1() {
 }
 
 #[test]
-fn what_was_mistyped_ends_with_2_and_a_suggestion() {
+fn misspelled_arguments_end_with_2_and_a_suggestion() {
     for (arguments, words) in [
         (&["call", "chrat", "values=[1]"][..], "did you mean `chart`?"),
         (&["call", "demo.tmie"], "did you mean `time`?"),
@@ -244,7 +244,7 @@ fn headers_and_the_token_reach_a_server_with_every_request() {
 }
 
 #[test]
-fn a_started_server_knows_whose_certificates_are_trusted_and_nothing_else_that_we_know() {
+fn a_stdio_server_gets_the_certificate_variables_and_few_others() {
     let folder = tempfile::tempdir().expect("a folder");
     let seen = folder.path().join("seen");
     let server = format!("sh -c 'env > {}'", seen.display());

@@ -48,7 +48,7 @@ fn a_secret_beside_a_problem_is_not_shown() {
 }
 
 #[test]
-fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
+fn a_valid_file_is_reported_with_its_warnings() {
     let home = Home::with_config(
         "servers:\n  - {alias: a, command: x, env: {T: '${NO_SUCH_VARIABLE}'}}\n  - {alias: b, command: y, enabled: false}\n",
     );
@@ -69,7 +69,7 @@ fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
 }
 
 #[test]
-fn what_is_said_of_a_chat_is_checked_too_and_its_key_is_not_shown() {
+fn the_chat_section_is_checked_and_its_key_is_not_shown() {
     let home = Home::with_config("chat: {provider: claude, key: '${NO_SUCH_VARIABLE}'}\n");
     let run = home.run(&["config", "check"]).expect(0);
     let expected = format!(
@@ -106,7 +106,7 @@ fn files_of_other_clients_are_checked_as_they_are() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told() {
+fn an_unreadable_file_is_a_failure() {
     let home = Home::new();
     let run = home.run(&["config", "check"]).expect(2);
     assert!(run.stderr.starts_with("error: no configuration file found\n"), "{}", run.stderr);
@@ -125,7 +125,7 @@ fn a_file_that_cannot_be_read_is_told() {
 }
 
 #[test]
-fn two_servers_with_the_same_tools_are_an_error_unless_the_file_allows_it() {
+fn colliding_tools_are_an_error_unless_the_file_allows_them() {
     let servers = format!("servers:\n{}    prefix: ''\n{}    prefix: ''\n", demo("one"), demo("two"));
     let home = Home::with_config(&servers);
     home.run(&["config", "check"]).expect(0);
@@ -166,7 +166,7 @@ fn names_and_schemas_that_models_stumble_over_are_noted() {
 }
 
 #[test]
-fn the_places_of_the_file_are_told_in_their_order() {
+fn the_searched_paths_are_listed_in_order() {
     let home = Home::new();
     home.write(".config/ropeway/ropeway.yml", "servers: []\n");
     home.write("ropeway.yaml", "servers: []\n");
@@ -260,7 +260,7 @@ fn the_file_to_check_is_named_by_an_option_too() {
 }
 
 #[test]
-fn a_server_that_is_named_without_a_configuration_file_is_not_the_demo_server() {
+fn a_named_server_without_a_file_is_not_the_demo_server() {
     let home = Home::new();
     for words in [
         &["tools", "github"][..],

@@ -203,7 +203,7 @@ fn deep_schemas_are_spelled_out_in_signatures_and_lists() {
 }
 
 #[test]
-fn hostile_schemas_stay_small_and_harmless() {
+fn hostile_schemas_are_described_within_bounds() {
     let many = |count: usize, end: &str, field: Value| {
         (0..count).map(|at| (format!("p{at}{end}"), field.clone())).collect::<Map<String, Value>>()
     };

@@ -90,7 +90,7 @@ fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
 }
 
 #[test]
-fn a_file_in_the_shape_of_another_client_is_not_changed_whatever_it_is_called() {
+fn a_file_in_the_format_of_another_client_is_not_edited() {
     for (text, what, made) in [
         ("mcpServers:\n  x: {command: run}\n", "it has the format of another client", "convert it"),
         ("services:\n  mcp:\n    - {name: x, command: run}\n", "it is a manifest", "edit it by hand, or convert it"),
@@ -121,7 +121,7 @@ fn a_name_that_is_taken_is_refused_with_its_line() {
 }
 
 #[test]
-fn what_would_make_no_sense_is_not_written() {
+fn an_invalid_entry_is_not_written() {
     let home = Home::with_config(COMMENTED);
     for (arguments, words) in [
         (&["add", "a"][..], "server `a` needs a command or a URL"),
@@ -147,7 +147,7 @@ fn what_would_make_no_sense_is_not_written() {
 }
 
 #[test]
-fn what_was_typed_wrong_is_told_by_its_option_and_not_by_a_line_of_a_file() {
+fn an_invalid_option_is_reported_by_its_name() {
     let home = Home::new();
     let url = "a URL that starts with `http://` or `https://`";
     for (arguments, words) in [
@@ -188,7 +188,7 @@ fn words_that_were_quoted_together_are_no_program() {
 }
 
 #[test]
-fn a_server_that_enabled_servers_does_not_name_is_told_to_be_off() {
+fn an_added_server_missing_in_enabled_servers_is_disabled() {
     let home = Home::with_config("enabled_servers: [a]\nservers:\n  - {alias: a, command: x}\n");
     let run = home.run(&["add", "b", "--", "x"]).expect(0);
     let words = "\n`b` is disabled until `enabled_servers` includes it.\n";
@@ -200,7 +200,7 @@ fn a_server_that_enabled_servers_does_not_name_is_told_to_be_off() {
 }
 
 #[test]
-fn several_secrets_are_told_in_one_sentence_and_a_dry_run_says_what_would_be() {
+fn several_secrets_are_reported_together() {
     let home = Home::new();
     let typed = ["--env", "API_KEY=s3cret-s3cret", "--env", "TOKEN=0ther-s3cret", "--", "x"];
     let run = home.run(&[&["add", "a", "--secrets", "--dry-run"], &typed[..]].concat()).expect(0);
@@ -308,7 +308,7 @@ fn a_server_can_be_tried_at_once() {
 }
 
 #[test]
-fn servers_are_removed_with_what_belongs_to_them() {
+fn servers_are_removed_with_their_comments() {
     let home = Home::with_config(COMMENTED);
     let run = home.run(&["remove", "time"]).expect(0);
     assert_eq!(

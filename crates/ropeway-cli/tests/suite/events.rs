@@ -45,7 +45,7 @@ impl Following {
 }
 
 #[test]
-fn a_server_that_is_killed_is_seen_to_come_back_and_a_changed_file_is_followed() {
+fn a_killed_server_restarts_and_a_changed_file_is_applied() {
     let place = Place::with(&[entry("web", &Script::default())]);
     let mut following = Following::start(&place, &["events"]);
     following.until(|line| line.ends_with("● web      ready, MCP 2026-07-28"));
@@ -86,7 +86,7 @@ fn events_end_when_their_time_is_over() {
 }
 
 #[test]
-fn events_end_with_their_servers_when_nobody_reads_them_any_more() {
+fn events_end_when_the_reader_closes_the_pipe() {
     let place = Place::with(&[entry("web", &Script::default())]);
     let mut following = Following::start(&place, &["events"]);
     following.until(|line| line.contains("ready"));
@@ -99,7 +99,7 @@ fn events_end_with_their_servers_when_nobody_reads_them_any_more() {
 }
 
 #[test]
-fn servers_to_which_nothing_happens_are_told_at_the_start() {
+fn servers_without_events_are_listed_at_the_start() {
     let place = Place::with(&[
         entry("web", &Script::default()),
         json!({"alias": "secretive", "command": "true", "args": ["${NO_SUCH_SECRET}"]}),

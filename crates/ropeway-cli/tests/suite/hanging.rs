@@ -63,7 +63,7 @@ fn a_call_by_the_name_of_a_tool_goes_on_without_a_server_that_hangs() {
 }
 
 #[test]
-fn a_call_is_refused_while_a_server_connects_that_had_a_tool_of_that_name() {
+fn a_call_is_refused_while_another_owner_is_connecting() {
     let place = Place::new();
     let script = place.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
@@ -122,7 +122,7 @@ fn with_npx(script: &str) -> (Place, Ropeway) {
 }
 
 #[test]
-fn a_package_runner_that_works_is_waited_for_and_one_that_idles_is_not() {
+fn a_busy_package_runner_gets_more_time_than_an_idle_one() {
     let program = env!("CARGO_BIN_EXE_ropeway");
     // It counts far enough to take longer than the second that it has to connect.
     let count = "n=0; while [ $n -lt 1500000 ]; do n=$((n+1)); done";

@@ -116,7 +116,7 @@ fn a_dry_run_prints_the_file_and_writes_none() {
 }
 
 #[test]
-fn servers_that_are_there_are_left_alone_and_comments_too() {
+fn existing_servers_and_comments_are_preserved() {
     let home = Home::with_clients();
     let mine = "servers:\n  # mine\n  - alias: github\n    command: my-own\n";
     home.write("work/ropeway.yaml", mine);
@@ -207,7 +207,7 @@ fn a_password_that_is_an_ordinary_word_spoils_no_other_text() {
 }
 
 #[test]
-fn one_odd_server_does_not_keep_the_others_out() {
+fn an_invalid_server_does_not_prevent_the_import_of_others() {
     let home = Home::new();
     let servers = r#"{"mcpServers": {"odd": {"command": "${TOOLS:-/opt}/bin/srv"}, "fine": {"command": "x"}}}"#;
     home.write("work/.mcp.json", servers);
@@ -309,7 +309,7 @@ fn a_note_about_a_server_stays_on_its_line() {
 }
 
 #[test]
-fn where_nothing_is_found_that_is_said() {
+fn an_import_without_files_is_reported() {
     let home = Home::new();
     let run = home.run(&["import"]).expect(0);
     assert!(run.stdout.starts_with("No configuration files of other clients found"), "{}", run.stdout);

@@ -25,7 +25,7 @@ fn names(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn secrets_are_written_also_when_the_servers_are_there_already() {
+fn secrets_are_written_even_if_the_servers_exist() {
     let home = home();
     home.run(&["import"]).expect(0);
     let text = home.read("work/ropeway.yaml");
@@ -74,7 +74,7 @@ fn literals_of_a_known_server_become_references_and_all_else_stays() {
 }
 
 #[test]
-fn a_value_in_env_is_never_replaced_and_the_difference_is_told() {
+fn a_value_in_env_is_never_replaced_and_a_difference_is_reported() {
     let home = home();
     home.run(&["import"]).expect(0);
     home.write("work/.env", "GITHUB_TOKEN=mine\n# a comment\nLINEAR_TOKEN=\"lin\\u0061\"\n");
@@ -122,7 +122,7 @@ fn the_workspace_of_a_users_own_file_is_not_the_home_folder() {
 }
 
 #[test]
-fn the_workspace_of_a_project_file_is_its_project_wherever_it_is_imported() {
+fn the_workspace_of_a_project_file_is_its_project() {
     let home = Home::new();
     home.write("shop/.vscode/mcp.json", &format!("{{\"servers\": {{{IN_PROJECT}}}}}"));
     let file = home.path("shop/.vscode/mcp.json").display().to_string();

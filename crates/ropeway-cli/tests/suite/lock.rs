@@ -55,7 +55,7 @@ fn out(run: &Run, place: &Place) -> String {
 }
 
 #[test]
-fn the_lock_is_written_checked_and_tells_what_changed() {
+fn the_lock_is_written_checked_and_lists_changes() {
     let place = place(&[note(), tool("list", "Lists", json!({}))]);
     let run = place.run("lock").expect(0);
     assert_eq!(
@@ -107,7 +107,7 @@ fn nothing_in_a_description_hides_the_rest_of_it() {
 }
 
 #[test]
-fn a_strict_lock_hides_what_is_new_or_changed_until_it_is_accepted() {
+fn a_strict_lock_hides_new_and_changed_tools() {
     let place = place(&[note(), tool("list", "Lists", json!({}))]);
     place.run("lock").expect(0);
     let now = [shell(), tool("list", "Lists", json!({})), tool("exec", "Runs", json!({}))];
@@ -158,7 +158,7 @@ fn a_strict_lock_that_is_missing_or_broken_is_an_error() {
 }
 
 #[test]
-fn a_server_that_is_down_keeps_what_was_accepted() {
+fn the_accepted_tools_of_a_server_that_is_down_are_kept() {
     let place = place(&[note()]);
     place.run("lock").expect(0);
     let text = lock_text(&place);

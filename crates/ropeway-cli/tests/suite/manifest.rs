@@ -44,7 +44,7 @@ fn the_filters_of_a_manifest_hold() {
 }
 
 #[test]
-fn warnings_of_a_configuration_are_shown_once_by_every_command_that_uses_it() {
+fn every_command_shows_configuration_warnings_once() {
     let home =
         home("", &[entry("a", "tool_allowlist: []"), entry("b", ""), entry("c", "env: {T: '${NO_SUCH_SECRET}'}")]);
     let empty = "warning: `tool_allowlist` of server `a` is empty: all of its tools are hidden\n";
@@ -79,7 +79,7 @@ fn warnings_of_a_configuration_are_shown_once_by_every_command_that_uses_it() {
 }
 
 #[test]
-fn a_warning_about_chat_is_shown_where_somebody_chats() {
+fn warnings_about_chat_are_shown_by_chat_only() {
     let home = Home::with_config(&format!(
         "chat: {{provider: anthropic, key: '${{NO_SUCH_SECRET}}'}}\nservers:\n{}",
         demo("a")

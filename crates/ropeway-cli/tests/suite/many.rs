@@ -67,7 +67,7 @@ fn a_name_that_several_servers_know_is_asked_about() {
 }
 
 #[test]
-fn what_was_mistyped_is_suggested_with_its_server() {
+fn suggestions_include_the_server() {
     let place = Place::with(&[entry("alpha", &Script::default()), entry("files", &Script::default())]);
     for (typed, words) in [
         ("tools fiels", "unknown server `fiels`\n  did you mean `files`?"),
@@ -89,7 +89,7 @@ fn what_was_mistyped_is_suggested_with_its_server() {
 }
 
 #[test]
-fn servers_that_are_not_there_do_not_hide_the_others_and_say_why() {
+fn unavailable_servers_do_not_hide_the_others() {
     let place = mixed();
     let list = place.run("tools").expect(0).stdout;
     for words in [
@@ -121,7 +121,7 @@ fn servers_that_are_not_there_do_not_hide_the_others_and_say_why() {
 }
 
 #[test]
-fn one_server_that_is_not_there_is_a_failure_with_a_way_out() {
+fn a_single_unavailable_server_is_a_failure_with_a_fix() {
     let place = mixed();
     for (name, code, words) in [
         ("broken", 3, "error: server `broken` is unavailable\n  caused by: could not start `/no/such/program`"),
@@ -142,7 +142,7 @@ fn one_server_that_is_not_there_is_a_failure_with_a_way_out() {
 }
 
 #[test]
-fn a_list_of_which_nothing_is_there_says_why_with_its_code() {
+fn a_list_without_available_servers_has_their_exit_code() {
     let broken = json!({"alias": "broken", "command": "/no/such/program"});
     let skipped = json!({"alias": "secretive", "command": "true", "args": ["${NO_SUCH_SECRET}"]});
     let off = json!({"alias": "off", "command": "true", "enabled": false});
@@ -179,7 +179,7 @@ fn a_slow_server_does_not_hide_the_others() {
 }
 
 #[test]
-fn a_list_that_one_server_does_not_give_is_told_beside_the_others() {
+fn a_failed_listing_is_reported_next_to_the_others() {
     let refuses = Script::default()
         .fault(FaultTrigger::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no shelf"})));
     let never = Script::default().fault(FaultTrigger::method("resources/list"), Fault::Hang);
@@ -243,7 +243,7 @@ fn every_command_has_its_json() {
 }
 
 #[test]
-fn the_file_of_another_client_is_read_as_it_is() {
+fn the_file_of_another_client_is_read_directly() {
     let place = Place::new();
     let script = serde_json::to_string(&Script::default()).expect("a script is JSON");
     let server = json!({"command": crate::trial::binary(), "args": [script]});

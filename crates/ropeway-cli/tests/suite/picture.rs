@@ -21,7 +21,7 @@ const LINE_HEIGHT: f64 = 19.0;
 const MARGIN: f64 = 20.0;
 
 #[test]
-fn the_picture_in_the_readme_is_what_the_commands_print() {
+fn the_picture_in_the_readme_matches_the_output() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/terminal.svg");
     let picture = draw(&screen());
     if std::env::var_os("UPDATE_PICTURE").is_some() {

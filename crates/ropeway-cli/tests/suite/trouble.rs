@@ -89,14 +89,14 @@ fn a_server_that_dies_on_the_way_ends_with_3() {
 }
 
 #[test]
-fn a_server_that_dies_of_an_unknown_method_is_spoken_to_in_its_own_era() {
+fn a_server_that_dies_of_an_unknown_method_gets_the_legacy_era() {
     let script = Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() };
     let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
 }
 
 #[test]
-fn a_url_where_nobody_listens_ends_with_3() {
+fn a_url_without_a_listener_ends_with_3() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let host = free.local_addr().expect("an address").to_string();
     drop(free);
@@ -192,7 +192,7 @@ fn a_server_that_floods_standard_output_ends_with_5() {
 }
 
 #[test]
-fn a_server_that_floods_standard_error_ends_with_5_and_few_of_its_words() {
+fn a_server_that_floods_standard_error_ends_with_5() {
     let run = Trial::new("tools", "sh -c 'yes alas >&2'").within(BRIEF).run();
     let run = run.fails(5, &["server `sh` did not respond within 3 s"]);
     assert!((1..=20).contains(&run.stderr.matches("alas").count()), "{}", run.stderr);
@@ -290,7 +290,7 @@ fn running_with(word: &str) -> Vec<u32> {
 }
 
 #[test]
-fn what_a_server_starts_in_a_session_of_its_own_ends_with_the_command() {
+fn processes_in_their_own_session_end_with_the_command() {
     let script = serde_json::to_string(&Script::default()).expect("a script is JSON");
     // One that can be told by its environment, and one that only its parent can be told of, which has ended.
     for (way, how) in [("setsid", 1), ("env -i setsid", 2), ("env -i setsid setsid", 3)] {
@@ -315,7 +315,7 @@ fn what_a_server_starts_in_a_session_of_its_own_ends_with_the_command() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let mut running = Ropeway::new(&["tools"]).start();
     let mut line = String::new();
     BufReader::new(running.child.stdout.take().expect("output")).read_line(&mut line).expect("a line");
@@ -334,7 +334,7 @@ fn words_of_a_server_cannot_command_the_terminal() {
 }
 
 #[test]
-fn a_structured_answer_is_cast_to_its_schema_and_what_does_not_fit_is_told() {
+fn a_structured_result_is_converted_with_warnings() {
     let definition = json!({"name": "measure", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object",
         "properties": {"metres": {"type": "number"}, "exact": {"type": "boolean"}}}});
     let result = json!({"content": [], "structuredContent": {"metres": "3.5", "exact": "rather"}});

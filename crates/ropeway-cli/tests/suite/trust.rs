@@ -179,7 +179,7 @@ fn a_change_far_behind_in_a_long_argument_is_told() {
 #[test]
 fn what_is_trusted_is_listed_and_revoked() {
     let project = Project::with_demo();
-    assert_eq!(project.run(&["trust", "--list"]).expect(0).stdout, "no file is trusted\n");
+    assert_eq!(project.run(&["trust", "--list"]).expect(0).stdout, "no trusted files\n");
     let accepted = project.run(&["trust", "--json"]).expect(0).json();
     assert_eq!((&accepted["trusted"], &accepted["review"][0]["title"]), (&json!(true), &json!("server `mine`")));
     let path = |state: &str| {
@@ -233,7 +233,7 @@ fn scripts_and_files_that_somebody_named_need_no_further_word() {
     project.run(&["config", "check", "ropeway.yaml", "--connect"]).expect(0);
     with("ROPEWAY_CONFIG", "ropeway.yaml", &["tools"]).run().expect(0);
     for run in [project.run(&["trust", "--trust"]), with(TRUST, "1", &["trust"]).run()] {
-        assert!(run.expect(2).stderr.contains("are for one run and store nothing"));
+        assert!(run.expect(2).stderr.contains("apply to a single run"));
     }
     assert!(!project.store().exists(), "nothing is remembered");
     // Without any file there is the demo server, and nothing to ask.
@@ -387,7 +387,7 @@ fn without_a_place_for_the_store_an_answer_holds_for_one_run() {
     let project = Project::with_demo();
     // Root may write into any folder, but not into a file.
     project.0.write(".local", "in the way");
-    assert!(project.run(&["trust"]).expect(2).stderr.contains("`--trust` trusts the file for one run"));
+    assert!(project.run(&["trust"]).expect(2).stderr.contains("use `--trust` to trust the file for one run"));
     project.run(&["tools", "--trust"]).expect(0);
     let mut window = Window::open(project.command(&["call", "calculate", "expression=6*7"]));
     window.see(QUESTION);
