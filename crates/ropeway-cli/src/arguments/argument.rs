@@ -423,15 +423,21 @@ mod tests {
 
     #[test]
     fn a_value_of_the_wrong_type_is_refused_before_the_call() {
-        assert_eq!(typed(&["values=x"]), Err("argument `values` is `number[]`, and `x` is not".to_owned()));
-        assert_eq!(typed(&["values=1,,2"]), Err("argument `values` is `number[]`, and `1,,2` is not".to_owned()));
+        assert_eq!(
+            typed(&["values=x"]),
+            Err("invalid value `x` for argument `values`: expected `number[]`".to_owned())
+        );
+        assert_eq!(
+            typed(&["values=1,,2"]),
+            Err("invalid value `1,,2` for argument `values`: expected `number[]`".to_owned())
+        );
         assert_eq!(
             typed(&["values=[1]", "width=1.5"]),
-            Err("argument `width` is `integer`, and `1.5` is not".to_owned())
+            Err("invalid value `1.5` for argument `width`: expected `integer`".to_owned())
         );
         assert_eq!(
             typed(&["values=[1]", "grid=yes"]),
-            Err("argument `grid` is `boolean`, and `yes` is not".to_owned())
+            Err("invalid value `yes` for argument `grid`: expected `boolean`".to_owned())
         );
     }
 
@@ -501,11 +507,11 @@ mod tests {
         assert_eq!(sent(&[option("raw", Some("false"))]), Ok(json!({"raw": false})));
         assert_eq!(sent(&[option("raw", None)]), Ok(json!({"raw": true})));
         let failed = |words: &[String]| sent(words).expect_err("no argument");
-        assert!(failed(&[option("url", None)]).contains("argument `--url` needs a value\n  write --url=VALUE\n"));
+        assert!(failed(&[option("url", None)]).contains("argument `--url` requires a value\n  try --url=VALUE\n"));
         assert!(failed(&[option("urll=x", None)]).contains("has no argument `urll`\n  did you mean `--url`?\n"));
         let mistyped = option_word("jsno", None, Some("json"));
         assert!(failed(&[mistyped]).contains("has no argument `jsno`\n  did you mean `--json`?\n"));
-        assert!(failed(&[option("raw", Some("{}"))]).contains("write --raw=true before it"));
+        assert!(failed(&[option("raw", Some("{}"))]).contains("try --raw=true before it"));
     }
 
     #[test]
@@ -526,7 +532,7 @@ mod tests {
         let tool = ToolDefinition::new("tag").with_input_schema(tags);
         let failure = convert(&tool, "tags", "a,".to_owned()).expect_err("no list");
         let text = anstream::adapter::strip_str(&failure.render()).to_string();
-        assert!(text.contains("and `a,` is not\n  write tags='[\"a,\"]'\n"), "{text}");
+        assert!(text.contains("expected `string[]`\n  try tags='[\"a,\"]'\n"), "{text}");
     }
 
     fn open() -> ToolDefinition {
@@ -550,7 +556,7 @@ mod tests {
     #[test]
     fn a_required_argument_is_recognised_under_another_name() {
         let arguments = |value: Value| value.as_object().expect("an object").clone();
-        let expected = ["`paht` is no argument of it, did you mean `path`?"];
+        let expected = ["unknown argument `paht`; did you mean `path`?"];
         assert_eq!(mistyped(&open(), &arguments(json!({"paht": "x"}))), expected);
         for fine in [json!({}), json!({"colour": 1}), json!({"path": "x", "paht": "y"}), json!({"head": 1})] {
             assert_eq!(mistyped(&open(), &arguments(fine)), Vec::<String>::new());
@@ -574,7 +580,7 @@ mod tests {
 
     #[test]
     fn a_second_object_is_refused() {
-        let refused = Err("more than one object of arguments is given".to_owned());
+        let refused = Err("more than one JSON object of arguments".to_owned());
         assert_eq!(words(&["{}", "{}"], None), refused);
         assert_eq!(words(&["@/no/such/file"], Some("{}")), refused);
         assert_eq!(words(&["{}", "-"], None), refused);
@@ -585,7 +591,7 @@ mod tests {
         for word in ["values", "[1]", "--", "3"] {
             let failure = Word::parse(word).expect_err("no word");
             let text = anstream::adapter::strip_str(&failure.render()).to_string();
-            assert_eq!(text, format!("error: `{word}` is no argument\n  {POSSIBLE}\n"));
+            assert_eq!(text, format!("error: invalid argument `{word}`\n  {POSSIBLE}\n"));
         }
     }
 

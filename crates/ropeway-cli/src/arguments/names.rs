@@ -92,8 +92,8 @@ impl ToolNames {
     fn unknown(&self, tools: &[&ToolDefinition], name: &str) -> Failure {
         let mut servers: Vec<&Alias> = tools.iter().filter_map(|tool| server_of(tool)).collect();
         servers.dedup();
-        let asked = tools.iter().find_map(|tool| behind(tool, name)).unwrap_or(name);
-        let failure = Failure::from(&CallError::UnknownTool { tool: asked.to_owned(), nearest: Vec::new() });
+        let wanted = tools.iter().find_map(|tool| behind(tool, name)).unwrap_or(name);
+        let failure = Failure::from(&CallError::UnknownTool { tool: wanted.to_owned(), nearest: Vec::new() });
         let short = || tools.iter().map(|tool| clean_line(self.short(tool)));
         // With several servers, a plain name would be ambiguous.
         let (whose, names): (String, Vec<String>) = match servers[..] {
@@ -101,13 +101,13 @@ impl ToolNames {
             _ => ("available tools".to_owned(), tools.iter().map(|tool| clean_line(&self.dotted(tool))).collect()),
         };
         let alone: Vec<String> = short().collect();
-        let near = suggest::closest(asked, alone.iter().map(String::as_str));
+        let near = suggest::closest(wanted, alone.iter().map(String::as_str));
         let near = alone.iter().zip(&names).filter(|(alone, _)| near.contains(&alone.as_str()));
         let near: Vec<&str> = near.map(|(_, name)| name.as_str()).take(suggest::MOST).collect();
         let question = suggest::did_you_mean_one_of(&near)
-            .or_else(|| suggest::did_you_mean(asked, names.iter().map(String::as_str)));
+            .or_else(|| suggest::did_you_mean(wanted, names.iter().map(String::as_str)));
         // Without a similar tool, the server may be misspelled.
-        let server = asked.split_once('.').map(|(server, _)| server);
+        let server = wanted.split_once('.').map(|(server, _)| server);
         let server =
             server.and_then(|name| suggest::closest(name, servers.iter().map(|it| it.as_str())).into_iter().next());
         match question.or_else(|| server.map(|server| format!("did you mean server `{server}`?"))) {
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(chosen(&tools, "fetch"), Ok(1));
         assert_eq!(chosen(&tools, "put"), Ok(2));
         let several = chosen(&tools, "get").expect_err("which one?");
-        assert_eq!(several, "error: there are 2 tools `get`\n  say which one: `web.get`, `files.fetch`\n");
+        assert_eq!(several, "error: tool `get` is ambiguous\n  name the server: `web.get`, `files.fetch`\n");
     }
 
     #[test]
@@ -226,6 +226,6 @@ mod tests {
         let text = chosen(&tools, "fils.xylophone").expect_err("no such tool");
         assert_eq!(text, "error: there is no tool `fils.xylophone`\n  did you mean server `files`?\n");
         let text = chosen(&tools, "xylophone").expect_err("no such tool");
-        assert_eq!(text, "error: there is no tool `xylophone`\n  there are: web.fetch, files.read\n");
+        assert_eq!(text, "error: there is no tool `xylophone`\n  available tools: web.fetch, files.read\n");
     }
 }

@@ -73,7 +73,7 @@ impl KnownSecrets {
             let kept = kept.iter().find(|(name, _)| name == variable).map(|(_, value)| value.as_ref());
             match mine.or(kept) {
                 None => {
-                    names.learn(variable, &value);
+                    names.insert(variable, &value);
                     self.taken.push(ExtractedSecret { name: variable.to_owned(), value, key });
                 }
                 Some(Some(same)) if *same == value => {}

@@ -110,18 +110,18 @@ impl Add {
         let mut server = self.server(&target.path)?;
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = if self.secrets { file::read(&secrets_file)? } else { None };
-        let taken = if self.literal { Vec::new() } else { take_out(&mut server, secrets_before.as_deref()) };
+        let extracted = if self.literal { Vec::new() } else { take_out(&mut server, secrets_before.as_deref()) };
         let text = edit::add(target.text(), &server).map_err(|error| target.edit_failure(error))?;
         // The file was valid before, so problems are in the options.
         Config::parse(&text, &target.path, &Secrets::from_env()).map_err(|error| mistyped(&error))?;
         if !self.dry_run {
-            if self.secrets && !taken.is_empty() {
-                let secrets = dotenv::with(secrets_before.as_deref(), &taken);
+            if self.secrets && !extracted.is_empty() {
+                let secrets = dotenv::with(secrets_before.as_deref(), &extracted);
                 file::replace(&secrets_file, secrets_before.as_deref(), &secrets, file::PRIVATE)?;
             }
             target.write(&text)?;
             if let Some(words) =
-                (self.secrets && !taken.is_empty()).then(|| gitignore::warning(&secrets_file)).flatten()
+                (self.secrets && !extracted.is_empty()).then(|| gitignore::warning(&secrets_file)).flatten()
             {
                 trust::warning(&words);
             }
@@ -131,7 +131,7 @@ impl Add {
         let entry = config.servers.iter().find(|entry| entry.alias.as_str() == server.alias);
         let settings = entry.map(|entry| &entry.settings);
         // A dry run does not store them.
-        let is_kept = |name: &String| self.secrets && taken.iter().any(|taken| taken.name == *name);
+        let is_kept = |name: &String| self.secrets && extracted.iter().any(|extracted| extracted.name == *name);
         let missing: Vec<String> = match settings {
             Some(ServerSettings::Missing { secrets }) => {
                 secrets.iter().filter(|name| !is_kept(name)).cloned().collect()
@@ -144,8 +144,8 @@ impl Add {
         let report = match (entry, settings) {
             (Some(entry), Some(ServerSettings::Known(config))) if self.check => {
                 redaction::add_secrets(&config.secrets());
-                let around = Surroundings::of_process();
-                let examined = examine_entry(entry, config, &around, patience(&context));
+                let environment = Surroundings::of_process();
+                let examined = examine_entry(entry, config, &environment, patience(&context));
                 Some(context.status.during(&format!("trying {}", server.alias), examined).await)
             }
             _ => None,
@@ -156,7 +156,7 @@ impl Add {
                 "missing": missing, "enabled": entry.is_some_and(|entry| entry.enabled), "report": report.as_ref().map(crate::doctor::Report::json),
             }))?;
         } else {
-            let mut text = self.show(&target, &lines, &taken, &missing);
+            let mut text = self.show(&target, &lines, &extracted, &missing);
             if is_left_out {
                 let words = format!("`{}` is disabled until `enabled_servers` includes it.", self.name);
                 text.push_str(&format!(
@@ -248,7 +248,13 @@ impl Add {
         Ok(Some(written))
     }
 
-    fn show(&self, target: &ConfigTarget, lines: &[String], taken: &[ExtractedSecret], missing: &[String]) -> String {
+    fn show(
+        &self,
+        target: &ConfigTarget,
+        lines: &[String],
+        extracted: &[ExtractedSecret],
+        missing: &[String],
+    ) -> String {
         let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
         let file = target.path.display();
         let heading = match (self.dry_run, target.is_new()) {
@@ -260,17 +266,18 @@ impl Add {
         let mut text = format!("{HEADING}{heading}{HEADING:#}\n");
         lines.iter().for_each(|line| text.push_str(&format!("  {}\n", clean(line))));
         let mut say = |words: &str| text.push_str(&format!("\n{}", wrap(words, width, 0)));
-        if !taken.is_empty() {
-            let keys = words(taken.iter().map(|taken| taken.key.as_str()));
-            let (secrets, them) = if taken.len() == 1 { ("secret", "it") } else { ("secrets", "them") };
-            let (was, is) = if taken.len() == 1 { ("was", "is") } else { ("were", "are") };
+        if !extracted.is_empty() {
+            let keys = words(extracted.iter().map(|extracted| extracted.key.as_str()));
+            let (secrets, them) = if extracted.len() == 1 { ("secret", "it") } else { ("secrets", "them") };
+            let (was, is) = if extracted.len() == 1 { ("was", "is") } else { ("were", "are") };
             say(&if self.secrets {
-                let names = words(taken.iter().map(|taken| taken.name.as_str()));
+                let names = words(extracted.iter().map(|extracted| extracted.name.as_str()));
                 let verb = if self.dry_run { "would be" } else { is };
                 let file = dotenv::beside(&target.path);
                 format!("The {secrets} of {keys} {verb} stored as {names} in {}.", file.display())
             } else {
-                let references: Vec<String> = taken.iter().map(|taken| format!("${{{}}}", taken.name)).collect();
+                let references: Vec<String> =
+                    extracted.iter().map(|extracted| format!("${{{}}}", extracted.name)).collect();
                 let references = words(references.iter().map(String::as_str));
                 format!(
                     "The {secrets} of {keys} {was} replaced by {references}. --secrets stores {them} in a .env next \
@@ -292,7 +299,7 @@ fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
 
 /// Converts configuration problems to those of command-line options.
 fn mistyped(error: &ConfigError) -> Failure {
-    let told = |problem: &ConfigProblem| {
+    let option_problem = |problem: &ConfigProblem| {
         let ConfigProblem { path, found, expected, suggestion, .. } = problem;
         let key = path.split_once("].").map_or("", |(_, key)| key);
         let option = match key.split(['.', '[']).next().unwrap_or(key) {
@@ -308,7 +315,9 @@ fn mistyped(error: &ConfigError) -> Failure {
     };
     match &error.problems[..] {
         [] => Failure::config(error),
-        [first, more @ ..] => more.iter().map(told).fold(Failure::usage(told(first)), Failure::hint),
+        [first, more @ ..] => {
+            more.iter().map(option_problem).fold(Failure::usage(option_problem(first)), Failure::hint)
+        }
     }
 }
 
@@ -324,20 +333,20 @@ fn is_quoted_together(program: &str) -> bool {
 /// Replaces secrets by references. A secret that a variable already holds gets its name.
 fn take_out(server: &mut RawServer, secrets: Option<&str>) -> Vec<ExtractedSecret> {
     let known = secrets.map(dotenv::names).unwrap_or_default();
-    let mut taken = literal::extract(server, &mut SecretNames::taken(known));
-    for taken in &mut taken {
+    let mut extracted = literal::extract(server, &mut SecretNames::in_use(known));
+    for extracted in &mut extracted {
         let set = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            let is_it = value.to_str() == Some(taken.value.expose());
+            let is_it = value.to_str() == Some(extracted.value.expose());
             name.into_string().ok().filter(|_| is_it)
         };
         if let Some(name) = std::env::vars_os().find_map(set) {
-            rename(server, &taken.name, &name);
-            taken.name = name;
+            rename(server, &extracted.name, &name);
+            extracted.name = name;
         }
     }
     // A secret in the environment needs no storage.
-    taken.retain(|taken| std::env::var_os(&taken.name).is_none());
-    taken
+    extracted.retain(|extracted| std::env::var_os(&extracted.name).is_none());
+    extracted
 }
 
 /// Renames a reference.

@@ -51,8 +51,8 @@ impl Doctor {
         let config = self.server.config()?;
         let limit = patience(&context);
         let label = format!("examining {}", config.alias);
-        let around = Surroundings::of_process();
-        let examined = examine(&config, &around, limit);
+        let environment = Surroundings::of_process();
+        let examined = examine(&config, &environment, limit);
         let report = context.status.during(&label, examined).await;
         if context.json {
             print_json(&json!({"servers": [report.json()]}))?
@@ -86,19 +86,19 @@ async fn configured(file: ConfigFile, names: &[String], context: CommandContext)
     let entries = chosen(&servers, names)?;
     // A single disabled server is a problem, as in `ropeway tools`.
     let is_alone = entries.len() == 1;
-    let around = Surroundings::of_process();
+    let environment = Surroundings::of_process();
     let limit = patience(&context);
-    let look = async |entry: &ServerEntry| match &entry.settings {
+    let examine_server = async |entry: &ServerEntry| match &entry.settings {
         _ if !entry.enabled => switched_off(entry, &servers.config, is_alone),
         ServerSettings::Missing { secrets } => without(secrets, entry, &servers.config),
         ServerSettings::Invalid { reason } => unsupported(reason, entry),
-        ServerSettings::Known(config) => examine_entry(entry, config, &around, limit).await,
+        ServerSettings::Known(config) => examine_entry(entry, config, &environment, limit).await,
     };
     let label = match &entries[..] {
         [entry] => format!("examining {}", entry.alias),
         entries => format!("examining {} servers", entries.len()),
     };
-    let reports = stream::iter(entries.iter().map(look)).buffered(AT_ONCE).collect();
+    let reports = stream::iter(entries.iter().map(examine_server)).buffered(AT_ONCE).collect();
     let reports: Vec<Report> = context.status.during(&label, reports).await;
     if context.json {
         let records: Vec<Value> = reports.iter().map(Report::json).collect();
@@ -157,11 +157,11 @@ fn show(file: &Path, reports: &[Report]) -> String {
         [_] => {}
         many => {
             let count = |wanted: fn(&Report) -> bool| many.iter().filter(|report| wanted(report)).count();
-            let ill = count(|report| report.exit() != Exit::Done);
+            let failing = count(|report| report.exit() != Exit::Done);
             let noted = count(|report| report.exit() == Exit::Done && !report.is_flawless());
-            let well = many.len() - ill - noted;
-            let mark = if ill > 0 { StatusIcon::Bad } else { StatusIcon::Good };
-            let parts = [(well, "ok"), (noted, "with notes"), (ill, "with problems")];
+            let ok = many.len() - failing - noted;
+            let mark = if failing > 0 { StatusIcon::Bad } else { StatusIcon::Good };
+            let parts = [(ok, "ok"), (noted, "with notes"), (failing, "with problems")];
             let parts: Vec<String> =
                 parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
             let style = mark.style();

@@ -29,7 +29,7 @@ pub(crate) struct CallQuestions {
     declined: Arc<Mutex<Vec<Alias>>>,
     /// Number of Ctrl-C presses at prompts.
     presses: usize,
-    asked: HashMap<Alias, usize>,
+    request_counts: HashMap<Alias, usize>,
 }
 
 impl CallQuestions {
@@ -57,7 +57,7 @@ impl CallQuestions {
                 Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel))
             }
         });
-        (Self { questions, declined, presses: 0, asked: HashMap::new() }, handlers)
+        (Self { questions, declined, presses: 0, request_counts: HashMap::new() }, handlers)
     }
 
     /// Waits for a call and prompts for input. Returns `None` if the user ends the command with Ctrl-C.
@@ -109,7 +109,7 @@ impl CallQuestions {
 
     /// Counts the requests of a server. Returns `false` above the maximum.
     fn may_ask(&mut self, server: &Alias) -> bool {
-        let count = self.asked.entry(server.clone()).or_default();
+        let count = self.request_counts.entry(server.clone()).or_default();
         *count += 1;
         if *count == MAX_QUESTIONS + 1 {
             say(&warning(&format!("too many questions from server `{server}`; declining the rest")));

@@ -67,7 +67,7 @@ impl Follow {
         }
         let began = Instant::now();
         let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));
-        let tell = |event: &Event| {
+        let print_event = |event: &Event| {
             if context.json {
                 write(&json_line(event, SystemTime::now()))
             } else {
@@ -80,11 +80,11 @@ impl Follow {
         for ServerStatus { server, outcome, .. } in
             bridge.verdicts().into_iter().filter(|verdict| idle(&verdict.outcome))
         {
-            tell(&Event::Warning { server: Some(server), message: advice.status_text(&outcome) })?;
+            print_event(&Event::Warning { server: Some(server), message: advice.status_text(&outcome) })?;
         }
         let follow = async {
             while let Some(event) = events.next().await {
-                if tell(&event)? == ReaderState::Closed {
+                if print_event(&event)? == ReaderState::Closed {
                     break;
                 }
             }

@@ -52,9 +52,9 @@ impl Health {
             } else {
                 print(&show(&health, &session.advice))?
             }
-            let ill = health.servers.iter().filter(|server| !server.is_well());
-            let ill = ill.map(|server| ServerStatus::new(server.server.clone(), server.outcome.clone()));
-            Ok(worst_exit(ill.map(|verdict| session.exit_of(&verdict))))
+            let failing = health.servers.iter().filter(|server| !server.is_well());
+            let failing = failing.map(|server| ServerStatus::new(server.server.clone(), server.outcome.clone()));
+            Ok(worst_exit(failing.map(|verdict| session.exit_of(&verdict))))
         })
         .await
     }
@@ -125,8 +125,8 @@ fn heading(mark: StatusIcon, server: &ServerHealth, words: &str, width: usize) -
 
 /// Formats the problem of a server, its output and advice.
 fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String {
-    let silent = !server.is_well() && StatusIcon::for_state(&server.outcome) == StatusIcon::Good;
-    if let (Some(note), false, None) = (&server.note, silent, &server.last_error) {
+    let unresponsive = !server.is_well() && StatusIcon::for_state(&server.outcome) == StatusIcon::Good;
+    if let (Some(note), false, None) = (&server.note, unresponsive, &server.last_error) {
         return format!("\n{}", heading(StatusIcon::Half, server, &clean_line(note), width));
     }
     let mut verdict = ServerStatus::new(server.server.clone(), server.outcome.clone());
@@ -136,13 +136,13 @@ fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String
         }
         (ServerState::Ready { .. }, Some(error)) => {
             // The server is connected but has or had an error.
-            let state = if silent { "not responding" } else { "reported an error" };
-            if silent {
+            let state = if unresponsive { "not responding" } else { "reported an error" };
+            if unresponsive {
                 verdict.outcome = ServerState::Down { cause: error.clone() };
             }
             let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1);
             let ago = ago.map(|ago| format!(" · {} ago", format_duration(ago))).unwrap_or_default();
-            let mark = if silent { StatusIcon::Bad } else { StatusIcon::Half };
+            let mark = if unresponsive { StatusIcon::Bad } else { StatusIcon::Half };
             heading(mark, server, &format!("{state}{ago}"), width) + &wrap(&clean_line(error), width, 4)
         }
         (outcome, _) => {

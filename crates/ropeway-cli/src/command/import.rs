@@ -78,12 +78,12 @@ impl Import {
         // Project files of other clients need trust as well.
         let projects = found.iter().filter_map(|found| Some((found, found.project.as_ref()?)));
         let projects: Vec<(&Found, &String)> =
-            projects.filter(|(found, _)| self.taken(found).next().is_some()).collect();
+            projects.filter(|(found, _)| self.selected(found).next().is_some()).collect();
         let is_unread = self.dry_run && !projects.is_empty();
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = file::read(&secrets_file)?;
         let kept = secrets_before.as_deref().map(dotenv::names).unwrap_or_default();
-        let mut names = SecretNames::taken(kept.clone());
+        let mut names = SecretNames::in_use(kept.clone());
         if !self.dry_run {
             for (found, text) in &projects {
                 let review = || {
@@ -191,22 +191,22 @@ impl Import {
     }
 
     fn find(&self, context: &CommandContext) -> Result<Vec<Found>, Failure> {
-        let around = Around::of_process();
+        let environment = Around::of_process();
         let mut workspace = |file: &Path, servers: &[String]| self.workspace_of(context, file, servers);
         if !self.files.is_empty() {
             if let Some(missing) = self.files.iter().find(|path| !path.exists()) {
                 return Err(Failure::usage(format!("`{}` does not exist", missing.display())));
             }
             let client = self.from.first().copied();
-            let open = |path: &PathBuf| clients::open(path, client, &around, &mut workspace);
+            let open = |path: &PathBuf| clients::open(path, client, &environment, &mut workspace);
             return Ok(self.files.iter().map(open).collect());
         }
         let clients = if self.from.is_empty() { Client::value_variants() } else { &self.from };
-        Ok(clients::find(clients, &around, &mut workspace))
+        Ok(clients::find(clients, &environment, &mut workspace))
     }
 
     /// Returns the servers of a file to import.
-    fn taken<'a>(&self, found: &'a Found) -> impl Iterator<Item = &'a RawServer> {
+    fn selected<'a>(&self, found: &'a Found) -> impl Iterator<Item = &'a RawServer> {
         let is_wanted = |name: &String| self.only.is_empty() || self.only.contains(name);
         let servers = found.servers.iter().flat_map(|foreign| &foreign.servers).map(|one| &one.server);
         servers.filter(move |server| is_wanted(&server.alias))

@@ -320,27 +320,24 @@ mod tests {
             |names: &[&str]| ServerState::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
         assert_eq!(
             trouble(secrets(&["A"])),
-            "○ web · skipped: `A` is not set\n    set it in the environment, or in a file .env beside ropeway.yaml: A=…\n"
+            "○ web · skipped: `A` is not set\n    set it in the environment, or in a .env next to ropeway.yaml: A=…\n"
         );
         assert_eq!(
             trouble(secrets(&["A", "B"])),
-            "○ web · skipped: `A`, `B` are not set\n    set them in the environment, or in a file .env beside ropeway.yaml: A=…\n"
+            "○ web · skipped: `A`, `B` are not set\n    set them in the environment, or in a .env next to ropeway.yaml: A=…\n"
         );
         assert_eq!(
             trouble(ServerState::Down { cause: "no\n\u{1b}[1mway".into() }),
-            "✗ web · down\n    no way\n    `ropeway doctor web --config /etc/ropeway.yaml` looks for the cause\n"
+            "✗ web · down\n    no way\n    try `ropeway doctor web --config /etc/ropeway.yaml`\n"
         );
         assert_eq!(
             trouble(ServerState::NeedsAuth),
-            "✗ web · needs authentication\n    give it a token in ropeway.yaml: auth: {bearer: \"${TOKEN}\"}\n"
+            "✗ web · needs authentication\n    set a token in ropeway.yaml: auth: {bearer: \"${TOKEN}\"}\n"
         );
-        assert_eq!(
-            trouble(ServerState::Connecting),
-            "◐ web · no answer within 2 s\n    a longer --timeout waits for it\n"
-        );
+        assert_eq!(trouble(ServerState::Connecting), "◐ web · no response within 2 s\n    try a longer --timeout\n");
         assert_eq!(
             trouble(ServerState::FilteredToZero { of: 4 }),
-            "◐ web · none of its 4 tools is wanted\n    ropeway.yaml says which are: `tools` or `tool_allowlist` of `web`\n"
+            "◐ web · all 4 tools are filtered out\n    see `tools` and `tool_allowlist` of `web` in ropeway.yaml\n"
         );
         assert_eq!(trouble(ServerState::Disabled), "○ web · disabled\n");
     }
@@ -363,7 +360,7 @@ mod tests {
     fn advice_for_another_clients_file_uses_its_keys() {
         let advice = ServerAdvice::new(ServerSource::File("/etc/mcp.json".into()), None);
         let advice = advice.for_status(&verdict(ServerState::NeedsAuth));
-        assert_eq!(advice.as_deref(), Some("give it a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\""));
+        assert_eq!(advice.as_deref(), Some("set a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\""));
     }
 
     #[test]
@@ -371,7 +368,7 @@ mod tests {
         for (outcome, words) in [
             (ServerState::Ready { tools: 0 }, "no tools"),
             (ServerState::Ready { tools: 1 }, "1 tool"),
-            (ServerState::Cached { tools: 2 }, "2 tools, remembered; a call starts it"),
+            (ServerState::Cached { tools: 2 }, "2 tools (cached; starts on the first call)"),
         ] {
             assert_eq!(server_advice().status_text(&outcome), words);
             assert_eq!(server_advice().for_status(&verdict(outcome)), None);

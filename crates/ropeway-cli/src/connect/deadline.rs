@@ -78,18 +78,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_takes_too_long_says_who_is_to_blame() {
+    fn a_timeout_names_the_pending_servers() {
         let waiting = PendingServers::default();
         let deadline = Deadline::new(Duration::from_secs(2), waiting.clone());
         let says = |servers: &[&str]| {
             waiting.set(servers.iter().map(|name| Alias::from(*name)).collect());
             deadline.failure().message().to_owned()
         };
-        assert_eq!(says(&[]), "the command did not end within 2 s");
-        assert_eq!(says(&["a"]), "server `a` gave no answer within 2 s");
-        assert_eq!(says(&["a", "b"]), "servers `a`, `b` gave no answer within 2 s");
-        assert_eq!(says(&[]), "servers `a`, `b` gave no answer within 2 s");
+        assert_eq!(says(&[]), "the command timed out after 2 s");
+        assert_eq!(says(&["a"]), "server `a` did not respond within 2 s");
+        assert_eq!(says(&["a", "b"]), "servers `a`, `b` did not respond within 2 s");
+        assert_eq!(says(&[]), "servers `a`, `b` did not respond within 2 s");
         waiting.clear();
-        assert_eq!(says(&[]), "the command did not end within 2 s");
+        assert_eq!(says(&[]), "the command timed out after 2 s");
     }
 }

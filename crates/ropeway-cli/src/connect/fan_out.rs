@@ -70,9 +70,9 @@ pub(crate) async fn query_servers<T>(
 ) -> Vec<(ServerStatus, Reply<T>)> {
     let verdicts = session.bridge.verdicts();
     let servers: Vec<Alias> = verdicts.iter().map(|verdict| verdict.server.clone()).collect();
-    let (tell, told) = watch::channel(verdicts);
+    let (sender, receiver) = watch::channel(verdicts);
     let follow = session.bridge.until_verdicts(|verdicts| {
-        tell.send_replace(verdicts.to_vec());
+        sender.send_replace(verdicts.to_vec());
         false
     });
     let one = async |at: usize| {
@@ -81,8 +81,8 @@ pub(crate) async fn query_servers<T>(
             verdicts.get(at).is_some_and(|verdict| !advice::is_pending(&verdict.outcome))
         };
         // The sender lives as long as this future.
-        let asleep = told.clone().wait_for(is_settled).await.is_ok_and(|verdicts| is_cached(&verdicts[at]));
-        if asleep && session.eager {
+        let is_idle = receiver.clone().wait_for(is_settled).await.is_ok_and(|verdicts| is_cached(&verdicts[at]));
+        if is_idle && session.eager {
             // A server that fails to start reports it in its status.
             let _ = session.bridge.wake(server).await;
         }

@@ -7,6 +7,7 @@ pub(crate) mod deadline;
 pub(crate) mod fan_out;
 pub(crate) mod likely_servers;
 pub(crate) mod lockfile;
+pub(crate) mod readiness;
 pub(crate) mod selector;
 pub(crate) mod server_options;
 pub(crate) mod servers;

@@ -77,6 +77,6 @@ mod tests {
             select(&["files.read", "v1"]),
             Ok((strings(&["files", "v1"]), vec![tool("files.read"), server("v1")], true))
         );
-        assert_eq!(select(&["flies.read"]), Err("there is no server `flies`".to_owned()));
+        assert_eq!(select(&["flies.read"]), Err("unknown server `flies`".to_owned()));
     }
 }

@@ -6,19 +6,18 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ropeway::bridge::{Bridge, BridgeHealth, ToolListing};
+use ropeway::bridge::{Bridge, ToolListing};
 use ropeway::config::{LockPolicy, ServerEntry, ServerSettings};
 use ropeway::lock::{Difference, DifferenceKind};
 use ropeway::mcp::{ConnectionState, Mcp, ServerInfo};
 use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::{Alias, CallError};
+use ropeway::tool::Alias;
 use tokio::time::Instant;
 
 use crate::arguments::names::ToolNames;
 use crate::connect::advice::{self, ServerAdvice};
 use crate::connect::command_context::CommandContext;
 use crate::connect::deadline::{Deadline, PendingServers};
-use crate::connect::fan_out::{Reply, query_servers};
 use crate::connect::lockfile::{self, LoadedLock};
 use crate::connect::servers::Servers;
 use crate::failure::{Exit, Failure, exit_of_connect, worst_exit};
@@ -26,14 +25,9 @@ use crate::output::print::say;
 use crate::secrets::redaction;
 use crate::terminal::status::Status;
 use crate::terminal::style::warning;
-use crate::terminal::text::clean_line;
 
 /// How long a server may take to shut down.
 const CLOSE: Duration = Duration::from_secs(1);
-
-/// Time limit of a health check, and the time reserved for it.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
-const LAST_LOOK: Duration = Duration::from_millis(500);
 
 /// Maximum warnings about tools that differ from the lock.
 const MOST_DIFFERENCES: usize = 20;
@@ -160,23 +154,6 @@ impl Session {
         std::future::pending().await
     }
 
-    /// Waits until every server is connected or failed, or the deadline passes.
-    pub(crate) async fn wait_for_servers(&self) -> Result<(), Failure> {
-        let until = self.deadline.as_ref().map(Deadline::at);
-        let answers = query_servers(self, "connecting to", until, async |_| Ok(())).await;
-        let (Some(alias), [(verdict, answer)]) = (&self.single, &answers[..]) else { return Ok(()) };
-        match answer {
-            Reply::TimedOut => {
-                Err(self.timeout_failure(if self.server(alias).is_some_and(|server| server.is_connected()) {
-                    "listing the tools of"
-                } else {
-                    "connecting to"
-                }))
-            }
-            _ => self.refuse(alias, verdict).await,
-        }
-    }
-
     /// Warns once about each tool that differs from ropeway.lock.
     pub(crate) fn warn_differences(&self) {
         let Some(locked) = &self.locked else { return };
@@ -203,44 +180,6 @@ impl Session {
         if more > 0 {
             say(&warning(&format!("{more} more tools differ from ropeway.lock; see `ropeway lock --check`")));
         }
-    }
-
-    /// Returns a failure if the only server of the command is not available.
-    async fn refuse(&self, alias: &Alias, verdict: &ServerStatus) -> Result<(), Failure> {
-        match &verdict.outcome {
-            ServerState::Ready { .. }
-            | ServerState::Cached { .. }
-            | ServerState::FilteredToZero { .. }
-            | ServerState::Hidden { .. } => {
-                return Ok(());
-            }
-            ServerState::Disabled | ServerState::Skipped { .. } | ServerState::Invalid { .. } => {
-                let failure = Failure::usage(verdict.to_string());
-                return Err(self.advice.for_status(verdict).into_iter().fold(failure, Failure::hint));
-            }
-            _ => {}
-        }
-        let server = self.server(alias);
-        let state = server.as_ref().map(|server| server.state().borrow().clone());
-        Err(match (state, server) {
-            (Some(ConnectionState::Down { cause, .. }), _) => Failure::connect(alias, cause),
-            (Some(ConnectionState::NeedsAuth { challenge }), _) if self.advice.sends_token(alias) => {
-                let failure = Failure::new(Exit::NeedsAuth, format!("server `{alias}` rejected the token"));
-                let says = challenge.map(|challenge| format!("server response: {}", clean_line(&challenge)));
-                says.into_iter().fold(failure, Failure::hint)
-            }
-            (Some(ConnectionState::NeedsAuth { challenge }), _) => {
-                CallError::NeedsAuth { server: alias.clone(), challenge }.into()
-            }
-            // The server is connected but did not list its tools: listing again returns the full error.
-            (Some(ConnectionState::Ready { .. }), Some(server)) => {
-                match self.step("listing the tools of", alias, server.refresh_tools()).await? {
-                    Ok(_) => return Ok(()),
-                    Err(error) => Failure::listing(&error),
-                }
-            }
-            _ => Failure::new(Exit::Unreachable, verdict.to_string()),
-        })
     }
 
     /// Adds server output and advice to a failure.
@@ -301,16 +240,6 @@ impl Session {
 
     fn stderr_tail(&self, alias: &Alias) -> Vec<String> {
         self.server(alias).map(|server| server.stderr_tail()).unwrap_or_default()
-    }
-
-    /// Checks the health of every server. Slow servers do not delay the others.
-    pub(crate) async fn health(&self) -> BridgeHealth {
-        let until = self.deadline.as_ref().map(|deadline| deadline.at() - LAST_LOOK.min(deadline.after() / 4));
-        query_servers(self, "connecting to", until, async |_| Ok(())).await;
-        let left = self.deadline.as_ref().map(|deadline| deadline.at().saturating_duration_since(Instant::now()));
-        let patience = left.map_or(SIGN_OF_LIFE, |left| left.min(SIGN_OF_LIFE));
-        let label = || "checking connections".to_owned();
-        self.status.during_labelled(label, self.bridge.health_check_within(patience)).await
     }
 
     /// Waits for a step of one server until the deadline.

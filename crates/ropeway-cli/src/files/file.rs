@@ -188,7 +188,7 @@ mod tests {
         }
         assert!(!target.exists());
         let why = write(&link, "x", SHARED).expect_err("a link to nothing").to_string();
-        assert_eq!(why, "it is a link to `target`, which does not exist");
+        assert_eq!(why, "it is a broken symbolic link to `target`");
     }
 
     #[test]

@@ -235,7 +235,7 @@ mod tests {
             {"type": "resource_link", "uri": "file:///b", "name": "b"},
             {"type": "hologram"},
         ], "structuredContent": {"a": 1}}));
-        let expected = "hello\nimage/png, 3 B\naudio/wav, 1 B that are not valid base64\nfile:///a\ninside\n\
+        let expected = "hello\nimage/png, 3 B\naudio/wav, 1 B (invalid base64)\nfile:///a\ninside\n\
             b → file:///b\n{\"type\":\"hologram\"}\n{\n  \"a\": 1\n}\n";
         assert_eq!(plain(&output, None), expected);
         assert_eq!(render(&output, None).expect("an answer").notes, ["use --save DIR to save binary content"]);

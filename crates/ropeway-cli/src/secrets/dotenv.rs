@@ -32,13 +32,13 @@ pub(crate) fn names(text: &str) -> Vec<(String, Option<Secret>)> {
 }
 
 /// Appends secrets that the text does not contain yet.
-pub(crate) fn with(text: Option<&str>, taken: &[ExtractedSecret]) -> String {
+pub(crate) fn with(text: Option<&str>, extracted: &[ExtractedSecret]) -> String {
     let mut text = text.unwrap_or(HEADER).to_owned();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     let mut known: Vec<String> = names(&text).into_iter().map(|(name, _)| name).collect();
-    for ExtractedSecret { name, value, .. } in taken {
+    for ExtractedSecret { name, value, .. } in extracted {
         if !known.contains(name) {
             text.push_str(&format!("{name}={}\n", quoted(value.expose())));
             known.push(name.clone());
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    fn taken(name: &str, value: &str) -> ExtractedSecret {
+    fn extracted(name: &str, value: &str) -> ExtractedSecret {
         ExtractedSecret { name: name.to_owned(), value: value.into(), key: String::new() }
     }
 
@@ -78,7 +78,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         for value in ["plain", "a b # c", "$HOME `x` ${Y}", "it's \"it\"", "-----BEGIN\nkey\n'", "\\n", "ends with \\"]
         {
-            std::fs::write(folder.path().join(".env"), with(None, &[taken("TOKEN", value)])).expect("a file");
+            std::fs::write(folder.path().join(".env"), with(None, &[extracted("TOKEN", value)])).expect("a file");
             let text = "servers: [{alias: a, command: x, env: {T: '${TOKEN}'}}]";
             let config = Config::parse(text, &folder.path().join("ropeway.yaml"), &Secrets::none()).expect("a config");
             let ServerSettings::Known(config) = &config.servers[0].settings else {
@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn existing_variables_are_kept_and_not_repeated() {
-        let text = with(Some("# mine\nexport A=1\nB='two'"), &[taken("B", "x"), taken("C", "3"), taken("C", "3")]);
+        let text =
+            with(Some("# mine\nexport A=1\nB='two'"), &[extracted("B", "x"), extracted("C", "3"), extracted("C", "3")]);
         assert_eq!(text, "# mine\nexport A=1\nB='two'\nC='3'\n");
         let known = names(&text);
         let expected = [("A", Some("1")), ("B", Some("two")), ("C", Some("3"))];

@@ -78,12 +78,12 @@ pub(crate) struct SecretNames(Vec<(String, Option<Secret>)>);
 
 impl SecretNames {
     /// Creates the set of names in use, each with its value if known.
-    pub(crate) fn taken(names: impl IntoIterator<Item = (String, Option<Secret>)>) -> Self {
+    pub(crate) fn in_use(names: impl IntoIterator<Item = (String, Option<Secret>)>) -> Self {
         Self(names.into_iter().collect())
     }
 
     /// Adds a name and its value, unless the name is in use.
-    pub(crate) fn learn(&mut self, name: &str, value: &Secret) {
+    pub(crate) fn insert(&mut self, name: &str, value: &Secret) {
         if !self.0.iter().any(|(known, _)| known == name) {
             self.0.push((name.to_owned(), Some(value.clone())));
         }
@@ -105,10 +105,10 @@ impl SecretNames {
 
 /// Replaces all literal secrets of a server by references.
 pub(crate) fn extract(server: &mut RawServer, names: &mut SecretNames) -> Vec<ExtractedSecret> {
-    let mut taking = Extractor { alias: server.alias.clone(), names, taken: Vec::new() };
+    let mut extractor = Extractor { alias: server.alias.clone(), names, extracted: Vec::new() };
     for (name, Text(value)) in &mut server.env.0 {
         if is_surely_secret(name, value) {
-            taking.whole(value, name, format!("env.{name}"));
+            extractor.whole(value, name, format!("env.{name}"));
         }
     }
     for (name, Text(value)) in &mut server.headers.0 {
@@ -116,24 +116,24 @@ pub(crate) fn extract(server: &mut RawServer, names: &mut SecretNames) -> Vec<Ex
         let scheme = SCHEMES.iter().find(|scheme| scheme.eq_ignore_ascii_case(start)).map_or(0, |scheme| scheme.len());
         if is_surely_secret(name, value) || is_token(&value[scheme..]) {
             let what = if name.eq_ignore_ascii_case("authorization") { "token" } else { name.as_str() };
-            taking.part(value, scheme..value.len(), what, format!("headers.{name}"));
+            extractor.part(value, scheme..value.len(), what, format!("headers.{name}"));
         }
     }
     match &mut server.auth {
         Some(RawAuth::Bearer(Text(token))) if !is_reference(token) => {
-            taking.whole(token, "token", "auth.bearer".to_owned());
+            extractor.whole(token, "token", "auth.bearer".to_owned());
         }
         Some(RawAuth::Basic(basic)) if !is_reference(&basic.password.0) => {
-            taking.whole(&mut basic.password.0, "password", "auth.basic.password".to_owned());
+            extractor.whole(&mut basic.password.0, "password", "auth.basic.password".to_owned());
         }
         _ => {}
     }
     if let Some(Text(url)) = server.url.as_mut().filter(|url| !is_reference(&url.0)) {
         let shown = ServerConfig::new("", HttpServer::new(url.as_str())).secrets().hide(url).into_owned();
-        taking.hidden(url, &shown, None, "url");
+        extractor.hidden(url, &shown, None, "url");
     }
-    taking.arguments(&mut server.args);
-    taking.taken
+    extractor.arguments(&mut server.args);
+    extractor.extracted
 }
 
 /// Returns the text at a key such as `env.TOKEN` or `args[2]`.
@@ -161,7 +161,7 @@ pub(crate) fn text_at<'a>(server: &'a RawServer, key: &str) -> Option<&'a str> {
 struct Extractor<'a> {
     alias: String,
     names: &'a mut SecretNames,
-    taken: Vec<ExtractedSecret>,
+    extracted: Vec<ExtractedSecret>,
 }
 
 impl Extractor<'_> {
@@ -175,7 +175,7 @@ impl Extractor<'_> {
         let value = Secret::new(text[range.clone()].replace("$$", "$"));
         let name = self.names.name(&variable(&self.alias, what), &value);
         text.replace_range(range, &format!("${{{name}}}"));
-        self.taken.push(ExtractedSecret { name, value, key });
+        self.extracted.push(ExtractedSecret { name, value, key });
     }
 
     /// Replaces the redacted part of a text, or all of it if several parts are redacted.
@@ -307,8 +307,11 @@ mod tests {
         )
     }
 
-    fn names(taken: &[ExtractedSecret]) -> Vec<(&str, &str, &str)> {
-        taken.iter().map(|taken| (taken.name.as_str(), taken.value.expose(), taken.key.as_str())).collect()
+    fn names(extracted: &[ExtractedSecret]) -> Vec<(&str, &str, &str)> {
+        extracted
+            .iter()
+            .map(|extracted| (extracted.name.as_str(), extracted.value.expose(), extracted.key.as_str()))
+            .collect()
     }
 
     #[test]
@@ -326,9 +329,9 @@ mod tests {
             ["-y", "server", "--api-key", "a-secret-one", "--token=an0ther", "--mode=fast", "http://u:pass-w0rd@h/"]
                 .map(Text::from)
                 .to_vec();
-        let taken = extract(&mut server, &mut SecretNames::default());
+        let extracted = extract(&mut server, &mut SecretNames::default());
         assert_eq!(
-            names(&taken),
+            names(&extracted),
             [
                 ("GIT_HUB_TOKEN", "t0ken-t0ken", "env.GIT_HUB_TOKEN"),
                 ("GIT_HUB_API_KEY", "k3y$k3y", "env.API_KEY"),
@@ -393,9 +396,9 @@ mod tests {
         server.url = Some("https://h/mcp?api_key=t0ken-t0ken&x=y".into());
         server.headers =
             pairs(&[("Authorization", "Bearer t0ken-t0ken"), ("X-Api-Key", "k3y-k3y"), ("X-Mode", "fast")]);
-        let taken = extract(&mut server, &mut SecretNames::default());
+        let extracted = extract(&mut server, &mut SecretNames::default());
         assert_eq!(
-            names(&taken),
+            names(&extracted),
             [
                 ("A_TOKEN", "t0ken-t0ken", "headers.Authorization"),
                 ("A_API_KEY", "k3y-k3y", "headers.X-Api-Key"),
@@ -414,7 +417,7 @@ mod tests {
     #[test]
     fn one_value_has_one_name_and_a_name_one_value() {
         let mut names =
-            SecretNames::taken([("A_TOKEN".to_owned(), None), ("B_TOKEN".to_owned(), Some("t0ken".into()))]);
+            SecretNames::in_use([("A_TOKEN".to_owned(), None), ("B_TOKEN".to_owned(), Some("t0ken".into()))]);
         assert_eq!(names.name("A_TOKEN", &"t0ken".into()), "A_TOKEN_2");
         assert_eq!(names.name("A_TOKEN", &"t0ken".into()), "A_TOKEN_2");
         assert_eq!(names.name("B_TOKEN", &"t0ken".into()), "B_TOKEN");

@@ -167,11 +167,11 @@ async fn names(
         let all: Vec<CheckedTool> = groups.iter().flatten().cloned().collect();
         let (registry, collisions) = Registry::assemble(groups, collisions);
         let changed = all.iter().filter_map(|tool| changed(tool, &entries)).collect();
-        let odd = all.iter().filter_map(|tool| {
+        let schema_warnings = all.iter().filter_map(|tool| {
             let (server, own) = origin(tool)?;
             Some([server.to_string(), own.to_owned(), tool.warning()?])
         });
-        let odd = odd.collect();
+        let schema_warnings = schema_warnings.collect();
         let listing = session.listing();
         let is_known = |alias: &Alias| known.iter().any(|known| known.alias == *alias);
         let unseen = entries.iter().filter(|entry| entry.enabled && !is_known(&entry.alias));
@@ -185,7 +185,7 @@ async fn names(
         let off = entries.iter().filter(|entry| entry.enabled && !is_known(&entry.alias) && is_named(&entry.alias));
         let unchecked = off.map(|entry| entry.alias.clone()).collect();
         let (tools, advice) = (registry.len(), session.advice.clone());
-        Ok(NameReport { tools, collisions, unknown, advice, changed, odd, unmatched, unchecked })
+        Ok(NameReport { tools, collisions, unknown, advice, changed, schema_warnings, unmatched, unchecked })
     })
     .await
 }

@@ -29,7 +29,7 @@ pub(super) struct NameReport {
     /// Renamed tools: server, original name and new name.
     pub(super) changed: Vec<[String; 3]>,
     /// Schema warnings: server, tool and warning.
-    pub(super) odd: Vec<[String; 3]>,
+    pub(super) schema_warnings: Vec<[String; 3]>,
     /// Names in the file without a match.
     pub(super) unmatched: Vec<Unmatched>,
     /// Servers that are not connected, whose names were not checked.
@@ -133,7 +133,7 @@ pub(super) fn report_text(file: &Path, config: &Config, names: Option<&NameRepor
                 &format!("tool `{own}` of server `{server}` is renamed to `{name}`: some models reject its own name"),
             ));
         }
-        for [server, tool, warning] in &names.odd {
+        for [server, tool, warning] in &names.schema_warnings {
             text.push_str(&line(StatusIcon::Half, &format!("tool `{tool}` of server `{server}`: {warning}")));
         }
     }
@@ -183,20 +183,22 @@ pub(super) fn report_json(file: &Path, config: &Config, names: Option<&NameRepor
     let mut report = json!({
         "file": file, "ok": is_fine, "problems": [], "warnings": config.warnings, "servers": servers,
     });
-    if let Some(NameReport { tools, collisions, unknown, changed, odd, unmatched, unchecked, .. }) = names {
+    if let Some(NameReport { tools, collisions, unknown, changed, schema_warnings, unmatched, unchecked, .. }) = names {
         let unknown: Vec<Value> = unknown
             .iter()
             .map(|ServerStatus { server, outcome, .. }| json!({"server": server, "verdict": outcome}))
             .collect();
         let changed: Vec<Value> =
             changed.iter().map(|[server, tool, name]| json!({"server": server, "tool": tool, "name": name})).collect();
-        let odd: Vec<Value> =
-            odd.iter().map(|[server, tool, why]| json!({"server": server, "tool": tool, "warning": why})).collect();
+        let schema_warnings: Vec<Value> = schema_warnings
+            .iter()
+            .map(|[server, tool, why]| json!({"server": server, "tool": tool, "warning": why}))
+            .collect();
         let problems = unmatched.iter().filter(|unmatched| unmatched.is_problem);
         report["problems"] = problems.map(Unmatched::problem_json).collect();
         let unmatched: Vec<Value> = unmatched.iter().map(Unmatched::json).collect();
         report["names"] = json!({
-            "tools": tools, "collisions": collisions, "unknown": unknown, "changed": changed, "odd": odd,
+            "tools": tools, "collisions": collisions, "unknown": unknown, "changed": changed, "odd": schema_warnings,
             "unmatched": unmatched, "unchecked": unchecked,
         });
     }

@@ -136,7 +136,7 @@ fn tool(name: &str, servers: &[&KnownServer]) -> Option<(String, Option<String>)
         (false, _) => format!("no tool of {whose} is named `{name}`"),
     };
     let fits = |glob: &str| matching(glob, servers).is_some_and(|tools| !tools.is_empty());
-    Some((words, meant(name, &own, fits)))
+    Some((words, suggestion_for(name, &own, fits)))
 }
 
 fn argument(name: &str, tool: &str, servers: &[&KnownServer]) -> Option<(String, Option<String>)> {
@@ -154,7 +154,7 @@ fn argument(name: &str, tool: &str, servers: &[&KnownServer]) -> Option<(String,
     let all: HashSet<&str> = tools.iter().flat_map(|tool| arguments(tool)).collect();
     let mut all: Vec<&str> = all.into_iter().collect();
     all.sort_unstable();
-    Some((words, meant(name, &all, |_| false)))
+    Some((words, suggestion_for(name, &all, |_| false)))
 }
 
 /// Returns the arguments in a tool's schema.
@@ -189,7 +189,7 @@ fn resource(uri: &str, servers: &[&KnownServer]) -> Option<(String, Option<Strin
         return None;
     }
     let whose = named(servers);
-    let suggestion = meant(uri, &listed, |_| false);
+    let suggestion = suggestion_for(uri, &listed, |_| false);
     match (is_glob(uri), &suggestion) {
         (true, _) => Some((format!("no resource of {whose} matches `{uri}`"), suggestion)),
         // Servers may have unlisted resources.
@@ -220,13 +220,13 @@ fn pattern(text: &str, key: &str, chat: &ChatTools<'_>) -> Option<(String, Optio
             dotted.iter().map(String::as_str).chain(chat.tools.iter().map(|tool| tool.name.as_str())).collect();
         let means =
             |text: &str| ToolPattern::new(text).is_ok_and(|pattern| chat.tools.iter().any(|tool| fits(&pattern, tool)));
-        meant(text, &names, means)
+        suggestion_for(text, &names, means)
     });
     Some((format!("no tool matches `{text}`"), suggestion))
 }
 
 /// Suggests a name or glob.
-fn meant(text: &str, names: &[&str], fits: impl Fn(&str) -> bool) -> Option<String> {
+fn suggestion_for(text: &str, names: &[&str], fits: impl Fn(&str) -> bool) -> Option<String> {
     let names = &names[..names.len().min(MOST_CANDIDATES)];
     let Some(wildcard) = text.find(['*', '?', '[', '{']).filter(|at| *at > 0) else {
         return suggest::closest(text, names.iter().copied()).first().map(ToString::to_string);
