@@ -98,7 +98,7 @@ pub(crate) fn document(envelope: &Envelope, saved: &SavedParts) -> serde_json::R
         document["saved"] = json!(paths);
     }
     if envelope.meta.is_error && envelope.error.is_none() {
-        let failure = Failure::new(Exit::ToolError, format!("tool `{}` reports a failure", envelope.tool));
+        let failure = Failure::new(Exit::ToolError, format!("tool `{}` failed", envelope.tool));
         document["error"] = failure.kind("tool_error").record();
     }
     Ok(document)
@@ -153,7 +153,7 @@ mod tests {
             (
                 json!({"content": [text("no")], "isError": true}),
                 json!({"data": "no", "meta": {"is_error": true}, "error": {"kind": "tool_error",
-                    "message": "tool `t` reports a failure", "retryable": false, "exit_code": 1}}),
+                    "message": "tool `t` failed", "retryable": false, "exit_code": 1}}),
             ),
         ] {
             assert_eq!(document_of(result), expected);

@@ -247,7 +247,7 @@ fn scripts_and_files_that_somebody_named_need_no_further_word() {
         command.current_dir(&own);
     });
     inside.run().expect(0);
-    assert!(project.run(&["trust"]).expect(0).stdout.contains("needs no trust: it is your own file"));
+    assert!(project.run(&["trust"]).expect(0).stdout.contains("needs no trust: it is the user configuration file"));
     std::os::unix::fs::symlink(own.join("ropeway.yaml"), project.file()).expect("a link");
     let run = project.run(&["health", "own"]).expect(2);
     assert!(run.stderr.contains("is not trusted") && run.stderr.contains("the file is a link to"), "{}", run.stderr);
