@@ -1,4 +1,4 @@
-//! One program for all targets, under libFuzzer: `FUZZ_TARGET` names the target. One program is one link.
+//! Runs the target in `FUZZ_TARGET` under libFuzzer. One program for all targets needs only one link.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ fn target() -> &'static Target {
     TARGET.get_or_init(|| {
         let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
         Target::named(&name).unwrap_or_else(|| {
-            eprintln!("FUZZ_TARGET is `{name}`, which is not a target");
+            eprintln!("unknown target `{name}` in FUZZ_TARGET");
             std::process::exit(2);
         })
     })
@@ -20,7 +20,7 @@ fn target() -> &'static Target {
 
 fuzz_target!(|data: &[u8]| (target().run)(data));
 
-// Every other mutation is ours, which knows JSON and the words of the format.
+// Every other mutation uses the mutator of ropeway, which knows JSON and the tokens of the format.
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     if seed % 2 == 0 {
         return fuzzer_mutate(data, size, max_size);

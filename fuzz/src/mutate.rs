@@ -1,7 +1,7 @@
-//! The targets without libFuzzer: mutations of the corpus, without feedback from coverage.
+//! Runs a target without libFuzzer, on mutations of the corpus, without coverage feedback.
 //!
-//! `mutate TARGET SECONDS SEED CORPUS ARTIFACTS`: exits with 77, as libFuzzer does, when an input breaks a promise or takes longer than
-//! the limit, and leaves the input in the folder ARTIFACTS.
+//! `mutate TARGET SECONDS SEED CORPUS ARTIFACTS`: exits with 77, like libFuzzer, if an input breaks a property or
+//! exceeds the time limit, and saves the input to the folder ARTIFACTS.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use ropeway::testing::fuzz::{Mutator, Target};
 
-/// No input may take longer.
+/// Time limit per input.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The exit code of libFuzzer for a finding.
 const FOUND: i32 = 77;
 
-/// How much stack the targets have: a quarter of what a thread has by default.
+/// Stack size of the targets: a quarter of the default of a thread.
 const STACK: usize = 512 << 10;
 
-/// The input that is being tried, and since when.
+/// The current input and its start time.
 type Current = Arc<Mutex<(Vec<u8>, Instant)>>;
 
 fn main() {

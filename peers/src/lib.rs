@@ -1,10 +1,10 @@
-//! Other parties for Ropeway's tests and benchmarks: what the servers offer, what the contestants run.
+//! Servers and clients for Ropeway's tests and benchmarks: payloads of the servers, and cases of the contestants.
 
-pub mod contest;
-pub mod course;
-pub mod floor;
+pub mod agent_case;
+pub mod baseline;
+pub mod bench_case;
 pub mod meter;
-pub mod offer;
-pub mod recorded;
+pub mod payloads;
+pub mod recorded_tools;
+pub mod runner;
 pub mod script;
-pub mod turns;

@@ -1,11 +1,11 @@
-//! A meter: what a contestant spent on its calls, in time, CPU and memory.
+//! A meter of time, CPU time and memory.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// Runs from the first measured call to the last.
+/// Measures calls, from the first to the last.
 #[derive(Debug)]
 pub struct Meter {
     laps: Vec<Duration>,
@@ -14,7 +14,7 @@ pub struct Meter {
     cpu: Duration,
 }
 
-/// What a contestant spent; printed as one line of JSON.
+/// The measurements; printed as one line of JSON.
 #[derive(Debug, Serialize)]
 pub struct Report {
     calls: usize,
@@ -28,17 +28,17 @@ pub struct Report {
 }
 
 impl Meter {
-    /// Starts the clocks. `idle_kib` is what [`resident_kib`] said before the first call of all.
+    /// Starts the clocks. `idle_kib` is the result of [`resident_kib`] before the first call.
     pub fn start(calls: usize, idle_kib: u64) -> Self {
         Self { laps: Vec::with_capacity(calls), idle_kib, started: Instant::now(), cpu: cpu_time() }
     }
 
-    /// One call took this long.
+    /// Adds the duration of a call.
     pub fn lap(&mut self, took: Duration) {
         self.laps.push(took);
     }
 
-    /// Stops the clocks.
+    /// Stops the clocks and returns the report.
     pub fn finish(mut self) -> Report {
         let (wall, cpu) = (self.started.elapsed(), cpu_time() - self.cpu);
         let calls = self.laps.len().max(1);
@@ -56,36 +56,35 @@ impl Meter {
         }
     }
 
-    /// Of sorted laps.
+    /// Returns a percentile; the laps must be sorted.
     fn percentile(&self, percent: usize) -> Duration {
         let last = self.laps.len().saturating_sub(1);
         self.laps.get(last * percent / 100).copied().unwrap_or_default()
     }
 }
 
-/// How much memory this process holds now.
+/// Returns the resident memory of this process.
 pub fn resident_kib() -> u64 {
     status_kib("VmRSS:")
 }
 
-/// How much memory this process has held at most.
+/// Returns the peak resident memory of this process.
 pub fn peak_kib() -> u64 {
     status_kib("VmHWM:")
 }
 
-/// Whole and tenths of microseconds.
+/// Returns a duration in microseconds, rounded to tenths.
 pub fn micros(duration: Duration) -> f64 {
-    // A tenth of a microsecond is all that the clock is good for.
     (duration.as_secs_f64() * 1e7).round() / 10.0
 }
 
-/// The CPU time of all threads of this process, also of those that have ended.
+/// Returns the CPU time of all threads of this process, including ended ones.
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
 }
 
-/// An entry of `/proc/self/status`; 0 where there is none.
+/// Returns an entry of `/proc/self/status`, or 0.
 fn status_kib(key: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let value = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();

@@ -1,25 +1,25 @@
-//! A script: what the benchmark's model answers, told by nothing but what it is sent.
+//! Scripts: the replies of the benchmark's model, derived from each request alone.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
 use memchr::memmem;
 
-/// How long each of the calls of [`Script::Parallel`] takes.
+/// Duration of each call of [`Script::Parallel`].
 pub const WAIT_MS: u64 = 1000;
 
-/// What a model does in a turn; its name says it.
+/// The behaviour of a model in a turn, given by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
-    /// `steps-N`: one call in each of N answers, then words.
+    /// `steps-N`: one call in each of N replies, then text.
     Steps(usize),
-    /// `parallel-N`: N calls in one answer, then words.
+    /// `parallel-N`: N calls in one reply, then text.
     Parallel(usize),
 }
 
 impl Script {
-    /// The script of a model.
-    pub fn of_model(name: &str) -> Result<Self> {
+    /// Returns the script of a model.
+    pub fn from_model(name: &str) -> Result<Self> {
         let (kind, size) = name.split_once('-').with_context(|| format!("unknown model `{name}`"))?;
         let size = size.parse().with_context(|| format!("unknown model `{name}`"))?;
         match kind {
@@ -29,14 +29,14 @@ impl Script {
         }
     }
 
-    /// How many calls a turn has.
+    /// Returns the number of calls of a turn.
     pub fn calls(self) -> usize {
         match self {
             Self::Steps(calls) | Self::Parallel(calls) => calls,
         }
     }
 
-    /// The calls that are asked for when so many results are there; none when it is time for words.
+    /// Returns the next calls after a number of results; none for the final reply.
     fn next(self, results: usize) -> Vec<Call> {
         match self {
             Self::Steps(calls) if results < calls => vec![Call::echo(results)],
@@ -46,65 +46,63 @@ impl Script {
     }
 }
 
-/// The last words of a turn with so many results and tools. Whoever lost one of either does not get them.
-pub fn last_words(results: usize, tools: usize) -> String {
+/// Returns the text of the final reply. It proves that no result and no tool was lost.
+pub fn final_text(results: usize, tools: usize) -> String {
     format!("done: {results} results, {tools} tools")
 }
 
-/// A call that the model asks for.
+/// A tool call of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Its id.
+    /// The id of the call.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: &'static str,
-    /// The arguments, as JSON.
+    /// The arguments as JSON.
     pub arguments: String,
 }
 
 impl Call {
-    /// The call of the step of this number.
+    /// Returns the call of a step.
     pub fn echo(number: usize) -> Self {
         let arguments = format!(r#"{{"message":"hello {number}"}}"#);
         Self { id: format!("call_{number}"), tool: "echo", arguments }
     }
 
-    /// One of the calls that take long.
+    /// Returns one of the slow calls.
     fn wait(number: usize) -> Self {
         let arguments = format!(r#"{{"milliseconds":{WAIT_MS}}}"#);
         Self { id: format!("call_{number}"), tool: "wait", arguments }
     }
 }
 
-/// An answer of the model.
+/// A reply of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// As a stream of events.
     Events(String),
-    /// As one piece of JSON.
+    /// As one JSON document.
     Json(String),
 }
 
-/// The answer to a request of Chat Completions. Its body is looked through, not parsed: the model must not be what is measured.
+/// Answers a Chat Completions request. Searches the body instead of parsing it, so that the model costs little.
 pub fn answer(body: &[u8]) -> Result<Answer> {
     let model = field(body, b"\"model\"").and_then(|value| value.strip_prefix(b"\""));
-    let model = model.and_then(|value| value.split(|byte| *byte == b'"').next()).context("there is no model")?;
-    let script = Script::of_model(std::str::from_utf8(model)?)?;
+    let model = model.and_then(|value| value.split(|byte| *byte == b'"').next()).context("the request has no model")?;
+    let script = Script::from_model(std::str::from_utf8(model)?)?;
     let is_streamed = field(body, b"\"stream\"").is_some_and(|value| value.starts_with(b"true"));
-    // Only results have it, and each has one.
+    // Each result has exactly one.
     let results = memmem::find_iter(body, b"\"tool_call_id\"").count();
     let calls = script.next(results);
-    let words = match calls.is_empty() {
-        true => last_words(results, memmem::find_iter(body, b"\"parameters\"").count()),
-        false => String::new(),
+    let words = if calls.is_empty() {
+        final_text(results, memmem::find_iter(body, b"\"parameters\"").count())
+    } else {
+        String::new()
     };
-    Ok(match is_streamed {
-        true => Answer::Events(events(&calls, &words)),
-        false => Answer::Json(json(&calls, &words)),
-    })
+    Ok(if is_streamed { Answer::Events(events(&calls, &words)) } else { Answer::Json(json(&calls, &words)) })
 }
 
-/// What stands behind the first field of this name.
+/// Returns the text after the first field of this name.
 fn field<'a>(body: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let rest = &body[memmem::find(body, name)? + name.len()..];
     let colon = rest.trim_ascii_start().strip_prefix(b":")?;
@@ -115,11 +113,11 @@ const HEAD: &str =
     r#""id":"chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT","created":1794700000,"model":"scripted","service_tier":"default""#;
 const USAGE: &str = r#"{"prompt_tokens":9000,"completion_tokens":7,"total_tokens":9007}"#;
 
-/// An answer as the events of Chat Completions, with all that real providers put into each.
+/// Returns a reply as Chat Completions events, with the same fields as real providers.
 pub fn events(calls: &[Call], words: &str) -> String {
     let mut events = String::with_capacity(2048);
     let mut event = |delta: &str, finish: &str| {
-        // Writing to a text does not fail.
+        // Writing to a `String` does not fail.
         let _ = write!(
             events,
             "data: {{{HEAD},\"object\":\"chat.completion.chunk\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"logprobs\":null,\
@@ -151,7 +149,7 @@ pub fn events(calls: &[Call], words: &str) -> String {
     events
 }
 
-/// The same as one piece of JSON.
+/// Returns a reply as one JSON document.
 fn json(calls: &[Call], words: &str) -> String {
     let message = match calls {
         [] => format!(r#"{{"role":"assistant","content":{}}}"#, quoted(words)),
@@ -170,7 +168,7 @@ fn json(calls: &[Call], words: &str) -> String {
     )
 }
 
-/// A text of ours as JSON.
+/// Returns a text as a JSON string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -197,12 +195,12 @@ mod tests {
     fn said(request: &str) -> Value {
         match answer(request.as_bytes()).expect("an answer") {
             Answer::Json(json) => serde_json::from_str::<Value>(&json).expect("JSON")["choices"][0].take(),
-            Answer::Events(events) => panic!("not one piece of JSON: {events}"),
+            Answer::Events(events) => panic!("not one JSON document: {events}"),
         }
     }
 
     #[test]
-    fn a_model_of_steps_asks_for_one_call_until_all_results_are_there() {
+    fn a_steps_model_makes_one_call_per_reply() {
         let call = |number: usize| {
             let Call { id, tool, arguments } = Call::echo(number);
             json!([{"id": id, "type": "function", "function": {"name": tool, "arguments": arguments}}])
@@ -222,13 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn a_model_of_parallel_calls_asks_for_all_of_them_at_once() {
+    fn a_parallel_model_makes_all_calls_in_one_reply() {
         assert_eq!(said(&request("parallel-3", None, 0))["message"]["tool_calls"].as_array().map(Vec::len), Some(3));
         assert_eq!(said(&request("parallel-3", None, 3))["message"]["content"], json!("done: 3 results, 2 tools"));
     }
 
     #[test]
-    fn a_streamed_answer_says_the_same_in_pieces() {
+    fn a_streamed_reply_has_the_same_content() {
         let Answer::Events(events) = answer(request("parallel-2", Some(true), 0).as_bytes()).expect("an answer") else {
             panic!("not a stream");
         };
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_without_a_script_is_refused() {
+    fn an_unknown_model_is_refused() {
         for model in ["gpt-5", "steps-", "parallel"] {
             assert!(answer(request(model, None, 0).as_bytes()).is_err(), "{model}");
         }

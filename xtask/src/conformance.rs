@@ -1,4 +1,4 @@
-//! The official conformance suite, in the role of the server, against our client.
+//! The official conformance suite, as a server for ropeway's client.
 
 use std::process::Command;
 use std::time::Instant;
@@ -6,19 +6,17 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 
 use crate::process::{self, cargo};
-use crate::{place, servers};
+use crate::{paths, servers};
 
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// Not in the frozen sets, since it was added later.
+/// A scenario that was added after the sets were frozen.
 const ADDED: &str = "json-schema-2020-12-preservation";
 
-/// How many scenarios passed and failed.
+/// Number of scenarios that passed and failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count {
-    /// How many passed.
     pub passed: u32,
-    /// How many did not.
     pub failed: u32,
 }
 
@@ -33,9 +31,9 @@ pub fn run(only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Runs every client scenario of both revisions, or the named one, with the client that was built before.
+/// Runs every client scenario of both revisions, or the named one. The client must be built.
 pub fn client(only: Option<&str>) -> Result<Count> {
-    let client = place::program("conformance-client");
+    let client = paths::program("conformance-client");
     if !client.exists() {
         bail!("`{}` is not built", client.display());
     }
@@ -45,26 +43,27 @@ pub fn client(only: Option<&str>) -> Result<Count> {
             if only.is_some_and(|name| name != scenario) {
                 continue;
             }
-            match passes(&scenario, revision)? {
-                true => count.passed += 1,
-                false => count.failed += 1,
+            if passes(&scenario, revision)? {
+                count.passed += 1;
+            } else {
+                count.failed += 1;
             }
         }
     }
     if let (Some(name), 0) = (only, count.passed + count.failed) {
-        bail!("there is no client scenario `{name}` outside of auth/");
+        bail!("unknown client scenario `{name}`, or one of auth/");
     }
     println!("conformance: {} scenarios passed, {} failed", count.passed, count.failed);
     Ok(count)
 }
 
-/// What a revision requires of a client, authorization aside.
+/// Returns the scenarios that a revision requires of a client, without authorization.
 fn scenarios(revision: &str) -> Result<Vec<String>> {
     let output = process::output(suite().args(["list", "--client", "--requirements", revision]))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let mut names = client_scenarios(&text);
     if names.is_empty() {
-        bail!("the suite named no client scenario of {revision}\n{}", process::said(&output));
+        bail!("the suite lists no client scenario of {revision}\n{}", process::output_text(&output));
     }
     names.retain(|name| !name.starts_with("auth/"));
     if !names.iter().any(|name| name == ADDED) {
@@ -73,19 +72,19 @@ fn scenarios(revision: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The names in the list's part on clients: it lists those of servers as well.
+/// Returns the names in the client section of the list.
 fn client_scenarios(list: &str) -> Vec<String> {
     let part = list.lines().skip_while(|line| !line.starts_with("Client scenarios")).skip(1);
     let names = part.map_while(|line| line.strip_prefix("  - "));
     names.map(|name| name.trim().to_owned()).collect()
 }
 
-/// Runs one scenario by itself: only then does the suite also judge how the client ended.
+/// Runs one scenario by itself: only then does the suite check the exit status of the client.
 fn passes(scenario: &str, revision: &str) -> Result<bool> {
-    let client = place::program("conformance-client");
+    let client = paths::program("conformance-client");
     let client = client.to_str().context("the path of the client is not Unicode")?;
     if client.contains(' ') {
-        bail!("the suite splits its command at spaces, and there is one in `{client}`");
+        bail!("the suite splits its command at spaces, and `{client}` contains one");
     }
     let started = Instant::now();
     let output = process::output(suite().args([
@@ -97,7 +96,7 @@ fn passes(scenario: &str, revision: &str) -> Result<bool> {
         "--spec-version",
         revision,
     ]))?;
-    let said = process::said(&output);
+    let said = process::output_text(&output);
     let took = started.elapsed();
     let checks = checks(&said).unwrap_or("no checks");
     let passed = output.status.success();
@@ -110,7 +109,7 @@ fn passes(scenario: &str, revision: &str) -> Result<bool> {
     Ok(passed)
 }
 
-/// `3/4, 1 failed, 0 warnings`, from what the suite said.
+/// Returns `3/4, 1 failed, 0 warnings` from the output of the suite.
 fn checks(said: &str) -> Option<&str> {
     said.lines().find_map(|line| line.trim().strip_prefix("Passed: "))
 }
@@ -126,13 +125,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_of_client_scenarios_end_where_the_next_part_begins() {
+    fn client_scenarios_end_where_the_next_section_begins() {
         let list = "Server scenarios (x):\n  - ping\n\nClient scenarios (x):\n  - initialize\n  - auth/a\n\nNever scored:\n  - b [client]\n";
         assert_eq!(client_scenarios(list), ["initialize", "auth/a"]);
     }
 
     #[test]
-    fn the_count_of_checks_is_read_from_what_the_suite_says() {
+    fn the_count_of_checks_is_read_from_the_output() {
         assert_eq!(checks("Test Results:\nPassed: 3/4, 1 failed, 0 warnings\n"), Some("3/4, 1 failed, 0 warnings"));
     }
 }

@@ -7,25 +7,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::place;
+use crate::paths;
 use crate::process::{self, cargo};
 
-/// The version of cargo-fuzz that is installed where there is none.
+/// The version of cargo-fuzz to install.
 const CARGO_FUZZ: &str = "0.13.1";
 
-/// How long each target runs unless `--seconds` says otherwise.
+/// Default duration of each target.
 const SECONDS: u64 = 60;
 
-/// The exit codes of libFuzzer, and of the mutator, for a finding: a crash, a leak, a timeout, too much memory.
+/// Exit codes of libFuzzer and of the mutator for a finding: crash, leak, timeout, out of memory.
 const FOUND: [i32; 4] = [70, 71, 76, 77];
 
-/// What was asked for on the command line.
+/// Command-line options.
 #[derive(Debug, Default, PartialEq)]
 struct Options {
     target: Option<String>,
     seconds: Option<u64>,
     keep: Option<PathBuf>,
-    /// Run without libFuzzer even where it is there.
+    /// Do not use libFuzzer even if it is available.
     mutator: bool,
 }
 
@@ -52,15 +52,15 @@ impl Options {
     }
 }
 
-/// What runs the targets.
+/// The program that runs the targets.
 enum Engine {
-    /// libFuzzer, which learns from the code that an input reaches.
+    /// libFuzzer, guided by coverage.
     LibFuzzer(PathBuf),
     /// Mutations of the corpus.
     Mutator(PathBuf),
 }
 
-/// What a run of one target found.
+/// The result of one target.
 struct Run {
     summary: String,
     found: Option<PathBuf>,
@@ -86,7 +86,7 @@ pub fn run(args: &[String]) -> Result<()> {
         println!("{target:<16} {summary}");
         if let Some(input) = found {
             findings += 1;
-            let input = input.strip_prefix(place::root()).unwrap_or(&input).display().to_string();
+            let input = input.strip_prefix(paths::root()).unwrap_or(&input).display().to_string();
             println!("{:16} keep the input with `cargo xtask fuzz {target} --keep {input}`", "");
         }
     }
@@ -95,10 +95,10 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 fn folder() -> PathBuf {
-    place::root().join("fuzz")
+    paths::root().join("fuzz")
 }
 
-/// The targets, by the folders of their corpora; a test checks that these are the targets.
+/// Returns the targets, which have one corpus folder each; a test checks that.
 fn targets() -> Result<Vec<String>> {
     let corpus = folder().join("corpus");
     let entries = fs::read_dir(&corpus).with_context(|| format!("could not read `{}`", corpus.display()))?;
@@ -116,26 +116,26 @@ fn keep(target: &str, file: &Path) -> Result<()> {
     let kept = folder().join("corpus").join(target).join(name);
     ensure!(!kept.exists(), "`{}` exists already", kept.display());
     fs::copy(file, &kept).with_context(|| format!("could not copy `{}`", file.display()))?;
-    println!("kept as {}; rename it to say what it shows", kept.display());
+    println!("kept as {}; rename it to describe the finding", kept.display());
     Ok(())
 }
 
-/// Builds what runs the targets, and says which of the two it is.
+/// Builds the engine and prints which one it is.
 fn engine(mutator: bool) -> Result<Engine> {
-    let missing = if mutator { Some("as asked".to_owned()) } else { missing() };
+    let missing = if mutator { Some("`--mutator` is set".to_owned()) } else { missing() };
     match missing {
         None => {
-            println!("libFuzzer, with feedback from coverage");
+            println!("libFuzzer, guided by coverage");
             build_libfuzzer().map(Engine::LibFuzzer)
         }
         Some(why) => {
-            println!("mutations of the corpus, without feedback from coverage: {why}");
+            println!("mutations of the corpus, not guided by coverage: {why}");
             build_mutator().map(Engine::Mutator)
         }
     }
 }
 
-/// What libFuzzer needs and this machine lacks.
+/// Returns why libFuzzer cannot be used.
 fn missing() -> Option<String> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     if !process::works(&compiler, &["--version"]) {
@@ -152,10 +152,10 @@ fn missing() -> Option<String> {
 }
 
 fn tools() -> PathBuf {
-    place::target().join("tools").join("cargo-fuzz")
+    paths::target().join("tools").join("cargo-fuzz")
 }
 
-/// The program `cargo-fuzz`: the installed one, or that of the user.
+/// Returns the program `cargo-fuzz`: the installed one, or that of the user.
 fn cargo_fuzz() -> Option<PathBuf> {
     [tools().join("bin").join("cargo-fuzz"), "cargo-fuzz".into()]
         .into_iter()
@@ -164,41 +164,41 @@ fn cargo_fuzz() -> Option<PathBuf> {
 
 /// Builds the program with instrumentation.
 ///
-/// Without a sanitizer, which only nightly toolchains have: the library holds no `unsafe` code that one could catch in an error.
+/// Without a sanitizer, which requires a nightly toolchain: the library has no `unsafe` code to check.
 fn build_libfuzzer() -> Result<PathBuf> {
     let program = cargo_fuzz().context("cargo-fuzz is not installed")?;
-    let target = place::target().join("fuzz");
+    let target = paths::target().join("fuzz");
     let mut build = Command::new(program);
     build.args(["fuzz", "build", "--sanitizer", "none", "--features", "libfuzzer", "--target-dir"]).arg(&target);
     process::run(build.arg("libfuzzer").current_dir(folder()))?;
     let rustc = process::output(Command::new("rustc").arg("-vV"))?;
     let said = String::from_utf8_lossy(&rustc.stdout);
-    let host = said.lines().find_map(|line| line.strip_prefix("host: ")).context("`rustc -vV` names no host")?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: ")).context("`rustc -vV` printed no host")?;
     Ok(target.join(host).join("release").join("libfuzzer"))
 }
 
 fn build_mutator() -> Result<PathBuf> {
-    let target = place::target().join("fuzz");
+    let target = paths::target().join("fuzz");
     let mut build = cargo(&["build", "--release", "--bin", "mutate", "--target-dir"]);
     process::run(build.arg(&target).current_dir(folder()))?;
     Ok(target.join("release").join("mutate"))
 }
 
 impl Engine {
-    /// Runs one target for so long, or until it finds something.
+    /// Runs one target for this long, or until it finds something.
     fn run(&self, target: &str, seconds: u64) -> Result<Run> {
         let kept = folder().join("corpus").join(target);
         let artifacts = folder().join("artifacts").join(target);
-        // What libFuzzer learns is kept between runs, apart from what is in the repository.
-        let grown = place::target().join("fuzz").join("corpus").join(target);
-        let log = place::target().join("fuzz").join("logs").join(format!("{target}.log"));
+        // Inputs that libFuzzer found are kept between runs, outside of the repository.
+        let grown = paths::target().join("fuzz").join("corpus").join(target);
+        let log = paths::target().join("fuzz").join("logs").join(format!("{target}.log"));
         for folder in [&artifacts, &grown, &log.with_file_name("")] {
             fs::create_dir_all(folder).with_context(|| format!("could not create `{}`", folder.display()))?;
         }
         let mut command = match self {
             Self::LibFuzzer(program) => {
                 let mut command = Command::new(program);
-                // A backtrace of so large a program takes longer than an input may.
+                // A backtrace of a large program takes longer than the timeout of an input.
                 command.env("FUZZ_TARGET", target).env("RUST_BACKTRACE", "0");
                 command.args(["-timeout=5", "-rss_limit_mb=2048", "-max_len=16384", "-print_final_stats=1"]);
                 command.arg(format!("-max_total_time={seconds}"));
@@ -220,7 +220,7 @@ impl Engine {
             return Ok(Run { summary: format!("{}, nothing found", count(&said)), found: None });
         }
         let found = artifact(&said);
-        // A stack that overflows ends the process by a signal, without a code.
+        // A stack overflow ends the process by a signal, without an exit code.
         if found.is_none() && status.code().is_some_and(|code| !FOUND.contains(&code)) {
             bail!("the target `{target}` failed with {status}; see {}", log.display());
         }
@@ -229,7 +229,7 @@ impl Engine {
     }
 }
 
-/// How many inputs were tried, and how much code they reached.
+/// Returns the number of inputs and of covered edges.
 fn count(said: &str) -> String {
     let units = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     let Some(units) = units.map(str::trim) else {
@@ -242,12 +242,12 @@ fn count(said: &str) -> String {
     }
 }
 
-/// The file that holds the input of a finding.
+/// Returns the file with the input of a finding.
 fn artifact(said: &str) -> Option<PathBuf> {
     said.lines().find_map(|line| Some(line.split_once("Test unit written to ")?.1.into()))
 }
 
-/// The line that says what went wrong.
+/// Returns the line with the reason of a finding.
 fn reason(said: &str) -> Option<String> {
     let mut lines = said.lines();
     let panic = lines.by_ref().find(|line| line.contains("panicked at"));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_in_any_order() {
+    fn options_are_parsed_in_any_order() {
         let sse = Options { target: Some("sse".into()), seconds: Some(5), ..Options::default() };
         assert_eq!(options("--seconds 5 sse").expect("options"), sse);
         assert_eq!(options("sse --seconds 5").expect("options"), sse);
@@ -285,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_summed_up_by_inputs_and_edges() {
+    fn a_summary_has_inputs_and_edges() {
         let said = "#2\tINITED cov: 310 ft: 311 corp: 1/1b\n#99\tDONE   cov: 512 ft: 900 corp: 9/1Kb\nstat::number_of_executed_units: 99\n";
         assert_eq!(count(said), "99 inputs, 512 edges");
         assert_eq!(count("7 inputs, nothing found\n"), "7 inputs");
     }
 
     #[test]
-    fn a_finding_names_its_input_and_its_reason() {
+    fn a_finding_has_its_input_and_its_reason() {
         let said = "thread 'x' panicked at src/a.rs:3:5:\nassertion failed\nTest unit written to /a/crash-1\n";
         assert_eq!(artifact(said), Some("/a/crash-1".into()));
         assert_eq!(reason(said).as_deref(), Some("assertion failed"));

@@ -1,4 +1,4 @@
-//! A real model on this machine: fetched once, started, asked over every dialect that its server speaks, given tools, ended.
+//! A real local model: downloaded once, started, and tested over every dialect of its server.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -9,33 +9,33 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::place;
+use crate::paths;
 use crate::process::{cargo, run};
 use crate::servers;
 
-/// How long the model may take to be loaded.
-const LOADING: Duration = Duration::from_secs(180);
+/// Maximum time to load the model.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Fetches the model, starts it and puts our questions to it; further arguments go to the program that asks.
+/// Downloads the model, starts it and runs `llm-client` with the further arguments.
 pub fn ask(arguments: &[String]) -> Result<()> {
-    let home = place::target().join("llm");
-    let fixtures = place::root().join("fixtures/llm");
+    let home = paths::target().join("llm");
+    let fixtures = paths::root().join("fixtures/llm");
     run(Command::new("python3").arg(fixtures.join("fetch.py")).arg(&home))?;
     servers::run()?;
     run(&mut cargo(&["build", "--package", "ropeway-peers", "--bin", "llm-client"]))?;
     let server = Server::start(&home, &fixtures.join("tools.jinja"))?;
     println!("llama-server is ready after {:.1?}", server.took);
-    let mut client = Command::new(place::program("llm-client"));
+    let mut client = Command::new(paths::program("llm-client"));
     client.env("RUST_BACKTRACE", "0").arg(server.address()).args(arguments);
-    client.arg("--servers").arg(place::servers().join("servers.json"));
-    let corpus = place::corpus();
+    client.arg("--servers").arg(paths::servers().join("servers.json"));
+    let corpus = paths::corpus();
     if corpus.is_dir() {
         client.arg("--corpus").arg(corpus);
     }
     run(&mut client)
 }
 
-/// llama-server with the model; it ends when this is dropped.
+/// The process of llama-server; killed on drop.
 struct Server {
     child: Child,
     port: u16,
@@ -44,7 +44,7 @@ struct Server {
 
 impl Server {
     fn start(home: &std::path::Path, template: &std::path::Path) -> Result<Self> {
-        let program = fs::canonicalize(home.join("llama-server")).context("llama-server is not there")?;
+        let program = fs::canonicalize(home.join("llama-server")).context("llama-server was not found")?;
         let libraries = program.parent().map(PathBuf::from).unwrap_or_default();
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let log = home.join("server.log");
@@ -62,8 +62,8 @@ impl Server {
             if let Some(status) = server.child.try_wait()? {
                 bail!("llama-server ended with {status}; see `{}`", log.display());
             }
-            if started.elapsed() > LOADING {
-                bail!("llama-server is not ready after {LOADING:?}; see `{}`", log.display());
+            if started.elapsed() > LOAD_TIMEOUT {
+                bail!("llama-server not ready after {LOAD_TIMEOUT:?}; see `{}`", log.display());
             }
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -75,7 +75,7 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Is the model loaded? The server answers 503 until then.
+    /// Returns `true` once the model is loaded. The server answers 503 until then.
     fn is_ready(&self) -> bool {
         let ask = || -> std::io::Result<bool> {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;

@@ -1,12 +1,14 @@
-//! Ropeway's chores: `cargo xtask COMMAND`.
+//! Development tasks: `cargo xtask COMMAND`.
 
-#![allow(unreachable_pub, reason = "a program has no outside: `pub` here says beyond the file")]
+#![allow(unreachable_pub, reason = "in a program, `pub` means visible outside of the file")]
 
 mod bench;
 mod conformance;
+mod dist;
 mod fuzz;
+mod licences;
 mod llm;
-mod place;
+mod paths;
 mod process;
 mod servers;
 mod test;
@@ -14,27 +16,29 @@ mod test;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-Ropeway's chores
+Development tasks of Ropeway
 
 Usage: cargo xtask COMMAND
 
 Commands:
-  test                          formatting, lints, all tests, real servers, conformance: the one test command
+  test                          Run all checks: formatting, lints, tests, real servers, conformance
   bench engine|bridge|providers|agent|redaction [--json] [--quick]
-                                runs a benchmark: one connection; many servers and the command line; the model dialects;
-                                the agent; looking for secrets in text
+                                Run a benchmark: one connection; many servers and the command line; the model dialects;
+                                the agent; redaction of text
   conformance client [--scenario NAME]
-                                runs the official conformance suite's client scenarios, one by one
+                                Run the client scenarios of the official conformance suite
+  dist [--host]                 Build the static release binary with man pages, completions and checksums into target/dist/;
+                                --host builds for this machine
   fuzz [TARGET] [--seconds N] [--mutator]
-                                runs the fuzz targets, or one of them, N seconds each (default 60), under libFuzzer where a C++
-                                compiler is and cargo-fuzz can be installed, else on mutations of fuzz/corpus/
-  fuzz TARGET --keep FILE       adds an input to the target's corpus
-  llm [ARGUMENT...]             fetches a real model (1.2 GB, once), starts it here, asks it over three dialects,
-                                and lets an agent use real servers with it
-  servers                       installs the real servers that tests talk to, at pinned versions, into target/servers/
-  help                          prints this text
+                                Run all fuzz targets or one, N seconds each (default 60); with libFuzzer if a C++ compiler
+                                and cargo-fuzz are available, otherwise with mutations of fuzz/corpus/
+  fuzz TARGET --keep FILE       Add an input to the corpus of a target
+  llm [ARGUMENT...]             Download a real model (1.2 GB, once), run it locally, test it over three dialects,
+                                and run an agent with real servers
+  servers                       Install the real servers of the tests, at pinned versions, into target/servers/
+  help                          Print this help
 
-With CI=true in the environment, `test` takes a skipped test for a failed one.";
+With CI=true in the environment, `test` fails if a test is skipped.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         ["bench", ..] => bench::run(&args[1..]),
         ["conformance", "client"] => conformance::run(None),
         ["conformance", "client", "--scenario", name] => conformance::run(Some(name)),
+        ["dist", ..] => dist::run(&args[1..]),
         ["fuzz", ..] => fuzz::run(&args[1..]),
         ["llm", ..] => llm::ask(&args[1..]),
         ["servers"] => servers::run(),

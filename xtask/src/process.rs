@@ -1,17 +1,17 @@
-//! Other programs: running them, and saying which one failed.
+//! Running other programs.
 
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// A `cargo` command in the workspace.
+/// Returns a `cargo` command in the workspace.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(args).current_dir(crate::place::root());
+    command.args(args).current_dir(crate::paths::root());
     command
 }
 
-/// Runs a command; what it says is seen as it says it.
+/// Runs a command with its output visible.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("could not start {}", name(command)))?;
     if !status.success() {
@@ -20,27 +20,27 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command in silence; what it said is shown only when it fails.
+/// Runs a command and shows its output only if it fails.
 pub fn run_quietly(command: &mut Command) -> Result<()> {
     let output = output(command)?;
     if !output.status.success() {
-        bail!("{} failed with {}\n{}", name(command), output.status, said(&output));
+        bail!("{} failed with {}\n{}", name(command), output.status, output_text(&output));
     }
     Ok(())
 }
 
-/// Runs a command and keeps what it said.
+/// Runs a command and returns its output.
 pub fn output(command: &mut Command) -> Result<Output> {
     command.stdin(Stdio::null()).output().with_context(|| format!("could not start {}", name(command)))
 }
 
-/// Everything a command said, standard output first.
-pub fn said(output: &Output) -> String {
+/// Returns all output of a command, standard output first.
+pub fn output_text(output: &Output) -> String {
     let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
     said.join("\n").trim().to_owned()
 }
 
-/// Does the command start and end well?
+/// Returns `true` if the command starts and succeeds.
 pub fn works(program: &str, args: &[&str]) -> bool {
     output(Command::new(program).args(args)).is_ok_and(|output| output.status.success())
 }

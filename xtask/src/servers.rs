@@ -1,5 +1,4 @@
-//! The real parts that tests need, installed at pinned versions, once: servers to talk to, SDKs that judge what is said, and
-//! the command lines and agents that ours are measured against.
+//! Installation of real servers, SDKs, command lines and agents for tests and benchmarks, at pinned versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,26 +8,26 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 
-use crate::place;
+use crate::paths;
 use crate::process::{run_quietly, works};
 
-/// Registries and networks have bad moments; this many tries outlast most.
+/// Maximum attempts of an installation, since downloads may fail.
 const TRIES: u32 = 3;
 
-/// Left in a folder once all of it is installed.
+/// The file that marks a complete installation.
 const STAMP: &str = "installed.stamp";
 
-/// Programs that this machine lacks and that could not be installed.
+/// Programs that are missing and could not be installed.
 #[derive(Debug)]
 pub struct Missing(Vec<Need>);
 
 impl Missing {
-    /// The names, for one line.
+    /// Returns the names on one line.
     pub fn names(&self) -> String {
         self.0.iter().map(|need| need.name).collect::<Vec<_>>().join(", ")
     }
 
-    /// One line per program: its name and the command that installs it.
+    /// Returns one line per program: its name and the command that installs it.
     pub fn lines(&self) -> Vec<String> {
         self.0.iter().map(|need| format!("{}: try `apt-get install {}`", need.name, need.packages.join(" "))).collect()
     }
@@ -42,9 +41,9 @@ impl std::fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// Installs what is not there yet and writes `servers.json`.
+/// Installs missing parts and writes `servers.json`.
 pub fn run() -> Result<()> {
-    let home = place::servers();
+    let home = paths::servers();
     let _guard = guard(&home)?;
 
     let started = Instant::now();
@@ -54,7 +53,7 @@ pub fn run() -> Result<()> {
         return Err(anyhow!(missing));
     }
     if !due.is_empty() {
-        // Mostly waiting for downloads, so all at once.
+        // In parallel, since most of the time is spent on downloads.
         let results: Vec<Result<()>> = std::thread::scope(|scope| {
             let running: Vec<_> = due.iter().map(|part| scope.spawn(|| part.install())).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or(Err(anyhow!("panicked")));
@@ -62,25 +61,25 @@ pub fn run() -> Result<()> {
         });
         results.into_iter().collect::<Result<()>>()?;
     }
-    // Resolution of imports starts where a script is, so it has to be beside its `node_modules`.
-    fs::copy(place::fixtures().join("typescript_server.mjs"), home.join("npm").join("typescript_server.mjs"))?;
+    // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
+    fs::copy(paths::fixtures().join("typescript_server.mjs"), home.join("npm").join("typescript_server.mjs"))?;
 
     let table = serde_json::to_string_pretty(&table(&home))?;
     fs::write(home.join("servers.json"), table + "\n")?;
-    println!("{} of {} parts installed anew ({:.1?})", due.len(), parts.len(), started.elapsed());
+    println!("installed {} of {} parts ({:.1?})", due.len(), parts.len(), started.elapsed());
     Ok(())
 }
 
-/// Returns what the servers need and this machine lacks, after trying to install it.
+/// Returns the missing requirements of the servers, after trying to install them.
 pub fn missing() -> Option<Missing> {
-    let is_due = parts(&place::servers()).iter().any(|part| !part.is_installed());
-    // Tests need all but Python themselves, so they have to be there even if all parts are installed.
+    let is_due = parts(&paths::servers()).iter().any(|part| !part.is_installed());
+    // Tests use all of these except Python, even if all parts are installed.
     let needs: &[Need] = if is_due { &[NPM, PYTHON, GIT, ZSH, FISH, LESS] } else { &[NPM, GIT, ZSH, FISH, LESS] };
-    let missing: Vec<Need> = needs.iter().copied().filter(|need| !need.is_met_at_last()).collect();
+    let missing: Vec<Need> = needs.iter().copied().filter(|need| !need.ensure()).collect();
     (!missing.is_empty()).then_some(Missing(missing))
 }
 
-/// The command lines of others, each with its program and first arguments; what is not there says why.
+/// Other command lines, each with its program and first arguments, or the reason why it is missing.
 #[derive(Debug)]
 pub struct CommandLines {
     pub mcporter: Result<Vec<PathBuf>, String>,
@@ -88,9 +87,9 @@ pub struct CommandLines {
     pub fastmcp: Result<Vec<PathBuf>, String>,
 }
 
-/// Installs the command lines that ours is measured against, as far as they can be.
+/// Installs the other command lines of the benchmark, as far as possible.
 pub fn command_lines() -> Result<CommandLines> {
-    let home = place::servers();
+    let home = paths::servers();
     let _guard = guard(&home)?;
     let folder = home.join("clis");
     let modules = folder.join("node_modules");
@@ -99,13 +98,13 @@ pub fn command_lines() -> Result<CommandLines> {
     let inspector = vec![node, modules.join("@modelcontextprotocol/inspector/clients/launcher/build/index.js")];
     let npm = Part {
         folder,
-        pins: place::command_line_fixtures().join("package-lock.json"),
+        pins: paths::command_line_fixtures().join("package-lock.json"),
         kind: Kind::Npm,
         proof: [mcporter.as_slice(), &inspector].concat(),
     };
     let fastmcp = python(&home, "fastmcp", FASTMCP);
     let program = vec![fastmcp.folder.join("bin/fastmcp")];
-    let (npm, fastmcp) = (npm.is_there(&NPM), fastmcp.is_there(&PYTHON));
+    let (npm, fastmcp) = (npm.ensure(&NPM), fastmcp.ensure(&PYTHON));
     Ok(CommandLines {
         mcporter: npm.clone().map(|()| mcporter),
         inspector: npm.map(|()| inspector),
@@ -113,7 +112,7 @@ pub fn command_lines() -> Result<CommandLines> {
     })
 }
 
-/// The agents of others, each with its program and first arguments; what is not there says why.
+/// Other agents, each with its program and first arguments, or the reason why it is missing.
 #[derive(Debug)]
 pub struct Agents {
     pub ai_sdk: Result<Vec<PathBuf>, String>,
@@ -121,11 +120,11 @@ pub struct Agents {
     pub pydantic_ai: Result<Vec<PathBuf>, String>,
 }
 
-/// Installs the agents that ours is measured against, as far as they can be.
+/// Installs the other agents of the benchmark, as far as possible.
 pub fn agents() -> Result<Agents> {
-    let home = place::target().join("agents");
+    let home = paths::target().join("agents");
     let _guard = guard(&home)?;
-    let fixtures = place::agent_fixtures();
+    let fixtures = paths::agent_fixtures();
     let folder = home.join("node");
     let (node, script) = (node_in(&folder.join("node_modules")), folder.join("ai_sdk.mjs"));
     let npm = Part {
@@ -137,9 +136,9 @@ pub fn agents() -> Result<Agents> {
     let folder = home.join("python");
     let program = folder.join("bin/python");
     let pip = Part { folder, pins: fixtures.join("python.txt"), kind: Kind::Python, proof: vec![program.clone()] };
-    let (npm, pip) = (npm.is_there(&NPM), pip.is_there(&PYTHON));
+    let (npm, pip) = (npm.ensure(&NPM), pip.ensure(&PYTHON));
     if npm.is_ok() {
-        // Resolution of imports starts where a script is, so it has to be beside its `node_modules`.
+        // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
         fs::copy(fixtures.join("ai_sdk.mjs"), &script)?;
     }
     let python = |script: &str| pip.clone().map(|()| vec![program.clone(), fixtures.join(script)]);
@@ -150,7 +149,7 @@ pub fn agents() -> Result<Agents> {
     })
 }
 
-/// Two runs at once would install over each other.
+/// Locks the folder against concurrent installations.
 fn guard(home: &Path) -> Result<fs::File> {
     fs::create_dir_all(home).with_context(|| format!("could not create `{}`", home.display()))?;
     let guard = fs::File::create(home.join("lock"))?;
@@ -158,14 +157,14 @@ fn guard(home: &Path) -> Result<fs::File> {
     Ok(guard)
 }
 
-/// The pinned Node that runs the servers.
+/// Returns the pinned Node that runs the servers.
 pub fn node() -> PathBuf {
-    node_in(&place::servers().join("npm/node_modules"))
+    node_in(&paths::servers().join("npm/node_modules"))
 }
 
-/// The Node of a `node_modules` folder, at its path inside the npm package of this architecture.
+/// Returns the Node of a `node_modules` folder, inside of the npm package of this architecture.
 ///
-/// npm 9, which is Debian 12's, leaves no `.bin/node`: it removes the link along with the package of the other architecture.
+/// npm 9 of Debian 12 leaves no `.bin/node`: it removes the link together with the package of the other architecture.
 fn node_in(modules: &Path) -> PathBuf {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "x64",
@@ -175,12 +174,12 @@ fn node_in(modules: &Path) -> PathBuf {
     modules.join(format!("node-linux-{architecture}/bin/node"))
 }
 
-/// The official conformance suite's program, to be run with [`node`].
+/// Returns the program of the official conformance suite, to be run with [`node`].
 pub fn conformance() -> PathBuf {
-    place::servers().join("npm/node_modules/@modelcontextprotocol/conformance/dist/index.js")
+    paths::servers().join("npm/node_modules/@modelcontextprotocol/conformance/dist/index.js")
 }
 
-/// A program that the installation or a test needs, and the Debian packages that contain it.
+/// A program that the installation or a test requires, and its Debian packages.
 #[derive(Clone, Copy, Debug)]
 struct Need {
     name: &'static str,
@@ -188,7 +187,7 @@ struct Need {
     packages: &'static [&'static str],
 }
 
-/// Any npm will do: the Node that runs the servers is installed by it.
+/// Any version of npm works: it installs the Node that runs the servers.
 const NPM: Need = Need { name: "npm", test: ("npm", &["--version"]), packages: &["nodejs", "npm"] };
 
 const PYTHON: Need = Need {
@@ -197,14 +196,14 @@ const PYTHON: Need = Need {
     packages: &["python3", "python3-venv"],
 };
 
-/// A server of git repositories is tested on a real one.
+/// For tests of the git server.
 const GIT: Need = Need { name: "git", test: ("git", &["--version"]), packages: &["git"] };
 
-/// The shells besides bash whose completion is tested.
+/// For tests of completions.
 const ZSH: Need = Need { name: "zsh", test: ("zsh", &["--version"]), packages: &["zsh"] };
 const FISH: Need = Need { name: "fish", test: ("fish", &["--version"]), packages: &["fish"] };
 
-/// The usual pager.
+/// For tests of the pager.
 const LESS: Need = Need { name: "less", test: ("less", &["--version"]), packages: &["less"] };
 
 impl Need {
@@ -212,12 +211,12 @@ impl Need {
         works(self.test.0, self.test.1)
     }
 
-    /// Is it met, or can it be made so?
-    fn is_met_at_last(&self) -> bool {
+    /// Installs it if necessary. Returns `true` if it is available.
+    fn ensure(&self) -> bool {
         self.is_met() || self.install()
     }
 
-    /// Tries the system's package manager, where we may.
+    /// Tries to install it with apt-get, as root.
     fn install(&self) -> bool {
         let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
         if !is_root || !works("apt-get", &["--version"]) {
@@ -228,7 +227,7 @@ impl Need {
             |args: &[&str]| run_quietly(Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive"));
         let mut install = vec!["install", "--yes", "--no-install-recommends"];
         install.extend(self.packages);
-        // Without fresh lists a package may be unknown; with them it is tried once more.
+        // An unknown package may need fresh package lists.
         let done = apt(&install).or_else(|_| apt(&["update"]).and_then(|()| apt(&install)));
         if let Err(error) = &done {
             eprintln!("{error:#}");
@@ -237,13 +236,13 @@ impl Need {
     }
 }
 
-/// What is installed in one go, into one folder.
+/// Packages that are installed together into one folder.
 struct Part {
     folder: PathBuf,
     /// The file with the exact versions.
     pins: PathBuf,
     kind: Kind,
-    /// Without these the installation is broken.
+    /// Files that a complete installation has.
     proof: Vec<PathBuf>,
 }
 
@@ -252,19 +251,19 @@ enum Kind {
     Python,
 }
 
-/// Without these FastMCP is of no use to tests, nor to the benchmark.
+/// The programs of FastMCP that tests and the benchmark use.
 const FASTMCP: &[&str] = &["python", "fastmcp"];
 
 fn python(home: &Path, name: &str, programs: &[&str]) -> Part {
     let folder = home.join(name);
     let proof = programs.iter().map(|program| folder.join("bin").join(program)).collect();
-    Part { folder, pins: place::fixtures().join(format!("{name}.txt")), kind: Kind::Python, proof }
+    Part { folder, pins: paths::fixtures().join(format!("{name}.txt")), kind: Kind::Python, proof }
 }
 
 fn parts(home: &Path) -> Vec<Part> {
     let npm = Part {
         folder: home.join("npm"),
-        pins: place::fixtures().join("package-lock.json"),
+        pins: paths::fixtures().join("package-lock.json"),
         kind: Kind::Npm,
         proof: vec![
             node(),
@@ -282,13 +281,13 @@ fn parts(home: &Path) -> Vec<Part> {
         python(home, "fastmcp", FASTMCP),
         Part {
             folder: home.join("sdks-python"),
-            pins: place::sdk_fixtures().join("python.txt"),
+            pins: paths::sdk_fixtures().join("python.txt"),
             kind: Kind::Python,
             proof: vec![home.join("sdks-python/bin/python")],
         },
         Part {
             folder: home.join("sdks-node"),
-            pins: place::sdk_fixtures().join("package-lock.json"),
+            pins: paths::sdk_fixtures().join("package-lock.json"),
             kind: Kind::Npm,
             proof: ["typescript/lib/tsc.js", "@anthropic-ai/sdk", "@google/genai", "openai"]
                 .map(|package| home.join("sdks-node/node_modules").join(package))
@@ -298,7 +297,7 @@ fn parts(home: &Path) -> Vec<Part> {
 }
 
 impl Part {
-    /// What the stamp of this very installation says: a virtual environment that was moved does not work.
+    /// Returns the contents of the stamp. It has the path, since a virtual environment cannot be moved.
     fn stamp(&self) -> Result<String> {
         let pins =
             fs::read_to_string(&self.pins).with_context(|| format!("could not read `{}`", self.pins.display()))?;
@@ -308,16 +307,16 @@ impl Part {
     fn is_installed(&self) -> bool {
         let stamped = fs::read_to_string(self.folder.join(STAMP));
         let right = matches!((stamped, self.stamp()), (Ok(found), Ok(wanted)) if found == wanted);
-        // `exists` follows links, so one that points to a Python that is gone counts as broken.
+        // `exists` follows links, so a link to a removed Python counts as missing.
         right && self.proof.iter().all(|file| file.exists())
     }
 
-    /// Installs it unless it is there; else says why it is not.
-    fn is_there(&self, need: &Need) -> Result<(), String> {
+    /// Installs it if necessary, or returns why that is not possible.
+    fn ensure(&self, need: &Need) -> Result<(), String> {
         if self.is_installed() {
             return Ok(());
         }
-        if !need.is_met_at_last() {
+        if !need.ensure() {
             return Err(Missing(vec![*need]).to_string());
         }
         self.install().map_err(|error| format!("{error:#}"))
@@ -335,7 +334,7 @@ impl Part {
             }
             tries += 1;
         }
-        // Standard output belongs to whoever asked for this.
+        // Standard output belongs to the caller, which may print JSON.
         eprintln!("{name} installed ({:.1?})", started.elapsed());
         Ok(())
     }
@@ -363,17 +362,17 @@ impl Part {
             }
         }
         if let Some(absent) = self.proof.iter().find(|file| !file.exists()) {
-            bail!("`{}` is not there after the installation", absent.display());
+            bail!("`{}` is missing after the installation", absent.display());
         }
         fs::write(folder.join(STAMP), self.stamp()?)?;
         Ok(())
     }
 }
 
-/// How each server is started. In all texts `{PORT}` stands for a free port, `{DIR}` for a folder of the test's own.
+/// Returns how each server is started. `{PORT}` stands for a free port, `{DIR}` for a folder of the test.
 fn table(home: &Path) -> Value {
     let at = |path: &str| home.join(path).to_string_lossy().into_owned();
-    let fixture = |name: &str| place::fixtures().join(name).to_string_lossy().into_owned();
+    let fixture = |name: &str| paths::fixtures().join(name).to_string_lossy().into_owned();
     let package = |name: &str, script: &str| at(&format!("npm/node_modules/@modelcontextprotocol/{name}/{script}"));
     let node = node().to_string_lossy().into_owned();
     const MCP: &str = "http://127.0.0.1:{PORT}/mcp";
@@ -399,7 +398,7 @@ fn table(home: &Path) -> Value {
 
     add("time", &at("mcp2/bin/mcp-server-time"), &["--local-timezone", "UTC"], &[], None);
     add("git", &at("mcp2/bin/mcp-server-git"), &[], &[], None);
-    // Tests fetch from 127.0.0.1, which it refuses unless told.
+    // Tests fetch from 127.0.0.1, which it refuses by default.
     add("fetch", &at("mcp2/bin/mcp-server-fetch"), &["--allow-private-ips"], &[], None);
     add("sqlite", &at("mcp1/bin/mcp-server-sqlite"), &["--db-path", "{DIR}/test.db"], &[], None);
 
@@ -418,8 +417,8 @@ fn table(home: &Path) -> Value {
         }
     }
 
-    // Ours to build, on an SDK that is not.
-    let rmcp = place::program("rmcp-server").to_string_lossy().into_owned();
+    // Part of this workspace, on the official Rust SDK.
+    let rmcp = paths::program("rmcp-server").to_string_lossy().into_owned();
     add("rmcp", &rmcp, &[], &[], None);
     add("rmcp-http", &rmcp, &["--http", "{PORT}"], &[], Some(MCP));
     Value::Object(table)
@@ -430,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_missing_program_has_a_line_that_says_what_to_install() {
+    fn every_missing_program_has_an_install_command() {
         let missing = Missing(vec![NPM, GIT]);
         assert_eq!(missing.names(), "npm, git");
         assert_eq!(missing.lines(), ["npm: try `apt-get install nodejs npm`", "git: try `apt-get install git`"]);

@@ -1,4 +1,4 @@
-//! The one test command: every check there is, counted.
+//! `cargo xtask test`: all checks, with a count of tests.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::process::{self, cargo};
-use crate::{conformance, servers};
+use crate::{conformance, licences, servers};
 
-/// The tests that talk to real servers are in modules of this name.
+/// The name of the modules with tests against real servers.
 const REAL: &str = "real::";
 
-/// What is linted: all of it, and the library with less than its usual features.
+/// The linted configurations: the workspace, and the library with fewer features.
 const LINTED: [&[&str]; 5] = [
     &["--workspace", "--all-targets"],
     &["--package", "ropeway", "--no-default-features"],
@@ -21,7 +21,7 @@ const LINTED: [&[&str]; 5] = [
     &["--package", "ropeway", "--no-default-features", "--features", "bridge"],
 ];
 
-/// How many tests passed, failed, were skipped, and were left out by a filter.
+/// Number of tests by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Count {
     passed: u32,
@@ -39,13 +39,12 @@ impl std::ops::AddAssign for Count {
     }
 }
 
-/// What came of one step.
+/// The outcome of a step.
 enum Outcome {
-    /// It ran; its tests are counted.
     Ran(Count),
-    /// It ran into a failure that is no test's; its tests are counted.
-    Broke(Count, anyhow::Error),
-    /// It cannot run here.
+    /// It failed, with the tests up to then.
+    Failed(Count, anyhow::Error),
+    /// A requirement is missing.
     Skipped(String),
 }
 
@@ -55,7 +54,7 @@ struct Step {
     outcome: Outcome,
 }
 
-/// Runs all steps, whatever becomes of the earlier ones, and fails in the end when one did.
+/// Runs all steps, and fails at the end if one failed.
 pub fn run() -> Result<()> {
     let mut steps = Vec::new();
     let missing = missing();
@@ -71,18 +70,33 @@ pub fn run() -> Result<()> {
         steps.push(Step { name, took, outcome });
     };
 
-    step("formatting", &mut || match process::works("cargo", &["fmt", "--version"]) {
-        true => plain(["Cargo.toml", "fuzz/Cargo.toml"].iter().try_for_each(|manifest| {
+    step("formatting", &mut || {
+        if !process::works("cargo", &["fmt", "--version"]) {
+            return Outcome::Skipped("missing: rustfmt".to_owned());
+        }
+        plain(["Cargo.toml", "fuzz/Cargo.toml"].iter().try_for_each(|manifest| {
             process::run(&mut cargo(&["fmt", "--all", "--check", "--manifest-path", manifest]))
-        })),
-        false => Outcome::Skipped("missing: rustfmt".to_owned()),
+        }))
     });
-    step("lints", &mut || match process::works("cargo", &["clippy", "--version"]) {
-        true => plain(LINTED.iter().try_for_each(|what| {
+    step("lints", &mut || {
+        if !process::works("cargo", &["clippy", "--version"]) {
+            return Outcome::Skipped("missing: clippy".to_owned());
+        }
+        plain(LINTED.iter().try_for_each(|what| {
             let mut clippy = cargo(&["clippy"]);
             process::run(clippy.args(what.iter().copied()).args(["--", "--deny", "warnings"]))
-        })),
-        false => Outcome::Skipped("missing: clippy".to_owned()),
+        }))
+    });
+    step("licences", &mut || match licences::check() {
+        Ok(packages) => {
+            println!("{packages} packages");
+            Outcome::Ran(Count::default())
+        }
+        Err(error) => Outcome::Failed(Count::default(), error),
+    });
+    step("documentation", &mut || {
+        let mut docs = cargo(&["doc", "--no-deps", "--package", "ropeway", "--all-features"]);
+        plain(process::run(docs.env("RUSTDOCFLAGS", "--deny warnings")))
     });
     let mut have_servers = true;
     step("real servers", &mut || match servers::run() {
@@ -91,11 +105,11 @@ pub fn run() -> Result<()> {
             have_servers = false;
             match error.downcast::<servers::Missing>() {
                 Ok(missing) => Outcome::Skipped(format!("missing: {}", missing.names())),
-                Err(error) => Outcome::Broke(Count::default(), error),
+                Err(error) => Outcome::Failed(Count::default(), error),
             }
         }
     });
-    // All targets at once: the programs that tests start are then built with the same features as the tests.
+    // All targets at once: programs that tests start are built with the same features as the tests.
     step("build", &mut || plain(process::run(&mut cargo(&["build", "--workspace", "--all-targets"]))));
     step("tests", &mut || {
         let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"]);
@@ -103,12 +117,12 @@ pub fn run() -> Result<()> {
             tests.args(["--", "--skip", REAL]);
         }
         match counted(&mut tests) {
-            // The tests of real servers are a part of this step.
+            // Filtered tests are those of real servers.
             Outcome::Ran(count) => Outcome::Ran(Count { skipped: count.skipped + count.filtered, ..count }),
             other => other,
         }
     });
-    // The binary turns arbitrary precision on, and so for the whole workspace; alone, the library has it off.
+    // The binary enables arbitrary precision for the whole workspace; the library alone has it off.
     step("tests without arbitrary precision", &mut || {
         counted(&mut cargo(&[
             "test",
@@ -123,12 +137,14 @@ pub fn run() -> Result<()> {
             "provider",
         ]))
     });
-    step("conformance", &mut || match have_servers {
-        true => match conformance::client(None) {
+    step("conformance", &mut || {
+        if !have_servers {
+            return Outcome::Skipped("the suite is not installed".to_owned());
+        }
+        match conformance::client(None) {
             Ok(count) => Outcome::Ran(Count { passed: count.passed, failed: count.failed, ..Count::default() }),
-            Err(error) => Outcome::Broke(Count::default(), error),
-        },
-        false => Outcome::Skipped("the suite is not installed".to_owned()),
+            Err(error) => Outcome::Failed(Count::default(), error),
+        }
     });
     report(&steps, &missing, std::env::var("CI").is_ok_and(|value| value == "true"))
 }
@@ -142,15 +158,15 @@ fn missing() -> Vec<String> {
     lines
 }
 
-/// A step that has no tests of its own.
+/// Converts the result of a step without tests.
 fn plain(done: Result<()>) -> Outcome {
     match done {
         Ok(()) => Outcome::Ran(Count::default()),
-        Err(error) => Outcome::Broke(Count::default(), error),
+        Err(error) => Outcome::Failed(Count::default(), error),
     }
 }
 
-/// Runs `cargo test`, shows what it says and counts.
+/// Runs `cargo test` with its output visible, and counts tests.
 fn counted(command: &mut Command) -> Outcome {
     let mut count = Count::default();
     let mut run = || -> Result<()> {
@@ -170,11 +186,11 @@ fn counted(command: &mut Command) -> Outcome {
     };
     match run() {
         Ok(()) => Outcome::Ran(count),
-        Err(error) => Outcome::Broke(count, error),
+        Err(error) => Outcome::Failed(count, error),
     }
 }
 
-/// The numbers in `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; …`.
+/// Parses `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; …`.
 fn test_result(line: &str) -> Option<Count> {
     let result = line.trim().strip_prefix("test result: ")?;
     let (_, numbers) = result.split_once(". ")?;
@@ -197,18 +213,18 @@ fn word(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Ran(count) if count.failed > 0 => "FAILED".to_owned(),
         Outcome::Ran(_) => "ok".to_owned(),
-        Outcome::Broke(_, error) => format!("FAILED: {error:#}"),
+        Outcome::Failed(_, error) => format!("FAILED: {error:#}"),
         Outcome::Skipped(why) => format!("SKIPPED: {why}"),
     }
 }
 
-/// The sum of all steps. A step that failed without a failed test counts as one, a skipped step as one skipped.
+/// Returns the sum of all steps. A failed step counts as at least one failed test, a skipped step as one skipped test.
 fn total(steps: &[Step]) -> Count {
     let mut total = Count::default();
     for step in steps {
         total += match &step.outcome {
             Outcome::Ran(count) => *count,
-            Outcome::Broke(count, _) => Count { failed: count.failed.max(1), ..*count },
+            Outcome::Failed(count, _) => Count { failed: count.failed.max(1), ..*count },
             Outcome::Skipped(_) => Count { skipped: 1, ..Count::default() },
         };
     }
@@ -226,10 +242,10 @@ fn report(steps: &[Step], missing: &[String], in_ci: bool) -> Result<()> {
     let total = total(steps);
     println!("\n{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped);
     if total.failed > 0 {
-        bail!("something failed");
+        bail!("checks failed");
     }
     if in_ci && total.skipped > 0 {
-        bail!("something was skipped, which CI does not allow");
+        bail!("checks were skipped, which CI=true does not allow");
     }
     Ok(())
 }
@@ -239,19 +255,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_counts_of_a_test_run_are_read() {
+    fn the_counts_of_a_test_run_are_parsed() {
         let line = "test result: FAILED. 12 passed; 3 failed; 4 ignored; 5 measured; 6 filtered out; finished in 0.01s";
         assert_eq!(test_result(line), Some(Count { passed: 12, failed: 3, skipped: 4, filtered: 6 }));
         assert_eq!(test_result("test tests::a ... ok"), None);
     }
 
     #[test]
-    fn a_failed_step_is_never_summed_up_as_no_failure() {
+    fn a_failed_step_always_counts_as_a_failure() {
         let step = |outcome| Step { name: "x", took: Duration::ZERO, outcome };
         let passed = Count { passed: 2, ..Count::default() };
         let steps = [
             step(Outcome::Ran(passed)),
-            step(Outcome::Broke(passed, anyhow::anyhow!("x"))),
+            step(Outcome::Failed(passed, anyhow::anyhow!("x"))),
             step(Outcome::Skipped("x".to_owned())),
         ];
         assert_eq!(total(&steps), Count { passed: 4, failed: 1, skipped: 1, filtered: 0 });

@@ -4,10 +4,10 @@ use ropeway::testing::fuzz::Mutator;
 use ropeway::tool::ToolDefinition;
 use serde_json::{Value, json};
 
-use crate::argument::Typed;
-use crate::dotenv;
-use crate::literal::{self, Taken};
-use crate::text::{Cleaner, clean, clean_json, clean_line, columns, cut, wrap};
+use crate::arguments::argument::RawArguments;
+use crate::secrets::dotenv;
+use crate::secrets::literal::{self, ExtractedSecret};
+use crate::terminal::text::{Cleaner, clean, clean_json, clean_line, columns, cut, wrap};
 
 /// How many mutations each check is given.
 const MUTATIONS: usize = 1_500;
@@ -79,7 +79,7 @@ fn is_obeyed(c: char) -> bool {
 }
 
 #[test]
-fn clean_text_is_harmless_and_the_same_however_it_is_cut() {
+fn cleaning_in_pieces_equals_cleaning_the_whole() {
     check(|text| {
         let whole = clean(text);
         assert!(!whole.contains(is_obeyed), "{whole:?}");
@@ -106,7 +106,7 @@ fn text_that_is_cut_fits_and_text_that_is_wrapped_keeps_its_words() {
 }
 
 #[test]
-fn json_that_is_made_harmless_means_the_same() {
+fn cleaned_json_parses_to_the_same_value() {
     check(|text| {
         let Ok(value) = serde_json::from_str::<Value>(text) else { return };
         let harmless = clean_json(text);
@@ -122,7 +122,7 @@ fn any_words_are_arguments_or_a_usage_error() {
     check(|text| {
         // A word with an at sign or a dash reads a file or standard input.
         let words: Vec<String> = text.lines().filter(|word| !word.contains(['@', '-'])).map(str::to_owned).collect();
-        if let Ok(typed) = Typed::read(&words, None)
+        if let Ok(typed) = RawArguments::read(&words, None)
             && let Ok(arguments) = typed.for_tool(&tool)
         {
             assert!(arguments.values().all(|value| serde_json::to_string(value).is_ok()));
@@ -133,7 +133,7 @@ fn any_words_are_arguments_or_a_usage_error() {
 #[test]
 fn any_secret_is_known_again_after_it_was_written() {
     check(|text| {
-        let taken = Taken { name: "TOKEN".to_owned(), value: text.into(), key: String::new() };
+        let taken = ExtractedSecret { name: "TOKEN".to_owned(), value: text.into(), key: String::new() };
         let written = dotenv::with(None, &[taken]);
         let names: Vec<String> = dotenv::names(&written).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["TOKEN"], "{written:?}");
@@ -144,9 +144,9 @@ fn any_secret_is_known_again_after_it_was_written() {
 fn parts_of_a_line_that_are_secret_are_parts_of_it() {
     check(|text| {
         for line in text.lines() {
-            let parts = literal::in_line(line);
+            let parts = literal::secrets_in_line(line);
             assert!(parts.iter().all(|part| line.get(part.clone()).is_some()), "{parts:?} of {line:?}");
-            let _ = literal::without(line);
+            let _ = literal::redact_line(line);
         }
     });
 }

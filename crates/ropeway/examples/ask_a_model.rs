@@ -1,25 +1,19 @@
-//! A model that uses the tools of a bridge: a loop of one's own around one provider.
+//! Runs a loop of its own around one provider, with the tools of a bridge.
 //!
 //! From the root of the repository, with `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`):
-//! `OPENAI_API_KEY=… cargo run --package ropeway --example ask_a_model -- MODEL`. `OPENAI_BASE_URL` is for everybody else who speaks
-//! Chat Completions, such as a model on this machine.
+//! `OPENAI_API_KEY=… cargo run --package ropeway --example ask_a_model -- MODEL`. Set `OPENAI_BASE_URL` to use another server that
+//! speaks Chat Completions, such as a local model.
 
-use std::path::Path;
-
-use ropeway::bridge::Bridge;
-use ropeway::config::{Config, Secrets};
-use ropeway::message::{Conversation, Dialect, ToolCall};
-use ropeway::provider::{ChatRequest, Provider, ProviderSettings};
-use ropeway::tool::CallContext;
+use ropeway::message::ToolCall;
+use ropeway::prelude::*;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let model = std::env::args().nth(1).ok_or("which model?")?;
-    let config = Config::load(Path::new("crates/ropeway/examples/ropeway.yaml"), &Secrets::from_env())?;
-    let bridge = Bridge::new(config)?;
+    let model = std::env::args().nth(1).ok_or("usage: ask_a_model MODEL")?;
+    let bridge = Bridge::from_file("crates/ropeway/examples/ropeway.yaml")?;
     bridge.start().await?;
-    let tools = bridge.tools().registry;
-    let provider = Provider::new(ProviderSettings::from_env(Dialect::Chat))?;
+    let tools = bridge.registry();
+    let provider = Provider::from_env(Dialect::Chat)?;
     let mut conversation = Conversation::new().with("What is 6 * 7? Use a tool.");
     loop {
         let reply = provider.complete(&ChatRequest::new(&model, &conversation).with_tools(&tools)).await?;

@@ -1,4 +1,4 @@
-//! Discovers the tools of the servers of a file, registers them, and calls one.
+//! Discovers the tools of the servers of a configuration file, registers them, and calls one.
 //!
 //! From the root of the repository, with `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`):
 //! `cargo run --package ropeway --example discover`
@@ -6,9 +6,8 @@
 use std::path::Path;
 
 use ropeway::bridge::discover_and_register;
-use ropeway::config::{Config, Secrets};
-use ropeway::registry::Registry;
-use ropeway::tool::{Arguments, CallContext};
+use ropeway::prelude::*;
+use serde_json::json;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,8 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for status in discover_and_register(config, &mut tools).await? {
         println!("{status}");
     }
-    let arguments = Arguments::from_iter([("expression".to_owned(), "6 * 7".into())]);
-    let envelope = tools.call("mcp_demo_calculate", arguments, &CallContext::default()).await;
+    let envelope = tools.call("demo.calculate", json!({"expression": "6 * 7"})).await;
     println!("{}", serde_json::to_string_pretty(&envelope)?);
     Ok(())
 }

@@ -1,21 +1,18 @@
-//! The first call: connects to a server, lists its tools and calls one.
+//! Connects to a server, lists its tools and calls one.
 //!
 //! With `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`): `cargo run --package ropeway --example first_call`
 
-use ropeway::config::{ServerConfig, StdioServer};
-use ropeway::mcp::Mcp;
-use ropeway::tool::{Arguments, CallContext};
+use ropeway::prelude::*;
+use serde_json::json;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let server = Mcp::new(ServerConfig::new("demo", StdioServer::new("ropeway", ["demo-server"])));
+async fn main() -> Result<(), ropeway::Error> {
+    let server = Mcp::new(ServerConfig::new("demo", StdioServer::command("ropeway").with_args(["demo-server"])));
     server.connect().await?;
-    for tool in server.list_tools(None).await? {
+    for tool in server.list_tools().await? {
         println!("{}", tool.definition().name);
     }
-    let arguments = Arguments::from_iter([("expression".to_owned(), "6 * 7".into())]);
-    let output = server.call_tool("calculate", arguments, &CallContext::default()).await?;
-    println!("6 * 7 = {}", output.plain_text().unwrap_or_default());
+    println!("6 * 7 = {}", server.call("calculate", json!({"expression": "6 * 7"})).await);
     server.close().await;
     Ok(())
 }

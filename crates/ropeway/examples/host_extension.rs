@@ -7,11 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ropeway::agent::Agent;
-use ropeway::bridge::Bridge;
-use ropeway::config::{Config, Secrets};
-use ropeway::message::Dialect;
-use ropeway::provider::{Provider, ProviderSettings};
+use ropeway::prelude::*;
 use ropeway::registry::{SelectedTools, ToolSource};
 use ropeway::tool::{BoxError, BoxFuture};
 use serde_json::Value;
@@ -36,7 +32,7 @@ struct McpExtension(Bridge);
 
 impl Extension for McpExtension {
     fn initialize(manifest: &Path, bus: Bus) -> Result<Self, BoxError> {
-        let bridge = Bridge::new(Config::load(manifest, &Secrets::from_env())?)?;
+        let bridge = Bridge::from_file(manifest)?;
         let mut events = bridge.events();
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
@@ -55,7 +51,7 @@ impl Extension for McpExtension {
     }
 
     fn health_check(&self) -> BoxFuture<'_, bool> {
-        Box::pin(async { self.0.health_check().await.is_well() })
+        Box::pin(async { self.0.health_check().await.is_healthy() })
     }
 
     fn stop(&self) -> BoxFuture<'_, ()> {
@@ -65,8 +61,8 @@ impl Extension for McpExtension {
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let model = std::env::args().nth(1).ok_or("which model?")?;
-    let provider = Provider::new(ProviderSettings::from_env(Dialect::Chat))?;
+    let model = std::env::args().nth(1).ok_or("usage: host_extension MODEL")?;
+    let provider = Provider::from_env(Dialect::Chat)?;
     let (bus, mut messages) = mpsc::unbounded_channel();
     let extension: Box<dyn Extension> =
         Box::new(McpExtension::initialize(Path::new("crates/ropeway/examples/manifest.json"), bus)?);

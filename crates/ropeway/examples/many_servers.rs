@@ -1,24 +1,18 @@
-//! Many servers: a bridge over those of a file, what each has to offer, and a call.
+//! Connects to the servers of a configuration file, prints the status of each, and calls a tool.
 //!
 //! From the root of the repository, with `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`):
 //! `cargo run --package ropeway --example many_servers`
 
-use std::path::Path;
-
-use ropeway::bridge::Bridge;
-use ropeway::config::{Config, Secrets};
-use ropeway::tool::{Arguments, CallContext};
+use ropeway::prelude::*;
+use serde_json::json;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let config = Config::load(Path::new("crates/ropeway/examples/ropeway.yaml"), &Secrets::from_env())?;
-    let bridge = Bridge::new(config)?;
-    for verdict in bridge.start().await? {
-        println!("{verdict}");
+    let bridge = Bridge::from_file("crates/ropeway/examples/ropeway.yaml")?;
+    for status in bridge.start().await? {
+        println!("{status}");
     }
-    let tools = bridge.tools().registry;
-    let arguments = Arguments::from_iter([("expression".to_owned(), "6 * 7".into())]);
-    let envelope = tools.call("mcp_demo_calculate", arguments, &CallContext::default()).await;
+    let envelope = bridge.call("demo.calculate", json!({"expression": "6 * 7"})).await;
     println!("{}", serde_json::to_string_pretty(&envelope)?);
     bridge.stop().await;
     Ok(())

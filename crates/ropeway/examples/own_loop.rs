@@ -1,14 +1,13 @@
-//! A loop of one's own: the host keeps the conversation and makes the calls, `agent::stream` does what is between them.
+//! Runs a loop of its own: the host keeps the conversation and makes the calls, `agent::stream` does the rest.
 //!
-//! Each line that is typed is a question: `OPENAI_API_KEY=… cargo run --package ropeway --example own_loop -- MODEL`.
-//! `OPENAI_BASE_URL` is for everybody else who speaks Chat Completions, such as a model on this machine.
+//! Each line of standard input is a question: `OPENAI_API_KEY=… cargo run --package ropeway --example own_loop -- MODEL`.
+//! Set `OPENAI_BASE_URL` to use another server that speaks Chat Completions, such as a local model.
 
 use std::io::Write;
 
-use ropeway::agent::{self, GenerateRequest, Step, ToolCallRequest};
-use ropeway::message::{Conversation, Dialect};
-use ropeway::provider::{Provider, ProviderSettings};
-use ropeway::tool::{ToolCallError, ToolDefinition, ToolOutput};
+use ropeway::agent::{self, GenerateRequest, ToolCallRequest};
+use ropeway::prelude::*;
+use ropeway::tool::ToolCallError;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -22,8 +21,8 @@ async fn on_tool_call(call: ToolCallRequest) -> Result<Option<ToolOutput>, ToolC
         "reverse" => {
             let Reverse { text } = call.parse()?;
             if text.is_empty() {
-                // The model is told; `ToolCallError::fatal` would end the turn instead.
-                return Err("there is nothing to reverse".into());
+                // Reported to the model; `ToolCallError::fatal` would end the turn instead.
+                return Err("nothing to reverse".into());
             }
             Ok(Some(ToolOutput::text(text.chars().rev().collect::<String>())))
         }
@@ -33,10 +32,10 @@ async fn on_tool_call(call: ToolCallRequest) -> Result<Option<ToolOutput>, ToolC
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let model = std::env::args().nth(1).ok_or("which model?")?;
-    let provider = Provider::new(ProviderSettings::from_env(Dialect::Chat))?;
+    let model = std::env::args().nth(1).ok_or("usage: own_loop MODEL")?;
+    let provider = Provider::from_env(Dialect::Chat)?;
     let reverse = ToolDefinition::new("reverse")
-        .with_description("Writes a text from its end.")
+        .with_description("Reverses a text.")
         .with_input_schema(json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}));
     let mut request = GenerateRequest::new(model, Conversation::new()).with_tools([reverse]);
     for line in std::io::stdin().lines() {

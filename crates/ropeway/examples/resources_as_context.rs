@@ -1,19 +1,15 @@
-//! Resources as context, and a prompt that starts a conversation: what a server has besides tools, in an agent.
+//! Gives an agent a server's resources as context, and starts its conversation with a prompt of the server.
 //!
 //! With `mcp-server-everything` on the PATH (`npm install --global @modelcontextprotocol/server-everything`):
-//! `OPENAI_API_KEY=… cargo run --package ropeway --example resources_as_context -- MODEL`. `OPENAI_BASE_URL` is for everybody
-//! else who speaks Chat Completions, such as a model on this machine.
+//! `OPENAI_API_KEY=… cargo run --package ropeway --example resources_as_context -- MODEL`. Set `OPENAI_BASE_URL` to use another
+//! server that speaks Chat Completions, such as a local model.
 
 use std::path::Path;
 
-use ropeway::agent::Agent;
-use ropeway::bridge::Bridge;
-use ropeway::config::{Config, Secrets};
-use ropeway::message::Dialect;
-use ropeway::provider::{Provider, ProviderSettings};
-use ropeway::tool::{Alias, Arguments, CallContext};
+use ropeway::prelude::*;
+use serde_json::json;
 
-/// What is named here is read before each turn, and stands before the conversation.
+/// The resources under `context` are read before each turn and precede the conversation.
 const CONFIG: &str = "
 servers:
   - alias: everything
@@ -26,13 +22,12 @@ servers:
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bridge = Bridge::new(Config::parse(CONFIG, Path::new("ropeway.yaml"), &Secrets::from_env())?)?;
     bridge.start().await?;
-    let server = bridge.server(&Alias::new("everything")).ok_or("the server is not there")?;
-    let arguments = Arguments::from_iter([("city".to_owned(), "Lisbon".into())]);
-    let prompt = server.get_prompt("args-prompt", arguments, &CallContext::default()).await?;
+    let server = bridge.server("everything").ok_or("server `everything` is not connected")?;
+    let prompt = server.get_prompt("args-prompt", json!({"city": "Lisbon"})).await?;
 
     let agent = Agent::builder()
-        .provider(Provider::new(ProviderSettings::from_env(Dialect::Chat))?)
-        .model(std::env::args().nth(1).ok_or("which model?")?)
+        .provider(Provider::from_env(Dialect::Chat)?)
+        .model(std::env::args().nth(1).ok_or("usage: resources_as_context MODEL")?)
         .bridge(bridge.clone())
         .build()?;
     println!("{}", agent.send(prompt.to_messages()).await?.text);

@@ -1,18 +1,13 @@
-//! Shaping: which tools a model gets and how it knows them, said in the configuration and in code.
+//! Selects and changes the tools of a server, in the configuration and in code.
 //!
 //! With `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`):
-//! `OPENAI_API_KEY=… cargo run --package ropeway --example shaping -- MODEL`. `OPENAI_BASE_URL` is for everybody else who speaks
-//! Chat Completions, such as a model on this machine.
+//! `OPENAI_API_KEY=… cargo run --package ropeway --example shaping -- MODEL`. Set `OPENAI_BASE_URL` to use another server that speaks
+//! Chat Completions, such as a local model.
 
 use std::path::Path;
 
-use ropeway::agent::Agent;
-use ropeway::bridge::Bridge;
-use ropeway::config::{Config, Secrets};
-use ropeway::message::Dialect;
-use ropeway::provider::{Provider, ProviderSettings};
+use ropeway::prelude::*;
 use ropeway::registry::ProviderOptions;
-use ropeway::tool::ToolDefinition;
 use serde_json::json;
 
 const CONFIG: &str = "
@@ -24,7 +19,7 @@ servers:
     tools:
       deny: [fail, time]
       rename: {calculate: work_out}
-      preset: {chart: {kind: line}}     # the model neither sees nor changes it
+      preset: {chart: {kind: line}}     # hidden from the model
 ";
 
 #[tokio::main]
@@ -41,8 +36,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .transformer(ProviderOptions::new("openai", json!({"strict": true})))
         .build()?;
     let agent = Agent::builder()
-        .provider(Provider::new(ProviderSettings::from_env(Dialect::Chat))?)
-        .model(std::env::args().nth(1).ok_or("which model?")?)
+        .provider(Provider::from_env(Dialect::Chat)?)
+        .model(std::env::args().nth(1).ok_or("usage: shaping MODEL")?)
         .bridge(bridge)
         .build()?;
     agent.connect().await;

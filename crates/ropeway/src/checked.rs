@@ -1,4 +1,4 @@
-//! A checked tool: arguments are checked, the answer is cast, and every call ends in an envelope.
+//! A tool whose calls are validated and always return an envelope.
 
 use std::any::Any;
 use std::fmt;
@@ -16,52 +16,55 @@ use crate::duration::format_duration;
 use crate::envelope::Envelope;
 use crate::schema::Validator;
 use crate::secret::Redactor;
+use crate::sync::sleep_until;
 use crate::tool::{
     Arguments, BoxFuture, CallContext, CallError, Origin, TimeoutKind, Tool, ToolDefinition, ToolOutput, summary_line,
 };
 
-/// How long a tool may take past its deadline to say so itself: its own words know more than ours.
+/// Time that a tool has after its deadline to report the timeout itself, with more detail.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// A tool whose calls are checked. Clones share the compiled schema.
+/// Wraps a tool: validates arguments, catches panics, enforces the deadline and returns an [`Envelope`] for every call.
+///
+/// Clones share the compiled schema.
 #[derive(Clone)]
 pub struct CheckedTool {
     tool: Arc<dyn Tool>,
     validator: Arc<OnceLock<Validator>>,
 }
 
-/// What became of a local tool that has not said it itself.
+/// A failure that a local tool did not report itself.
 #[derive(Debug, thiserror::Error)]
-enum Fate {
-    #[error("it gave no answer within {}", format_duration(*.0))]
-    TooSlow(Duration),
-    #[error("it panicked: {0}")]
+enum LocalFailure {
+    #[error("timed out after {}", format_duration(*.0))]
+    TimedOut(Duration),
+    #[error("panicked: {0}")]
     Panicked(String),
 }
 
 impl CheckedTool {
-    /// Wraps a tool. Its schema is compiled when it is first needed.
+    /// Wraps a tool. Its schema is compiled on first use.
     pub fn new(tool: Arc<dyn Tool>) -> Self {
         Self { tool, validator: Arc::default() }
     }
 
-    /// The tool's name, description and schemas.
+    /// Returns the name, description and schemas of the tool.
     pub fn definition(&self) -> &ToolDefinition {
         self.tool.definition()
     }
 
-    /// The tool itself, without the checks.
+    /// Returns the wrapped tool.
     pub fn tool(&self) -> Arc<dyn Tool> {
         self.tool.clone()
     }
 
-    /// The same definition, and what was found out about it, with another tool behind it.
+    /// Replaces the tool behind the definition. The compiled schema is shared.
     #[cfg(feature = "agent")]
-    pub(crate) fn answered_by(&self, tool: Arc<dyn Tool>) -> Self {
+    pub(crate) fn with_tool(&self, tool: Arc<dyn Tool>) -> Self {
         Self { tool, validator: self.validator.clone() }
     }
 
-    /// The same tool under another name. The compiled schema is shared.
+    /// Returns the tool under another name. The compiled schema is shared.
     #[must_use]
     pub fn renamed(&self, name: impl Into<String>) -> Self {
         let definition = ToolDefinition { name: name.into(), ..self.definition().clone() };
@@ -69,7 +72,7 @@ impl CheckedTool {
         Self { tool, validator: self.validator.clone() }
     }
 
-    /// What is wrong with the schema of the arguments, naming the tool. Compiles it.
+    /// Returns a warning if the input schema is invalid. Compiles the schema.
     pub fn warning(&self) -> Option<String> {
         self.warning_of(self.validator())
     }
@@ -86,21 +89,20 @@ impl CheckedTool {
     fn warning_of(&self, validator: &Validator) -> Option<String> {
         let warning = match validator.warning() {
             Some(warning) => warning.to_owned(),
-            None => self.definition().input_schema.trouble()?,
+            None => self.definition().input_schema.parse_error()?,
         };
-        Some(format!("the input schema of tool `{}` is odd: {warning}", self.definition().own_name()))
+        Some(format!("invalid input schema of tool `{}`: {warning}", self.definition().own_name()))
     }
 
-    /// Returns the tool's [summary](Tool::summarize) of a call, safe to show: one line of bounded length without control characters
-    /// and without `secrets`.
+    /// Returns the tool's [summary](Tool::summarize) of a call, safe to display: one line of bounded length without control
+    /// characters and `secrets`.
     pub fn summary(&self, arguments: &Arguments, secrets: &Redactor) -> Option<String> {
-        // A panic of the host's code costs the summary, not the call.
+        // A panic drops the summary, not the call.
         let text = catch_unwind(AssertUnwindSafe(|| self.tool.summarize(arguments))).ok().flatten()?;
         summary_line(&text, secrets)
     }
 
-    /// Makes one call, which ends in exactly one envelope whatever happens: wrong arguments, a panic, a
-    /// deadline that passes, a caller that gives up.
+    /// Executes a call. Always returns an envelope: for invalid arguments, a panic, a timeout and a cancelled call, too.
     pub async fn call(&self, arguments: Arguments, cx: &CallContext) -> Envelope {
         let start = Instant::now();
         let cx = &cx.for_call();
@@ -127,50 +129,44 @@ impl CheckedTool {
             let definition = self.definition();
             let validator = Validator::compile(&definition.input_schema);
             if validator.warning().is_some() {
-                // What is odd may be words of the server, which nobody here can tell from secrets.
+                // The warning may quote the server, and secrets are not known here.
                 let server = match &definition.origin {
                     Origin::Server { server, .. } => Some(server.as_str()),
                     Origin::Local => None,
                 };
-                tracing::warn!(server, "the input schema of tool `{}` is odd", definition.own_name());
+                tracing::warn!(server, "invalid input schema of tool `{}`", definition.own_name());
             }
             validator
         })
     }
 
-    /// Gives the arguments back when they fit.
+    /// Returns the arguments if they are valid.
     fn check(&self, mut arguments: Arguments) -> Result<Arguments, CallError> {
         catch_unwind(AssertUnwindSafe(|| self.tool.prepare(&mut arguments)))
-            .map_err(|panic| self.failed(Fate::Panicked(message(&*panic))))?;
+            .map_err(|panic| self.failed(LocalFailure::Panicked(panic_message(&*panic))))?;
         let arguments = Value::Object(arguments);
         let invalid = |problems| CallError::InvalidArguments { tool: self.definition().name.clone(), problems };
         self.validator().validate(&arguments).map_err(invalid)?;
         match arguments {
             Value::Object(arguments) => Ok(arguments),
-            // Made an object above.
+            // An object, see above.
             _ => Ok(Arguments::new()),
         }
     }
 
-    /// Waits for the tool, for its panic, for the deadline and for the caller to give up.
+    /// Waits for the result, a panic, the deadline or the cancellation.
     async fn run(&self, arguments: Arguments, start: Instant, cx: &CallContext) -> Result<ToolOutput, CallError> {
-        // Inside of the future, so that also a panic before the first await is caught.
+        // Inside the future, so that a panic before the first await is caught, too.
         let mut call = pin!(async { self.tool.call(arguments, cx).await });
         let caught = poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(task))) {
             Ok(poll) => poll,
-            Err(panic) => Poll::Ready(Err(self.failed(Fate::Panicked(message(&*panic))))),
+            Err(panic) => Poll::Ready(Err(self.failed(LocalFailure::Panicked(panic_message(&*panic))))),
         });
-        let deadline = async {
-            match cx.deadline() {
-                Some(deadline) => tokio::time::sleep_until(deadline + GRACE).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             outcome = caught => outcome,
             () = cx.cancelled() => Err(CallError::Cancelled),
-            () = deadline => Err(self.timed_out(start.elapsed().saturating_sub(GRACE))),
+            () = sleep_until(cx.deadline().map(|deadline| deadline + GRACE)) => Err(self.timed_out(start.elapsed().saturating_sub(GRACE))),
         }
     }
 
@@ -179,12 +175,12 @@ impl CheckedTool {
             Origin::Server { server, .. } => {
                 CallError::Timeout { server: server.clone(), after, clock: TimeoutKind::Total, hint: None }
             }
-            Origin::Local => self.failed(Fate::TooSlow(after)),
+            Origin::Local => self.failed(LocalFailure::TimedOut(after)),
         }
     }
 
-    fn failed(&self, fate: Fate) -> CallError {
-        CallError::Failed { tool: self.definition().name.clone(), source: Box::new(fate) }
+    fn failed(&self, failure: LocalFailure) -> CallError {
+        CallError::Failed { tool: self.definition().name.clone(), source: Box::new(failure) }
     }
 }
 
@@ -218,12 +214,12 @@ impl Tool for Renamed {
     }
 }
 
-/// The words of a panic.
-pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+/// Returns the message of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),
-        _ => "it does not say why".to_owned(),
+        _ => "unknown cause".to_owned(),
     }
 }
 
@@ -261,7 +257,7 @@ mod tests {
         }
     }
 
-    /// A server's tool that never answers, or panics before it begins.
+    /// A server's tool that never returns, or panics before it returns a future.
     struct Stuck {
         definition: ToolDefinition,
         panics: bool,
@@ -285,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_cast_and_recorded() {
+    async fn a_result_is_cast_to_the_output_schema() {
         let definition = look().with_output_schema(json!({"properties": {"m": {"type": "integer"}}}));
         let tool = checked(definition, |_| async { Ok(ToolOutput::structured(json!({"m": "3"}))) });
         let envelope = tool.call(arguments(json!({"n": 1})), &CallContext::new("7")).await;
@@ -296,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn arguments_that_do_not_fit_never_reach_the_tool() {
+    async fn invalid_arguments_never_reach_the_tool() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         let tool = checked(look(), |_| async {
             CALLS.fetch_add(1, Ordering::Relaxed);
@@ -310,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_tool_calls_an_error_is_its_answer() {
+    async fn an_error_result_of_the_tool_is_passed_through() {
         let tool = checked(look(), |_| async { Ok(ToolOutput::error("no such file")) });
         let envelope = tool.call(Arguments::new(), &CallContext::default()).await;
         assert!(envelope.meta.is_error && envelope.error.is_none());
@@ -318,37 +314,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tool_that_panics_is_an_error_and_can_be_called_again() {
+    async fn a_tool_that_panics_can_be_called_again() {
         let tool = checked(look(), |arguments| async move {
             tokio::task::yield_now().await;
             assert!(!arguments.contains_key("n"), "n is unlucky");
             Ok(ToolOutput::text("fine"))
         });
         let envelope = tool.call(arguments(json!({"n": 1})), &CallContext::default()).await;
-        assert!(text(&envelope).starts_with("Error: tool `look` failed: it panicked: n is unlucky. "));
+        assert!(text(&envelope).starts_with("Error: tool `look` failed: panicked: n is unlucky. "));
         assert_eq!(text(&tool.call(Arguments::new(), &CallContext::default()).await), "fine");
     }
 
     #[tokio::test]
-    async fn a_tool_that_panics_before_it_begins_is_an_error() {
+    async fn a_panic_before_the_first_await_is_caught() {
         let envelope = stuck(true).call(Arguments::new(), &CallContext::default()).await;
-        assert!(text(&envelope).contains("it panicked: no way"));
+        assert!(text(&envelope).contains("panicked: no way"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_tool_that_hangs_past_its_deadline_is_left() {
+    async fn a_tool_that_misses_its_deadline_times_out() {
         let cx = CallContext::default().with_timeout(Duration::from_secs(3));
         let envelope = stuck(false).call(Arguments::new(), &cx).await;
-        assert!(text(&envelope).starts_with("Error: server `web` gave no answer within 3 s"), "{}", text(&envelope));
+        assert!(text(&envelope).starts_with("Error: server `web` timed out after 3 s"), "{}", text(&envelope));
         assert!(envelope.error.as_deref().is_some_and(CallError::is_transient));
         let local = checked(look(), |_| std::future::pending());
         let cx = CallContext::default().with_timeout(Duration::from_secs(3));
         let envelope = local.call(Arguments::new(), &cx).await;
-        assert!(text(&envelope).starts_with("Error: tool `look` failed: it gave no answer within 3 s"));
+        assert!(text(&envelope).starts_with("Error: tool `look` failed: timed out after 3 s"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_tool_says_itself_about_its_deadline_is_heard() {
+    async fn a_tool_may_report_its_timeout_itself() {
         let tool = checked(look(), |_| async {
             tokio::time::sleep(Duration::from_secs(3)).await;
             Err("the disk is asleep".into())
@@ -358,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_the_caller_gives_up_is_an_answer_too() {
+    async fn a_cancelled_call_returns_an_envelope() {
         let cancel = CancelToken::new();
         let cx = CallContext::default().with_cancel(cancel.clone());
         let tool = stuck(false);
@@ -371,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_that_panics_is_no_summary() {
+    fn a_panic_in_summarize_drops_the_summary() {
         let tool = LocalTool::new(look(), |_: Arguments, _| async { Ok::<_, BoxError>("") })
             .with_summary(|arguments| format!("Look at\n{}", arguments["n"]));
         let summary =
@@ -383,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_with_one_context_are_recorded_under_different_ids() {
+    async fn calls_with_one_context_have_different_ids() {
         let cx = CallContext::default();
         let tool = checked(look(), |_| async { Ok(ToolOutput::text("fine")) });
         let [first, second] = [tool.call(Arguments::new(), &cx).await, tool.call(Arguments::new(), &cx).await];
@@ -391,7 +387,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_odd_schema_is_one_warning_that_names_the_tool_and_no_obstacle() {
+    async fn an_invalid_schema_is_a_warning_that_names_the_tool() {
         let definition =
             ToolDefinition::new("odd").with_input_schema(json!({"$ref": "https://example.com/schema.json"}));
         let tool = checked(definition, |_| async { Ok(ToolOutput::text("fine")) });

@@ -1,13 +1,13 @@
-//! Durations in messages for people.
+//! Formats durations for messages.
 
 use std::time::Duration;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 
-/// Formats a duration with at most two significant units: `800 µs`, `3.4 ms`, `500 ms`, `1.2 s`, `40 s`, `2 min 30 s`, `1 h`.
+/// Formats a duration with one or two units: `800 µs`, `3.4 ms`, `500 ms`, `1.2 s`, `40 s`, `2 min 30 s`, `1 h`.
 ///
-/// Digits that nobody reads are rounded away, so that a timeout of half a second is `500 ms` and not `499.966759ms`.
+/// The value is rounded: 499.966759 ms is `500 ms`.
 pub fn format_duration(duration: Duration) -> String {
     let with_tenth = |value: f64, unit: &str| {
         let text = format!("{value:.1}");
@@ -28,7 +28,7 @@ fn whole_seconds(seconds: u64) -> String {
         _ => format!("{more} {unit} {less} {smaller}"),
     };
     match seconds {
-        // Timeouts of a minute or so are commonly given in seconds.
+        // Timeouts of about a minute are usually given in seconds.
         0..120 => format!("{seconds} s"),
         120..HOUR => pair(seconds / MINUTE, "min", seconds % MINUTE, "s"),
         _ => pair(seconds / HOUR, "h", seconds % HOUR / MINUTE, "min"),
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_rounded_for_people() {
+    fn durations_are_rounded() {
         for (micros, text) in [
             (0, "0 µs"),
             (999, "999 µs"),

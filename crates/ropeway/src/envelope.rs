@@ -1,6 +1,7 @@
-//! An envelope: the record of one finished call.
+//! The outcome of a tool call.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,66 +9,84 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
 use crate::content::{ContentPart, plain_text};
+use crate::error_chain::chain;
 use crate::message::{ToolCall, ToolResult};
 use crate::schema::{self, ValueChange};
-use crate::tool::{ArgumentProblem, CallError, CallId, Origin, TimeoutKind, ToolOutput, with_causes};
+use crate::tool::{ArgumentProblem, CallError, CallId, Origin, TimeoutKind, ToolOutput};
 
-/// The record of one finished call. Every call ends in exactly one, also one that found no tool.
+/// The outcome of a tool call. Every call returns one, even for an unknown tool.
+///
+/// Its JSON form has the keys `id`, `tool`, `origin`, `took_ms`, `data`, `meta`, and where applicable `error`, `changes`,
+/// `warnings` and `extra`.
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::envelope::{Envelope, EnvelopeData};
+///
+/// fn print(envelope: &Envelope) {
+///     match envelope.data() {
+///         EnvelopeData::Json(value) => println!("{value}"),
+///         EnvelopeData::Text(text) => println!("{text}"),
+///         EnvelopeData::Parts(parts) => println!("{} parts", parts.len()),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Envelope {
-    /// The call.
+    /// Id of the call.
     pub id: CallId,
-    /// The name that the tool was called by.
+    /// Name that the tool was called by.
     pub tool: String,
-    /// Where the tool comes from.
+    /// Origin of the tool.
     pub origin: Origin,
-    /// How long the call took.
+    /// Duration of the call.
     pub took: Duration,
-    /// The answer as it came.
+    /// The result as the tool returned it.
     pub meta: EnvelopeMeta,
-    /// The structured content as the output schema wants it, where that differs from what came.
+    /// The structured content cast to the output schema, if the cast changed it.
     pub cast: Option<Value>,
-    /// What the cast has changed.
+    /// Changes made by the cast.
     pub changes: Vec<ValueChange>,
-    /// Where the structured content does not fit the output schema.
+    /// Mismatches between the structured content and the output schema.
     pub warnings: Vec<ArgumentProblem>,
-    /// Every other field of the answer as it came.
+    /// Other fields of the result.
     pub extra: Map<String, Value>,
-    /// Why there is no answer of the tool; the content says so in words for the model.
+    /// Error of a call without a result. The content then explains it to the model.
     pub error: Option<Arc<CallError>>,
 }
 
-/// The answer of a tool as it came.
+/// The result as the tool returned it.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct EnvelopeMeta {
     /// The call failed.
     pub is_error: bool,
-    /// The parts of the answer.
+    /// Content of the result.
     pub content: Vec<ContentPart>,
-    /// The structured result; `Some(Value::Null)` when the server said `null`.
+    /// Structured content; `Some(Value::Null)` for an explicit `null`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
-    /// The answer's `_meta`.
+    /// The `_meta` that the server sent.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    pub meta: Option<Map<String, Value>>,
+    pub server_meta: Option<Map<String, Value>>,
 }
 
-/// What a call came to.
+/// The data of an envelope, as returned by [`Envelope::data`].
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum EnvelopeData<'a> {
     /// Structured content, cast to the output schema.
     Json(&'a Value),
-    /// The answer as one string: it is text only.
+    /// The text of a result that has only text parts.
     Text(Cow<'a, str>),
-    /// The parts of the answer: some are not text.
+    /// The parts of a result with other content.
     Parts(&'a [ContentPart]),
 }
 
 impl Envelope {
-    /// The record of a call that was answered.
+    /// Creates the envelope of a result.
     pub fn from_output(
         id: CallId,
         tool: impl Into<String>,
@@ -81,7 +100,7 @@ impl Envelope {
             tool: tool.into(),
             origin,
             took,
-            meta: EnvelopeMeta { is_error, content, structured_content: structured, meta },
+            meta: EnvelopeMeta { is_error, content, structured_content: structured, server_meta: meta },
             cast: None,
             changes: Vec::new(),
             warnings: Vec::new(),
@@ -90,7 +109,7 @@ impl Envelope {
         }
     }
 
-    /// The record of a call that has no answer: an error, in words that tell a model what to do next.
+    /// Creates the envelope of an error. The content explains it to a model, with a next step.
     pub fn from_error(
         id: CallId,
         tool: impl Into<String>,
@@ -99,11 +118,11 @@ impl Envelope {
         error: impl Into<Arc<CallError>>,
     ) -> Self {
         let error = error.into();
-        let output = ToolOutput::error(for_model(&error));
+        let output = ToolOutput::error(explain(&error));
         Self { error: Some(error), ..Self::from_output(id, tool, origin, took, output) }
     }
 
-    /// Casts the structured content to an output schema. A failed call has nothing that the schema speaks of.
+    /// Casts the structured content to an output schema. Failed results are not cast.
     #[must_use]
     pub fn cast_to(mut self, schema: &Value) -> Self {
         let Some(structured) = self.meta.structured_content.as_ref().filter(|_| !self.meta.is_error) else {
@@ -119,12 +138,12 @@ impl Envelope {
         self
     }
 
-    /// The answer as a model is told of it: the parts, or the structured content where there are none.
+    /// Converts the envelope into the message for a model: the content, or the structured content as JSON if there is none.
     pub fn to_result(&self, call: &ToolCall) -> ToolResult {
         ToolResult { is_error: self.meta.is_error, ..ToolResult::new(call, self.parts().into_owned()) }
     }
 
-    /// The parts that a model is told, not copied where they are those that came.
+    /// Returns the parts for a model, borrowed if possible.
     pub fn parts(&self) -> Cow<'_, [ContentPart]> {
         match (&self.meta.content[..], &self.meta.structured_content) {
             ([], Some(structured)) => vec![ContentPart::text(structured.to_string())].into(),
@@ -132,7 +151,7 @@ impl Envelope {
         }
     }
 
-    /// What the call came to: the structured content when there is some, also `null`; else the text; else the parts.
+    /// Returns the structured content if there is any, including `null`; otherwise the text, or the parts if some are not text.
     pub fn data(&self) -> EnvelopeData<'_> {
         if let Some(value) = self.cast.as_ref().or(self.meta.structured_content.as_ref()) {
             return EnvelopeData::Json(value);
@@ -144,7 +163,26 @@ impl Envelope {
     }
 }
 
-/// The failure of a call in the JSON of an envelope.
+/// Writes the data as text: structured content as compact JSON, text as it is, and one line for each other part.
+impl fmt::Display for Envelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.data() {
+            EnvelopeData::Json(value) => write!(f, "{value}"),
+            EnvelopeData::Text(text) => f.write_str(&text),
+            EnvelopeData::Parts(parts) => {
+                for (at, part) in parts.iter().enumerate() {
+                    if at > 0 {
+                        f.write_str("\n")?;
+                    }
+                    write!(f, "{part}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The `error` of an envelope in JSON.
 #[derive(serde::Serialize)]
 struct ErrorRecord {
     kind: &'static str,
@@ -154,7 +192,7 @@ struct ErrorRecord {
 
 impl From<&CallError> for ErrorRecord {
     fn from(error: &CallError) -> Self {
-        Self { kind: error.kind(), message: with_causes(error), retryable: error.is_transient() }
+        Self { kind: error.kind(), message: chain(error), retryable: error.is_transient() }
     }
 }
 
@@ -164,7 +202,7 @@ impl Serialize for Envelope {
         map.serialize_entry("id", &self.id)?;
         map.serialize_entry("tool", &self.tool)?;
         map.serialize_entry("origin", &self.origin)?;
-        // Whole microseconds: local calls take less than a millisecond.
+        // With microsecond precision: local calls take less than a millisecond.
         map.serialize_entry("took_ms", &(self.took.as_micros() as f64 / 1000.0))?;
         map.serialize_entry("data", &self.data())?;
         map.serialize_entry("meta", &self.meta)?;
@@ -184,12 +222,12 @@ impl Serialize for Envelope {
     }
 }
 
-/// What a model is told about a call that has no answer: what happened, why, and what to do next.
-fn for_model(error: &CallError) -> String {
+/// Explains an error to a model: what happened, why, and what to do next.
+fn explain(error: &CallError) -> String {
     let mut text = String::from("Error: ");
     match error {
         CallError::InvalidArguments { tool, problems } => {
-            text.push_str(&format!("the arguments do not fit tool `{tool}`, which was not called."));
+            text.push_str(&format!("invalid arguments for tool `{tool}`, which was not called."));
             for problem in problems {
                 text.push_str(&format!("\n- {problem}"));
             }
@@ -197,9 +235,9 @@ fn for_model(error: &CallError) -> String {
         }
         CallError::UnknownTool { nearest, .. } if !nearest.is_empty() => {
             let names: Vec<String> = nearest.iter().map(|name| format!("`{name}`")).collect();
-            text.push_str(&format!("{error}. Near to it: {}. ", names.join(", ")));
+            text.push_str(&format!("{error}. Did you mean {}? ", names.join(", ")));
         }
-        _ => text.push_str(&format!("{}. ", with_causes(error).trim_end_matches('.'))),
+        _ => text.push_str(&format!("{}. ", chain(error).trim_end_matches('.'))),
     }
     text.push_str(next_step(error));
     text
@@ -265,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn text_reads_as_one_string_that_is_not_copied() {
+    fn text_parts_are_joined_and_a_single_one_is_borrowed() {
         let envelope = answered(ToolOutput::text("a"));
         assert!(matches!(envelope.data(), EnvelopeData::Text(Cow::Borrowed("a"))));
         let two = answered(output(json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]})));
@@ -275,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_with_other_parts_reads_as_parts() {
+    fn a_result_with_an_image_has_parts() {
         let envelope = answered(ContentPart::Image(Blob::new("image/png", b"x")).into());
         assert_eq!(envelope.data(), EnvelopeData::Parts(&envelope.meta.content));
     }
 
     #[test]
-    fn a_model_is_told_the_parts_or_the_structured_content_where_there_are_none() {
+    fn a_model_gets_the_content_or_the_structured_content() {
         let call = ToolCall::new("c", "look", Map::new());
         let told = |wire: Value| answered(output(wire)).to_result(&call);
         let both = told(json!({"content": [{"type": "text", "text": "a"}], "structuredContent": {"a": 1}}));
@@ -293,13 +331,13 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_comes_first_and_null_is_some() {
+    fn structured_content_takes_precedence_even_null() {
         assert_eq!(answered(ToolOutput::structured(json!({"a": 1}))).data(), EnvelopeData::Json(&json!({"a": 1})));
         assert_eq!(answered(ToolOutput::structured(Value::Null)).data(), EnvelopeData::Json(&Value::Null));
     }
 
     #[test]
-    fn what_came_is_kept_beside_what_was_made_of_it() {
+    fn the_original_is_kept_beside_the_cast() {
         let schema =
             json!({"properties": {"n": {"type": "integer"}, "unit": {"default": "m"}, "b": {"type": "boolean"}}});
         let envelope = answered(ToolOutput::structured(json!({"n": "3", "b": "maybe"}))).cast_to(&schema);
@@ -339,27 +377,27 @@ mod tests {
             record(CallError::Cancelled),
             json!({"kind": "cancelled", "message": "the call was cancelled", "retryable": false})
         );
-        // A failure that the tool itself reports is an answer.
+        // A failure that the tool reports is a result.
         let answer = serde_json::to_value(answered(ToolOutput::error("no"))).expect("JSON");
         assert_eq!(answer.get("error"), None);
     }
 
     #[test]
-    fn a_cast_that_changes_nothing_copies_nothing() {
+    fn an_unchanged_cast_is_not_stored() {
         let envelope = answered(ToolOutput::structured(json!({"n": 3}))).cast_to(&json!({"type": "object"}));
         assert_eq!(envelope.cast, None);
         assert_eq!(envelope.data(), EnvelopeData::Json(&json!({"n": 3})));
     }
 
     #[test]
-    fn what_a_failed_tool_answers_is_not_cast() {
+    fn failed_results_are_not_cast() {
         let output = ToolOutput { is_error: true, ..ToolOutput::structured(json!({"code": "3"})) };
         let envelope = answered(output).cast_to(&json!({"properties": {"code": {"type": "integer"}}}));
         assert_eq!(envelope.data(), EnvelopeData::Json(&json!({"code": "3"})));
     }
 
     #[test]
-    fn nothing_that_a_server_sent_is_lost() {
+    fn all_fields_of_a_result_are_kept() {
         let envelope = answered(output(json!({
             "content": [{"type": "text", "text": "a"}], "structuredContent": null, "isError": true, "_meta": {"b": 1}, "later": 2,
         })));
@@ -374,12 +412,12 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_are_explained_path_by_path() {
+    fn invalid_arguments_are_listed_by_path() {
         let problem = |path: &str, reason: &str| ArgumentProblem { path: path.to_owned(), reason: reason.to_owned() };
         let problems = vec![problem("/a", "must be an integer, not a string"), problem("", "`b` is missing")];
         assert_eq!(
             failed(CallError::InvalidArguments { tool: "look".to_owned(), problems }),
-            "Error: the arguments do not fit tool `look`, which was not called.\n\
+            "Error: invalid arguments for tool `look`, which was not called.\n\
              - at `/a`: must be an integer, not a string\n\
              - `b` is missing\n\
              Correct the arguments and call the tool again."
@@ -387,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_told_once() {
+    fn each_cause_is_written_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("could not start `npx`: {0}")]
         struct Loud(#[source] std::io::Error);
@@ -401,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_ends_with_what_to_do_next() {
+    fn every_error_ends_with_a_next_step() {
         let server = || crate::tool::Alias::new("web");
         for error in [
             CallError::NotConnected { server: server() },

@@ -1,6 +1,7 @@
-//! A hash that is the same on every machine and in every version, which the standard hasher does not promise.
+//! A hash that is stable across machines and versions, unlike the standard hasher.
 
-/// FNV-1a of 64 bits. What it gave for a text is written down in files and remembered by models: it must never change.
+/// 64-bit FNV-1a (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>). Hashes are part of file names and tool names, so the
+/// function must never change.
 pub(crate) struct Fnv(u64);
 
 impl Default for Fnv {
@@ -10,22 +11,22 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    pub(crate) fn take(&mut self, bytes: impl IntoIterator<Item = u8>) {
+    pub(crate) fn write(&mut self, bytes: impl IntoIterator<Item = u8>) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
 
-    pub(crate) fn value(&self) -> u64 {
+    pub(crate) fn finish(&self) -> u64 {
         self.0
     }
 }
 
-/// A text's hash folded to 32 bits, which are eight digits of a name.
+/// Returns the hash of a text folded to 32 bits.
 pub(crate) fn short(text: &str) -> u32 {
     let mut hash = Fnv::default();
-    hash.take(text.bytes());
-    (hash.value() ^ (hash.value() >> 32)) as u32
+    hash.write(text.bytes());
+    (hash.finish() ^ (hash.finish() >> 32)) as u32
 }
 
 #[cfg(test)]
@@ -33,11 +34,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_that_of_the_published_vectors() {
+    fn hashes_match_the_published_test_vectors() {
         let hash = |text: &str| {
             let mut hash = Fnv::default();
-            hash.take(text.bytes());
-            hash.value()
+            hash.write(text.bytes());
+            hash.finish()
         };
         assert_eq!(
             ["", "a", "foobar"].map(hash),

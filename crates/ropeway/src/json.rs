@@ -1,14 +1,13 @@
-//! JSON as other programs write it: with lone surrogates, numbers of any size, and bytes that are not quite UTF-8.
+//! Parses JSON from other programs, with lone surrogates, large numbers and invalid UTF-8.
 //!
-//! JavaScript writes half of an emoji that was cut in two as `"\ud83d"`, which a Rust string cannot hold; a whole message
-//! would be lost for it. The functions of this module read such text like browsers decode UTF-16: each lone surrogate becomes
-//! U+FFFD, the replacement character. They cost nothing when the text needs no repair.
+//! JavaScript writes half of a surrogate pair as `"\ud83d"`, which a Rust string cannot hold, so `serde_json` rejects the whole
+//! message. The functions of this module replace each lone surrogate by U+FFFD, as browsers do. They add no cost to valid text.
 //!
 //! # Numbers
 //!
-//! With the feature `arbitrary-precision` a [`Value`] holds numbers of any size and precision, digit for
-//! digit. Without it, a number becomes the nearest `f64` unless it is an integer between [`i64::MIN`] and [`u64::MAX`]; one
-//! beyond the range of `f64`, such as `1e400`, becomes a string with the same digits, so that the rest of the text is not lost.
+//! With the feature `arbitrary-precision`, a [`Value`] holds numbers of any size and precision. Without it, a number becomes the
+//! nearest `f64` unless it is an integer between [`i64::MIN`] and [`u64::MAX`]. A number beyond the range of `f64`, such as
+//! `1e400`, becomes a string with the same digits.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -20,11 +19,11 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
-/// Parses JSON text, which is repaired first if it has to be.
+/// Parses JSON text, repairing it if necessary.
 ///
 /// # Errors
 ///
-/// The text is not JSON, or not the JSON of a `T`.
+/// Returns an error if the text is not JSON or does not match `T`.
 ///
 /// # Examples
 ///
@@ -37,17 +36,17 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error>
     from_slice(text.as_bytes())
 }
 
-/// Parses the bytes of JSON text, which are repaired first if they have to be.
+/// Parses JSON bytes, repairing them if necessary.
 ///
 /// # Errors
 ///
-/// The bytes are not JSON, or not the JSON of a `T`.
+/// Returns an error if the bytes are not JSON or do not match `T`.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_json::Error> {
     let mut repaired = Vec::new();
     from_slice_in(bytes, &mut repaired)
 }
 
-/// Parses the bytes of JSON text into a value that borrows from them, or from `repaired` if they had to be repaired.
+/// Parses JSON bytes into a value that borrows from them, or from `repaired` if they had to be repaired.
 pub(crate) fn from_slice_in<'a, T: Deserialize<'a>>(
     bytes: &'a [u8],
     repaired: &'a mut Vec<u8>,
@@ -65,10 +64,9 @@ pub(crate) fn from_slice_in<'a, T: Deserialize<'a>>(
     }
 }
 
-/// Repairs JSON text that cannot be parsed; `None` if it holds nothing that can be repaired.
+/// Repairs invalid JSON text. Returns `None` if it contains nothing to repair.
 ///
-/// A byte order mark is removed, invalid UTF-8 and lone surrogates become U+FFFD, and numbers that a
-/// [`Value`] cannot hold become strings.
+/// A byte order mark is removed, invalid UTF-8 and lone surrogates become U+FFFD, and numbers out of range become strings.
 #[cold]
 pub(crate) fn repair(bytes: &[u8]) -> Option<Vec<u8>> {
     let bare = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
@@ -78,7 +76,7 @@ pub(crate) fn repair(bytes: &[u8]) -> Option<Vec<u8>> {
     changed.then(|| numbers.unwrap_or_else(|| text.into_owned()).into_bytes())
 }
 
-/// Replaces invalid UTF-8 and lone surrogates, so that every string in the text can be decoded.
+/// Replaces invalid UTF-8 and lone surrogates.
 pub(crate) fn decodable(bytes: &[u8]) -> Cow<'_, str> {
     match String::from_utf8_lossy(bytes) {
         Cow::Borrowed(text) => without_lone_surrogates(text),
@@ -86,7 +84,7 @@ pub(crate) fn decodable(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Replaces escapes of lone surrogates by `\ufffd`, which takes as many bytes.
+/// Replaces escapes of lone surrogates by `\ufffd`, which has the same length.
 pub(crate) fn without_lone_surrogates(text: &str) -> Cow<'_, str> {
     let Some(first) = lone_surrogate(text.as_bytes(), 0) else { return Cow::Borrowed(text) };
     let mut repaired = String::with_capacity(text.len());
@@ -101,9 +99,9 @@ pub(crate) fn without_lone_surrogates(text: &str) -> Cow<'_, str> {
     Cow::Owned(repaired)
 }
 
-/// Replaces the lone surrogates in JSON text that is passed on without being parsed whole.
+/// Replaces lone surrogates in JSON text that is forwarded without being parsed.
 #[cfg(feature = "mcp")]
-pub(crate) fn repaired_raw(raw: Box<RawValue>) -> Box<RawValue> {
+pub(crate) fn repair_raw(raw: Box<RawValue>) -> Box<RawValue> {
     let repaired = match without_lone_surrogates(raw.get()) {
         Cow::Borrowed(_) => None,
         Cow::Owned(text) => RawValue::from_string(text).ok(),
@@ -111,17 +109,17 @@ pub(crate) fn repaired_raw(raw: Box<RawValue>) -> Box<RawValue> {
     repaired.unwrap_or(raw)
 }
 
-/// The bytes of `\uXXXX`.
+/// Length of `\uXXXX`.
 const ESCAPE: usize = 6;
 
-/// Finds escapes of any character. Both bytes count: text with many other escapes is as quick as text without.
+/// Searches for both bytes, so that other escapes do not slow it down.
 static UNICODE_ESCAPE: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b"\\u"));
 
-/// Finds the next escape of a lone surrogate; `from` must not be in the middle of an escape.
+/// Returns the position of the next lone surrogate. `from` must not be inside an escape.
 fn lone_surrogate(text: &[u8], mut from: usize) -> Option<usize> {
     while let Some(found) = UNICODE_ESCAPE.find(&text[from..]) {
         let at = from + found;
-        // `\\u` is an escaped backslash and a letter.
+        // In `\\u`, the backslash is escaped.
         let backslashes = text[from..at].iter().rev().take_while(|byte| **byte == b'\\').count();
         from = match escaped(text, at).filter(|_| backslashes % 2 == 0) {
             Some(0xD800..=0xDBFF) => match escaped(text, at + ESCAPE) {
@@ -136,13 +134,13 @@ fn lone_surrogate(text: &[u8], mut from: usize) -> Option<usize> {
     None
 }
 
-/// The code unit of the escape `\uXXXX` at this place.
+/// Returns the code unit of the escape `\uXXXX` at a position.
 fn escaped(text: &[u8], at: usize) -> Option<u32> {
     let digits = text.get(at..at + ESCAPE)?.strip_prefix(b"\\u")?;
     digits.iter().try_fold(0, |unit, digit| Some(unit * 16 + char::from(*digit).to_digit(16)?))
 }
 
-/// Puts numbers beyond the range of `f64` into quotes, unless the parser takes them.
+/// Quotes numbers beyond the range of `f64`, unless the parser accepts them.
 fn quote_large_numbers(text: &str) -> Option<String> {
     if serde_json::from_str::<Number>("1e400").is_ok() {
         return None;
@@ -156,7 +154,7 @@ fn quote_large_numbers(text: &str) -> Option<String> {
             b'-' | b'0'..=b'9' => {
                 let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
                 let number = &text[at..at + bytes[at..].iter().take_while(is_part).count()];
-                // Nothing that is shorter than 1e309 is too large.
+                // `1e309` is the shortest number out of range.
                 if number.len() > 4 && number.parse().is_ok_and(f64::is_infinite) {
                     repaired.extend([&text[done..at], "\"", number, "\""]);
                     done = at + number.len();
@@ -169,13 +167,13 @@ fn quote_large_numbers(text: &str) -> Option<String> {
     (done > 0).then(|| repaired + &text[done..])
 }
 
-/// The number as an `f64`; infinite where it is too large for one.
-pub(crate) fn nearest(value: &Value) -> Option<f64> {
+/// Converts a number to `f64`; infinite if it is out of range.
+pub(crate) fn to_f64(value: &Value) -> Option<f64> {
     let Value::Number(number) = value else { return None };
     number.as_f64().or_else(|| number.to_string().parse().ok())
 }
 
-/// Removes the white space between the tokens of JSON text.
+/// Removes whitespace between the tokens of JSON text.
 #[cfg(any(feature = "mcp", feature = "providers", test))]
 pub(crate) fn compact(text: &str) -> String {
     let bytes = text.as_bytes();
@@ -196,7 +194,7 @@ pub(crate) fn compact(text: &str) -> String {
     compact
 }
 
-/// Where the string that begins at `start` ends, its quotes included.
+/// Returns the position behind the string that starts at `start`.
 fn end_of_string(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(found) = memchr::memchr2(b'"', b'\\', text.get(at..).unwrap_or_default()) {
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_surrogate_reads_as_the_replacement_character() {
+    fn lone_surrogates_become_replacement_characters() {
         for (text, wanted) in [
             (r#""hello \ud83d""#, "hello \u{fffd}"),
             (r#""\ude00 world""#, "\u{fffd} world"),
@@ -236,32 +234,32 @@ mod tests {
     }
 
     #[test]
-    fn text_that_only_looks_like_a_surrogate_stays_as_it_is() {
+    fn escaped_backslashes_and_surrogate_pairs_are_kept() {
         for text in
             [r#""\\ud83d""#, r#""\\\\ud83d""#, r#""\ud83d\ude00""#, r#""\uD83D\uDE00 \u00e9 \\u\\""#, "\"ud83d\""]
         {
             assert!(matches!(without_lone_surrogates(text), Cow::Borrowed(_)), "{text}");
             assert_eq!(read(text), serde_json::from_str::<Value>(text).expect("JSON"));
         }
-        // An odd number of backslashes ends in an escape.
+        // After an even number of backslashes, `\u` is an escape.
         assert_eq!(read(r#""\\\ud83d""#), "\\\u{fffd}");
     }
 
     #[test]
-    fn broken_json_stays_broken() {
+    fn invalid_json_is_an_error() {
         for text in ["", "{", r#""\ud83d"#, r#""\u12""#, r#""\ud8"#, "nul", r#"{"a":1e400"#, "-", "\u{feff}"] {
             assert!(from_str::<Value>(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_and_a_byte_order_mark_are_repaired() {
+    fn invalid_utf8_and_a_byte_order_mark_are_repaired() {
         assert_eq!(from_slice::<Value>(b"\xEF\xBB\xBF[1]").expect("JSON"), json!([1]));
         assert_eq!(from_slice::<Value>(b"[\"\xff\", \"\\ud83d\"]").expect("JSON"), json!(["\u{fffd}", "\u{fffd}"]));
     }
 
     #[test]
-    fn a_number_beyond_f64_costs_no_more_than_itself() {
+    fn a_number_out_of_range_does_not_affect_the_rest() {
         let text = r#"{"a":1e400,"b":[-1E+999,"1e400 \" 1e400",2],"c":1e308}"#;
         let value = read(text);
         assert_eq!(value["b"][2], 2);
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_parsed_may_borrow_from_the_text_or_from_its_repaired_copy() {
+    fn a_value_may_borrow_from_the_text_or_its_repaired_copy() {
         let mut repaired = Vec::new();
         let fine: &str = from_slice_in(br#""fine""#, &mut repaired).expect("JSON");
         assert_eq!(fine, "fine");
@@ -287,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn compact_text_has_the_same_tokens() {
+    fn compacting_removes_whitespace_only() {
         let text = "{ \"a b\" :\t[1e2,\r\n -0 , \"\\\" \\\\\"], \"c\": 1.10 }";
         assert_eq!(compact(text), r#"{"a b":[1e2,-0,"\" \\"],"c":1.10}"#);
         assert_eq!(compact("\"open \\"), "\"open \\");
@@ -295,20 +293,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_of_any_code_units_is_read_as_utf16_is(units in proptest::collection::vec(any::<u16>(), 0..20), sparse in any::<bool>()) {
+        fn escapes_are_decoded_like_lossy_utf16(units in proptest::collection::vec(any::<u16>(), 0..20), sparse in any::<bool>()) {
             let units: Vec<u16> = units.into_iter().map(|unit| if sparse { unit } else { 0xD700 + unit % 0x0900 }).collect();
             let text: String = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
             prop_assert_eq!(read(&format!("\"{text}\"")), String::from_utf16_lossy(&units));
         }
 
         #[test]
-        fn no_bytes_make_a_repair_panic_and_it_leaves_nothing_to_repair(text in r#"(\\|u|d8|dc|"|1e999|[0-9a-f]|,|\PC){0,30}"#) {
+        fn a_repair_never_panics_and_is_complete(text in r#"(\\|u|d8|dc|"|1e999|[0-9a-f]|,|\PC){0,30}"#) {
             let repaired = repair(text.as_bytes()).unwrap_or_else(|| text.clone().into_bytes());
             prop_assert_eq!(lone_surrogate(&repaired, 0), None);
         }
 
         #[test]
-        fn what_serde_json_reads_is_read_alike(text in r#"[\[{]?"(\\u[0-9a-f]{4}|\\\\|\\n|[a-z])*"[\]}]?"#) {
+        fn valid_text_is_parsed_like_serde_json(text in r#"[\[{]?"(\\u[0-9a-f]{4}|\\\\|\\n|[a-z])*"[\]}]?"#) {
             if let Ok(value) = serde_json::from_str::<Value>(&text) {
                 prop_assert_eq!(read(&text), value);
             }

@@ -1,17 +1,67 @@
-//! Ropeway carries the tools of any MCP server to any model.
+//! Ropeway connects the tools of [MCP] servers to Rust programs and to models.
 //!
-//! The modules are layers, lowest first: JSON as other programs write it ([`json`]), what a tool answers ([`content`]), what nobody
-//! may see ([`secret`]), what a tool is ([`tool`]), what is said ([`message`]), then records and pure functions beside each other
-//! ([`config`], [`event`], [`protocol`], [`schema`], [`envelope`], [`lock`] for accepted tool definitions), then parts that do one
-//! job: HTTP for servers and providers ([`web`]), a tool whose calls always end in an envelope ([`checked`]), one connection
-//! ([`mcp`]), tools as a model's dialect takes them ([`lowering`]); above them the tools of many servers as one value ([`registry`])
-//! and a model that is asked ([`provider`]), the servers under one roof ([`bridge`]), and a model that uses tools ([`agent`]).
+//! [`Bridge`] starts the servers of a configuration file, keeps them connected, and calls their tools:
+//!
+//! ```no_run
+//! use serde_json::json;
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), ropeway::Error> {
+//!     let bridge = ropeway::Bridge::from_file("ropeway.yaml")?;
+//!     bridge.start().await?;
+//!     let envelope = bridge.call("demo.calculate", json!({"expression": "6 * 7"})).await;
+//!     println!("{envelope}");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`Agent`] gives the tools to a model, and runs the calls that the model asks for:
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), ropeway::Error> {
+//! use ropeway::prelude::*;
+//!
+//! let agent = Agent::builder()
+//!     .provider(Provider::from_env(Dialect::Anthropic)?)
+//!     .model("claude-sonnet-4-5")
+//!     .mcp(ServerConfig::new("time", StdioServer::command("uvx").with_args(["mcp-server-time"])))
+//!     .build()?;
+//! println!("{}", agent.send("What time is it in Tokyo?").await?.text);
+//! # Ok(()) }
+//! ```
+//!
+//! # Where to start
+//!
+//! | to | use |
+//! |---|---|
+//! | connect to one server | [`Mcp`] |
+//! | connect to the servers of a configuration file | [`Config`], [`Bridge`] |
+//! | hold tools of several servers and of the program itself | [`Registry`], [`LocalTool`] |
+//! | read the outcome of a call | [`Envelope`] |
+//! | ask a model | [`Provider`], [`ChatRequest`](provider::ChatRequest) |
+//! | run a model with tools | [`Agent`], or [`agent::stream`] for a loop of your own |
+//! | test a client without a real server or model | `testing` |
+//!
+//! Types that most programs need are at the root of the crate and in the [`prelude`]; everything else is in the module of its topic.
 //!
 //! # Features
 //!
-//! `agent` (default) is everything but `testing`; `mcp` is one connection, `bridge` many of them, `providers` models alone.
-//! `arbitrary-precision` keeps every digit of numbers that only pass through. It turns on the feature of `serde_json` of the same name,
-//! for the whole program: types that read an `f64` out of an untagged, flattened or tagged place then refuse fractions. See [`json`].
+//! - `agent` (default): everything except `testing`.
+//! - `mcp`: one connection ([`Mcp`]).
+//! - `bridge`: configuration files, many connections and registries.
+//! - `providers`: models without MCP.
+//! - `testing`: scripted servers and models for tests.
+//! - `arbitrary-precision`: keeps every digit of numbers that only pass through. It enables the feature of the same name of
+//!   `serde_json` for the whole program; types that read an `f64` from an untagged, flattened or internally tagged field then reject
+//!   fractions. See [`json`].
+//!
+//! # Security
+//!
+//! A configuration file can name commands to run and secrets to send. The library does what its caller asks for: only load files
+//! that you trust. Servers are not trusted: their messages are bounded in size, time and rate, and known secrets are removed from
+//! everything that reaches logs, events, errors and models.
+//!
+//! [MCP]: https://modelcontextprotocol.io
 
 #[cfg(feature = "agent")]
 pub mod agent;
@@ -22,6 +72,8 @@ pub mod config;
 pub mod content;
 pub mod duration;
 pub mod envelope;
+mod error;
+mod error_chain;
 pub mod event;
 mod hash;
 pub mod json;
@@ -31,7 +83,10 @@ pub mod lowering;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 pub mod message;
+pub mod prelude;
 #[cfg(feature = "mcp")]
+// Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
+#[doc(hidden)]
 pub mod protocol;
 #[cfg(feature = "providers")]
 pub mod provider;
@@ -39,8 +94,32 @@ pub mod provider;
 pub mod registry;
 pub mod schema;
 pub mod secret;
+mod setters;
+mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;
 #[cfg(any(feature = "mcp", feature = "providers"))]
+// Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
+#[doc(hidden)]
 pub mod web;
+
+#[cfg(feature = "agent")]
+pub use self::agent::{Agent, AgentError, AgentServer, Step, Turn, TurnOutcome};
+#[cfg(feature = "bridge")]
+pub use self::bridge::{Bridge, BridgeError};
+#[cfg(feature = "bridge")]
+pub use self::config::{Config, ConfigError, Secrets};
+pub use self::config::{HttpServer, ServerConfig, StdioServer};
+pub use self::content::ContentPart;
+pub use self::envelope::Envelope;
+pub use self::error::Error;
+pub use self::event::Event;
+#[cfg(feature = "mcp")]
+pub use self::mcp::{ConnectError, Mcp};
+pub use self::message::{Conversation, Dialect, Message};
+#[cfg(feature = "providers")]
+pub use self::provider::{Provider, ProviderError, ProviderSettings};
+#[cfg(feature = "bridge")]
+pub use self::registry::{Registry, ServerStatus};
+pub use self::tool::{CallContext, CallError, LocalTool, Tool, ToolDefinition, ToolOutput};

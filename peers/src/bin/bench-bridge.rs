@@ -1,25 +1,25 @@
-//! A crowd of servers: how soon all of them are ready with their tools, and what that takes in memory.
+//! Many servers: the time until all of them are ready with their tools, and the memory for it.
 //!
-//! `bench-bridge --contestant ropeway|floor --server PROGRAM [--servers N] [--tools N] [--delay-ms N]`
-//! starts the benchmark's server N times. The floor does by hand what has to be done at the least.
+//! `bench-bridge --contestant ropeway|baseline --server PROGRAM [--servers N] [--tools N] [--delay-ms N]`
+//! starts the benchmark's server N times. The baseline is a minimal hand-written client.
 
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerConfig, StdioServer};
-use ropeway_peers::course::check;
-use ropeway_peers::floor::Client;
+use ropeway_peers::baseline::Client;
+use ropeway_peers::bench_case::check;
 use ropeway_peers::meter::{micros, peak_kib, resident_kib};
 use serde::Serialize;
 
-/// What has to be started, and by whom.
+/// The servers to start, and the contestant that starts them.
 #[derive(Debug, PartialEq)]
-struct Crowd {
+struct ServerGroup {
     contestant: Contestant,
     program: String,
     servers: usize,
-    /// Of each server.
+    /// Tools per server.
     tools: usize,
     delay_ms: usize,
 }
@@ -27,52 +27,52 @@ struct Crowd {
 #[derive(Debug, PartialEq)]
 enum Contestant {
     Ropeway,
-    Floor,
+    Baseline,
 }
 
-/// What it took; printed as one line of JSON.
+/// The measurements; printed as one line of JSON.
 #[derive(Debug, Serialize)]
 struct Report {
     servers: usize,
     tools: usize,
-    /// From the first thing done to the last tool known.
+    /// Time until all tools are known.
     ready_us: f64,
-    /// How much of that went by until the last process was started, where that can be told.
+    /// Time until the last process was started, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     spawned_us: Option<f64>,
-    /// Before the first thing done.
+    /// Memory before the start.
     before_kib: u64,
-    /// While all connections are held.
+    /// Memory with all connections open.
     held_kib: u64,
     peak_kib: u64,
 }
 
-impl Crowd {
+impl ServerGroup {
     fn from_args(args: impl IntoIterator<Item = String>) -> Result<Self> {
-        let mut crowd =
+        let mut group =
             Self { contestant: Contestant::Ropeway, program: String::new(), servers: 1, tools: 4, delay_ms: 0 };
         let mut args = args.into_iter();
         while let Some(flag) = args.next() {
             let value = args.next().with_context(|| format!("`{flag}` needs a value"))?;
             let number = || value.parse().with_context(|| format!("`{value}` is not a number"));
             match (flag.as_str(), value.as_str()) {
-                ("--contestant", "ropeway") => crowd.contestant = Contestant::Ropeway,
-                ("--contestant", "floor") => crowd.contestant = Contestant::Floor,
+                ("--contestant", "ropeway") => group.contestant = Contestant::Ropeway,
+                ("--contestant", "baseline") => group.contestant = Contestant::Baseline,
                 ("--contestant", _) => bail!("unknown contestant `{value}`"),
-                ("--server", _) => crowd.program = value,
-                ("--servers", _) => crowd.servers = number()?,
-                ("--tools", _) => crowd.tools = number()?,
-                ("--delay-ms", _) => crowd.delay_ms = number()?,
+                ("--server", _) => group.program = value,
+                ("--servers", _) => group.servers = number()?,
+                ("--tools", _) => group.tools = number()?,
+                ("--delay-ms", _) => group.delay_ms = number()?,
                 _ => bail!("unknown flag `{flag}`"),
             }
         }
-        if crowd.program.is_empty() {
+        if group.program.is_empty() {
             bail!("`--server` is missing");
         }
-        Ok(crowd)
+        Ok(group)
     }
 
-    /// The arguments of one server; no two have the same.
+    /// Returns the arguments of one server, which differ between servers.
     fn args(&self, name: &str) -> [String; 6] {
         let (tools, delay) = (self.tools.to_string(), self.delay_ms.to_string());
         ["--tools", &tools, "--delay-ms", &delay, "--name", name].map(str::to_owned)
@@ -82,7 +82,7 @@ impl Crowd {
         (0..self.servers).map(|number| format!("s{number}"))
     }
 
-    /// Fails when tools are missing: a contestant that forgets some must not win.
+    /// Fails if tools are missing: a contestant that loses some must not win.
     fn report(&self, started: Instant, before_kib: u64, tools: usize) -> Result<Report> {
         let ready = started.elapsed();
         check("the list of all tools", self.servers * self.tools, tools)?;
@@ -100,20 +100,20 @@ impl Crowd {
 }
 
 fn main() -> Result<()> {
-    let crowd = Crowd::from_args(std::env::args().skip(1))?;
-    let report = match crowd.contestant {
-        Contestant::Floor => by_hand(&crowd)?,
+    let group = ServerGroup::from_args(std::env::args().skip(1))?;
+    let report = match group.contestant {
+        Contestant::Baseline => by_hand(&group)?,
         Contestant::Ropeway => {
-            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(by_bridge(&crowd))?
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(by_bridge(&group))?
         }
     };
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
 }
 
-async fn by_bridge(crowd: &Crowd) -> Result<Report> {
-    let servers = crowd.names().map(|name| {
-        let server = StdioServer::new(&crowd.program, crowd.args(&name));
+async fn by_bridge(group: &ServerGroup) -> Result<Report> {
+    let servers = group.names().map(|name| {
+        let server = StdioServer::new(&group.program, group.args(&name));
         ServerConfig::new(name, server)
     });
     let config = Config::new(servers);
@@ -122,15 +122,15 @@ async fn by_bridge(crowd: &Crowd) -> Result<Report> {
     let bridge = Bridge::new(config)?;
     bridge.start().await?;
     let registry = bridge.tools().registry;
-    let report = crowd.report(started, before, registry.len());
+    let report = group.report(started, before, registry.len());
     bridge.stop().await;
     report
 }
 
-/// All servers are started before the first answer is waited for, so they start up side by side.
-fn by_hand(crowd: &Crowd) -> Result<Report> {
+/// Starts all servers before it waits for the first one, so that they start concurrently.
+fn by_hand(group: &ServerGroup) -> Result<Report> {
     let commands: Vec<Vec<String>> =
-        crowd.names().map(|name| [vec![crowd.program.clone()], crowd.args(&name).to_vec()].concat()).collect();
+        group.names().map(|name| [vec![group.program.clone()], group.args(&name).to_vec()].concat()).collect();
     let before = resident_kib();
     let started = Instant::now();
     let mut clients = commands.iter().map(|command| Client::start(command)).collect::<Result<Vec<_>>>()?;
@@ -143,7 +143,7 @@ fn by_hand(crowd: &Crowd) -> Result<Report> {
     for client in &mut clients {
         tools += client.take_list()?;
     }
-    let report = crowd.report(started, before, tools)?;
+    let report = group.report(started, before, tools)?;
     clients.into_iter().try_for_each(Client::close)?;
     Ok(Report { spawned_us: Some(micros(spawned)), ..report })
 }
@@ -153,25 +153,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_becomes_a_crowd_of_which_no_two_servers_are_equal() {
-        let args = ["--contestant", "floor", "--server", "echo-server", "--servers", "2", "--tools", "32"];
-        let crowd = Crowd::from_args(args.map(String::from)).expect("a crowd");
-        let expected = Crowd {
-            contestant: Contestant::Floor,
+    fn a_command_line_becomes_a_group_of_different_servers() {
+        let args = ["--contestant", "baseline", "--server", "echo-server", "--servers", "2", "--tools", "32"];
+        let group = ServerGroup::from_args(args.map(String::from)).expect("a group");
+        let expected = ServerGroup {
+            contestant: Contestant::Baseline,
             program: "echo-server".to_owned(),
             servers: 2,
             tools: 32,
             delay_ms: 0,
         };
-        assert_eq!(crowd, expected);
-        let args: Vec<_> = crowd.names().map(|name| crowd.args(&name).join(" ")).collect();
+        assert_eq!(group, expected);
+        let args: Vec<_> = group.names().map(|name| group.args(&name).join(" ")).collect();
         assert_eq!(args, ["--tools 32 --delay-ms 0 --name s0", "--tools 32 --delay-ms 0 --name s1"]);
     }
 
     #[test]
-    fn a_crowd_that_lost_tools_has_no_report() {
-        let crowd = Crowd::from_args(["--server", "x", "--tools", "5"].map(String::from)).expect("a crowd");
-        assert!(crowd.report(Instant::now(), 0, 4).is_err());
-        assert_eq!(crowd.report(Instant::now(), 7, 5).expect("a report").before_kib, 7);
+    fn a_group_that_lost_tools_is_an_error() {
+        let group = ServerGroup::from_args(["--server", "x", "--tools", "5"].map(String::from)).expect("a group");
+        assert!(group.report(Instant::now(), 0, 4).is_err());
+        assert_eq!(group.report(Instant::now(), 7, 5).expect("a report").before_kib, 7);
     }
 }

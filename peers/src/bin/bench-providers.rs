@@ -1,7 +1,7 @@
-//! What the pure halves of the providers cost: lowering real tools, encoding a turn, decoding a long stream.
+//! The cost of lowering real tools, encoding a turn and decoding a long stream.
 //!
 //! `bench-providers --corpus FOLDER` takes its tools from recorded lists, `--servers FILE` from real servers that it starts.
-//! It prints one line of JSON.
+//! Prints one line of JSON.
 
 use std::fs;
 use std::hint::black_box;
@@ -15,39 +15,39 @@ use ropeway::lowering::{Toolset, lower};
 use ropeway::message::{AssistantMessage, Conversation, Dialect};
 use ropeway::provider::{ChatRequest, ProviderSettings, encode};
 use ropeway::tool::ToolDefinition;
-use ropeway_peers::recorded::{Real, recorded};
+use ropeway_peers::recorded_tools::{RecordedTool, recorded_tools};
 use serde_json::{Map, Value, json};
 
-/// How many tools are lowered.
+/// Number of lowered tools.
 const TOOLS: usize = 1600;
 
-/// How many tools a turn has.
+/// Number of tools of a turn.
 const TURN_TOOLS: usize = 200;
 
-/// How many pieces of text a stream has.
+/// Number of text deltas of a stream.
 const DELTAS: usize = 100_000;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let real = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--corpus", folder] => recorded(Path::new(folder))?,
+        ["--corpus", folder] => recorded_tools(Path::new(folder))?,
         ["--servers", file] => offered(Path::new(file)).await?,
         _ => bail!("usage: bench-providers --corpus FOLDER | --servers FILE"),
     };
     if real.is_empty() {
-        bail!("there are no tools");
+        bail!("no tools found");
     }
     let mut report = Map::new();
     report.insert("distinct_tools".to_owned(), real.len().min(TOOLS).into());
     for dialect in Dialect::ALL {
-        // Definitions as they come from a server: text that nobody has looked into yet.
+        // Fresh definitions, whose schemas are not parsed yet, as from a server.
         let definitions: Vec<ToolDefinition> = (0..TOOLS).map(|at| real[at % real.len()].definition(at)).collect();
         let started = Instant::now();
         let lowered = lower(&definitions, dialect);
         let took = started.elapsed();
         add(&mut report, "lower", dialect, took);
-        report.insert(format!("left_out_{dialect}"), lowered.left_out.len().into());
+        report.insert(format!("left_out_{dialect}"), lowered.omitted.len().into());
         black_box(lowered);
         turn(&mut report, dialect, definitions.into_iter().take(TURN_TOOLS).collect())?;
         stream(&mut report, dialect)?;
@@ -56,15 +56,15 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Notes how long something took, and gives it back in microseconds.
+/// Adds a duration to the report and returns it in microseconds.
 fn add(report: &mut Map<String, Value>, what: &str, dialect: Dialect, took: Duration) -> f64 {
     let micros = took.as_nanos() as f64 / 1000.0;
     report.insert(format!("{what}_{dialect}_us"), micros.into());
     micros
 }
 
-/// The tools of the real servers in a table of commands.
-async fn offered(file: &Path) -> Result<Vec<Real>> {
+/// Returns the tools of the real servers in a table of commands.
+async fn offered(file: &Path) -> Result<Vec<RecordedTool>> {
     let table: Map<String, Value> = serde_json::from_str(&fs::read_to_string(file)?)?;
     let folder = std::env::temp_dir().join(format!("ropeway-bench-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
@@ -80,9 +80,9 @@ async fn offered(file: &Path) -> Result<Vec<Real>> {
     let registry = bridge.tools().registry;
     let real = registry.definitions().map(|definition| {
         let schema = serde_json::value::to_raw_value(&definition.input_schema)?;
-        Ok(Real { name: definition.name.clone(), description: definition.description.clone(), schema })
+        Ok(RecordedTool { name: definition.name.clone(), description: definition.description.clone(), schema })
     });
-    let real = real.collect::<Result<Vec<Real>>>();
+    let real = real.collect::<Result<Vec<RecordedTool>>>();
     bridge.stop().await;
     let _ = fs::remove_dir_all(&folder);
     real
@@ -98,7 +98,7 @@ fn turn(report: &mut Map<String, Value>, dialect: Dialect, definitions: Vec<Tool
     conversation.push("and now?");
     let tools = Toolset::new(definitions);
     let mut settings = ProviderSettings::new(dialect).with_key("key");
-    settings.quirks.most_tools = Some(TURN_TOOLS);
+    settings.quirks.max_tools = Some(TURN_TOOLS);
     let request = ChatRequest::new("model", &conversation).with_tools(&tools);
     let mut encode = |what: &str| -> Result<f64> {
         let started = Instant::now();

@@ -1,6 +1,6 @@
-//! What it costs to look for secrets in text that holds none, beside one pass of `memchr` over the same text.
+//! The cost of redacting text without secrets, compared with one pass of `memchr` over the same text.
 //!
-//! It prints one line of JSON: milliseconds, and the ratio for each kind of text.
+//! Prints one line of JSON: milliseconds, and the ratio for each kind of text.
 
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -9,13 +9,13 @@ use std::time::Instant;
 use ropeway::secret::{Redactor, Secret};
 use serde_json::{Map, Value, json};
 
-/// How much text is searched.
+/// Bytes of text.
 const TEXT: usize = 10_000_000;
 
-/// How often each side takes its turn; the best counts.
+/// Number of runs of each side; the fastest counts.
 const TURNS: usize = 15;
 
-/// Secrets as people have them: two tokens, a password, a key in hexadecimal.
+/// Typical secrets: two tokens, a password, a hexadecimal key.
 const SECRETS: [&str; 4] = [
     "ghp_R4nd0mT0kenOfGithubWith36Letters12",
     "sk-ant-api03-Zk3jd93kdk39dkKDke93kdkeJDKE93kdjf93jdkKDJE93jd-kdje93",
@@ -30,15 +30,15 @@ fn main() {
     for (kind, line) in [("log", log_line as fn(usize) -> String), ("json", json_line), ("json_in_json", nested_line)] {
         let text = text(line);
         let (mut pass, mut redaction) = (f64::MAX, f64::MAX);
-        // They take turns, so that both are measured in the same moments.
+        // Interleaved, so that both sides see the same load.
         for _ in 0..TURNS {
             let started = Instant::now();
             black_box(memchr::memchr(0, black_box(text.as_bytes())));
             pass = pass.min(started.elapsed().as_secs_f64());
             let started = Instant::now();
-            let is_as_it_was = matches!(mask.hide(black_box(&text)), Cow::Borrowed(_));
+            let is_as_it_was = matches!(mask.redact(black_box(&text)), Cow::Borrowed(_));
             redaction = redaction.min(started.elapsed().as_secs_f64());
-            assert!(is_as_it_was, "there is no secret in it");
+            assert!(is_as_it_was, "the text has no secret");
         }
         report.insert(format!("{kind}_memchr_ms"), json!(pass * 1000.0));
         report.insert(format!("{kind}_redaction_ms"), json!(redaction * 1000.0));

@@ -7,7 +7,7 @@ use rmcp::model::{
 use rmcp::service::{ClientCacheConfig, ClientLifecycleMode, RunningService};
 use rmcp::transport::TokioChildProcess;
 use rmcp::{ClientServiceExt, RoleClient};
-use ropeway_peers::contest::{self, Contestant};
+use ropeway_peers::runner::{self, Contestant};
 use serde_json::{Map, Value};
 use tokio::process::Command;
 
@@ -19,7 +19,7 @@ impl Contestant for Rmcp {
         let mut command = Command::new(program);
         command.args(args);
         let client = ClientConfig::new(ClientCapabilities::default(), Implementation::new("bench", "0.1.0"));
-        // The same probing as ours, so that both speak the same era to the same server.
+        // The same negotiation as ropeway's, so that both use the same protocol era.
         let lifecycle = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
@@ -52,5 +52,5 @@ impl Contestant for Rmcp {
 }
 
 fn main() -> Result<()> {
-    contest::main::<Rmcp>()
+    runner::main::<Rmcp>()
 }

@@ -1,11 +1,11 @@
-//! A contestant: our own client.
+//! A contestant: ropeway's client.
 
 use anyhow::{Context, Result};
 use ropeway::config::{ServerConfig, StdioServer};
 use ropeway::content::ContentPart;
 use ropeway::mcp::{Era, Mcp};
 use ropeway::tool::CallContext;
-use ropeway_peers::contest::{self, Contestant};
+use ropeway_peers::runner::{self, Contestant};
 use serde_json::{Map, Value};
 
 struct Ours(Mcp);
@@ -19,7 +19,7 @@ impl Contestant for Ours {
     }
 
     async fn call(&self, tool: &'static str, arguments: Map<String, Value>) -> Result<usize> {
-        let output = self.0.call_tool(tool, arguments, &CallContext::default()).await?;
+        let output = self.0.call_tool_with(tool, arguments, &CallContext::default()).await?;
         if let Some(structured) = &output.structured {
             return Ok(structured["rows"].as_array().map_or(0, Vec::len));
         }
@@ -32,11 +32,11 @@ impl Contestant for Ours {
     }
 
     async fn list(&self) -> Result<usize> {
-        // A modern server says how long its list may be kept: this one's not at all. A legacy one's is kept.
+        // A legacy list is cached. A modern one has a time to live, which is zero for this server.
         if self.0.server_info().is_some_and(|server| server.era == Era::Legacy) {
             self.0.refresh_tools().await?;
         }
-        Ok(self.0.list_tool_definitions(None).await?.len())
+        Ok(self.0.list_tool_definitions().await?.len())
     }
 
     async fn close(self) {
@@ -45,5 +45,5 @@ impl Contestant for Ours {
 }
 
 fn main() -> Result<()> {
-    contest::main::<Ours>()
+    runner::main::<Ours>()
 }

@@ -1,6 +1,6 @@
-//! The client that the official conformance suite tests: ours, doing what each scenario outside `auth/` asks for.
+//! The client for the official conformance suite: runs each scenario outside of `auth/`.
 //!
-//! `conformance-client URL`, with the scenario's name, wire and data in `MCP_CONFORMANCE_*`.
+//! `conformance-client URL`, with the name, protocol version and data of the scenario in `MCP_CONFORMANCE_*`.
 
 use std::env;
 use std::time::Duration;
@@ -25,12 +25,12 @@ async fn main() -> Result<()> {
     config.reconnect.enabled = false;
     let client = Client(Mcp::with_host(config, handlers(), Events::default()));
     client.0.connect().await?;
-    let done = tokio::time::timeout(Duration::from_secs(25), client.play(&scenario)).await;
+    let done = tokio::time::timeout(Duration::from_secs(25), client.run(&scenario)).await;
     client.0.close().await;
-    done.context("the scenario took too long")?
+    done.context("the scenario timed out")?
 }
 
-/// A host that accepts every question with nothing filled in, so that the engine's defaults show.
+/// Returns handlers that accept every elicitation without values, so that defaults apply.
 fn handlers() -> Handlers {
     Handlers::new()
         .on_elicitation(|_| async { Ok(ElicitationAnswer::Accept(Map::new())) })
@@ -47,7 +47,7 @@ fn handlers() -> Handlers {
 
 struct Client(Mcp);
 
-/// What `MCP_CONFORMANCE_CONTEXT` holds for `http-custom-headers`.
+/// The contents of `MCP_CONFORMANCE_CONTEXT` for `http-custom-headers`.
 #[derive(Deserialize)]
 struct Calls {
     #[serde(rename = "toolCalls")]
@@ -61,25 +61,25 @@ struct Call {
 }
 
 impl Client {
-    async fn play(&self, scenario: &str) -> Result<()> {
-        let tools = self.0.list_tool_definitions(None).await?;
+    async fn run(&self, scenario: &str) -> Result<()> {
+        let tools = self.0.list_tool_definitions().await?;
         match scenario {
             "initialize" | "request-metadata" | "json-schema-ref-no-deref" => Ok(()),
             "tools_call" => self.call("add_numbers", json!({"a": 5, "b": 3})).await,
             "elicitation-sep1034-client-defaults" => self.call("test_client_elicitation_defaults", json!({})).await,
             "sse-retry" => self.call("test_reconnection", json!({})).await,
-            "sep-2322-client-request-state" => self.answer_questions().await,
+            "sep-2322-client-request-state" => self.call_with_input().await,
             "http-standard-headers" => self.use_every_method(&tools).await,
-            "http-custom-headers" => self.make_given_calls().await,
+            "http-custom-headers" => self.call_from_context().await,
             "http-invalid-tool-headers" => self.call_every_tool(&tools).await,
-            "json-schema-2020-12-preservation" => self.send_schema_back(&tools).await,
+            "json-schema-2020-12-preservation" => self.echo_schema(&tools).await,
             _ => bail!("unknown scenario `{scenario}`"),
         }
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Result<()> {
-        let Value::Object(arguments) = arguments else { bail!("the arguments of `{tool}` are no object") };
-        let output = self.0.call_tool(tool, arguments, &CallContext::default()).await?;
+        let Value::Object(arguments) = arguments else { bail!("the arguments of `{tool}` are not an object") };
+        let output = self.0.call_tool_with(tool, arguments, &CallContext::default()).await?;
         if output.is_error {
             bail!("`{tool}` answered with an error: {}", output.plain_text().unwrap_or_default());
         }
@@ -87,12 +87,12 @@ impl Client {
     }
 
     async fn request(&self, method: &str, params: Value) -> Result<Value> {
-        let Value::Object(params) = params else { bail!("the params of `{method}` are no object") };
+        let Value::Object(params) = params else { bail!("the params of `{method}` are not an object") };
         Ok(self.0.request(method, params, &CallContext::default()).await?)
     }
 
-    /// All at once: what belongs to one call must not leak into another.
-    async fn answer_questions(&self) -> Result<()> {
+    /// Concurrently: the state of one call must not leak into another.
+    async fn call_with_input(&self) -> Result<()> {
         tokio::try_join!(
             self.call("test_mrtr_echo_state", json!({})),
             self.call("test_mrtr_no_state", json!({})),
@@ -113,11 +113,11 @@ impl Client {
         Ok(())
     }
 
-    async fn make_given_calls(&self) -> Result<()> {
+    async fn call_from_context(&self) -> Result<()> {
         let context = env::var("MCP_CONFORMANCE_CONTEXT").context("`MCP_CONFORMANCE_CONTEXT` is not set")?;
         let given: Calls = serde_json::from_str(&context)?;
         for Call { name, arguments } in given.calls {
-            self.0.call_tool(&name, arguments, &CallContext::default()).await?;
+            self.0.call_tool_with(&name, arguments, &CallContext::default()).await?;
         }
         Ok(())
     }
@@ -129,14 +129,14 @@ impl Client {
         Ok(())
     }
 
-    async fn send_schema_back(&self, tools: &[ToolDefinition]) -> Result<()> {
+    async fn echo_schema(&self, tools: &[ToolDefinition]) -> Result<()> {
         let tool = tools.iter().find(|tool| tool.name == "json_schema_2020_12_tool");
-        let schema = &tool.context("the tool with the rich schema is not listed")?.input_schema;
+        let schema = &tool.context("`json_schema_2020_12_tool` is not listed")?.input_schema;
         self.call("json_schema_echo", json!({ "schema": **schema })).await
     }
 }
 
-/// A text for each argument that must be there: all that the suite's tools need.
+/// Returns a text for each required argument, which is enough for the tools of the suite.
 fn required_arguments(schema: &Value) -> Value {
     let names = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     Value::Object(names.map(|name| (name.to_owned(), json!("value"))).collect::<Map<_, _>>())

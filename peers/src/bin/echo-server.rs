@@ -1,8 +1,7 @@
-//! A hand-written MCP server over stdio, as fast as can be: the benchmark's other end.
+//! A hand-written MCP server over stdio for benchmarks, as fast as possible.
 //!
-//! `echo-server [--tools N] [--delay-ms N] [--name NAME]`. It speaks the legacy era only, reads whatever is there, and
-//! answers all complete lines of one read in one write. With a delay it does nothing at all for so long. A name
-//! tells one process from another: of equal commands a bridge starts just one.
+//! `echo-server [--tools N] [--delay-ms N] [--name NAME]`. Supports the legacy era only, and answers all complete lines of one
+//! read in one write. `--delay-ms` delays the start. `--name` makes commands differ: a bridge starts equal commands once.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,12 +11,12 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use ropeway_peers::offer;
+use ropeway_peers::payloads;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Answers larger than this are written on their own instead of being copied once more.
+/// Responses larger than this are written directly instead of being copied.
 const LARGE: usize = 64 << 10;
 
 #[derive(Deserialize)]
@@ -106,10 +105,10 @@ impl Options {
 }
 
 fn tool_list(count: usize) -> Vec<u8> {
-    result(&serde_json::json!({ "tools": offer::tools(count) }).to_string())
+    result(&serde_json::json!({ "tools": payloads::tools(count) }).to_string())
 }
 
-/// The rest of an answer, from behind its id.
+/// Returns the part of a response after its id.
 fn result(json: &str) -> Vec<u8> {
     format!(",\"result\":{json}}}\n").into_bytes()
 }
@@ -117,7 +116,7 @@ fn result(json: &str) -> Vec<u8> {
 struct Server {
     name: String,
     tools: Vec<u8>,
-    /// Big results by tool and size, built once: only the id differs.
+    /// Large results by tool and size, built once: only the id differs.
     prebuilt: HashMap<(&'static str, usize), Vec<u8>>,
     answers: Vec<u8>,
     stdout: File,
@@ -126,7 +125,7 @@ struct Server {
 impl Server {
     fn answer(&mut self, line: &[u8]) -> Result<()> {
         let Ok(request) = serde_json::from_slice::<Request>(line) else { return Ok(()) };
-        // Notifications and answers need none.
+        // Notifications and responses get no response.
         let Some(id) = request.id else { return Ok(()) };
         self.answers.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         self.answers.extend_from_slice(id.get().as_bytes());
@@ -200,13 +199,13 @@ fn send(answers: &mut Vec<u8>, body: &[u8], stdout: &mut File) -> Result<()> {
 
 fn build(tool: &str, bytes: usize) -> Vec<u8> {
     let json = match tool {
-        "text" => serde_json::json!({"content": [{"type": "text", "text": offer::text(bytes)}]}),
+        "text" => serde_json::json!({"content": [{"type": "text", "text": payloads::text(bytes)}]}),
         "image" => serde_json::json!({
-            "content": [{"type": "image", "data": offer::base64(bytes), "mimeType": "image/png"}],
+            "content": [{"type": "image", "data": payloads::base64(bytes), "mimeType": "image/png"}],
         }),
         _ => serde_json::json!({
             "content": [{"type": "text", "text": "see the structured content"}],
-            "structuredContent": offer::table(),
+            "structuredContent": payloads::table(),
         }),
     };
     result(&json.to_string())

@@ -1,4 +1,4 @@
-//! The benchmark's model: Chat Completions over HTTP on 127.0.0.1, by a script. It prints its port.
+//! The benchmark's scripted model: Chat Completions over HTTP on 127.0.0.1. Prints its port.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     println!("{}", listener.local_addr()?.port());
     for stream in listener.incoming() {
         let stream = stream?;
-        // A thread for each connection, so that nobody waits for another's turn.
+        // One thread per connection, so that connections do not wait for each other.
         std::thread::spawn(move || {
             if let Err(error) = serve(stream) {
                 eprintln!("{error:#}");
@@ -55,7 +55,7 @@ fn complaint(message: &str) -> String {
     serde_json::json!({"error": {"message": message}}).to_string()
 }
 
-/// What came over a connection and was not taken yet.
+/// Received bytes of a connection.
 struct Connection {
     bytes: Vec<u8>,
     filled: usize,
@@ -64,12 +64,12 @@ struct Connection {
 struct Request<'a> {
     target: &'a str,
     body: &'a [u8],
-    /// With its head.
+    /// Length of the request, including its head.
     size: usize,
 }
 
 impl Connection {
-    /// The next request; none when the other side has ended the connection.
+    /// Returns the next request; `None` if the client closed the connection.
     fn request(&mut self, stream: &mut impl Read) -> Result<Option<Request<'_>>> {
         let head = loop {
             if let Some(end) = memmem::find(&self.bytes[..self.filled], b"\r\n\r\n") {
@@ -87,7 +87,7 @@ impl Connection {
         let size = head + 4 + length;
         while self.filled < size {
             if !self.more(stream)? {
-                bail!("the connection ended within a request");
+                bail!("the connection was closed during a request");
             }
         }
         let line = std::str::from_utf8(&self.bytes[..head])?;
@@ -104,7 +104,7 @@ impl Connection {
         Ok(read > 0)
     }
 
-    /// Makes room for what comes after a request.
+    /// Removes an answered request from the buffer.
     fn take(&mut self, size: usize) {
         self.bytes.copy_within(size..self.filled, 0);
         self.filled -= size;
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_on_one_connection_are_told_apart_however_they_arrive() {
+    fn requests_on_one_connection_are_separated() {
         let sent = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-LENGTH: 3\r\n\r\nabcGET /x HTTP/1.1\r\n\r\n";
         let mut connection = Connection { bytes: vec![0; 4], filled: 0 };
         let mut stream = sent.as_slice();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_breaks_off_is_no_request() {
+    fn an_incomplete_request_is_an_error() {
         let mut stream = b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc".as_slice();
         assert!(Connection { bytes: vec![0; 4], filled: 0 }.request(&mut stream).is_err());
     }

@@ -1,7 +1,6 @@
-//! A server on the official Rust SDK, in both eras, over stdio or streamable HTTP.
+//! A server on the official Rust SDK, in both protocol eras, over stdio or Streamable HTTP.
 //!
-//! `rmcp-server [--tools N] [--http PORT]`. With `--http` it prints the URL that it listens on as its first line;
-//! port 0 takes a free one.
+//! `rmcp-server [--tools N] [--http PORT]`. With `--http` it prints its URL as the first line; port 0 selects a free one.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
-use ropeway_peers::offer;
+use ropeway_peers::payloads;
 use serde_json::{Map, Value, json};
 
 #[tokio::main]
@@ -42,7 +41,7 @@ async fn main() -> Result<()> {
 async fn serve_stdio(server: Server) -> Result<()> {
     match server.serve(rmcp::transport::stdio_pipes()).await {
         Ok(running) => drop(running.waiting().await?),
-        // A modern client may look at `server/discover` and leave.
+        // A modern client may send `server/discover` and disconnect.
         Err(ServerInitializeError::ConnectionClosed(_)) => {}
         Err(error) => return Err(error.into()),
     }
@@ -55,16 +54,15 @@ async fn serve_http(server: Server, port: u16) -> Result<()> {
         StreamableHttpService::new(move || Ok(server.clone()), sessions, StreamableHttpServerConfig::default());
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     println!("http://{}/mcp", listener.local_addr()?);
-    // Without it every answer over a kept connection waits 40 ms for the client's acknowledgement.
+    // Otherwise every response on a kept-alive connection is delayed by 40 ms (delayed ACK).
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, axum::Router::new().route_service("/mcp", service)).await?;
     Ok(())
 }
 
-/// `count` tools of the benchmark, and those that tests call; the latter are left out of a longer list, so that its
-/// length is the one asked for.
+/// Returns `count` tools of the benchmark. A short list also has the tools of tests.
 fn tool_list(count: usize) -> Result<Arc<[Tool]>> {
-    let mut tools = offer::tools(count);
+    let mut tools = payloads::tools(count);
     if count <= 4 {
         tools.extend(tested_tools());
     }
@@ -85,14 +83,14 @@ fn tested_tools() -> [Value; 4] {
         }),
         json!({
             "name": "slow",
-            "description": "Takes its time, and tells how far it has come.",
+            "description": "Runs in steps and reports progress.",
             "inputSchema": {
                 "type": "object",
                 "properties": {"steps": {"type": "integer"}, "millis": {"type": "integer", "description": "per step"}},
             },
         }),
         json!({"name": "fail", "description": "Always fails.", "inputSchema": {"type": "object"}}),
-        json!({"name": "ask", "description": "Asks who is there, then says hello.", "inputSchema": {"type": "object"}}),
+        json!({"name": "ask", "description": "Asks for a name, then says hello.", "inputSchema": {"type": "object"}}),
     ]
 }
 
@@ -132,8 +130,8 @@ impl ServerHandler for Server {
         let bytes = usize::try_from(integer(&arguments, "bytes", 0)).unwrap_or_default();
         let result = match &*request.name {
             "echo" => text(arguments.get("message").and_then(Value::as_str).unwrap_or_default()),
-            "text" => text(offer::text(bytes)),
-            "image" => CallToolResult::success(vec![ContentBlock::image(offer::base64(bytes), "image/png")]),
+            "text" => text(payloads::text(bytes)),
+            "image" => CallToolResult::success(vec![ContentBlock::image(payloads::base64(bytes), "image/png")]),
             "structured" => structured("see the structured content", table().clone()),
             "add" => {
                 let sum = number(&arguments, "a")? + number(&arguments, "b")?;
@@ -159,7 +157,7 @@ fn structured(summary: &str, value: Value) -> CallToolResult {
 
 fn table() -> &'static Value {
     static TABLE: OnceLock<Value> = OnceLock::new();
-    TABLE.get_or_init(offer::table)
+    TABLE.get_or_init(payloads::table)
 }
 
 fn integer(arguments: &Map<String, Value>, name: &str, absent: u64) -> u64 {
@@ -183,14 +181,14 @@ async fn slow(arguments: &Map<String, Value>, context: &RequestContext<RoleServe
             let progress = ProgressNotificationParam::new(token, step as f64)
                 .with_total(steps as f64)
                 .with_message(format!("step {step}"));
-            // A client that has gone away does not want to know.
+            // Fails if the client is gone.
             let _ = context.peer.notify_progress(progress).await;
         }
     }
     text(format!("{steps} steps done"))
 }
 
-/// Asks by a request of its own in the legacy era, by an unfinished result in the modern one.
+/// Asks with a request in the legacy era, and with an `input_required` result in the modern one.
 async fn ask(
     request: CallToolRequestParams,
     context: RequestContext<RoleServer>,

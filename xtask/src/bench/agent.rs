@@ -1,4 +1,4 @@
-//! The agent: what its loop costs by itself, and a turn beside the agents of others over the same scripted model.
+//! Agent benchmark: the cost of the loop itself, and a turn compared with other agents over the same scripted model.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,37 +6,37 @@ use std::process::Command;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::goal::{Goal, Unit};
 use super::rounds::Rounds;
-use super::turns::{Agents, Contestant, Key, Manner, Script, TOOLS};
-use super::verdict::{Unit, Verdict};
+use super::turns::{Agents, Contestant, Key, ReplyMode, Script, TOOLS};
 use super::{cores, load, trial};
 
-/// What has to be built.
+/// The programs to build.
 pub(super) const PROGRAMS: [&str; 2] = ["bench-agent", "model-server"];
 
-/// The dialects, by the names that they have in reports.
+/// The names of the dialects in reports.
 const DIALECTS: [&str; 4] = ["anthropic", "responses", "gemini", "chat"];
 
 const OURS: Contestant = Contestant::Ropeway;
 
-/// What was measured.
-pub(super) struct Board {
+/// The measurements.
+pub(super) struct Report {
     rounds: usize,
     load: [Option<f64>; 2],
-    /// Without a network.
+    /// The loop without a network.
     own: Rounds<()>,
     turns: Rounds<Key>,
     absent: Vec<(Contestant, String)>,
 }
 
-impl Board {
-    /// Runs everything. Rounds are interleaved, so that a busy moment of the machine hits all alike.
-    pub(super) fn fill(built: &Path, quick: bool) -> Result<Self> {
+impl Report {
+    /// Runs everything. Rounds are interleaved, so a busy moment of the machine affects all contestants.
+    pub(super) fn measure(built: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 3 } else { 7 };
         let agents = Agents::new(built)?;
         let before = load();
         let (mut own, mut turns) = (Rounds::new(), Rounds::new());
-        eprintln!("round 0 of {rounds}, which does not count: files are read from the disk");
+        eprintln!("round 0 of {rounds}: warm-up, not counted");
         agents.round(&mut Rounds::new())?;
         for round in 1..=rounds {
             eprintln!("round {round} of {rounds}");
@@ -48,12 +48,12 @@ impl Board {
         Ok(Self { rounds, load: [before, load()], own, turns, absent: agents.absent })
     }
 
-    /// What the loop costs in a dialect, without a network.
+    /// Returns the cost of the loop in a dialect, without a network.
     fn own(&self, what: &str, dialect: &str) -> Option<f64> {
         self.own.figure(&(), &format!("{what}_{dialect}_us"))
     }
 
-    /// The largest of all dialects' figures.
+    /// Returns the largest figure of all dialects.
     fn slowest(&self, figure: impl Fn(&str) -> Option<f64>) -> Option<f64> {
         let all = DIALECTS.iter().map(|dialect| figure(dialect)).collect::<Option<Vec<f64>>>()?;
         Some(all.into_iter().fold(0.0, f64::max))
@@ -63,74 +63,69 @@ impl Board {
         self.turns.figure(&key, "turn_us")
     }
 
-    /// How many times as long as ours it takes.
-    fn ratio(&self, (script, contestant, manner): Key) -> Option<f64> {
-        self.turns.ratio(&(script, contestant, manner), &(script, OURS, Manner::Streamed), "turn_us")
+    /// Returns the time relative to ropeway.
+    fn ratio(&self, (script, contestant, mode): Key) -> Option<f64> {
+        self.turns.ratio(&(script, contestant, mode), &(script, OURS, ReplyMode::Streamed), "turn_us")
     }
 
-    /// The fastest of the others, in whichever manner is faster.
+    /// Returns the fastest of the others, in its faster mode.
     fn best_other(&self, script: Script) -> Option<Key> {
         let keys = Contestant::OTHERS.into_iter().flat_map(|other| {
             other
-                .manners()
+                .modes()
                 .iter()
-                .filter_map(move |manner| Some(((script, other, *manner), self.turn_us((script, other, *manner))?)))
+                .filter_map(move |mode| Some(((script, other, *mode), self.turn_us((script, other, *mode))?)))
         });
         keys.min_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(key, _)| key)
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn goals(&self) -> Vec<Goal> {
         let steps = self.best_other(Script::Steps);
         let parallel = self.best_other(Script::Parallel);
-        let called = |(_, other, manner): Key| format!("{}, {}", other.name(), manner.name());
+        let called = |(_, other, mode): Key| format!("{}, {}", other.name(), mode.name());
         let dialects: Option<Vec<String>> =
             DIALECTS.iter().map(|dialect| Some(format!("{dialect} {:.1}", self.own("step", dialect)?))).collect();
         let waited = parallel
             .and_then(|key| Some(format!("the best other takes {:.2} s ({})", self.turn_us(key)? / 1e6, called(key))));
         vec![
-            Verdict::at_most(
+            Goal::at_most(
                 "agent",
-                "loop's own cost per step, 200 tools",
+                "cost of the loop per step, 200 tools",
                 self.slowest(|dialect| self.own("step", dialect)),
                 100.0,
             )
-            .counted_in(Unit::Microseconds)
-            .noting(dialects.map(|dialects| dialects.join(", "))),
-            Verdict::at_most(
+            .with_unit(Unit::Microseconds)
+            .with_note(dialects.map(|dialects| dialects.join(", "))),
+            Goal::at_most(
                 "agent",
-                "next turn of one step, of the first",
+                "next turn, relative to the first",
                 self.slowest(|dialect| Some(self.own("next", dialect)? / self.own("first", dialect)?)),
                 0.25,
             )
-            .noting(Some("the first lowers the tools, none after it does".to_owned())),
-            Verdict::at_most(
+            .with_note(Some("only the first turn lowers the tools".to_owned())),
+            Goal::at_most(
                 "agent",
                 "32 concurrent calls of 1 s",
-                self.turn_us((Script::Parallel, OURS, Manner::Streamed)).map(|us| us / 1e6),
+                self.turn_us((Script::Parallel, OURS, ReplyMode::Streamed)).map(|us| us / 1e6),
                 1.1,
             )
-            .counted_in(Unit::Seconds)
-            .noting(waited),
-            Verdict::at_least(
-                "agent",
-                "a step over HTTP, the best other's time",
-                steps.and_then(|key| self.ratio(key)),
-                1.0,
-            )
-            .noting(steps.map(|key| format!("the best other is {}", called(key)))),
+            .with_unit(Unit::Seconds)
+            .with_note(waited),
+            Goal::at_least("agent", "a step over HTTP, best other agent", steps.and_then(|key| self.ratio(key)), 1.0)
+                .with_note(steps.map(|key| format!("the best other is {}", called(key)))),
         ]
     }
 
     pub(super) fn to_json(&self) -> Value {
         let mut turns = Vec::new();
         for key in keys() {
-            let (script, contestant, manner) = key;
+            let (script, contestant, mode) = key;
             let figure = |name| self.turns.figure(&key, name);
             let calls = script.calls() as f64;
             turns.push(json!({
                 "model": script.model(),
                 "contestant": contestant.name(),
-                "manner": manner.name(),
+                "manner": mode.name(),
                 "failure": self.turns.failure(&key),
                 "turn_us": figure("turn_us"),
                 "call_us": figure("turn_us").map(|us| us / calls),
@@ -156,7 +151,7 @@ impl Board {
             "own": own.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
             "turns": turns,
             "absent": absent,
-            "verdicts": self.verdicts().iter().map(Verdict::to_json).collect::<Vec<_>>(),
+            "verdicts": self.goals().iter().map(Goal::to_json).collect::<Vec<_>>(),
         })
     }
 
@@ -182,22 +177,22 @@ impl Board {
         );
         text.extend(keys().map(|key| self.row(key)));
         text.push('\n');
-        text.extend(self.verdicts().iter().map(Verdict::to_text));
+        text.extend(self.goals().iter().map(Goal::to_text));
         text
     }
 
     fn row(&self, key: Key) -> String {
-        let (script, contestant, manner) = key;
-        let name = format!("{:<12} {:<17} {:<9}", script.model(), contestant.name(), manner.name());
+        let (script, contestant, mode) = key;
+        let name = format!("{:<12} {:<17} {:<9}", script.model(), contestant.name(), mode.name());
         if let Some((_, why)) = self.absent.iter().find(|(absent, _)| *absent == contestant) {
-            return format!("{name} left out: {why}\n");
+            return format!("{name} skipped: {why}\n");
         }
         if let Some(failure) = self.turns.failure(&key) {
             return format!("{name} failed: {failure}\n");
         }
         let figure = |name| self.turns.figure(&key, name).unwrap_or(f64::NAN);
         let calls = script.calls() as f64;
-        // Calls at once have no time of their own.
+        // Concurrent calls have no time of their own.
         let step = match script {
             Script::Steps => format!("{:.1}", figure("turn_us") / calls),
             Script::Parallel => "-".to_owned(),
@@ -212,11 +207,10 @@ impl Board {
     }
 }
 
-/// All that is run, in the order of the table.
+/// Returns all runs, in the order of the table.
 fn keys() -> impl Iterator<Item = Key> {
     Script::ALL.into_iter().flat_map(|script| {
-        let of =
-            move |contestant: Contestant| contestant.manners().iter().map(move |manner| (script, contestant, *manner));
+        let of = move |contestant: Contestant| contestant.modes().iter().map(move |mode| (script, contestant, *mode));
         Contestant::ALL.into_iter().flat_map(of)
     })
 }
@@ -225,52 +219,49 @@ fn keys() -> impl Iterator<Item = Key> {
 mod tests {
     use super::*;
 
-    fn board() -> Board {
+    fn report() -> Report {
         let absent = vec![(Contestant::PydanticAi, "no Python".to_owned())];
-        Board { rounds: 1, load: [None, None], own: Rounds::new(), turns: Rounds::new(), absent }
+        Report { rounds: 1, load: [None, None], own: Rounds::new(), turns: Rounds::new(), absent }
     }
 
-    fn reached(board: &Board) -> Vec<Option<bool>> {
-        board.verdicts().iter().map(Verdict::reached).collect()
+    fn reached(report: &Report) -> Vec<Option<bool>> {
+        report.goals().iter().map(Goal::reached).collect()
     }
 
     #[test]
-    fn each_promise_is_judged_by_its_own_figures_and_the_slowest_dialect() {
-        let mut board = board();
+    fn each_goal_uses_its_own_figures_and_the_slowest_dialect() {
+        let mut report = report();
         let mut own = json!({});
         for (dialect, step) in DIALECTS.into_iter().zip([40.0, 101.0, 30.0, 20.0]) {
             own[format!("step_{dialect}_us")] = json!(step);
             own[format!("first_{dialect}_us")] = json!(4000.0);
             own[format!("next_{dialect}_us")] = json!(100.0);
         }
-        board.own.add((), Ok(own));
+        report.own.add((), Ok(own));
         let turns = [
-            (Script::Steps, OURS, Manner::Streamed, 2_000.0),
-            (Script::Steps, Contestant::AiSdk, Manner::Streamed, 40_000.0),
-            (Script::Steps, Contestant::AiSdk, Manner::Whole, 30_000.0),
-            (Script::Parallel, OURS, Manner::Streamed, 1_200_000.0),
+            (Script::Steps, OURS, ReplyMode::Streamed, 2_000.0),
+            (Script::Steps, Contestant::AiSdk, ReplyMode::Streamed, 40_000.0),
+            (Script::Steps, Contestant::AiSdk, ReplyMode::Whole, 30_000.0),
+            (Script::Parallel, OURS, ReplyMode::Streamed, 1_200_000.0),
         ];
-        for (script, contestant, manner, turn_us) in turns {
-            board.turns.add((script, contestant, manner), Ok(json!({ "turn_us": turn_us })));
+        for (script, contestant, mode, turn_us) in turns {
+            report.turns.add((script, contestant, mode), Ok(json!({ "turn_us": turn_us })));
         }
-        assert_eq!(reached(&board), [false, true, false, true].map(Some));
-        let best = (Script::Steps, Contestant::AiSdk, Manner::Whole);
-        assert_eq!((board.best_other(Script::Steps), board.ratio(best)), (Some(best), Some(15.0)));
+        assert_eq!(reached(&report), [false, true, false, true].map(Some));
+        let best = (Script::Steps, Contestant::AiSdk, ReplyMode::Whole);
+        assert_eq!((report.best_other(Script::Steps), report.ratio(best)), (Some(best), Some(15.0)));
     }
 
     #[test]
-    fn who_is_left_out_and_what_failed_is_named() {
-        let mut board = board();
-        let failed = (Script::Steps, Contestant::AiSdk, Manner::Whole);
-        board.turns.add(failed, Err("exit status: 1: it said nothing".to_owned()));
+    fn missing_and_failed_contestants_are_named() {
+        let mut report = report();
+        let failed = (Script::Steps, Contestant::AiSdk, ReplyMode::Whole);
+        report.turns.add(failed, Err("exit status: 1: no output".to_owned()));
+        assert_eq!(report.row(failed), "steps-20     ai sdk            whole     failed: exit status: 1: no output\n");
         assert_eq!(
-            board.row(failed),
-            "steps-20     ai sdk            whole     failed: exit status: 1: it said nothing\n"
+            report.row((Script::Parallel, Contestant::PydanticAi, ReplyMode::Streamed)),
+            "parallel-32  pydantic-ai       streamed  skipped: no Python\n"
         );
-        assert_eq!(
-            board.row((Script::Parallel, Contestant::PydanticAi, Manner::Streamed)),
-            "parallel-32  pydantic-ai       streamed  left out: no Python\n"
-        );
-        assert_eq!(reached(&board), [None; 4]);
+        assert_eq!(reached(&report), [None; 4]);
     }
 }

@@ -1,4 +1,4 @@
-//! Command lines from exec to exit: ours beside those of others.
+//! Command lines from exec to exit: ropeway and others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use serde_json::{Map, Value, json};
 
 use super::rounds::Rounds;
 use super::trial;
-use crate::{place, servers};
+use crate::{paths, servers};
 
-/// What a command line is asked to do.
+/// A task of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Task {
-    /// List the tools of one server.
+    /// Lists the tools of one server.
     ListOne,
-    /// List the tools of ten servers, which a file names.
+    /// Lists the tools of ten servers from a file.
     ListTen,
-    /// Call one tool of one server.
+    /// Calls one tool of one server.
     Call,
 }
 
@@ -33,7 +33,7 @@ impl Task {
         }
     }
 
-    /// What whoever has done it must have said.
+    /// Returns words that the output must contain.
     fn words(self) -> Vec<String> {
         match self {
             Self::ListOne => ["echo", "text", "image", "structured"].map(str::to_owned).to_vec(),
@@ -43,7 +43,7 @@ impl Task {
     }
 }
 
-/// How many servers the file names.
+/// Number of servers in the file.
 const TEN: usize = 10;
 
 const MESSAGE: &str = "hello over there";
@@ -52,7 +52,7 @@ fn aliases() -> impl Iterator<Item = String> {
     (0..TEN).map(|number| format!("peer{number}"))
 }
 
-/// Whose command line it is.
+/// A command line of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Contestant {
     Ropeway,
@@ -62,7 +62,7 @@ pub(super) enum Contestant {
 }
 
 impl Contestant {
-    /// In the order in which they run within a round.
+    /// In the order of a round.
     pub(super) const ALL: [Self; 4] = [Self::Ropeway, Self::Mcporter, Self::Inspector, Self::FastMcp];
     pub(super) const OTHERS: [Self; 3] = [Self::Mcporter, Self::Inspector, Self::FastMcp];
 
@@ -75,7 +75,7 @@ impl Contestant {
         }
     }
 
-    /// The arguments that make it do a task; none when it cannot.
+    /// Returns the arguments for a task; `None` if it is not supported.
     fn args(self, task: Task, server: &str, file: &str) -> Option<Vec<String>> {
         let (message, object) = (format!("message={MESSAGE}"), json!({"message": MESSAGE}).to_string());
         let args: &[&str] = match (self, task) {
@@ -86,33 +86,33 @@ impl Contestant {
             (Self::Mcporter, Task::ListTen) => &["list", "--config", file],
             (Self::Mcporter, Task::Call) => &["call", "--stdio", server, "--name", "peer", "echo", &message],
             (Self::Inspector, Task::ListOne) => &["--cli", server, "--method", "tools/list"],
-            // It talks to one server at a time.
+            // Supports one server at a time.
             (Self::Inspector, Task::ListTen) => return None,
             (Self::Inspector, Task::Call) => {
                 &["--cli", server, "--method", "tools/call", "--tool-name", "echo", "--tool-arg", &message]
             }
             (Self::FastMcp, Task::ListOne) => &["list", "--command", server],
             (Self::FastMcp, Task::ListTen) => &["list", file],
-            // What is not named would be taken for a server.
+            // Positional arguments would be parsed as a server.
             (Self::FastMcp, Task::Call) => &["call", "--command", server, "--target", "echo", "--input-json", &object],
         };
         Some(args.iter().map(|arg| (*arg).to_owned()).collect())
     }
 }
 
-/// The command lines that are there, and what they are tried on.
+/// The installed command lines and their server.
 pub(super) struct CommandLines {
     programs: Vec<(Contestant, Vec<PathBuf>)>,
-    /// Who could not be installed, and why.
+    /// Contestants that could not be installed, with the reason.
     pub(super) absent: Vec<(Contestant, String)>,
     server: PathBuf,
     file: PathBuf,
-    /// A home without anybody's settings: others look for servers there.
+    /// An empty home folder, without settings of other clients.
     home: PathBuf,
 }
 
 impl CommandLines {
-    /// Installs those of others. Ours and the server are among the built programs.
+    /// Installs the other command lines. Ropeway and the server are built already.
     pub(super) fn new(built: &Path) -> Result<Self> {
         let theirs = servers::command_lines()?;
         let mut programs = vec![(Contestant::Ropeway, vec![built.join("ropeway")])];
@@ -128,14 +128,14 @@ impl CommandLines {
                 Err(why) => absent.push((contestant, why)),
             }
         }
-        let home = place::target().join("bench-home");
+        let home = paths::target().join("bench-home");
         fs::create_dir_all(&home).with_context(|| format!("could not create `{}`", home.display()))?;
         let (server, file) = (built.join("echo-server"), home.join("servers.json"));
         fs::write(&file, serde_json::to_string_pretty(&ten(&server))?)?;
         Ok(Self { programs, absent, server, file, home })
     }
 
-    /// Lets each do each task once.
+    /// Runs each task once with each command line.
     pub(super) fn round(&self, rounds: &mut Rounds<(Task, Contestant)>) -> Result<()> {
         for task in Task::ALL {
             for (contestant, program) in &self.programs {
@@ -157,7 +157,7 @@ impl CommandLines {
                 command.env_remove(name);
             }
         }
-        // Nobody asks the network for news.
+        // No update checks.
         for (name, value) in [
             ("NO_UPDATE_NOTIFIER", "1"),
             ("DO_NOT_TRACK", "1"),
@@ -170,7 +170,7 @@ impl CommandLines {
     }
 }
 
-/// The file that names ten servers, in the form that all of them read.
+/// Returns a file with ten servers, in the format that all of them read.
 fn ten(server: &Path) -> Value {
     let entry = |alias: String| {
         let args = ["--name", &alias];
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_of_ten_servers_starts_ten_processes_that_differ() {
+    fn the_file_has_ten_different_servers() {
         let file = ten(Path::new("/bin/echo-server"));
         let servers = file["mcpServers"].as_object().expect("an object");
         assert_eq!(servers.len(), 10);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_cannot_do_a_task_is_not_asked_to() {
+    fn unsupported_tasks_have_no_arguments() {
         let can = |contestant: Contestant| Task::ALL.map(|task| contestant.args(task, "server", "file").is_some());
         assert_eq!(
             Contestant::ALL.map(can),

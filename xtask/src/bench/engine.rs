@@ -1,4 +1,4 @@
-//! The engine: one connection to one server, beside a hand-written client and the official Rust SDK's.
+//! Engine benchmark: one connection to one server, compared with a hand-written client and the official Rust SDK.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,28 +6,28 @@ use std::process::Command;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::goal::Goal;
 use super::rounds::Rounds;
-use super::verdict::Verdict;
 use super::{cores, trial};
 
-/// Names are written once, here.
+/// The name of a contestant, a scenario or a server.
 type Name = &'static str;
 
-const FLOOR: Name = "floor";
+const BASELINE: Name = "baseline";
 const RMCP: Name = "rmcp";
 const OURS: Name = "ropeway";
-/// In the order in which they run within a round.
-const CONTESTANTS: [Name; 3] = [FLOOR, RMCP, OURS];
-/// The promises are about the first: the floor is a hand-written client against a hand-written server.
+/// In the order of a round.
+const CONTESTANTS: [Name; 3] = [BASELINE, RMCP, OURS];
+/// The goals are about the first, a hand-written server.
 const SERVERS: [Name; 2] = ["echo-server", "rmcp-server"];
 /// The base64 text of the image.
 const IMAGE_KIB: f64 = 4096.0;
 
-/// What is measured, and how many calls it takes for a stable median.
+/// A scenario, with the number of calls for a stable median.
 struct Scenario {
     name: Name,
     calls: usize,
-    /// What counts: the rate when calls overlap, else the time of one.
+    /// The figure to compare: the rate if calls overlap, otherwise the time of one.
     key: Name,
 }
 
@@ -41,17 +41,17 @@ const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "list200", calls: 100, key: "p50_us" },
 ];
 
-/// What each contestant reported of each scenario on each server.
-pub(super) struct Board {
+/// The reports of each contestant for each scenario and server.
+pub(super) struct Report {
     rounds: usize,
     reports: Rounds<(Name, Name, Name)>,
 }
 
-impl Board {
-    /// Runs everything. Rounds are interleaved, so that a busy moment of the machine hits all alike.
-    pub(super) fn fill(peers: &Path, quick: bool) -> Result<Self> {
+impl Report {
+    /// Runs everything. Rounds are interleaved, so a busy moment of the machine affects all contestants.
+    pub(super) fn measure(peers: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 1 } else { 5 };
-        let mut board = Self { rounds, reports: Rounds::new() };
+        let mut reports = Rounds::new();
         for round in 1..=rounds {
             for server in SERVERS {
                 for scenario in &SCENARIOS {
@@ -59,12 +59,12 @@ impl Board {
                     for contestant in CONTESTANTS {
                         let calls = if quick { (scenario.calls / 10).max(3) } else { scenario.calls };
                         let report = measure(peers, contestant, scenario, server, calls)?;
-                        board.reports.add((server, scenario.name, contestant), report);
+                        reports.add((server, scenario.name, contestant), report);
                     }
                 }
             }
         }
-        Ok(board)
+        Ok(Self { rounds, reports })
     }
 
     fn figure(&self, server: Name, scenario: Name, contestant: Name, key: &str) -> Option<f64> {
@@ -79,22 +79,27 @@ impl Board {
         self.reports.failure(&(server, scenario, contestant))
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn goals(&self) -> Vec<Goal> {
         let echo = SERVERS[0];
         let ratio = |scenario, other, key| self.ratio(echo, scenario, (OURS, other), key);
         let peak = self.figure(echo, "image4m", OURS, "peak_kib").map(|peak| peak / IMAGE_KIB);
         vec![
-            Verdict::at_most("S15.1", "one call, time of the floor's", ratio("sequential", FLOOR, "p50_us"), 2.0),
-            Verdict::at_most("S15.1", "one call, time of rmcp's", ratio("sequential", RMCP, "p50_us"), 0.6),
-            Verdict::at_least(
+            Goal::at_most("S15.1", "one call, relative to the baseline", ratio("sequential", BASELINE, "p50_us"), 2.0),
+            Goal::at_most("S15.1", "one call, relative to rmcp", ratio("sequential", RMCP, "p50_us"), 0.6),
+            Goal::at_least(
                 "S15.1",
-                "32 in flight, rate of rmcp's",
+                "32 in flight, rate relative to rmcp",
                 ratio("inflight32", RMCP, "calls_per_second"),
                 4.0,
             ),
-            Verdict::at_most("S15.2", "4 MiB image, time of the floor's", ratio("image4m", FLOOR, "p50_us"), 1.5),
-            Verdict::at_most("S15.2", "4 MiB image, peak memory of the payload", peak, 3.0),
-            Verdict::at_most("connect", "ready to call, time of the floor's", ratio("connect", FLOOR, "p50_us"), 3.0),
+            Goal::at_most("S15.2", "4 MiB image, relative to the baseline", ratio("image4m", BASELINE, "p50_us"), 1.5),
+            Goal::at_most("S15.2", "4 MiB image, peak memory per payload", peak, 3.0),
+            Goal::at_most(
+                "connect",
+                "ready to call, relative to the baseline",
+                ratio("connect", BASELINE, "p50_us"),
+                3.0,
+            ),
         ]
     }
 
@@ -107,8 +112,8 @@ impl Board {
                 }
             }
         }
-        let verdicts: Vec<Value> = self.verdicts().iter().map(Verdict::to_json).collect();
-        json!({"rounds": self.rounds, "cores": cores(), "results": results, "verdicts": verdicts})
+        let goals: Vec<Value> = self.goals().iter().map(Goal::to_json).collect();
+        json!({"rounds": self.rounds, "cores": cores(), "results": results, "verdicts": goals})
     }
 
     fn result(&self, server: Name, scenario: &Scenario, contestant: Name) -> Value {
@@ -127,9 +132,9 @@ impl Board {
             "idle_kib": figure("idle_kib"),
             "peak_kib": figure("peak_kib"),
             "compared_by": scenario.key,
-            "ratio_to_floor": ratio(FLOOR, scenario.key),
+            "ratio_to_floor": ratio(BASELINE, scenario.key),
             "ratio_to_rmcp": ratio(RMCP, scenario.key),
-            "cpu_ratio_to_floor": ratio(FLOOR, "cpu_us_per_call"),
+            "cpu_ratio_to_floor": ratio(BASELINE, "cpu_us_per_call"),
             "cpu_ratio_to_rmcp": ratio(RMCP, "cpu_us_per_call"),
         })
     }
@@ -139,7 +144,7 @@ impl Board {
         for server in SERVERS {
             text += &format!(
                 "\n{:<15} {:<8} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>9}\n",
-                server, "", "p50 µs", "p99 µs", "calls/s", "CPU µs", "peak MiB", "× floor", "× rmcp"
+                server, "", "p50 µs", "p99 µs", "calls/s", "CPU µs", "peak MiB", "× base", "× rmcp"
             );
             for scenario in &SCENARIOS {
                 for contestant in CONTESTANTS {
@@ -148,14 +153,14 @@ impl Board {
             }
         }
         text += "\n× compares p50, for inflight32 calls/s.\n\n";
-        for verdict in self.verdicts() {
-            text += &verdict.to_text();
+        for goal in self.goals() {
+            text += &goal.to_text();
         }
         text
     }
 
     fn row(&self, server: Name, scenario: &Scenario, contestant: Name) -> String {
-        let name = if contestant == FLOOR { scenario.name } else { "" };
+        let name = if contestant == BASELINE { scenario.name } else { "" };
         if let Some(failure) = self.failure(server, scenario.name, contestant) {
             return format!("{name:<15} {contestant:<8} failed: {failure}\n");
         }
@@ -171,13 +176,13 @@ impl Board {
             figure("calls_per_second"),
             figure("cpu_us_per_call"),
             figure("peak_kib") / 1024.0,
-            ratio(FLOOR),
+            ratio(BASELINE),
             ratio(RMCP),
         )
     }
 }
 
-/// One run of one contestant.
+/// Runs one contestant once.
 fn measure(
     peers: &Path,
     contestant: &str,
@@ -198,13 +203,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_measured_is_neither_reached_nor_missed() {
+    fn a_goal_that_was_not_measured_is_neither_reached_nor_missed() {
         let mut reports = Rounds::new();
-        for (contestant, time) in [(FLOOR, 5.0), (OURS, 9.0)] {
+        for (contestant, time) in [(BASELINE, 5.0), (OURS, 9.0)] {
             reports.add(("echo-server", "sequential", contestant), Ok(json!({ "p50_us": time })));
         }
-        let verdicts = Board { rounds: 1, reports }.verdicts();
-        assert_eq!(verdicts[0].reached(), Some(true));
-        assert_eq!(verdicts[1].reached(), None);
+        let goals = Report { rounds: 1, reports }.goals();
+        assert_eq!(goals[0].reached(), Some(true));
+        assert_eq!(goals[1].reached(), None);
     }
 }

@@ -1,15 +1,15 @@
-//! Benchmarks: contestants side by side in one run, as ratios, with a verdict on each promise of speed.
+//! Benchmarks: contestants measured in one run and compared as ratios, with a goal for each.
 
 mod agent;
 mod bridge;
 mod cli;
 mod engine;
+mod goal;
 mod providers;
 mod redaction;
 mod rounds;
 mod trial;
 mod turns;
-mod verdict;
 
 use std::env;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::place;
+use crate::paths;
 use crate::process::{cargo, run as run_command};
 
 /// Runs `bench engine|bridge|providers|agent|redaction [--json] [--quick]`.
@@ -33,46 +33,47 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     let (document, text): (Value, String) = match what.as_str() {
         "engine" => {
-            let board = engine::Board::fill(&build(&["ropeway-peers"])?, quick)?;
-            (board.to_json(), board.to_text())
+            let report = engine::Report::measure(&build(&["ropeway-peers"])?, quick)?;
+            (report.to_json(), report.to_text())
         }
         "bridge" => {
-            let board = bridge::Board::fill(&build(&["ropeway-peers", "ropeway-cli"])?, quick)?;
-            (board.to_json(), board.to_text())
+            let report = bridge::Report::measure(&build(&["ropeway-peers", "ropeway-cli"])?, quick)?;
+            (report.to_json(), report.to_text())
         }
         "providers" => {
-            let board = providers::Board::fill(&build(&["ropeway-peers"])?, quick)?;
-            (board.to_json(), board.to_text())
+            let report = providers::Report::measure(&build(&["ropeway-peers"])?, quick)?;
+            (report.to_json(), report.to_text())
         }
         "agent" => {
-            let board = agent::Board::fill(&build_only("ropeway-peers", &agent::PROGRAMS)?, quick)?;
-            (board.to_json(), board.to_text())
+            let report = agent::Report::measure(&build_only("ropeway-peers", &agent::PROGRAMS)?, quick)?;
+            (report.to_json(), report.to_text())
         }
         "redaction" => {
-            let board = redaction::Board::fill(&build_only("ropeway-peers", &redaction::PROGRAMS)?, quick)?;
-            (board.to_json(), board.to_text())
+            let report = redaction::Report::measure(&build_only("ropeway-peers", &redaction::PROGRAMS)?, quick)?;
+            (report.to_json(), report.to_text())
         }
         _ => bail!(USAGE),
     };
-    match json {
-        true => println!("{document}"),
-        false => print!("{text}"),
+    if json {
+        println!("{document}");
+    } else {
+        print!("{text}");
     }
     Ok(())
 }
 
 const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers|agent|redaction [--json] [--quick]";
 
-/// Builds the programs of these packages, and says where they are.
+/// Builds the programs of these packages and returns their folder.
 fn build(packages: &[&str]) -> Result<PathBuf> {
-    // One after the other: built together, one would get the features that the other asks of what both depend on.
+    // Built separately: together, features of shared dependencies would be unified.
     for package in packages {
         cargo_build(package, &["--bins"])?;
     }
     built()
 }
 
-/// Builds some programs of a package, where the others would take much longer, and says where they are.
+/// Builds some programs of a package and returns their folder.
 fn build_only(package: &str, programs: &[&str]) -> Result<PathBuf> {
     let flags: Vec<&str> = programs.iter().flat_map(|program| ["--bin", program]).collect();
     cargo_build(package, &flags)?;
@@ -82,7 +83,7 @@ fn build_only(package: &str, programs: &[&str]) -> Result<PathBuf> {
 fn cargo_build(package: &str, flags: &[&str]) -> Result<()> {
     let mut cargo = cargo(&["build", "--quiet", "--release", "--package", package]);
     cargo.args(flags);
-    // `cargo run` told us about the package xtask; build scripts that watch these variables would run again.
+    // `cargo run` sets these variables for xtask; build scripts that watch them would run again.
     for (name, _) in
         env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
     {
@@ -92,15 +93,15 @@ fn cargo_build(package: &str, flags: &[&str]) -> Result<()> {
 }
 
 fn built() -> Result<PathBuf> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| place::root().join("target"), PathBuf::from);
-    target.join("release").canonicalize().context("the built programs are not where they should be")
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| paths::root().join("target"), PathBuf::from);
+    target.join("release").canonicalize().context("the built programs were not found")
 }
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// How many programs wanted a core in the last minute, on average.
+/// Returns the load average of the last minute.
 fn load() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

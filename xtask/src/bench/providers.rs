@@ -1,4 +1,4 @@
-//! The providers: what lowering, encoding and decoding cost, beside parsing the same frames into JSON values.
+//! Provider benchmark: lowering, encoding and decoding, compared with parsing the same frames into JSON values.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,15 +6,15 @@ use std::process::Command;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::goal::{Goal, Unit};
 use super::rounds::Rounds;
-use super::verdict::{Unit, Verdict};
 use super::{cores, load, trial};
-use crate::{place, servers};
+use crate::{paths, servers};
 
-/// The dialects, by the names that they have in reports.
+/// The names of the dialects in reports.
 const DIALECTS: [&str; 4] = ["anthropic", "responses", "gemini", "chat"];
 
-/// What is measured in each dialect, and what that is called in the table.
+/// The measures of each dialect, with their titles.
 const MEASURES: [(&str, &str); 5] = [
     ("lower", "lower 1,600"),
     ("encode_first", "first turn"),
@@ -23,26 +23,25 @@ const MEASURES: [(&str, &str); 5] = [
     ("values", "as values"),
 ];
 
-/// What was measured.
-pub(super) struct Board {
+/// The measurements.
+pub(super) struct Report {
     rounds: usize,
     load: [Option<f64>; 2],
     reports: Rounds<()>,
-    /// Where the tools come from.
+    /// The source of the tools.
     source: String,
 }
 
-impl Board {
+impl Report {
     /// Runs everything. Both sides of a ratio are measured in the same second.
-    pub(super) fn fill(built: &Path, quick: bool) -> Result<Self> {
+    pub(super) fn measure(built: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 3 } else { 11 };
-        let corpus = place::corpus();
-        let (flag, path, source) = match corpus.is_dir() {
-            true => ("--corpus", corpus, "recorded lists"),
-            false => {
-                servers::run()?;
-                ("--servers", place::servers().join("servers.json"), "installed servers")
-            }
+        let corpus = paths::corpus();
+        let (flag, path, source) = if corpus.is_dir() {
+            ("--corpus", corpus, "recorded lists")
+        } else {
+            servers::run()?;
+            ("--servers", paths::servers().join("servers.json"), "installed servers")
         };
         let before = load();
         let mut reports = Rounds::new();
@@ -59,21 +58,21 @@ impl Board {
         self.reports.figure(&(), &format!("{what}_{dialect}_us"))
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn goals(&self) -> Vec<Goal> {
         let left_out: f64 =
             DIALECTS.iter().filter_map(|dialect| self.reports.figure(&(), &format!("left_out_{dialect}"))).sum();
         let slowest = DIALECTS.iter().map(|dialect| Some(self.micros("lower", dialect)? / 1000.0));
         let slowest = slowest.collect::<Option<Vec<f64>>>().map(|all| all.into_iter().fold(0.0, f64::max));
-        let lowering = Verdict::at_most("S15.6", "1,600 tools lowered, slowest dialect", slowest, 50.0)
-            .counted_in(Unit::Milliseconds)
-            .noting(Some(format!("{}; {left_out} left out", self.source)));
+        let lowering = Goal::at_most("S15.6", "lowering 1,600 tools, slowest dialect", slowest, 50.0)
+            .with_unit(Unit::Milliseconds)
+            .with_note(Some(format!("{}; {left_out} left out", self.source)));
         let again =
             DIALECTS.iter().map(|dialect| self.reports.figure(&(), &format!("encode_{dialect}_again_of_first")));
         let again = again.collect::<Option<Vec<f64>>>().map(|all| all.into_iter().fold(0.0, f64::max));
-        let turn = Verdict::at_most("S15.6", "an unchanged turn of 200 tools, of the first", again, 0.25);
+        let turn = Goal::at_most("S15.6", "unchanged turn of 200 tools, of the first", again, 0.25);
         let decoding = DIALECTS.map(|dialect| {
             let ratio = self.reports.figure(&(), &format!("decode_{dialect}_of_values"));
-            Verdict::at_most("decode", title(dialect), ratio, 2.0)
+            Goal::at_most("decode", title(dialect), ratio, 2.0)
         });
         [lowering, turn].into_iter().chain(decoding).collect()
     }
@@ -90,7 +89,7 @@ impl Board {
             "load": self.load,
             "tools": self.source,
             "figures": figures.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
-            "verdicts": self.verdicts().iter().map(Verdict::to_json).collect::<Vec<_>>(),
+            "verdicts": self.goals().iter().map(Goal::to_json).collect::<Vec<_>>(),
         })
     }
 
@@ -118,7 +117,7 @@ impl Board {
             text += &format!("\na round failed: {failure}\n");
         }
         text.push('\n');
-        text.extend(self.verdicts().iter().map(Verdict::to_text));
+        text.extend(self.goals().iter().map(Goal::to_text));
         text
     }
 }

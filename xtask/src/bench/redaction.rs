@@ -1,4 +1,4 @@
-//! Redaction: what it costs to look for secrets in text that holds none, beside one pass over the same text.
+//! Redaction benchmark: searching text without secrets, compared with one pass over the same text.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,27 +6,27 @@ use std::process::Command;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::goal::Goal;
 use super::rounds::Rounds;
-use super::verdict::Verdict;
 use super::{cores, load, trial};
 
-/// The program that is built and run.
+/// The programs to build.
 pub(super) const PROGRAMS: [&str; 1] = ["bench-redaction"];
 
-/// The texts, and what they are called in the table.
+/// The texts, with their titles.
 const TEXTS: [(&str, &str); 3] =
     [("log", "10 MB of a log"), ("json", "10 MB of JSON"), ("json_in_json", "10 MB of JSON within JSON")];
 
-/// What was measured.
-pub(super) struct Board {
+/// The measurements.
+pub(super) struct Report {
     rounds: usize,
     load: [Option<f64>; 2],
     reports: Rounds<()>,
 }
 
-impl Board {
+impl Report {
     /// Runs everything. Both sides of a ratio are measured in the same second.
-    pub(super) fn fill(built: &Path, quick: bool) -> Result<Self> {
+    pub(super) fn measure(built: &Path, quick: bool) -> Result<Self> {
         let rounds = if quick { 3 } else { 11 };
         let before = load();
         let mut reports = Rounds::new();
@@ -41,9 +41,9 @@ impl Board {
         self.reports.figure(&(), &format!("{kind}_{what}"))
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
-        let verdict = |(kind, title)| Verdict::at_most("S14.6", title, self.figure(kind, "ratio"), 3.0);
-        TEXTS.into_iter().map(verdict).collect()
+    fn goals(&self) -> Vec<Goal> {
+        let goal = |(kind, title)| Goal::at_most("S14.6", title, self.figure(kind, "ratio"), 3.0);
+        TEXTS.into_iter().map(goal).collect()
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -60,7 +60,7 @@ impl Board {
             "cores": cores(),
             "load": self.load,
             "figures": figures,
-            "verdicts": self.verdicts().iter().map(Verdict::to_json).collect::<Vec<_>>(),
+            "verdicts": self.goals().iter().map(Goal::to_json).collect::<Vec<_>>(),
         })
     }
 
@@ -86,7 +86,7 @@ impl Board {
             text += &format!("\na round failed: {failure}\n");
         }
         text.push('\n');
-        text.extend(self.verdicts().iter().map(Verdict::to_text));
+        text.extend(self.goals().iter().map(Goal::to_text));
         text
     }
 }

@@ -1,17 +1,16 @@
-//! Rounds: what each contestant reported, round by round, and what that comes to.
+//! Rounds: the reports of each contestant, and their medians.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use serde_json::Value;
 
-/// What each contestant reported, round by round; a run that failed holds why.
+/// The reports of each contestant, round by round; a failed run holds the reason.
 pub(super) struct Rounds<K> {
     reports: HashMap<K, Vec<Result<Value, String>>>,
 }
 
 impl<K: Eq + Hash> Rounds<K> {
-    /// None yet.
     pub(super) fn new() -> Self {
         Self { reports: HashMap::new() }
     }
@@ -21,18 +20,18 @@ impl<K: Eq + Hash> Rounds<K> {
         self.reports.entry(key).or_default().push(report);
     }
 
-    /// The median over the rounds; nothing when a round failed.
+    /// Returns the median over the rounds; `None` if a round failed.
     pub(super) fn figure(&self, key: &K, name: &str) -> Option<f64> {
         median(self.figures(key, name)?)
     }
 
-    /// The median of the rounds' ratios: both sides of one ratio were measured in the same minute.
+    /// Returns the median of the ratios per round: both sides of a ratio were measured in the same minute.
     pub(super) fn ratio(&self, key: &K, other: &K, name: &str) -> Option<f64> {
         let (ours, theirs) = (self.figures(key, name)?, self.figures(other, name)?);
         median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
     }
 
-    /// Why a round failed, if one did.
+    /// Returns why a round failed.
     pub(super) fn failure(&self, key: &K) -> Option<&str> {
         self.reports.get(key)?.iter().find_map(|report| report.as_ref().err()).map(String::as_str)
     }
@@ -60,14 +59,14 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_compares_within_rounds_so_a_busy_round_does_not_count() {
-        let floor = [5.0, 50.0, 6.0].map(|time| ("floor", Ok(json!({ "time": time }))));
+    fn a_ratio_compares_within_rounds() {
+        let baseline = [5.0, 50.0, 6.0].map(|time| ("baseline", Ok(json!({ "time": time }))));
         let ours = [10.0, 100.0, 6.0].map(|time| ("ours", Ok(json!({ "time": time }))));
-        assert_eq!(rounds(floor.into_iter().chain(ours)).ratio(&"ours", &"floor", "time"), Some(2.0));
+        assert_eq!(rounds(baseline.into_iter().chain(ours)).ratio(&"ours", &"baseline", "time"), Some(2.0));
     }
 
     #[test]
-    fn a_failed_round_leaves_no_figure_but_a_reason() {
+    fn a_failed_round_has_a_reason_and_no_figure() {
         let rounds = rounds([("ours", Ok(json!({"time": 1.0}))), ("ours", Err("it died".to_owned()))]);
         assert_eq!((rounds.figure(&"ours", "time"), rounds.failure(&"ours")), (None, Some("it died")));
     }

@@ -1,4 +1,4 @@
-//! Turns over one scripted model: our agent beside those of others, and beside a loop written by hand.
+//! Turns over one scripted model: ropeway, other agents, and a hand-written loop.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,24 +10,24 @@ use anyhow::{Context, Result};
 use super::rounds::Rounds;
 use super::trial;
 use crate::process::output;
-use crate::{place, servers};
+use crate::{paths, servers};
 
-/// How many tools every request has.
+/// Number of tools in every request.
 pub(super) const TOOLS: usize = 200;
 
-/// What a turn is.
+/// The kind of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Script {
-    /// One call after the other.
+    /// One call after another.
     Steps,
-    /// All calls at once, of a second each.
+    /// Concurrent calls of one second each.
     Parallel,
 }
 
 impl Script {
     pub(super) const ALL: [Self; 2] = [Self::Steps, Self::Parallel];
 
-    /// The model that does it.
+    /// Returns the name of the scripted model.
     pub(super) fn model(self) -> &'static str {
         match self {
             Self::Steps => "steps-20",
@@ -35,7 +35,7 @@ impl Script {
         }
     }
 
-    /// How many calls it has.
+    /// Returns the number of calls.
     pub(super) fn calls(self) -> usize {
         match self {
             Self::Steps => 20,
@@ -44,16 +44,16 @@ impl Script {
     }
 }
 
-/// How an agent asks its model.
+/// How an agent requests replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Manner {
-    /// For a stream of events.
+pub(super) enum ReplyMode {
+    /// As a stream of events.
     Streamed,
-    /// For one piece of JSON.
+    /// As one JSON document.
     Whole,
 }
 
-impl Manner {
+impl ReplyMode {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Streamed => "streamed",
@@ -62,12 +62,12 @@ impl Manner {
     }
 }
 
-/// Whose agent it is.
+/// An agent of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Contestant {
-    Floor,
+    Baseline,
     Ropeway,
-    /// Ours on a runtime of several threads.
+    /// Ropeway on a multi-thread runtime.
     RopewayThreads,
     AiSdk,
     OpenAiAgents,
@@ -75,14 +75,14 @@ pub(super) enum Contestant {
 }
 
 impl Contestant {
-    /// In the order in which they run within a round.
+    /// In the order of a round.
     pub(super) const ALL: [Self; 6] =
-        [Self::Floor, Self::Ropeway, Self::RopewayThreads, Self::AiSdk, Self::OpenAiAgents, Self::PydanticAi];
+        [Self::Baseline, Self::Ropeway, Self::RopewayThreads, Self::AiSdk, Self::OpenAiAgents, Self::PydanticAi];
     pub(super) const OTHERS: [Self; 3] = [Self::AiSdk, Self::OpenAiAgents, Self::PydanticAi];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Floor => "floor",
+            Self::Baseline => "baseline",
             Self::Ropeway => "ropeway",
             Self::RopewayThreads => "ropeway, threads",
             Self::AiSdk => "ai sdk",
@@ -91,43 +91,40 @@ impl Contestant {
         }
     }
 
-    /// How it can ask. Ours always streams; of others, whichever is faster counts.
-    pub(super) fn manners(self) -> &'static [Manner] {
-        match Self::OTHERS.contains(&self) {
-            true => &[Manner::Streamed, Manner::Whole],
-            false => &[Manner::Streamed],
-        }
+    /// Returns its supported modes. Ropeway always streams; for others, the faster mode counts.
+    pub(super) fn modes(self) -> &'static [ReplyMode] {
+        if Self::OTHERS.contains(&self) { &[ReplyMode::Streamed, ReplyMode::Whole] } else { &[ReplyMode::Streamed] }
     }
 
-    /// How many turns come first, and how many count: those of slow ones take long enough to be measured.
+    /// Returns the number of warm-up turns and of measured turns. Slow agents need fewer.
     fn turns(self, script: Script) -> [usize; 2] {
         match (script, self) {
             (Script::Parallel, _) => [1, 1],
-            (Script::Steps, Self::Floor | Self::Ropeway | Self::RopewayThreads) => [20, 100],
+            (Script::Steps, Self::Baseline | Self::Ropeway | Self::RopewayThreads) => [20, 100],
             (Script::Steps, Self::AiSdk) => [10, 10],
             (Script::Steps, Self::OpenAiAgents | Self::PydanticAi) => [1, 3],
         }
     }
 }
 
-/// What was run.
-pub(super) type Key = (Script, Contestant, Manner);
+/// Identifies a run.
+pub(super) type Key = (Script, Contestant, ReplyMode);
 
-/// The agents that are there, and what they are tried on.
+/// The installed agents and their scripted model.
 pub(super) struct Agents {
     programs: Vec<(Contestant, Vec<PathBuf>)>,
-    /// Who could not be installed, and why.
+    /// Contestants that could not be installed, with the reason.
     pub(super) absent: Vec<(Contestant, String)>,
     model: Model,
     pub(super) tools: PathBuf,
 }
 
 impl Agents {
-    /// Installs those of others and starts the model. Ours and the floor are among the built programs.
+    /// Installs the other agents and starts the model. Ropeway and the baseline are built already.
     pub(super) fn new(built: &Path) -> Result<Self> {
         let theirs = servers::agents()?;
         let ours = vec![built.join("bench-agent")];
-        let mut programs: Vec<_> = [Contestant::Floor, Contestant::Ropeway, Contestant::RopewayThreads]
+        let mut programs: Vec<_> = [Contestant::Baseline, Contestant::Ropeway, Contestant::RopewayThreads]
             .map(|contestant| (contestant, ours.clone()))
             .into();
         let mut absent = Vec::new();
@@ -142,19 +139,19 @@ impl Agents {
                 Err(why) => absent.push((contestant, why)),
             }
         }
-        let tools = place::target().join("bench-tools.json");
-        let offer = output(Command::new(built.join("bench-agent")).args(["--offer", &TOOLS.to_string()]))?;
-        fs::write(&tools, offer.stdout).with_context(|| format!("could not write `{}`", tools.display()))?;
+        let tools = paths::target().join("bench-tools.json");
+        let definitions = output(Command::new(built.join("bench-agent")).args(["--print-tools", &TOOLS.to_string()]))?;
+        fs::write(&tools, definitions.stdout).with_context(|| format!("could not write `{}`", tools.display()))?;
         Ok(Self { programs, absent, model: Model::start(&built.join("model-server"))?, tools })
     }
 
-    /// Lets each run each script once.
+    /// Runs each script once with each agent.
     pub(super) fn round(&self, rounds: &mut Rounds<Key>) -> Result<()> {
         for script in Script::ALL {
             for (contestant, program) in &self.programs {
-                for manner in contestant.manners() {
-                    if let Some(mut command) = self.command(*contestant, program, script, *manner) {
-                        rounds.add((script, *contestant, *manner), trial::report(&mut command)?);
+                for mode in contestant.modes() {
+                    if let Some(mut command) = self.command(*contestant, program, script, *mode) {
+                        rounds.add((script, *contestant, *mode), trial::report(&mut command)?);
                     }
                 }
             }
@@ -162,20 +159,20 @@ impl Agents {
         Ok(())
     }
 
-    fn command(&self, contestant: Contestant, program: &[PathBuf], script: Script, manner: Manner) -> Option<Command> {
+    fn command(&self, contestant: Contestant, program: &[PathBuf], script: Script, mode: ReplyMode) -> Option<Command> {
         let (program, first) = program.split_first()?;
         let [warm_up, turns] = contestant.turns(script).map(|turns| turns.to_string());
         let mut command = Command::new(program);
         command.args(first).args(["--url", &self.model.url, "--model", script.model(), "--tools"]).arg(&self.tools);
         command.args(["--warm-up", &warm_up, "--turns", &turns]);
-        match (contestant, manner) {
-            (Contestant::Floor, _) => command.args(["--contestant", "floor"]),
+        match (contestant, mode) {
+            (Contestant::Baseline, _) => command.args(["--contestant", "baseline"]),
             (Contestant::Ropeway, _) => command.args(["--contestant", "ropeway"]),
             (Contestant::RopewayThreads, _) => command.args(["--contestant", "ropeway", "--multi-thread"]),
-            (_, Manner::Streamed) => command.arg("--stream"),
-            (_, Manner::Whole) => &mut command,
+            (_, ReplyMode::Streamed) => command.arg("--stream"),
+            (_, ReplyMode::Whole) => &mut command,
         };
-        // Nobody asks the network for news, nor leaves files beside the scripts.
+        // No update checks, and no bytecode files next to the scripts.
         command.env("DO_NOT_TRACK", "1").env("PYTHONDONTWRITEBYTECODE", "1");
         for name in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
             command.env_remove(name);
@@ -184,7 +181,7 @@ impl Agents {
     }
 }
 
-/// The scripted model; it ends when this is dropped.
+/// The process of the scripted model; killed on drop.
 struct Model {
     child: Child,
     url: String,
@@ -197,9 +194,9 @@ impl Model {
         let child = child.with_context(|| format!("could not start `{}`", program.display()))?;
         let mut model = Self { child, url: String::new() };
         let mut port = String::new();
-        let said = model.child.stdout.take().context("the model's output is not ours")?;
+        let said = model.child.stdout.take().context("the output of the model is not captured")?;
         BufReader::new(said).read_line(&mut port)?;
-        let port: u16 = port.trim().parse().context("the model did not say its port")?;
+        let port: u16 = port.trim().parse().context("the model printed no port")?;
         model.url = format!("http://127.0.0.1:{port}/v1");
         Ok(model)
     }
@@ -217,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_models_name_says_how_many_calls_it_makes() {
+    fn the_name_of_a_model_ends_with_its_number_of_calls() {
         for script in Script::ALL {
             assert!(script.model().ends_with(&format!("-{}", script.calls())), "{script:?}");
         }

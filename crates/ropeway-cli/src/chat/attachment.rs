@@ -1,4 +1,4 @@
-//! Attachments: files that go to the model with a prompt. Their first bytes tell what they are, not their names.
+//! Files attached to a prompt. Their content determines their type, not their name.
 
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, sn
 use ropeway::message::Dialect;
 use serde_json::Map;
 
-use super::record::at_home;
+use super::save_file::expand_home;
 use crate::failure::Failure;
-use crate::text::{clean_line, size};
+use crate::terminal::text::{clean_line, size};
 
 /// Maximum bytes of a text.
 pub(super) const MAX_TEXT: usize = 10 << 20;
@@ -27,24 +27,24 @@ const MAX_FILES: usize = 100;
 /// Maximum bytes of a path after `@`.
 const MAX_PATH: usize = 4096;
 
-/// What may stand behind the name of a file in a sentence.
+/// Characters that may follow a file name in a sentence.
 const PUNCTUATION: [char; 11] = ['.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '\''];
 
-/// What may stand before `@`, besides space.
+/// Characters other than whitespace that may precede `@`.
 const OPENING: [char; 4] = ['(', '[', '{', '<'];
 
-/// Extensions of names that are files and hardly anything else: a missing one is an error, not text.
+/// Extensions that mark a mention as a file: if it is missing, that is an error.
 const FILE_EXTENSIONS: [&str; 42] = [
     "bmp", "c", "cpp", "cs", "css", "csv", "diff", "doc", "docx", "gif", "go", "h", "heic", "htm", "html", "ini",
     "java", "jpeg", "jpg", "json", "jsonl", "js", "log", "md", "patch", "pdf", "png", "ppt", "pptx", "py", "rs", "rtf",
     "sql", "svg", "toml", "ts", "tsv", "txt", "webp", "xlsx", "yaml", "yml",
 ];
 
-/// Extensions that promise an image or a PDF.
+/// Extensions of images and PDFs.
 const MEDIA_EXTENSIONS: [&str; 12] =
     ["png", "jpg", "jpeg", "gif", "webp", "pdf", "heic", "heif", "avif", "bmp", "tif", "tiff"];
 
-/// What an attachment is to a model.
+/// The type of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -52,7 +52,7 @@ enum Kind {
     Pdf,
 }
 
-/// A file that goes to the model.
+/// A file to send to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Attachment {
     name: String,
@@ -68,11 +68,11 @@ impl Attachment {
         let failed = |problem: &str| Failure::usage(format!("could not attach `{name}`: {problem}"));
         let unreadable = |error: std::io::Error| match error.kind() {
             ErrorKind::NotFound => failed("no such file"),
-            ErrorKind::IsADirectory => failed("it is a folder").hint("attach its files one by one"),
+            ErrorKind::IsADirectory => failed("is a directory").hint("attach its files one by one"),
             _ => failed(&error.to_string()),
         };
-        let too_large = |limit: usize| failed(&format!("it is larger than {} MiB", limit >> 20));
-        let file = open_regular(&at_home(path)).map_err(unreadable)?;
+        let too_large = |limit: usize| failed(&format!("larger than {} MiB", limit >> 20));
+        let file = open_regular(&expand_home(path)).map_err(unreadable)?;
         if file.metadata().is_ok_and(|metadata| metadata.len() > MAX_MEDIA as u64) {
             return Err(too_large(MAX_MEDIA));
         }
@@ -85,7 +85,7 @@ impl Attachment {
         let extension = extension(path);
         if kind == Kind::Text && extension.as_deref().is_some_and(|known| MEDIA_EXTENSIONS.contains(&known)) {
             let extension = extension.unwrap_or_default();
-            return Err(failed(&format!("it is text, although its name ends with `.{extension}`")));
+            return Err(failed(&format!("contains text, but its name ends in `.{extension}`")));
         }
         if kind == Kind::Text && bytes.len() > MAX_TEXT {
             return Err(too_large(MAX_TEXT));
@@ -93,7 +93,7 @@ impl Attachment {
         let length = bytes.len();
         let part = match kind {
             Kind::Text => {
-                let text = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8"))?;
+                let text = String::from_utf8(bytes).map_err(|_| failed("not UTF-8"))?;
                 document(&name, text)
             }
             Kind::Image(mime_type) => ContentPart::Image(Blob::new(mime_type, &bytes)),
@@ -105,7 +105,7 @@ impl Attachment {
         Ok(Self { name, kind, bytes: length, part })
     }
 
-    /// Text that came over standard input.
+    /// Creates an attachment from the text of standard input.
     pub(crate) fn standard_input(text: String) -> Self {
         let name = "standard input".to_owned();
         Self { bytes: text.len(), part: document(&name, text), kind: Kind::Text, name }
@@ -121,18 +121,19 @@ impl Attachment {
         format!("attached {} ({kind}, {})", self.name, size(self.bytes))
     }
 
-    /// Returns an error if the provider takes no such file.
+    /// Returns an error if the provider does not support the file.
     fn check(&self, dialect: Dialect) -> Result<(), Failure> {
         // https://ai.google.dev/gemini-api/docs/image-understanding#supported-formats
         if dialect == Dialect::Gemini && self.kind == Kind::Image("image/gif") {
-            let failure = Failure::usage(format!("could not attach `{}`: Gemini takes no GIF images", self.name));
+            let failure =
+                Failure::usage(format!("could not attach `{}`: Gemini does not support GIF images", self.name));
             return Err(failure.hint("convert it to PNG, JPEG or WebP"));
         }
         Ok(())
     }
 }
 
-/// Tells what a file is by its content.
+/// Detects the type of a file from its content.
 fn kind(bytes: &[u8]) -> Result<Kind, String> {
     let media = sniff_media_type(bytes);
     match media {
@@ -144,19 +145,23 @@ fn kind(bytes: &[u8]) -> Result<Kind, String> {
         _ => {}
     }
     if bytes.is_empty() {
-        return Err("it is empty".to_owned());
+        return Err("file is empty".to_owned());
     }
-    // Some signatures are words, such as `BM`: text is text.
+    // Some signatures, such as `BM`, are also valid text.
     if std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0) {
         return Ok(Kind::Text);
     }
     match (media, bytes) {
         (Some(mime_type), _) if mime_type.starts_with("image/") => {
-            Err(format!("models take no {mime_type}; convert it to PNG or JPEG"))
+            Err(format!("{mime_type} is not supported; convert it to PNG or JPEG"))
         }
-        (Some(mime_type), _) => Err(format!("it is {mime_type}, and only text, images and PDFs can be attached")),
-        (None, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) => Err("it is UTF-16 text; convert it to UTF-8".to_owned()),
-        (None, _) => Err("it is binary data, and only text, images and PDFs can be attached".to_owned()),
+        (Some(mime_type), _) => {
+            Err(format!("{mime_type} is not supported; only text, images and PDFs can be attached"))
+        }
+        (None, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) => {
+            Err("UTF-16 text is not supported; convert it to UTF-8".to_owned())
+        }
+        (None, _) => Err("binary data is not supported; only text, images and PDFs can be attached".to_owned()),
     }
 }
 
@@ -185,17 +190,17 @@ pub(crate) fn compose(
     dialect: Dialect,
 ) -> Result<Vec<ContentPart>, Failure> {
     if attachments.len() > MAX_FILES {
-        return Err(Failure::usage(format!("{} files are attached, more than {MAX_FILES}", attachments.len())));
+        return Err(Failure::usage(format!("too many attachments: {} (maximum {MAX_FILES})", attachments.len())));
     }
     let total: usize = attachments.iter().map(|attachment| attachment.bytes).sum();
     if total > MAX_TOTAL {
         let (total, most) = (size(total), MAX_TOTAL >> 20);
-        return Err(Failure::usage(format!("the attached files have {total} together, more than {most} MiB")));
+        return Err(Failure::usage(format!("attachments too large: {total} in total (maximum {most} MiB)")));
     }
     let mut parts = Vec::new();
     for attachment in attachments {
         attachment.check(dialect)?;
-        // A text has its name in itself; not every provider passes on those of images and PDFs.
+        // Text carries its name; not every provider passes on the names of images and PDFs.
         if attachment.kind != Kind::Text {
             parts.push(ContentPart::text(format!("[attached file: {}]", attachment.name)));
         }
@@ -207,8 +212,9 @@ pub(crate) fn compose(
 
 /// Reads the files that a prompt mentions as `@FILE`, each once.
 ///
-/// `@` begins a mention at the beginning of a word. A name with spaces is quoted: `@"my file.txt"`. What is no file stays text, such as the handle
-/// `@ada`, unless it cannot be anything else: it is quoted, begins with `/`, `./`, `../` or `~/`, or ends like a file.
+/// A mention starts with `@` at the start of a word. Names with spaces are quoted: `@"my file.txt"`. A mention that is not an
+/// existing file stays text, such as the handle `@ada`, unless it must be a file: it is quoted, starts with `/`, `./`, `../`
+/// or `~/`, or has a known extension.
 pub(crate) fn mentioned(prompt: &str) -> Result<Vec<Attachment>, Failure> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for mention in mentions(prompt) {
@@ -219,12 +225,12 @@ pub(crate) fn mentioned(prompt: &str) -> Result<Vec<Attachment>, Failure> {
         }
     }
     if paths.len() > MAX_FILES {
-        return Err(Failure::usage(format!("the prompt mentions {} files, more than {MAX_FILES}", paths.len())));
+        return Err(Failure::usage(format!("too many files mentioned: {} (maximum {MAX_FILES})", paths.len())));
     }
     paths.iter().map(|path| Attachment::read(path)).collect()
 }
 
-/// What stands behind an `@`.
+/// The text behind an `@`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mention<'a> {
     text: &'a str,
@@ -232,12 +238,12 @@ struct Mention<'a> {
 }
 
 impl Mention<'_> {
-    /// The file that is meant, if one is.
+    /// Returns the file that is mentioned, or `None` if the mention is text.
     fn path(&self) -> Result<Option<PathBuf>, Failure> {
-        let exists = |path: &str| std::fs::metadata(at_home(Path::new(path))).is_ok();
+        let exists = |path: &str| std::fs::metadata(expand_home(Path::new(path))).is_ok();
         let missing = |path: &str| {
             let failure = Failure::usage(format!("could not attach `{}`: no such file", clean_line(path)));
-            Err(failure.hint("without `@` the name is sent as text"))
+            Err(failure.hint("remove the `@` to send the name as text"))
         };
         if self.text.len() > MAX_PATH || !self.text.contains(char::is_alphanumeric) {
             return Ok(None);
@@ -265,7 +271,7 @@ impl Mention<'_> {
     }
 }
 
-/// Finds what is mentioned in a prompt.
+/// Finds the mentions of a prompt.
 fn mentions(prompt: &str) -> Vec<Mention<'_>> {
     let mut found = Vec::new();
     let mut before = None;
@@ -302,140 +308,4 @@ fn mentions(prompt: &str) -> Vec<Mention<'_>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
-
-    fn written(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join(name);
-        std::fs::write(&path, bytes).expect("a file");
-        (folder, path)
-    }
-
-    fn problem(path: &Path) -> String {
-        let failure = Attachment::read(path).expect_err("no attachment");
-        let message = failure.message();
-        let start = format!("could not attach `{}`: ", path.display());
-        message.strip_prefix(&start).unwrap_or_else(|| panic!("{message}")).to_owned()
-    }
-
-    #[test]
-    fn a_file_is_what_its_first_bytes_say() {
-        for (name, bytes, kind) in [
-            ("a.png", PNG, Kind::Image("image/png")),
-            ("a.jpg", PNG, Kind::Image("image/png")),
-            ("a", b"\xff\xd8\xff\xe0 jpeg", Kind::Image("image/jpeg")),
-            ("a.txt", b"GIF89a\0\0", Kind::Image("image/gif")),
-            ("a.bin", b"%PDF-1.7\n\xff", Kind::Pdf),
-            ("a.pdf", b"%PDF-1.4 all ASCII", Kind::Pdf),
-            ("a.txt", b"BMW is a car", Kind::Text),
-            ("a.svg", b"<svg/>", Kind::Text),
-            ("a", "GIF8 is no image, é".as_bytes(), Kind::Text),
-        ] {
-            let (_folder, path) = written(name, bytes);
-            let attachment = Attachment::read(&path).expect("an attachment");
-            assert_eq!((attachment.kind, attachment.bytes), (kind, bytes.len()), "{name}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_attached_is_refused_with_a_reason() {
-        for (name, bytes, reason) in [
-            ("a.png", &b"<html>404</html>"[..], "it is text, although its name ends with `.png`"),
-            ("a.PDF", b"plain", "it is text, although its name ends with `.pdf`"),
-            ("a", b"", "it is empty"),
-            ("a.zip", b"PK\x03\x04\0\0", "it is binary data, and only text, images and PDFs can be attached"),
-            ("a.txt", b"\xff\xfeh\0i\0", "it is UTF-16 text; convert it to UTF-8"),
-            ("a.txt", b"caf\xe9", "it is binary data, and only text, images and PDFs can be attached"),
-            ("a.txt", b"with \0 zero", "it is binary data, and only text, images and PDFs can be attached"),
-            ("a.bmp", b"BM\0\0\0\0\xff", "models take no image/bmp; convert it to PNG or JPEG"),
-            ("a.ogg", b"OggS\0\xff", "it is audio/ogg, and only text, images and PDFs can be attached"),
-        ] {
-            let (_folder, path) = written(name, bytes);
-            assert_eq!(problem(&path), reason, "{name}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_file_is_refused_without_waiting() {
-        let (folder, path) = written("a.txt", b"x");
-        let pipe = folder.path().join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
-        assert!(made.success());
-        assert_eq!(problem(folder.path()), "it is a folder");
-        assert_eq!(problem(&pipe), "it is not a regular file");
-        assert_eq!(problem(Path::new("/dev/zero")), "it is not a regular file");
-        assert_eq!(problem(&path.with_file_name("missing")), "no such file");
-        // A sparse file is large without taking space, and nothing of it is read.
-        let huge = folder.path().join("huge.txt");
-        std::fs::File::create(&huge).and_then(|file| file.set_len(1 << 30)).expect("a sparse file");
-        assert_eq!(problem(&huge), "it is larger than 32 MiB");
-        let text = folder.path().join("long.txt");
-        std::fs::write(&text, vec![b'x'; MAX_TEXT + 1]).expect("a file");
-        assert_eq!(problem(&text), "it is larger than 10 MiB");
-    }
-
-    #[test]
-    fn mentions_are_found_at_the_beginning_of_words() {
-        let found = |prompt: &'static str| {
-            mentions(prompt).into_iter().map(|mention| (mention.text, mention.quoted)).collect::<Vec<_>>()
-        };
-        assert_eq!(found("compare @a.txt with (@b/c.md), please"), [("a.txt", false), ("b/c.md),", false)]);
-        assert_eq!(found("@\"my file.txt\" and @'it''s'"), [("my file.txt", true), ("it", true)]);
-        assert_eq!(found("mail ada@example.com @ noon @"), []);
-        assert_eq!(found("@\"open @ada"), [("ada", false)]);
-        assert_eq!(found("@@x"), [("@x", false)]);
-    }
-
-    #[test]
-    fn only_what_must_be_a_file_is_an_error_when_it_is_missing() {
-        let (folder, _path) = written("notes.txt", b"x");
-        let text =
-            |name: &str| Mention { text: name, quoted: false }.path().map_err(|failure| failure.message().to_owned());
-        let path = folder.path().join("notes.txt").display().to_string();
-        for end in ["", ".", "),", "!?"] {
-            assert_eq!(text(&format!("{path}{end}")), Ok(Some(path.clone().into())), "{end}");
-        }
-        for words in ["ada", "types/node", "app.route", "user@example.com", "", "...", "example.com", "/"] {
-            assert_eq!(text(words), Ok(None), "{words}");
-        }
-        for (words, shown) in [
-            ("/no/such", "/no/such"),
-            ("./missing,", "./missing"),
-            ("~/missing", "~/missing"),
-            ("missing.txt", "missing.txt"),
-            ("a/missing.PDF?", "a/missing.PDF"),
-        ] {
-            assert_eq!(text(words), Err(format!("could not attach `{shown}`: no such file")));
-        }
-        assert!(Mention { text: "ada", quoted: true }.path().is_err());
-    }
-
-    #[test]
-    fn the_model_sees_the_name_of_each_file_before_the_prompt() {
-        let (_one, text) = written("notes.txt", b"remember");
-        let (_two, image) = written("photo.png", PNG);
-        let read = |path: &Path| Attachment::read(path).expect("an attachment");
-        let parts = compose("look".into(), &[read(&text), read(&image)], Dialect::Gemini).expect("parts");
-        let [ContentPart::Resource(notes), ContentPart::Text(name), ContentPart::Image(_), ContentPart::Text(prompt)] =
-            &parts[..]
-        else {
-            panic!("{parts:?}")
-        };
-        assert!(notes.uri.ends_with("/notes.txt") && name.text.ends_with("/photo.png]"), "{parts:?}");
-        assert_eq!(prompt.text, "look");
-    }
-
-    #[test]
-    fn what_a_provider_does_not_take_is_refused_before_the_request() {
-        let (_folder, path) = written("a.gif", b"GIF89a\0");
-        let gif = [Attachment::read(&path).expect("an attachment")];
-        for dialect in [Dialect::Anthropic, Dialect::Responses, Dialect::Chat] {
-            assert!(compose("look".into(), &gif, dialect).is_ok());
-        }
-        let failure = compose("look".into(), &gif, Dialect::Gemini).expect_err("a GIF");
-        assert!(failure.message().ends_with("Gemini takes no GIF images"), "{}", failure.message());
-    }
-}
+mod tests;

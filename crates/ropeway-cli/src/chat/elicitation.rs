@@ -1,4 +1,6 @@
-//! An elicitation: what a server wants to know, asked field by field.
+//! Elicitation: a server's question, answered field by field.
+//!
+//! See <https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>.
 
 use std::collections::HashSet;
 
@@ -7,126 +9,134 @@ use ropeway::mcp::{Elicitation, ElicitationAnswer, ElicitationMode};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::line::{Editor, Typed};
-use super::tell;
-use crate::help::faint;
-use crate::text::{clean, clean_line, cut, escape_unseen, width, wrap};
+use super::line_editor::{LineEditor, LineInput};
+use super::terminal::print_to_user;
+use crate::terminal::style::faint;
+use crate::terminal::text::{clean, clean_line, cut, escape_invisible, width, wrap};
 
 const NAME: Style = Style::new().bold();
 
-/// How much of a server's text is shown, in bytes; who writes more wants it not to be read.
-const LONGEST_TEXT: usize = 8 << 10;
+/// Maximum bytes of a server's text that are shown.
+const MAX_TEXT: usize = 8 << 10;
 
-/// How many columns the question for one value takes at most.
-const LONGEST_PROMPT: usize = 500;
+/// Maximum columns of the prompt for one field.
+const MAX_PROMPT: usize = 500;
 
-/// Maximum fields of a form; one that has more is declined.
-const MOST_FIELDS: usize = 50;
+/// Maximum fields of a form; longer forms are declined.
+const MAX_FIELDS: usize = 50;
 
-/// Questions of one server that a person is asked in one turn or call; further ones are answered with `cancel`.
+/// Maximum questions of one server per turn or call; further ones are cancelled.
 pub(crate) const MAX_QUESTIONS: usize = 30;
 
-/// Why a form is not sent: the answer to the server, or Ctrl-C.
-type Unsent = Option<ElicitationAnswer>;
+/// The answer to the server if a form is not submitted; `None` for Ctrl-C.
+type NoSubmission = Option<ElicitationAnswer>;
 
-/// Asks a person for what a server wants to know; `None` for Ctrl-C.
-pub(crate) async fn ask(elicitation: &Elicitation, editor: &Editor) -> Option<ElicitationAnswer> {
+/// Asks the user a server's question. Returns `None` for Ctrl-C.
+pub(crate) async fn ask(elicitation: &Elicitation, editor: &LineEditor) -> Option<ElicitationAnswer> {
     let server = clean_line(elicitation.server.as_str());
-    tell(&format!("{NAME}{server}{NAME:#} asks:\n{}", wrap(&clean(start(&elicitation.message)), width(), 2)));
+    print_to_user(&format!(
+        "{NAME}{server}{NAME:#} asks:\n{}",
+        wrap(&clean(shortened(&elicitation.message)), width(), 2)
+    ));
     match &elicitation.mode {
         ElicitationMode::Url { url } => {
             let host = match web_host(url) {
                 Ok(host) => host,
                 Err(reason) => {
-                    tell(&faint(&format!("  declined: {reason}\n")));
+                    print_to_user(&faint(&format!("  declined: {reason}\n")));
                     return Some(ElicitationAnswer::Decline);
                 }
             };
-            tell(&format!("\n  {NAME}URL:{NAME:#}  {}\n  {NAME}Host:{NAME:#} {host}\n", escape_unseen(url)));
-            agreed(editor, "Open the URL in a browser. Continue? [y]es / [n]o: ")
+            print_to_user(&format!(
+                "\n  {NAME}URL:{NAME:#}  {}\n  {NAME}Host:{NAME:#} {host}\n",
+                escape_invisible(url)
+            ));
+            confirm(editor, "Open the URL in a browser, then continue? [y]es / [n]o: ")
                 .await
-                .map_or_else(|unsent| unsent, |()| Some(ElicitationAnswer::Accept(Map::new())))
+                .map_or_else(|no_submission| no_submission, |()| Some(ElicitationAnswer::Accept(Map::new())))
         }
         ElicitationMode::Form { schema } => {
-            tell(&faint("  Ctrl-C declines\n"));
-            form(schema, editor).await.map_or_else(|unsent| unsent, |values| Some(ElicitationAnswer::Accept(values)))
+            print_to_user(&faint("  press Ctrl-C to decline\n"));
+            form(schema, editor)
+                .await
+                .map_or_else(|no_submission| no_submission, |values| Some(ElicitationAnswer::Accept(values)))
         }
     }
 }
 
-/// Returns the host of a URL that may be opened in a browser, as a person should read it.
+/// Returns the host of a URL that is safe to open in a browser, or why it is not.
 fn web_host(url: &str) -> Result<String, String> {
-    if url.len() > LONGEST_TEXT {
-        return Err(format!("the URL has {} bytes, more than {LONGEST_TEXT}", url.len()));
+    if url.len() > MAX_TEXT {
+        return Err(format!("the URL has {} bytes (maximum {MAX_TEXT})", url.len()));
     }
-    let parsed = Url::parse(url).map_err(|error| format!("the URL is not valid: {error}"))?;
+    let parsed = Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?;
     match (parsed.scheme(), parsed.host_str()) {
         ("http" | "https", Some(host)) if parsed.username().is_empty() && parsed.password().is_none() => {
-            Ok(escape_unseen(host))
+            Ok(escape_invisible(host))
         }
-        ("http" | "https", Some(_)) => Err("the URL has a user name, which can hide its host".to_owned()),
-        (scheme, _) => Err(format!("`{}` URLs are not opened, only http and https", clean_line(scheme))),
+        ("http" | "https", Some(_)) => Err("the URL contains a user name, which can disguise its host".to_owned()),
+        (scheme, _) => Err(format!("unsupported URL scheme `{}`: only http and https are opened", clean_line(scheme))),
     }
 }
 
-/// The beginning of a text, as much as a person may want to read.
-fn start(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST_TEXT)]
+/// Returns at most [`MAX_TEXT`] bytes of a text.
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_TEXT)]
 }
 
-/// Returns why a form is declined unseen: it has more fields than a person would fill in.
-fn too_long(schema: &Value) -> Option<String> {
+/// Returns why a form is declined without being shown.
+fn too_many_fields(schema: &Value) -> Option<String> {
     let count = schema["properties"].as_object().map_or(0, Map::len);
-    (count > MOST_FIELDS).then(|| format!("the form has {count} fields, more than {MOST_FIELDS}"))
+    (count > MAX_FIELDS).then(|| format!("the form has {count} fields (maximum {MAX_FIELDS})"))
 }
 
-async fn form(schema: &Value, editor: &Editor) -> Result<Map<String, Value>, Unsent> {
-    if let Some(reason) = too_long(schema) {
-        tell(&faint(&format!("  declined: {reason}\n")));
+async fn form(schema: &Value, editor: &LineEditor) -> Result<Map<String, Value>, NoSubmission> {
+    if let Some(reason) = too_many_fields(schema) {
+        print_to_user(&faint(&format!("  declined: {reason}\n")));
         return Err(Some(ElicitationAnswer::Decline));
     }
     let mut values = Map::new();
     for field in fields(schema) {
         if let Some(description) = &field.description {
-            tell(&faint(&wrap(&clean(start(description)), width(), 2)));
+            print_to_user(&faint(&wrap(&clean(shortened(description)), width(), 2)));
         }
         let mut typed = editor.question(&field.prompt()).await;
         loop {
             let line = match typed {
-                Typed::Line(line) => line,
-                Typed::Interrupted { .. } => return Err(None),
-                Typed::End => return Err(Some(ElicitationAnswer::Cancel)),
+                LineInput::Line(line) => line,
+                LineInput::Interrupted { .. } => return Err(None),
+                LineInput::End => return Err(Some(ElicitationAnswer::Cancel)),
             };
             match field.read(&line) {
                 Ok(value) => {
                     values.extend(value.map(|value| (field.name.clone(), value)));
                     break;
                 }
-                Err(problem) => tell(&faint(&format!("  {problem}\n"))),
+                Err(problem) => print_to_user(&faint(&format!("  {problem}\n"))),
             }
             typed = editor.again(&field.prompt()).await;
         }
     }
-    agreed(editor, "Send this? [y]es / [n]o: ").await.map(|()| values)
+    confirm(editor, "Submit? [y]es / [n]o: ").await.map(|()| values)
 }
 
-async fn agreed(editor: &Editor, prompt: &str) -> Result<(), Unsent> {
+async fn confirm(editor: &LineEditor, prompt: &str) -> Result<(), NoSubmission> {
     let mut typed = editor.question(prompt).await;
     loop {
         match typed {
-            Typed::Line(line) => match line.trim().to_lowercase().as_str() {
+            LineInput::Line(line) => match line.trim().to_lowercase().as_str() {
                 "y" | "yes" => return Ok(()),
                 "n" | "no" => return Err(Some(ElicitationAnswer::Decline)),
                 _ => {}
             },
-            Typed::Interrupted { .. } => return Err(None),
-            Typed::End => return Err(Some(ElicitationAnswer::Cancel)),
+            LineInput::Interrupted { .. } => return Err(None),
+            LineInput::End => return Err(Some(ElicitationAnswer::Cancel)),
         }
         typed = editor.again(prompt).await;
     }
 }
 
-/// A value that a server wants to have.
+/// One field of a form.
 #[derive(Clone, Debug, PartialEq)]
 struct Field {
     name: String,
@@ -139,41 +149,41 @@ struct Field {
     bounds: Bounds,
 }
 
-/// What a schema says of the size and the form of a value.
+/// The bounds and the format that a schema sets for a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Bounds {
     minimum: Option<f64>,
     maximum: Option<f64>,
-    shortest: Option<u64>,
-    longest: Option<u64>,
+    min_length: Option<u64>,
+    max_length: Option<u64>,
     format: Option<String>,
 }
 
 impl Bounds {
     fn of(schema: &Value) -> Self {
-        // Of a list, its length is what is bounded.
+        // A list is bounded by its length.
         let either = |text: &str, list: &str| schema[text].as_u64().or(schema[list].as_u64());
         Self {
             minimum: schema["minimum"].as_f64(),
             maximum: schema["maximum"].as_f64(),
-            shortest: either("minLength", "minItems"),
-            longest: either("maxLength", "maxItems"),
+            min_length: either("minLength", "minItems"),
+            max_length: either("maxLength", "maxItems"),
             format: schema["format"].as_str().map(str::to_owned),
         }
     }
 
-    /// What is wrong with a value, in a sentence.
+    /// Returns why a value is invalid.
     fn problem(&self, value: &Value) -> Option<String> {
         let number = value.as_f64();
         if let (Some(number), Some(minimum)) = (number, self.minimum)
             && number < minimum
         {
-            return Some(format!("this is at least {minimum}"));
+            return Some(format!("must be at least {minimum}"));
         }
         if let (Some(number), Some(maximum)) = (number, self.maximum)
             && number > maximum
         {
-            return Some(format!("this is at most {maximum}"));
+            return Some(format!("must be at most {maximum}"));
         }
         let (size, unit) = match value {
             Value::String(text) => (text.chars().count() as u64, "character"),
@@ -181,25 +191,25 @@ impl Bounds {
             _ => return None,
         };
         let many = |count: u64| if count == 1 { format!("1 {unit}") } else { format!("{count} {unit}s") };
-        if let Some(shortest) = self.shortest.filter(|shortest| size < *shortest) {
-            return Some(format!("this has at least {}", many(shortest)));
+        if let Some(min_length) = self.min_length.filter(|min_length| size < *min_length) {
+            return Some(format!("must have at least {}", many(min_length)));
         }
-        if let Some(longest) = self.longest.filter(|longest| size > *longest) {
-            return Some(format!("this has at most {}", many(longest)));
+        if let Some(max_length) = self.max_length.filter(|max_length| size > *max_length) {
+            return Some(format!("must have at most {}", many(max_length)));
         }
         let text = value.as_str()?;
         let (is_right, wanted) = match self.format.as_deref()? {
-            "email" => (is_email(text), "an address such as `ada@example.com`"),
+            "email" => (is_email(text), "an email address such as `ada@example.com`"),
             "uri" => (url::Url::parse(text).is_ok(), "a URL such as `https://example.com`"),
             "date" => (text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10, "a date such as `2026-01-31`"),
-            "date-time" => (text.parse::<jiff::Timestamp>().is_ok(), "a time such as `2026-01-31T12:00:00Z`"),
+            "date-time" => (text.parse::<jiff::Timestamp>().is_ok(), "a date and time such as `2026-01-31T12:00:00Z`"),
             _ => return None,
         };
-        (!is_right).then(|| format!("this is {wanted}"))
+        (!is_right).then(|| format!("must be {wanted}"))
     }
 }
 
-/// Is it written as an address of mail is? Whether somebody reads it, nobody knows.
+/// Returns `true` if the text has the shape of an email address.
 fn is_email(text: &str) -> bool {
     let parts = text.rsplit_once('@');
     !text.contains(char::is_whitespace) && parts.is_some_and(|(user, host)| !user.is_empty() && !host.is_empty())
@@ -215,7 +225,7 @@ fn fields(schema: &Value) -> Vec<Field> {
             let all = schema["oneOf"].as_array().or(schema["anyOf"].as_array())?;
             Some(all.iter().filter_map(named).collect::<Vec<Value>>())
         };
-        // The choices of a list are those of its items.
+        // The choices of a list are declared on its items.
         let choices = |schema: &Value| schema["enum"].as_array().cloned().or_else(|| titled(schema));
         Field {
             name: name.clone(),
@@ -241,35 +251,35 @@ impl Field {
             (choices, _) => choices.iter().map(plain).collect::<Vec<_>>().join(", "),
         };
         let empty = match (&self.default, self.required) {
-            (Some(default), _) => format!("empty: {}", plain(default)),
-            (None, false) => "may be empty".to_owned(),
+            (Some(default), _) => format!("default: {}", plain(default)),
+            (None, false) => "optional".to_owned(),
             (None, true) => String::new(),
         };
         let about = [kind, empty].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
         let about = if about.is_empty() { about } else { format!(" ({about})") };
-        format!("{}: ", cut(&clean_line(&format!("{}{about}", self.title)), LONGEST_PROMPT))
+        format!("{}: ", cut(&clean_line(&format!("{}{about}", self.title)), MAX_PROMPT))
     }
 
-    /// What is typed, as the server wants to have it; nothing where nothing need be said.
+    /// Parses a typed line. Returns `None` for an optional field that is left empty.
     fn read(&self, line: &str) -> Result<Option<Value>, String> {
         let line = line.trim();
         if line.is_empty() {
             return match (&self.default, self.required) {
                 (Some(default), _) => Ok(Some(default.clone())),
                 (None, false) => Ok(None),
-                (None, true) => Err("this must not be empty".to_owned()),
+                (None, true) => Err("a value is required".to_owned()),
             };
         }
         let read = match self.kind.as_str() {
             "boolean" => match line.to_lowercase().as_str() {
                 "y" | "yes" | "true" => Ok(Value::Bool(true)),
                 "n" | "no" | "false" => Ok(Value::Bool(false)),
-                _ => Err("this is yes or no".to_owned()),
+                _ => Err("must be yes or no".to_owned()),
             },
             "integer" => number(line)
                 .filter(|_| !line.contains(['.', 'e', 'E']))
-                .ok_or_else(|| "this is a whole number".to_owned()),
-            "number" => number(line).ok_or_else(|| "this is a number".to_owned()),
+                .ok_or_else(|| "must be a whole number".to_owned()),
+            "number" => number(line).ok_or_else(|| "must be a number".to_owned()),
             "array" => Ok(line.split(',').map(|item| Value::from(item.trim())).collect()),
             _ => Ok(Value::from(line)),
         }?;
@@ -279,14 +289,14 @@ impl Field {
             value => is_choice(value),
         };
         match (fits, self.bounds.problem(&read)) {
-            (false, _) => Err("this is not one of them".to_owned()),
+            (false, _) => Err("must be one of the listed values".to_owned()),
             (true, Some(problem)) => Err(problem),
             (true, None) => Ok(Some(read)),
         }
     }
 }
 
-/// A number as it was typed, digit for digit; what only Rust calls a number (`+1`, `.5`) is the nearest that JSON has.
+/// Parses a number and keeps its digits; `+1` and `.5`, which are not JSON, become the nearest JSON number.
 fn number(line: &str) -> Option<Value> {
     let exact = serde_json::from_str(line).ok().map(Value::Number);
     let whole = || line.parse::<i64>().ok().map(Value::from);
@@ -306,26 +316,26 @@ mod tests {
     }
 
     #[test]
-    fn only_web_addresses_are_opened_and_their_host_is_shown() {
+    fn only_http_urls_are_opened_and_their_host_is_shown() {
         assert_eq!(web_host("https://example.com/a?b").as_deref(), Ok("example.com"));
         for (url, reason) in [
-            ("javascript:alert(1)", "`javascript` URLs are not opened, only http and https"),
-            ("file:///etc/passwd", "`file` URLs are not opened, only http and https"),
-            ("https://bank.example@evil.example/", "the URL has a user name, which can hide its host"),
-            ("https://", "the URL is not valid: empty host"),
+            ("javascript:alert(1)", "unsupported URL scheme `javascript`: only http and https are opened"),
+            ("file:///etc/passwd", "unsupported URL scheme `file`: only http and https are opened"),
+            ("https://bank.example@evil.example/", "the URL contains a user name, which can disguise its host"),
+            ("https://", "invalid URL: empty host"),
         ] {
             assert_eq!(web_host(url), Err(reason.to_owned()), "{url}");
         }
-        assert!(web_host(&format!("https://example.com/{}", "a".repeat(LONGEST_TEXT))).is_err());
+        assert!(web_host(&format!("https://example.com/{}", "a".repeat(MAX_TEXT))).is_err());
     }
 
     #[test]
-    fn a_field_says_what_it_takes() {
+    fn the_prompt_of_a_field_describes_its_values() {
         for (schema, required, prompt) in [
             (json!({"type": "string", "title": "Your\u{1b}[2J name"}), true, "Your name: "),
-            (json!({"type": "integer", "default": 3}), false, "f (integer; empty: 3): "),
-            (json!({"type": "boolean"}), false, "f (yes or no; may be empty): "),
-            (json!({"enum": ["a", "b"], "default": "a"}), true, "f (a, b; empty: a): "),
+            (json!({"type": "integer", "default": 3}), false, "f (integer; default: 3): "),
+            (json!({"type": "boolean"}), false, "f (yes or no; optional): "),
+            (json!({"enum": ["a", "b"], "default": "a"}), true, "f (a, b; default: a): "),
             (json!({"oneOf": [{"const": "x", "title": "X"}]}), true, "f (x): "),
         ] {
             assert_eq!(field(schema, required).prompt(), prompt);
@@ -333,33 +343,33 @@ mod tests {
     }
 
     #[test]
-    fn a_form_of_more_than_fifty_fields_is_declined_unseen() {
+    fn a_form_with_more_than_fifty_fields_is_declined() {
         let form = |count: usize| -> Value {
             let properties: Map<String, Value> = (0..count).map(|nth| (format!("f{nth}"), json!({}))).collect();
             json!({"type": "object", "properties": properties})
         };
-        assert_eq!(too_long(&form(50)), None);
-        assert_eq!(too_long(&form(51)).as_deref(), Some("the form has 51 fields, more than 50"));
-        assert_eq!(too_long(&json!({"properties": 3})), None);
+        assert_eq!(too_many_fields(&form(50)), None);
+        assert_eq!(too_many_fields(&form(51)).as_deref(), Some("the form has 51 fields (maximum 50)"));
+        assert_eq!(too_many_fields(&json!({"properties": 3})), None);
     }
 
     #[test]
-    fn what_is_typed_becomes_what_the_server_wants() {
+    fn typed_text_becomes_a_value_of_the_schema_type() {
         let read = |schema: Value, line: &str| field(schema, true).read(line);
         assert_eq!(read(json!({"type": "integer"}), " 7 "), Ok(Some(json!(7))));
         assert_eq!(read(json!({"type": "number"}), "7.5"), Ok(Some(json!(7.5))));
         assert_eq!(read(json!({"type": "boolean"}), "Yes"), Ok(Some(json!(true))));
         assert_eq!(read(json!({"type": "string"}), "7"), Ok(Some(json!("7"))));
         assert_eq!(read(json!({"type": "string", "default": "d"}), ""), Ok(Some(json!("d"))));
-        assert_eq!(read(json!({"enum": ["a"]}), "b"), Err("this is not one of them".to_owned()));
-        assert_eq!(read(json!({"type": "integer"}), "x"), Err("this is a whole number".to_owned()));
-        assert_eq!(read(json!({"type": "number"}), "nan"), Err("this is a number".to_owned()));
-        assert_eq!(read(json!({}), ""), Err("this must not be empty".to_owned()));
+        assert_eq!(read(json!({"enum": ["a"]}), "b"), Err("must be one of the listed values".to_owned()));
+        assert_eq!(read(json!({"type": "integer"}), "x"), Err("must be a whole number".to_owned()));
+        assert_eq!(read(json!({"type": "number"}), "nan"), Err("must be a number".to_owned()));
+        assert_eq!(read(json!({}), ""), Err("a value is required".to_owned()));
         assert_eq!(field(json!({}), false).read(""), Ok(None));
     }
 
     #[test]
-    fn what_does_not_keep_to_the_schema_is_asked_again() {
+    fn values_that_violate_the_schema_are_rejected() {
         let number = json!({"type": "integer", "minimum": 18, "maximum": 99});
         let ratio = json!({"type": "number", "minimum": 0.5});
         let text = json!({"type": "string", "minLength": 2, "maxLength": 3});
@@ -367,23 +377,23 @@ mod tests {
         let format = |format: &str| json!({"type": "string", "format": format});
         let cases = [
             (number.clone(), "18", None),
-            (number.clone(), "5", Some("this is at least 18")),
-            (number, "100", Some("this is at most 99")),
-            (ratio, "0.25", Some("this is at least 0.5")),
+            (number.clone(), "5", Some("must be at least 18")),
+            (number, "100", Some("must be at most 99")),
+            (ratio, "0.25", Some("must be at least 0.5")),
             (text.clone(), "äöü", None),
-            (text.clone(), "a", Some("this has at least 2 characters")),
-            (text, "abcd", Some("this has at most 3 characters")),
+            (text.clone(), "a", Some("must have at least 2 characters")),
+            (text, "abcd", Some("must have at most 3 characters")),
             (list.clone(), "a", None),
-            (list.clone(), "a, c", Some("this is not one of them")),
-            (list, "a, b", Some("this has at most 1 value")),
+            (list.clone(), "a, c", Some("must be one of the listed values")),
+            (list, "a, b", Some("must have at most 1 value")),
             (format("email"), "ada@example.com", None),
-            (format("email"), "ada", Some("this is an address such as `ada@example.com`")),
+            (format("email"), "ada", Some("must be an email address such as `ada@example.com`")),
             (format("uri"), "https://example.com", None),
-            (format("uri"), "example", Some("this is a URL such as `https://example.com`")),
+            (format("uri"), "example", Some("must be a URL such as `https://example.com`")),
             (format("date"), "2026-02-28", None),
-            (format("date"), "2026-02-30", Some("this is a date such as `2026-01-31`")),
+            (format("date"), "2026-02-30", Some("must be a date such as `2026-01-31`")),
             (format("date-time"), "2026-02-28T10:00:00+01:00", None),
-            (format("date-time"), "tomorrow", Some("this is a time such as `2026-01-31T12:00:00Z`")),
+            (format("date-time"), "tomorrow", Some("must be a date and time such as `2026-01-31T12:00:00Z`")),
             (format("no-such-format"), "anything", None),
         ];
         for (schema, line, problem) in cases {

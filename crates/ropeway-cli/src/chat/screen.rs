@@ -1,4 +1,4 @@
-//! The screen of a chat: where the steps of a turn are written while they happen.
+//! Shows the steps of a turn as they happen.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -12,57 +12,58 @@ use ropeway::registry::ServerStatus;
 use ropeway::tool::CallId;
 use serde::Serialize;
 
+use super::call_display;
+use super::json_steps::{FinalLine, json_line};
 use super::markdown::Markdown;
 use super::results::Results;
-use super::show;
-use crate::answer::{Folder, show_files};
-use crate::command::{Reader, say, write};
+use crate::connect::advice::{ServerAdvice, is_pending, is_unavailable, status_line};
 use crate::failure::Failure;
-use crate::help::{Help, is_absent, is_on_its_way, line};
-use crate::mark::Mark;
-use crate::status::{self, Status};
-use crate::text::{clean_line, screen_columns, terminal_width, without_prefix};
-use crate::veil::{self, Flow};
+use crate::output::print::{ReaderState, say, write};
+use crate::output::render_result::{SaveFolder, render_files};
+use crate::secrets::redaction::StreamFilter;
+use crate::terminal::status::{self, Status};
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::text::{clean_line, screen_columns, strip_model_prefix, terminal_width};
 
 const FAINT: Style = Style::new().dimmed();
 const WARNING: Style = AnsiColor::Yellow.on_default();
 
-/// How long an answer may pause before that is shown.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Pause in an answer after which the status line is shown.
+const STATUS_DELAY: Duration = Duration::from_millis(500);
 
-/// Where the steps of a turn are written.
+/// Writes the steps of a turn to standard output and standard error.
 pub(crate) struct Screen {
-    form: Form,
-    /// Where files of answers are put.
+    format: OutputFormat,
+    /// The directory of `--save-files`.
     folder: Option<PathBuf>,
-    /// What the model says.
-    text: Flow,
-    /// What the model thinks.
-    thoughts: Flow,
-    /// Renders both, where a terminal shows them.
+    /// Redacts the model's text.
+    text: StreamFilter,
+    /// Redacts the model's reasoning.
+    reasoning: StreamFilter,
+    /// Renders both on a terminal.
     markdown: Option<Renderers>,
-    /// Behind what the cursor stands.
-    open: Open,
-    /// The model is in the midst of an answer.
-    is_speaking: bool,
-    /// The calls that are being made.
+    /// The unfinished line that the cursor is on.
+    open: OpenLine,
+    /// The model's answer has started and not ended.
+    is_streaming: bool,
+    /// Running calls and their names.
     running: Vec<(CallId, String)>,
-    /// The call whose line was written last.
+    /// The call of the last printed line.
     last: Option<CallId>,
-    /// How the servers stood when it was told last.
-    told: Vec<ServerStatus>,
+    /// The server statuses that were shown last.
+    last_statuses: Vec<ServerStatus>,
     results: Results,
-    reader: Reader,
+    reader: ReaderState,
 }
 
-/// The renderers of the model's words, each for the stream that these go to.
+/// The Markdown renderers of the model's text and reasoning.
 struct Renderers {
     text: Markdown,
-    thoughts: Option<Markdown>,
+    reasoning: Option<Markdown>,
 }
 
 impl Renderers {
-    /// Returns the renderers for a terminal that shows more than bare text.
+    /// Returns `None` if standard output is not a terminal, or is a dumb one.
     fn for_terminal() -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
         if is_dumb || !std::io::stdout().is_terminal() {
@@ -70,116 +71,90 @@ impl Renderers {
         }
         let is_bare = |choice| choice == anstream::ColorChoice::Never;
         let error = std::io::stderr();
-        let thoughts = error.is_terminal().then(|| Markdown::faint(is_bare(anstream::AutoStream::choice(&error))));
-        Some(Self { text: Markdown::new(is_bare(anstream::AutoStream::choice(&std::io::stdout()))), thoughts })
+        let reasoning = error.is_terminal().then(|| Markdown::faint(is_bare(anstream::AutoStream::choice(&error))));
+        Some(Self { text: Markdown::new(is_bare(anstream::AutoStream::choice(&std::io::stdout()))), reasoning })
     }
 }
 
-/// In which form steps are written.
-enum Form {
-    /// For scripts: every step is a line of JSON.
+/// The output format.
+enum OutputFormat {
+    /// JSON Lines for scripts.
     Json,
-    /// For people: the model's text, and beside it what else happens.
-    People {
-        /// Also what the model thinks.
-        thoughts: bool,
+    /// The model's text on standard output, other steps on standard error.
+    Text {
+        /// Shows the model's reasoning.
+        reasoning: bool,
     },
 }
 
-/// A line that is not at its end.
+/// An unfinished line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Open {
+enum OpenLine {
     Nothing,
     Text,
-    Thoughts,
-}
-
-/// The last line for scripts.
-#[derive(Serialize)]
-struct Final<'a> {
-    step: &'static str,
-    #[serde(flatten)]
-    outcome: &'a TurnOutcome,
-}
-
-/// The last line for scripts when there is no outcome.
-#[derive(Serialize)]
-struct Failed {
-    step: &'static str,
-    error: String,
-    exit: u8,
-}
-
-/// Tells scripts why there is no outcome.
-pub(crate) fn failed(failure: &Failure) -> Result<(), Failure> {
-    let line = json_line(&Failed { step: "failed", error: failure.line(), exit: failure.exit() as u8 })?;
-    write(&line).map(drop)
-}
-
-/// A value as a line for scripts.
-fn json_line(value: &impl Serialize) -> Result<String, Failure> {
-    let json = veil::json(value, false).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
-    Ok(json + "\n")
+    Reasoning,
 }
 
 impl Screen {
-    /// A screen for scripts.
+    /// Creates a screen that writes JSON Lines.
     pub(crate) fn for_scripts(folder: Option<PathBuf>) -> Self {
-        Self::new(Form::Json, folder, Flow::raw)
+        Self::new(OutputFormat::Json, folder, StreamFilter::raw)
     }
 
-    /// A screen for people.
-    pub(crate) fn for_people(thoughts: bool, folder: Option<PathBuf>) -> Self {
-        Self { markdown: Renderers::for_terminal(), ..Self::new(Form::People { thoughts }, folder, Flow::default) }
+    /// Creates a screen that writes text.
+    pub(crate) fn for_people(reasoning: bool, folder: Option<PathBuf>) -> Self {
+        Self {
+            markdown: Renderers::for_terminal(),
+            ..Self::new(OutputFormat::Text { reasoning }, folder, StreamFilter::default)
+        }
     }
 
-    /// Shows the model's text as it came, or rendered where the terminal can.
+    /// Turns Markdown rendering off, or on if the terminal supports it.
     pub(crate) fn set_plain(&mut self, is_plain: bool) {
-        let is_json = matches!(self.form, Form::Json);
+        let is_json = matches!(self.format, OutputFormat::Json);
         self.markdown = (!is_plain && !is_json).then(Renderers::for_terminal).flatten();
     }
 
-    /// Returns true if the model's text is shown as it came.
+    /// Returns `true` if Markdown is not rendered.
     pub(super) fn is_plain(&self) -> bool {
         self.markdown.is_none()
     }
 
-    /// The results of calls so far.
     pub(super) fn results(&self) -> &Results {
         &self.results
     }
 
-    fn new(form: Form, folder: Option<PathBuf>, flow: fn() -> Flow) -> Self {
+    fn new(format: OutputFormat, folder: Option<PathBuf>, flow: fn() -> StreamFilter) -> Self {
         Self {
-            form,
+            format,
             folder,
             text: flow(),
-            thoughts: flow(),
+            reasoning: flow(),
             markdown: None,
-            open: Open::Nothing,
-            is_speaking: false,
+            open: OpenLine::Nothing,
+            is_streaming: false,
             running: Vec::new(),
             last: None,
-            told: Vec::new(),
+            last_statuses: Vec::new(),
             results: Results::default(),
-            reader: Reader::Stays,
+            reader: ReaderState::Open,
         }
     }
 
-    /// Has the reader of what is written left?
-    pub(crate) fn is_unread(&self) -> bool {
-        self.reader == Reader::Left
+    /// Returns `true` if standard output was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.reader == ReaderState::Closed
     }
 
-    /// Waits for the next step, and shows what is waited for where that disturbs nothing.
+    /// Waits for the next step. Shows the status line unless a line is unfinished.
     pub(crate) async fn waiting<T>(&self, status: &Status, step: impl Future<Output = T>) -> T {
-        if self.open != Open::Nothing || matches!(self.form, Form::Json) {
+        if self.open != OpenLine::Nothing || matches!(self.format, OutputFormat::Json) {
             return step.await;
         }
         let mut step = pin!(step);
-        if self.is_speaking {
-            // Between two lines of an answer there is nothing to be waited for.
-            if let Ok(done) = tokio::time::timeout(PAUSE, step.as_mut()).await {
+        if self.is_streaming {
+            // Short pauses between two lines of an answer need no status.
+            if let Ok(done) = tokio::time::timeout(STATUS_DELAY, step.as_mut()).await {
                 return done;
             }
         }
@@ -188,49 +163,49 @@ impl Screen {
         status.during(&label, step).await
     }
 
-    /// Wipes what a terminal shows of Ctrl-C, where it stands alone.
-    pub(crate) fn wipe_echo(&self) {
-        if self.open == Open::Nothing {
-            status::wipe();
+    /// Clears the echo of Ctrl-C if it is alone on its line.
+    pub(crate) fn clear_echo(&self) {
+        if self.open == OpenLine::Nothing {
+            status::clear_line();
         }
     }
 
     /// Shows a step.
-    pub(crate) fn step(&mut self, step: &Step, help: &Help, status: &Status) -> Result<(), Failure> {
-        match (&self.form, step) {
+    pub(crate) fn step(&mut self, step: &Step, help: &ServerAdvice, status: &Status) -> Result<(), Failure> {
+        match (&self.format, step) {
             (_, Step::Text { text }) => {
-                self.end_of(Open::Thoughts)?;
+                self.end_of(OpenLine::Reasoning)?;
                 let shown = self.text.push(text);
-                self.say_text(shown)
+                self.write_text(shown)
             }
             (_, Step::Reasoning { text }) => {
-                self.end_of(Open::Text)?;
-                let shown = self.thoughts.push(text);
-                self.say_thoughts(shown)
+                self.end_of(OpenLine::Text)?;
+                let shown = self.reasoning.push(text);
+                self.write_reasoning(shown)
             }
-            (Form::Json, step) => {
+            (OutputFormat::Json, step) => {
                 self.end()?;
                 if let (Step::CallFinished { envelope, .. }, Some(_)) = (step, &self.folder) {
                     self.files(envelope)?.iter().for_each(|file| say(&format!("{file}\n")));
                 }
                 self.line(step)
             }
-            (Form::People { .. }, step) => self.event(step, help, status),
+            (OutputFormat::Text { .. }, step) => self.event(step, help, status),
         }
     }
 
-    /// Shows a step that is not text, to people.
-    fn event(&mut self, step: &Step, help: &Help, status: &Status) -> Result<(), Failure> {
+    /// Shows a step other than text in the text format.
+    fn event(&mut self, step: &Step, help: &ServerAdvice, status: &Status) -> Result<(), Failure> {
         match step {
-            Step::Servers { verdicts } => {
+            Step::Servers { statuses: verdicts } => {
                 self.end()?;
-                self.verdicts(verdicts, help);
+                self.server_statuses(verdicts, help);
             }
             Step::Answered { .. } => self.end()?,
             Step::CallStarted { call, tool, origin, arguments, summary } => {
                 self.end()?;
-                let name = show::name(tool, origin);
-                say(&show::started(&name, arguments, summary.as_deref(), width()));
+                let name = call_display::tool_name(tool, origin);
+                say(&call_display::started_line(&name, arguments, summary.as_deref(), width()));
                 self.running.push((call.clone(), name));
                 self.last = Some(call.clone());
                 status.forget();
@@ -245,7 +220,7 @@ impl Screen {
                 self.end()?;
                 self.warn(message);
             }
-            // What is told by later versions of it.
+            // Steps added in later versions of the library.
             _ => {}
         }
         Ok(())
@@ -253,118 +228,121 @@ impl Screen {
 
     fn finished(&mut self, call: &CallId, envelope: &Envelope) -> Result<(), Failure> {
         let at = self.running.iter().position(|(id, _)| id == call);
-        let name = at.map_or_else(|| show::name(&envelope.tool, &envelope.origin), |at| self.running.remove(at).1);
+        let name = at
+            .map_or_else(|| call_display::tool_name(&envelope.tool, &envelope.origin), |at| self.running.remove(at).1);
         let is_plain = self.last.take().as_ref() == Some(call);
         let files = self.files(envelope)?;
         self.results.add(&name, envelope);
-        say(&show::finished(envelope, (!is_plain).then_some(name.as_str()), &files, width()));
+        say(&call_display::finished_line(envelope, (!is_plain).then_some(name.as_str()), &files, width()));
         Ok(())
     }
 
-    /// The files of an answer, each in a line, put into the folder where there is one.
+    /// Returns a line for each file of a result, after saving it to the directory, if one is set.
     fn files(&self, envelope: &Envelope) -> Result<Vec<String>, Failure> {
-        let folder = self.folder.as_ref().map(|path| Folder::new(path, &envelope.tool));
-        show_files(envelope.meta.content.iter(), folder.as_ref())
+        let folder = self.folder.as_ref().map(|path| SaveFolder::new(path, &envelope.tool));
+        render_files(envelope.meta.content.iter(), folder.as_ref())
     }
 
-    /// Shows the servers that should be there and are not, unless that is known.
-    pub(crate) fn verdicts(&mut self, verdicts: &[ServerStatus], help: &Help) {
-        if matches!(self.form, Form::Json) {
+    /// Shows the servers that are connecting or unavailable, unless that was shown before.
+    pub(crate) fn server_statuses(&mut self, verdicts: &[ServerStatus], help: &ServerAdvice) {
+        if matches!(self.format, OutputFormat::Json) {
             return;
         }
-        for verdict in verdicts.iter().filter(|verdict| !self.told.contains(verdict)) {
+        for verdict in verdicts.iter().filter(|verdict| !self.last_statuses.contains(verdict)) {
             let was_connecting = || {
-                let before = self.told.iter().find(|told| told.server == verdict.server);
-                before.is_some_and(|told| is_on_its_way(&told.outcome))
+                let before = self.last_statuses.iter().find(|last_statuses| last_statuses.server == verdict.server);
+                before.is_some_and(|last_statuses| is_pending(&last_statuses.outcome))
             };
             match &verdict.outcome {
-                outcome if is_on_its_way(outcome) => say(&line(Mark::Half, &verdict.server, "still connecting", "")),
-                outcome if is_absent(outcome) => say(&help.trouble(verdict, width())),
+                outcome if is_pending(outcome) => {
+                    say(&status_line(StatusIcon::Half, &verdict.server, "still connecting", ""))
+                }
+                outcome if is_unavailable(outcome) => say(&help.problem_text(verdict, width())),
                 _ if was_connecting() => say(&help.heading(verdict, "")),
                 _ => continue,
             }
             self.last = None;
         }
-        self.told = verdicts.to_vec();
+        self.last_statuses = verdicts.to_vec();
     }
 
-    /// Says that something is odd.
+    /// Prints a warning.
     pub(crate) fn warn(&mut self, message: &str) {
         self.last = None;
-        say(&format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(&without_prefix(message))));
+        say(&format!("{WARNING}warning:{WARNING:#} {}\n", clean_line(&strip_model_prefix(message))));
     }
 
-    /// Tells scripts what a turn came to.
+    /// Ends a turn; writes the last line of JSON.
     pub(crate) fn outcome(&mut self, outcome: &TurnOutcome) -> Result<(), Failure> {
         self.running.clear();
         self.last = None;
-        match self.form {
-            Form::Json => self.line(&Final { step: "final", outcome }),
-            Form::People { .. } => Ok(()),
+        match self.format {
+            OutputFormat::Json => self.line(&FinalLine::new(outcome)),
+            OutputFormat::Text { .. } => Ok(()),
         }
     }
 
-    /// Writes what was held back of the text, and ends its line.
+    /// Writes buffered text and ends its line.
     pub(crate) fn end(&mut self) -> Result<(), Failure> {
-        self.end_of(Open::Thoughts)?;
-        self.end_of(Open::Text)?;
-        self.is_speaking = false;
+        self.end_of(OpenLine::Reasoning)?;
+        self.end_of(OpenLine::Text)?;
+        self.is_streaming = false;
         Ok(())
     }
 
-    fn end_of(&mut self, what: Open) -> Result<(), Failure> {
+    fn end_of(&mut self, what: OpenLine) -> Result<(), Failure> {
         match what {
-            Open::Thoughts => {
-                let rest = self.thoughts.end();
-                self.say_thoughts(rest)?;
-                if let Some(markdown) = self.markdown.as_mut().and_then(|markdown| markdown.thoughts.as_mut()) {
+            OpenLine::Reasoning => {
+                let rest = self.reasoning.end();
+                self.write_reasoning(rest)?;
+                if let Some(markdown) = self.markdown.as_mut().and_then(|markdown| markdown.reasoning.as_mut()) {
                     say(&markdown.end());
-                    self.close(Open::Thoughts);
+                    self.close(OpenLine::Reasoning);
                 }
             }
-            Open::Text => {
+            OpenLine::Text => {
                 let rest = self.text.end();
-                self.say_text(rest)?;
+                self.write_text(rest)?;
                 if let Some(markdown) = &mut self.markdown {
                     let rest = markdown.text.end();
                     self.write(&rest)?;
-                    self.close(Open::Text);
+                    self.close(OpenLine::Text);
                 }
             }
-            Open::Nothing => {}
+            OpenLine::Nothing => {}
         }
         if self.open == what {
             self.close(what);
             match what {
-                Open::Thoughts => say("\n"),
-                Open::Text => self.write("\n")?,
-                Open::Nothing => {}
+                OpenLine::Reasoning => say("\n"),
+                OpenLine::Text => self.write("\n")?,
+                OpenLine::Nothing => {}
             }
         }
         Ok(())
     }
 
-    /// The line of this text is at its end.
-    fn close(&mut self, what: Open) {
+    /// Marks the line of this text as finished.
+    fn close(&mut self, what: OpenLine) {
         if self.open == what {
-            self.set_open(Open::Nothing);
+            self.set_open(OpenLine::Nothing);
         }
     }
 
-    fn set_open(&mut self, open: Open) {
+    fn set_open(&mut self, open: OpenLine) {
         self.open = open;
-        status::keep_line(open != Open::Nothing && std::io::stdout().is_terminal());
+        status::keep_line(open != OpenLine::Nothing && std::io::stdout().is_terminal());
     }
 
-    fn say_text(&mut self, text: String) -> Result<(), Failure> {
+    fn write_text(&mut self, text: String) -> Result<(), Failure> {
         if text.is_empty() {
             return Ok(());
         }
-        if matches!(self.form, Form::Json) {
+        if matches!(self.format, OutputFormat::Json) {
             return self.line(&Step::Text { text });
         }
         self.last = None;
-        self.is_speaking = true;
+        self.is_streaming = true;
         let (text, is_open) = match &mut self.markdown {
             Some(Renderers { text: markdown, .. }) => {
                 let shown = markdown.push(&text, screen_columns(&std::io::stdout()));
@@ -375,19 +353,19 @@ impl Screen {
                 (text, is_open)
             }
         };
-        self.set_open(if is_open { Open::Text } else { Open::Nothing });
+        self.set_open(if is_open { OpenLine::Text } else { OpenLine::Nothing });
         self.write(&text)
     }
 
-    fn say_thoughts(&mut self, text: String) -> Result<(), Failure> {
+    fn write_reasoning(&mut self, text: String) -> Result<(), Failure> {
         if text.is_empty() {
             return Ok(());
         }
-        match self.form {
-            Form::Json => self.line(&Step::Reasoning { text })?,
-            Form::People { thoughts: true } => {
+        match self.format {
+            OutputFormat::Json => self.line(&Step::Reasoning { text })?,
+            OutputFormat::Text { reasoning: true } => {
                 self.last = None;
-                let renderer = self.markdown.as_mut().and_then(|markdown| markdown.thoughts.as_mut());
+                let renderer = self.markdown.as_mut().and_then(|markdown| markdown.reasoning.as_mut());
                 let (text, is_open) = match renderer {
                     Some(markdown) => {
                         let shown = markdown.push(&text, screen_columns(&std::io::stderr()));
@@ -395,10 +373,10 @@ impl Screen {
                     }
                     None => (format!("{FAINT}{text}{FAINT:#}"), !text.ends_with('\n')),
                 };
-                self.set_open(if is_open { Open::Thoughts } else { Open::Nothing });
+                self.set_open(if is_open { OpenLine::Reasoning } else { OpenLine::Nothing });
                 say(&text);
             }
-            Form::People { thoughts: false } => {}
+            OutputFormat::Text { reasoning: false } => {}
         }
         Ok(())
     }
@@ -414,7 +392,7 @@ impl Screen {
     }
 }
 
-/// How many columns there are for what is not the model's text.
+/// Returns the width of standard error.
 fn width() -> usize {
     terminal_width(&std::io::stderr()).unwrap_or(120)
 }

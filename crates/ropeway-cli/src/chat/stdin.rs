@@ -10,25 +10,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 
 use super::attachment::MAX_TEXT;
-use crate::command::say;
-use crate::deadline::Deadline;
+use crate::connect::deadline::Deadline;
 use crate::failure::Failure;
-use crate::help::faint;
+use crate::output::print::say;
+use crate::terminal::style::faint;
 
-/// When a pipe that sends nothing is worth a word.
-const SILENT: Duration = Duration::from_secs(3);
+/// Delay before a note explains what the command waits for.
+const NOTE_DELAY: Duration = Duration::from_secs(3);
 
-/// How long a socket may take to send something. Some parents give their children one and never close it.
+/// Time that a socket has to send data. Some parent processes pass one and never close it.
 const SOCKET_TIMEOUT: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 
-/// What standard input is.
+/// The file type of standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A file or a pipe, which has an end.
+    /// A file or a pipe, which ends.
     Stream,
     /// A socket, which may stay open.
     Socket,
-    /// A terminal, a device, or nothing at all.
+    /// A terminal, a device, or closed.
     Other,
 }
 
@@ -45,9 +45,9 @@ fn kind() -> Kind {
     }
 }
 
-/// Reads what was piped or redirected into the command, to its end. Returns `None` if that is nothing.
+/// Reads piped or redirected standard input to its end. Returns `None` if it is blank.
 ///
-/// A terminal and a device, such as `/dev/null`, are not read. A socket is read if it sends something soon.
+/// Terminals and devices such as `/dev/null` are not read. A socket is read only if it sends data within 3 seconds.
 pub(crate) async fn read_beside_prompt(deadline: Option<&Deadline>) -> Result<Option<String>, Failure> {
     let kind = kind();
     if kind == Kind::Other || (kind == Kind::Socket && !is_readable()) {
@@ -56,22 +56,22 @@ pub(crate) async fn read_beside_prompt(deadline: Option<&Deadline>) -> Result<Op
     let bytes = read(deadline).await?;
     if bytes.len() > MAX_TEXT {
         let failure = Failure::usage(format!("standard input is larger than {} MiB", MAX_TEXT >> 20));
-        return Err(failure.hint("`< /dev/null` leaves it out"));
+        return Err(failure.hint("use `< /dev/null` to skip standard input"));
     }
     let text = String::from_utf8(bytes).map_err(|_| {
         let failure = Failure::usage("standard input is not UTF-8 text");
-        failure.hint("`--attach FILE` takes images and PDFs; `< /dev/null` leaves standard input out")
+        failure.hint("attach images and PDFs with `--attach FILE`; use `< /dev/null` to skip standard input")
     })?;
     Ok(Some(text).filter(|text| !text.trim().is_empty()))
 }
 
-/// Reads on a thread, since a pipe may be silent for longer than the command may take.
+/// Reads on a thread, so that a silent pipe cannot block past the deadline.
 async fn read(deadline: Option<&Deadline>) -> Result<Vec<u8>, Failure> {
     let (send, received) = oneshot::channel();
     let thread = std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         let mut bytes = Vec::new();
         let read = std::io::stdin().lock().take(MAX_TEXT as u64 + 1).read_to_end(&mut bytes);
-        // The command may have ended meanwhile.
+        // The command may have ended.
         let _ = send.send(read.map(|_| bytes));
     });
     let unreadable = |error: &std::io::Error| Failure::usage("could not read standard input").caused_by(error);
@@ -83,16 +83,16 @@ async fn read(deadline: Option<&Deadline>) -> Result<Vec<u8>, Failure> {
         }
     };
     let noted = async {
-        tokio::time::sleep(SILENT).await;
-        say(&faint("reading standard input to its end; `< /dev/null` leaves it out\n"));
+        tokio::time::sleep(NOTE_DELAY).await;
+        say(&faint("waiting for the end of standard input; use `< /dev/null` to skip it\n"));
         std::future::pending::<()>().await;
     };
     let read = tokio::select! {
         biased;
         read = received => read,
         () = late => {
-            let failure = deadline.map_or_else(|| Failure::usage("the command is late"), Deadline::failure);
-            return Err(failure.hint("standard input did not end; `< /dev/null` leaves it out"));
+            let failure = deadline.map_or_else(|| Failure::usage("the command timed out"), Deadline::failure);
+            return Err(failure.hint("standard input is still open; use `< /dev/null` to skip it"));
         }
         () = noted => return Ok(Vec::new()),
     };
@@ -102,7 +102,7 @@ async fn read(deadline: Option<&Deadline>) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Waits a moment for a socket to have something to read, or to end.
+/// Waits until a socket is readable or closed, or the timeout expires.
 fn is_readable() -> bool {
     let stdin = std::io::stdin();
     let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];

@@ -1,50 +1,50 @@
-//! The servers of many files as one list: each once, and no two under one name.
+//! Merges the servers of several files, without duplicates.
 
 use std::path::Path;
 
-use ropeway::config::raw::{RawServer, RawTools, RawTransport, Short};
+use ropeway::config::raw::{RawServer, RawShorthand, RawTools, RawTransport};
 use ropeway::config::{Config, ConfigProblem, ForeignServer, Secrets, edit, review};
 
-use super::Found;
-use crate::literal::{self, Names, Taken};
+use super::discover::ClientFile;
+use crate::secrets::literal::{self, ExtractedSecret, SecretNames};
 
-/// The servers of many files.
+/// The merged servers.
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
     pub(crate) servers: Vec<MergedServer>,
-    /// Servers whose names our file has already; they are left alone.
+    /// Servers whose names the target file already has.
     pub(crate) known: Vec<MergedServer>,
-    /// What a person should know.
+    /// Notes for the user.
     pub(crate) notes: Vec<String>,
 }
 
-/// One server, and where it comes from.
+/// A server and its origin.
 #[derive(Debug)]
 pub(crate) struct MergedServer {
-    /// As it is written in our file.
+    /// The server as written to the target file.
     pub(crate) server: RawServer,
-    /// What is said above it.
+    /// The comments above it.
     pub(crate) comments: Vec<String>,
-    /// The secrets that were written out in the other file.
-    pub(crate) taken: Vec<Taken>,
-    /// As it was read, but for its name.
+    /// Literal secrets of the other file.
+    pub(crate) taken: Vec<ExtractedSecret>,
+    /// The normalized server, for comparison.
     read: RawServer,
     pub(super) title: &'static str,
 }
 
-/// The file that the servers go to.
+/// The file that receives the servers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ours<'a> {
+pub(crate) struct ImportTarget<'a> {
     pub(crate) path: &'a Path,
-    /// The names of the servers that are in it already.
+    /// The names of its existing servers.
     pub(crate) known: &'a [String],
-    /// Where the values of references come from.
+    /// Resolves references.
     pub(crate) secrets: &'a Secrets,
 }
 
-/// Puts the servers of all files together. What would make no sense in our file is left out, and told.
-pub(crate) fn merge(found: &[Found], ours: Ours<'_>, only: &[String], names: &mut Names) -> Merged {
-    let mut merging = Merging { ours, names, servers: Vec::new(), notes: Vec::new() };
+/// Merges the servers of all files. Invalid servers are skipped with a note.
+pub(crate) fn merge(found: &[ClientFile], ours: ImportTarget<'_>, only: &[String], names: &mut SecretNames) -> Merged {
+    let mut merging = Merger { ours, names, servers: Vec::new(), notes: Vec::new() };
     for file in found {
         let Ok(foreign) = &file.servers else { continue };
         merging.notes.extend(foreign.warnings.iter().map(|warning| format!("{}: {warning}", file.title())));
@@ -54,22 +54,21 @@ pub(crate) fn merge(found: &[Found], ours: Ours<'_>, only: &[String], names: &mu
     merging.end()
 }
 
-/// A merge on its way.
-struct Merging<'a> {
-    ours: Ours<'a>,
-    names: &'a mut Names,
+/// A merge in progress.
+struct Merger<'a> {
+    ours: ImportTarget<'a>,
+    names: &'a mut SecretNames,
     servers: Vec<MergedServer>,
     notes: Vec<String>,
 }
 
-impl Merging<'_> {
-    fn take(&mut self, file: &Found, server: &ForeignServer) {
+impl Merger<'_> {
+    fn take(&mut self, file: &ClientFile, server: &ForeignServer) {
         let (wanted, title) = (&server.server.alias, file.title());
-        let read = meaning(&server.server);
+        let read = normalized(&server.server);
         if let Some(same) = self.servers.iter_mut().find(|other| other.read == read) {
             if same.server.alias != *wanted {
-                self.notes
-                    .push(format!("`{wanted}` of {title} is the same as `{}`, and taken once", same.server.alias));
+                self.notes.push(format!("skipped `{wanted}` of {title}: same as `{}`", same.server.alias));
             } else if same.title != title {
                 same.comments[0].push_str(&format!(", {title}"));
             }
@@ -77,11 +76,11 @@ impl Merging<'_> {
         }
         let Some(usable) = self.usable(&server.server, title) else { return };
         let alias = self.alias(wanted, file);
-        let mut ours = called(&alias, &usable);
-        if is_nothing(ours.tools.as_ref()) {
+        let mut ours = renamed(&alias, &usable);
+        if is_default(ours.tools.as_ref()) {
             ours.tools = None;
         }
-        let taken = if self.is_known(&ours) { Vec::new() } else { literal::take_out(&mut ours, self.names) };
+        let taken = if self.is_known(&ours) { Vec::new() } else { literal::extract(&mut ours, self.names) };
         let comments = std::iter::once(format!("from {title}")).chain(server.notes.clone()).collect();
         self.servers.push(MergedServer { server: ours, comments, taken, read, title });
     }
@@ -90,10 +89,10 @@ impl Merging<'_> {
         self.ours.known.contains(&server.alias)
     }
 
-    /// The server as it makes sense in our file, if it does: one that is odd must not keep the others out.
+    /// Returns the server in a form that is valid in the target file, if possible.
     fn usable(&mut self, server: &RawServer, title: &str) -> Option<RawServer> {
         let alias = &server.alias;
-        // What is there already is not written again.
+        // Existing servers are not written again.
         if self.is_known(server) && !self.servers.iter().any(|other| other.server.alias == *alias) {
             return Some(server.clone());
         }
@@ -101,18 +100,18 @@ impl Merging<'_> {
         let mut problems = problems(&server, self.ours);
         if let Some(at) = problems.iter().position(|problem| problem.path.ends_with(".env_file")) {
             let ConfigProblem { found, .. } = problems.remove(at);
-            self.notes.push(format!("the `env_file` of `{alias}` of {title} is left out: {found}"));
+            self.notes.push(format!("skipped the `env_file` of `{alias}` of {title}: {found}"));
             server.env_file = None;
         }
         let Some(problem) = problems.first() else { return Some(server) };
         let ConfigProblem { path, found, expected, .. } = problem;
         let key = path.split_once("].").map(|(_, key)| format!("`{key}` is ")).unwrap_or_default();
-        self.notes.push(format!("`{alias}` of {title} is left out: {key}{found}, expected {expected}"));
+        self.notes.push(format!("skipped `{alias}` of {title}: {key}{found}, expected {expected}"));
         None
     }
 
-    /// A name that is not taken yet.
-    fn alias(&mut self, wanted: &str, file: &Found) -> String {
+    /// Returns an unused name.
+    fn alias(&mut self, wanted: &str, file: &ClientFile) -> String {
         let taken = |alias: &str| self.servers.iter().find(|other| other.server.alias == alias);
         let Some(other) = taken(wanted) else { return wanted.to_owned() };
         let mut alias = file.client.map_or(wanted.to_owned(), |client| format!("{wanted}-{}", client.word()));
@@ -123,9 +122,7 @@ impl Merging<'_> {
         }
         if !self.ours.known.contains(&alias) {
             let (title, other) = (file.title(), other.title);
-            self.notes.push(format!(
-                "`{wanted}` of {title} is not the same as that of {other}, and is called `{alias}` here"
-            ));
+            self.notes.push(format!("renamed `{wanted}` of {title} to `{alias}`: differs from the one of {other}"));
         }
         alias
     }
@@ -136,45 +133,45 @@ impl Merging<'_> {
             self.servers.into_iter().partition(|server| known.contains(&server.server.alias));
         if !here.is_empty() {
             let names: Vec<String> = here.iter().map(|server| format!("`{}`", server.server.alias)).collect();
-            self.notes.push(format!("in the file already, and left alone: {}", names.join(", ")));
+            self.notes.push(format!("already in the file, not changed: {}", names.join(", ")));
         }
         Merged { servers, known: here, notes: self.notes }
     }
 }
 
-/// What is wrong with a server that would stand alone in a file. A server that cannot be reviewed is not usable, even if the
-/// variables of this process would make it so.
-fn problems(server: &RawServer, Ours { path, secrets, .. }: Ours<'_>) -> Vec<ConfigProblem> {
+/// Returns the problems of a server in a file of its own. A server that cannot be reviewed is invalid, even if the variables
+/// of this process would make it valid.
+fn problems(server: &RawServer, ImportTarget { path, secrets, .. }: ImportTarget<'_>) -> Vec<ConfigProblem> {
     let text = edit::write([(server, &[][..])]);
     let error = review(&text, path).err().or_else(|| Config::parse(&text, path, secrets).err());
     error.map(|error| error.problems).unwrap_or_default()
 }
 
-/// What a server is, whatever it is called. What clients write down though it goes without saying does not count.
-fn meaning(server: &RawServer) -> RawServer {
-    let mut meaning = called("", server);
-    if meaning.transport != Some(RawTransport::Sse) {
-        meaning.transport = None;
+/// Normalizes a server for comparison: without its name and without default values.
+fn normalized(server: &RawServer) -> RawServer {
+    let mut normalized = renamed("", server);
+    if normalized.transport != Some(RawTransport::Sse) {
+        normalized.transport = None;
     }
-    if is_nothing(meaning.tools.as_ref()) {
-        meaning.tools = None;
+    if is_default(normalized.tools.as_ref()) {
+        normalized.tools = None;
     }
-    if meaning.enabled == Some(true) {
-        meaning.enabled = None;
+    if normalized.enabled == Some(true) {
+        normalized.enabled = None;
     }
-    meaning
+    normalized
 }
 
-fn is_nothing(tools: Option<&Short<Vec<String>, RawTools>>) -> bool {
+fn is_default(tools: Option<&RawShorthand<Vec<String>, RawTools>>) -> bool {
     match tools {
         None => true,
-        Some(Short::Short(_)) => false,
-        Some(Short::Full(tools)) => *tools == RawTools::default(),
+        Some(RawShorthand::Short(_)) => false,
+        Some(RawShorthand::Full(tools)) => *tools == RawTools::default(),
     }
 }
 
-/// The server under another name.
-fn called(alias: &str, server: &RawServer) -> RawServer {
+/// Returns the server with another name.
+fn renamed(alias: &str, server: &RawServer) -> RawServer {
     let mut server = server.clone();
     alias.clone_into(&mut server.alias);
     server
@@ -189,10 +186,10 @@ mod tests {
     use super::*;
     use crate::clients::Client;
 
-    fn file(client: Client, servers: &str) -> Found {
+    fn file(client: Client, servers: &str) -> ClientFile {
         let path = Path::new("/x/mcp.json");
         let text = format!("{{\"mcpServers\": {{{servers}}}}}");
-        Found {
+        ClientFile {
             client: Some(client),
             path: path.to_owned(),
             servers: Ok(read_foreign(&text, path).expect("servers")),
@@ -204,17 +201,17 @@ mod tests {
         merged.servers.iter().map(|one| (one.server.alias.as_str(), one.comments[0].as_str())).collect()
     }
 
-    /// The file of ours that has these servers.
-    fn ours(known: &[String]) -> Ours<'_> {
+    /// Returns a target file with these servers.
+    fn ours(known: &[String]) -> ImportTarget<'_> {
         static SECRETS: std::sync::LazyLock<Secrets> = std::sync::LazyLock::new(Secrets::none);
-        Ours { path: Path::new("/x/ropeway.yaml"), known, secrets: &SECRETS }
+        ImportTarget { path: Path::new("/x/ropeway.yaml"), known, secrets: &SECRETS }
     }
 
     const GIT: &str = r#""git": {"command": "git-server"}"#;
     const OTHER_GIT: &str = r#""git": {"command": "git-server", "args": ["--fast"]}"#;
 
     #[test]
-    fn a_server_that_several_clients_know_is_taken_once() {
+    fn a_server_of_several_clients_is_imported_once() {
         let same = r#""Versions": {"command": "git-server"}"#;
         let wordy =
             r#""git": {"type": "stdio", "command": "git-server", "env": {}, "disabled": false, "disabledTools": []}"#;
@@ -224,77 +221,74 @@ mod tests {
             file(Client::Cursor, GIT),
             file(Client::ClaudeCode, same),
         ];
-        let merged = merge(&found, ours(&[]), &[], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("git", "from Cursor, Windsurf")]);
-        assert_eq!(merged.notes, ["`Versions` of Claude Code is the same as `git`, and taken once"]);
+        assert_eq!(merged.notes, ["skipped `Versions` of Claude Code: same as `git`"]);
     }
 
     #[test]
-    fn a_name_with_other_settings_gets_the_name_of_its_client() {
+    fn a_server_with_other_settings_is_renamed_after_its_client() {
         let third = r#""git": {"command": "third"}, "git-cursor": {"command": "x"}"#;
         let found = [file(Client::ClaudeDesktop, GIT), file(Client::Cursor, OTHER_GIT), file(Client::Cursor, third)];
-        let merged = merge(&found, ours(&[]), &[], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
         let names: Vec<&str> = aliases(&merged).into_iter().map(|(alias, _)| alias).collect();
         assert_eq!(names, ["git", "git-cursor", "git-2", "git-cursor-cursor"]);
-        assert_eq!(
-            merged.notes[0],
-            "`git` of Cursor is not the same as that of Claude Desktop, and is called `git-cursor` here"
-        );
+        assert_eq!(merged.notes[0], "renamed `git` of Cursor to `git-cursor`: differs from the one of Claude Desktop");
     }
 
     #[test]
-    fn what_is_in_the_file_already_is_left_alone_however_often_it_is_imported() {
+    fn existing_servers_are_not_changed() {
         let found = [file(Client::ClaudeDesktop, GIT), file(Client::Cursor, OTHER_GIT)];
         let known = ["git".to_owned(), "git-cursor".to_owned()];
-        let merged = merge(&found, ours(&known), &[], &mut Names::default());
+        let merged = merge(&found, ours(&known), &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), []);
-        assert_eq!(merged.notes, ["in the file already, and left alone: `git`, `git-cursor`"]);
-        let merged = merge(&found, ours(&known[..1]), &[], &mut Names::default());
+        assert_eq!(merged.notes, ["already in the file, not changed: `git`, `git-cursor`"]);
+        let merged = merge(&found, ours(&known[..1]), &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("git-cursor", "from Cursor")]);
     }
 
     #[test]
-    fn only_those_that_are_named_are_taken() {
+    fn only_named_servers_are_imported() {
         let found = [file(Client::Cursor, &format!("{GIT}, \"web\": {{\"url\": \"http://h/\"}}"))];
-        let merged = merge(&found, ours(&[]), &["web".to_owned()], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &["web".to_owned()], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("web", "from Cursor")]);
     }
 
     #[test]
-    fn a_server_that_makes_no_sense_here_is_left_out_and_the_others_are_taken() {
+    fn an_invalid_server_is_skipped_and_the_others_are_imported() {
         let odd = r#""odd": {"command": "${TOOLS:-/opt}/bin/srv"}, "far": {"url": "example.com/mcp"}"#;
         let without = r#""without": {"command": "x", "envFile": "/no/such/file"}"#;
         let found = [file(Client::ClaudeCode, &format!("{odd}, {GIT}")), file(Client::Cursor, without)];
-        let merged = merge(&found, ours(&[]), &[], &mut Names::default());
+        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("git", "from Claude Code"), ("without", "from Cursor")]);
         assert_eq!(merged.servers[1].server.env_file, None);
         assert_eq!(
             merged.notes,
             [
-                "`odd` of Claude Code is left out: `command` is `${TOOLS:-/opt}/bin/srv`, expected a program without \
-                 `${…}`: a command is run exactly as it is written",
-                "`far` of Claude Code is left out: `url` is `example.com/mcp`, expected a URL that starts with \
+                "skipped `odd` of Claude Code: `command` is `${TOOLS:-/opt}/bin/srv`, expected a program without \
+                 `${…}` references",
+                "skipped `far` of Claude Code: `url` is `example.com/mcp`, expected a URL that starts with \
                  `http://` or `https://`",
-                "the `env_file` of `without` of Cursor is left out: `/no/such/file`, which could not be read: \
+                "skipped the `env_file` of `without` of Cursor: could not read `/no/such/file`: \
                  No such file or directory (os error 2)",
             ]
         );
-        // What somebody has corrected by hand is in the file, and no longer told.
+        // Servers that were corrected by hand cause no note.
         let known = ["odd".to_owned(), "far".to_owned(), "without".to_owned()];
-        let merged = merge(&found, ours(&known), &[], &mut Names::default());
-        assert_eq!(merged.notes, ["in the file already, and left alone: `odd`, `far`, `without`"]);
+        let merged = merge(&found, ours(&known), &[], &mut SecretNames::default());
+        assert_eq!(merged.notes, ["already in the file, not changed: `odd`, `far`, `without`"]);
     }
 
     #[test]
-    fn a_server_that_cannot_be_reviewed_is_left_out_whatever_variables_say() {
+    fn a_server_that_cannot_be_reviewed_is_skipped() {
         let secrets = Secrets::none().with("WHERE", "http://127.0.0.1/").with("FINE", "x");
         let hidden =
             r#""hidden": {"command": "sh", "env": {"N": "${FINE:-\u0000}"}}, "far": {"url": "${WHERE:-nourl}"}"#;
         let found = [file(Client::ClaudeCode, &format!("{hidden}, {GIT}"))];
-        let merged = merge(&found, Ours { secrets: &secrets, ..ours(&[]) }, &[], &mut Names::default());
+        let merged = merge(&found, ImportTarget { secrets: &secrets, ..ours(&[]) }, &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("git", "from Claude Code")]);
         for (note, name) in merged.notes.iter().zip(["hidden", "far"]) {
-            assert!(note.starts_with(&format!("`{name}` of Claude Code is left out: ")), "{note}");
+            assert!(note.starts_with(&format!("skipped `{name}` of Claude Code: ")), "{note}");
         }
         assert_eq!(merged.notes.len(), 2);
     }

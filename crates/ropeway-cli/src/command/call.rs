@@ -1,4 +1,4 @@
-//! `ropeway call`: one call of one tool.
+//! `ropeway call`: calls a tool.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -6,18 +6,19 @@ use std::path::PathBuf;
 use ropeway::envelope::Envelope;
 
 use super::tools::Tools;
-use super::{Setting, json_text, print_answer, print_bytes, say};
-use crate::answer::{Folder, show};
-use crate::argument::Typed;
-use crate::call_syntax;
-use crate::elicit::CallQuestions;
-use crate::exact_output::{TextMode, exact};
+use crate::arguments::argument::RawArguments;
+use crate::arguments::call_syntax;
+use crate::command::elicitation::CallQuestions;
+use crate::connect::command_context::CommandContext;
+use crate::connect::likely_servers::{LikelyServers, RememberedTools};
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::Servers;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::json_output::{SavedParts, document};
-use crate::likely_servers::{LikelyServers, RememberedTools};
-use crate::server::ServerOptions;
-use crate::servers::Servers;
-use crate::session::Session;
+use crate::output::exact_output::{TextMode, exact};
+use crate::output::json_output::{SavedParts, document};
+use crate::output::print::{json_text, print_bytes, print_unredacted, say};
+use crate::output::render_result::{SaveFolder, render};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -34,35 +35,34 @@ Examples:
   ropeway call https://example.com/mcp search query=rust
   ropeway call files.read_text_file path=notes.txt | sha256sum
 
-A plain value becomes what the tool's schema says: a number, a boolean, a list; else text. Commas separate the items of \
-a list of texts, numbers or booleans. A JSON object holds all arguments at once; `key=value` overrules its keys. The \
-options above win over arguments of the same name: write `timeout=5` for an argument `timeout`.
+Values are converted to the type in the tool's schema: number, boolean, list or string. Commas separate the items of a \
+list of strings, numbers or booleans. A JSON object sets all arguments at once; `key=value` overrides its keys. The \
+options above take precedence over arguments of the same name: write `timeout=5` to set an argument `timeout`.
 
-Text goes into a pipe or a file byte for byte: nothing is added at its end. Several parts begin on lines of their own. \
-On a terminal escape sequences are removed, unless --raw is given. With --json one JSON document is printed, also for \
-a failure: `error` has `kind`, `message`, `retryable` and `exit_code`.
+Text is written to a pipe or file byte for byte, without a trailing newline. Several parts start on separate lines. On \
+a terminal, escape sequences are removed unless --raw is given. With --json, one JSON document is printed, for \
+failures too: `error` has `kind`, `message`, `retryable` and `exit_code`.
 
-A server that asks for input gets the answers that you type. Without a terminal, and with --json, its questions are \
-declined.";
+When a server asks for input, you are prompted for it. Without a terminal or with --json, such requests are declined.";
 
 /// Call a tool
 #[derive(Debug, clap::Args)]
 pub(super) struct Call {
-    /// The tool, as `ropeway tools` shows it; SERVER.TOOL and 'TOOL(name: value)' work too, and a URL or a command
-    /// before the tool is the server. With --help, the tool is described in full
+    /// Tool name, SERVER.TOOL or 'TOOL(name: value)'. A URL or command before the tool selects the server; --help
+    /// after it describes the tool
     #[arg(value_name = "TOOL")]
     tool: String,
-    /// Arguments: key=value, --key value, or key:=json for a value that is JSON whatever the schema says; or all of
-    /// them as one JSON object: '{…}', @FILE, or - for standard input
+    /// Arguments: key=value, --key value, or key:=JSON to bypass conversion by the schema; or one JSON object: '{…}',
+    /// @FILE, or - for standard input
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
-    /// All arguments as one JSON object, like the same without --args
+    /// Arguments as one JSON object
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
-    /// Keep images, sounds and other files of the answer in this folder
+    /// Save images, audio and other files of the result to this folder
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
-    /// Print text byte for byte also on a terminal; a single binary result goes to a pipe or file as its bytes
+    /// Print text byte for byte, even on a terminal; a single binary result is written to a pipe or file as is
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     #[command(flatten)]
@@ -75,11 +75,11 @@ impl Call {
         Tools::describing(self.tool, self.server, no_pager)
     }
 
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?;
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let servers = self.server.servers(&context)?;
         servers.check_owner(&self.tool)?;
         let is_server = servers.names().into_iter().any(|name| name.as_str() == self.tool);
-        let typed = Typed::read(&self.words, self.args).map_err(|failure| match self.words.first() {
+        let typed = RawArguments::read(&self.words, self.args).map_err(|failure| match self.words.first() {
             Some(word) if is_server && is_name(word) => failure.hint(format!("did you mean `{}.{word}`?", self.tool)),
             _ => failure,
         })?;
@@ -87,13 +87,13 @@ impl Call {
             Some(call) => (call.tool.clone(), typed.with_call(call)),
             None => (self.tool, typed),
         };
-        let servers = servers.only_for(&name);
-        let output = Output { json: setting.json, raw: self.raw, save: self.save };
+        let servers = servers.only_owners_of(&name);
+        let output = Output { json: context.json, raw: self.raw, save: self.save };
         if let Some(likely) = LikelyServers::new(&servers, &name) {
             let is_found = Cell::new(false);
-            let done = call(likely.servers, &setting, &name, typed.clone(), &output, &is_found).await;
+            let done = call(likely.servers, &context, &name, typed.clone(), &output, &is_found).await;
             match done {
-                // Another server may have the tool by now. What was called is not called again.
+                // Another server may have the tool by now. A call that was sent is not repeated.
                 Err(failure) if !is_found.get() && failure.exit() != Exit::Timeout => {
                     if likely.is_known && !failure.is_unknown_tool() {
                         return Err(failure);
@@ -102,29 +102,29 @@ impl Call {
                 done => return done,
             }
         }
-        call(servers, &setting, &name, typed, &output, &Cell::new(false)).await
+        call(servers, &context, &name, typed, &output, &Cell::new(false)).await
     }
 }
 
-/// How the result is printed.
+/// Output options.
 struct Output {
     json: bool,
     raw: bool,
     save: Option<PathBuf>,
 }
 
-/// Starts servers, calls a tool of them and prints the result. `is_found` is set before the tool is called.
+/// Starts the servers, calls a tool and prints the result. Sets `is_found` before the call.
 async fn call(
     servers: Servers,
-    setting: &Setting,
+    context: &CommandContext,
     name: &str,
-    typed: Typed,
+    typed: RawArguments,
     output: &Output,
     is_found: &Cell<bool>,
 ) -> Result<Exit, Failure> {
-    let (mut questions, handlers) = CallQuestions::new(setting.json);
+    let (mut questions, handlers) = CallQuestions::new(context.json);
     let remembered = RememberedTools::new(&servers);
-    Session::with(servers.answered_by(handlers), setting, async |session| {
+    Session::with(servers.with_handlers(handlers), context, async |session| {
         let tool = session.find_tool(name, &remembered).await?;
         is_found.set(true);
         let shown_tool = session.names.shown(tool.definition());
@@ -132,14 +132,14 @@ async fn call(
         let call = session.call(&tool, arguments);
         let Some(envelope) = questions.during(&session.status, call).await? else { return Ok(Exit::Interrupted) };
 
-        let folder = output.save.as_deref().map(|path| Folder::new(path, &envelope.tool));
+        let folder = output.save.as_deref().map(|path| SaveFolder::new(path, &envelope.tool));
         if output.json {
             print_document(&envelope, folder.as_ref())?;
         } else {
             print_result(&envelope, TextMode::new(output.raw), folder.as_ref())?;
             if envelope.meta.is_error {
-                // Its words are the answer; that they are about a failure may not be plain to see.
-                say(&Failure::new(Exit::ToolError, format!("tool `{}` reports a failure", shown_tool.name)).render());
+                // The text of the result may not make clear that the tool failed.
+                say(&Failure::new(Exit::ToolError, format!("tool `{}` failed", shown_tool.name)).render());
             }
         }
         Ok(if envelope.meta.is_error { Exit::ToolError } else { Exit::Done })
@@ -147,11 +147,11 @@ async fn call(
     .await
 }
 
-/// Prints an answer: for a person on a terminal, else byte for byte.
-fn print_result(envelope: &Envelope, mode: TextMode, folder: Option<&Folder>) -> Result<(), Failure> {
+/// Prints a result: clean text on a terminal, otherwise byte for byte.
+fn print_result(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFolder>) -> Result<(), Failure> {
     let notes = if mode == TextMode::Clean {
-        let shown = show(envelope, folder)?;
-        print_answer(&shown.text)?;
+        let shown = render(envelope, folder)?;
+        print_unredacted(&shown.text)?;
         shown.notes
     } else {
         let output = exact(envelope, mode, folder)?;
@@ -162,8 +162,8 @@ fn print_result(envelope: &Envelope, mode: TextMode, folder: Option<&Folder>) ->
     Ok(())
 }
 
-/// Prints an answer as one JSON document. That its files cannot be saved does not lose the answer.
-fn print_document(envelope: &Envelope, folder: Option<&Folder>) -> Result<(), Failure> {
+/// Prints a result as one JSON document, even if its files cannot be saved.
+fn print_document(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result<(), Failure> {
     let not_json = |error| Failure::usage("the result is not JSON").caused_by(&error);
     let saved = folder.map(|folder| SavedParts::save(&envelope.meta.content, folder)).transpose();
     let (saved, failure) = match saved {
@@ -174,12 +174,12 @@ fn print_document(envelope: &Envelope, folder: Option<&Folder>) -> Result<(), Fa
     if let Some(failure) = &failure {
         document["error"] = failure.record();
     }
-    print_answer(&json_text(&document)?)?;
+    print_unredacted(&json_text(&document)?)?;
     saved.paths().for_each(|path| say(&format!("saved {path}\n")));
     failure.map_or(Ok(()), Err)
 }
 
-/// Could a word be the name of a tool, and nothing else?
+/// Returns `true` if a word can only be a tool name.
 fn is_name(word: &str) -> bool {
     word != "-" && !word.contains(['=', '{', '@', '\0'])
 }

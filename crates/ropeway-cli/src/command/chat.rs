@@ -1,167 +1,113 @@
-//! `ropeway chat`: a conversation with a model that uses the tools.
+//! `ropeway chat`: chats with a model that uses the tools.
 
 use std::cell::Cell;
-use std::io::{IsTerminal as _, Read as _};
-use std::path::{Path, PathBuf};
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use ropeway::agent::{Approvals, ModelOptions, SamplingHandler, TurnLimits};
-use ropeway::config::{ChatSettings, LockPolicy, ServerEntry, ServerSettings, Transport};
-use ropeway::mcp::{ElicitationAnswer, Handlers};
+use ropeway::agent::{Approvals, SamplingHandler};
+use ropeway::config::LockPolicy;
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
 use ropeway::tool::Alias;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use super::{Setting, conversations, print, print_json, say};
-use crate::arrival;
-use crate::chat::approval::{Rules, unmatched};
+use super::chat_setup::{demo_note, handlers, interrupts, is_file, limits, message, options, patience};
+use super::conversations;
+use crate::arguments::names::expand_prefix;
+use crate::chat::approval::{ApprovalArgs, unmatched_warnings};
 use crate::chat::attachment::Attachment;
-use crate::chat::line::Editor;
+use crate::chat::line_editor::LineEditor;
 use crate::chat::stdin::read_beside_prompt;
-use crate::chat::store::{self, Header, Saver, Store, Stored, not_saved, working_folder};
-use crate::chat::{Chat as Conversing, Keeping, Mentions, Person, Question, Recipe, Screen, failed, record};
+use crate::chat::store::{
+    self, ConversationHeader, ConversationSaver, ConversationStore, StoredConversation, not_saved_message,
+    working_folder,
+};
+use crate::chat::{
+    AgentConfig, Chat as Conversing, Mentions, SaveState, Screen, TerminalUser, print_failed, save_file,
+};
+use crate::connect::advice::{is_unavailable, tool_count};
+use crate::connect::arrival;
+use crate::connect::command_context::CommandContext;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{ServerSource, Servers};
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::help::{faint, is_absent, tools, warning as warning_words};
 use crate::model::{ModelArgs, ModelChoice, ResumedChoice, SavedModel};
-use crate::names::filled;
-use crate::server::ServerOptions;
-use crate::servers::{Servers, Source};
-use crate::session::Session;
-use crate::text::{clean_line, terminal_width, wrap};
+use crate::output::print::{print, print_json, say};
+use crate::terminal::style::{faint, warning as warning_words};
+use crate::terminal::text::clean_line;
 
-/// How long an interactive chat waits for servers before it opens. Those that are ready by then are counted.
+/// How long an interactive chat waits for servers before it starts.
 const OPENING: Duration = Duration::from_millis(400);
 
 /// How long the first message waits for servers that are still connecting.
 const TURN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The same without a terminal, where the servers were waited for before.
+/// The same without a terminal, where the chat waited for servers before.
 const PROMPT_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long a chat without a terminal waits for servers once one of them is ready, and if one may have to be downloaded.
-const SERVER_PATIENCE: Duration = Duration::from_secs(10);
-const DOWNLOAD_PATIENCE: Duration = Duration::from_secs(60);
-
-/// Shown at the end of `--help`.
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  ropeway chat
-  ropeway chat -p 'What time is it in Tokyo?'
-  ropeway chat files -p 'Which files are new?' --model MODEL
-  git diff | ropeway chat -p 'Review this change' --no-tools
-  ropeway chat -p 'What is in @photo.png?' --attach notes.txt
-  ropeway chat --continue
-  ropeway chat --list
-  ropeway chat -p 'Tidy up' --allow 'files.*' --deny 'files.delete*' --save talk.json
-  ropeway chat --resume talk.json --save talk.json
-  ropeway chat -p hello --base-url http://127.0.0.1:8080/v1 --json
-
-Only what the model says goes to standard output. With --json every step is a line of JSON there, of
-which the last one is {\"step\": \"final\", …} or {\"step\": \"failed\", \"error\": …, \"exit\": …}.
-Markdown is rendered on a terminal, unless --plain is given or TERM is dumb.
-
-Without -p, and where standard input or output is not a terminal, each line of standard input is a
-message, or a command such as /prompt; /save and /load are refused there.
-
-With -p TEXT, what is piped or redirected to standard input is read to its end and added to the
-message, up to 10 MiB of UTF-8 text. A terminal and devices such as /dev/null are not read, nor is a
-socket that sends nothing for 3 s. `< /dev/null` leaves standard input out; -p - takes the whole
-message from it.
-
-@FILE at the beginning of a word attaches a text, an image or a PDF: @notes.txt, @~/photo.png,
-@\"my file.txt\". The content decides, not the name. What is no file stays text. Only typed messages
-and -p TEXT attach files.
-
-Every chat is saved after each turn in ~/.local/state/ropeway/conversations (see XDG_STATE_HOME),
-readable by the user only and without known secrets, unless --no-save is given. The variable
-ROPEWAY_CONVERSATIONS_DIR names another folder; empty, it turns saving off. The latest 200
-conversations are kept, up to 1 GiB in all. One that is continued in two terminals at once is saved
-as two. A resumed conversation keeps its model and provider; options win.
-
-Each tool call needs approval. Without a terminal, and with -p, calls are refused unless --allow or
---yes permits them. Read-only tools need no approval if the server has `trust_hints: true` in its
-entry, or --trust-hints is given. --deny wins over --ask, and --ask over --allow; options win over the
-file, except over its `deny`. \"Always\" holds for the tool as it is: one that the server changes is
-asked about again, with what changed.
-
-A GLOB is SERVER.TOOL, such as files.read_* or *.list, or the name that the model uses: mcp_files_read, or
-mcp_files_* for all tools of a server. A wildcard never reaches from the server into the tool: for some
-tools of server my, write my.files_*, not mcp_my_files_*. --ask and --deny match those, too, to be safe.";
-
-/// How many questions wait for a person; further ones wait where they come from.
+/// Maximum pending questions to the user.
 const MOST_WAITING: usize = 64;
 
-/// The exit codes, for `--help`.
-pub(super) const EXIT_CODES: &str = "\
-Exit codes:
-  0    done
-  1    the turn came to a limit, or the model did not finish its answer
-  2    usage: what was typed makes no sense, or the provider does not take it
-  3    server or provider unreachable, or the provider is overloaded or broken (429, 500)
-  4    server or provider needs authentication
-  5    timeout
-  130  left with Ctrl-C";
-
-/// Talk to a model that uses the tools of the servers
+/// Chat with a model that uses the tools of the servers
 #[derive(Debug, clap::Args)]
 pub(super) struct Chat {
-    /// Only these servers
+    /// Only use these servers
     #[arg(value_name = "SERVER")]
     servers: Vec<String>,
-    /// Say this, print the answer, and end; - reads it from standard input
+    /// Send one message, print the answer and exit; - reads it from standard input
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// What the model is told to be and to do
+    /// System prompt
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// How often the model is asked in one turn
+    /// Maximum model requests per turn
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     max_steps: Option<u32>,
-    /// Give the model no tools
+    /// Disable tools
     #[arg(long, conflicts_with_all = ["servers", "stdio", "url"])]
     no_tools: bool,
-    /// Attach a text, an image or a PDF to the first message (repeatable)
+    /// Attach a text, image or PDF file to the first message (repeatable)
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
-    /// Continue the latest conversation of this folder
+    /// Continue the latest conversation in this folder
     #[arg(long = "continue", conflicts_with = "resume")]
     continues: bool,
-    /// Continue a saved conversation: the beginning of its id, or a file of --save
+    /// Continue a saved conversation, by the start of its id or by a file of --save
     #[arg(long, value_name = "ID|FILE")]
     resume: Option<PathBuf>,
-    /// List the saved conversations
+    /// List saved conversations
     #[arg(long, conflicts_with_all = ["prompt", "continues", "resume", "save", "attach", "models"])]
     list: bool,
     /// Do not save the conversation
     #[arg(long, conflicts_with = "save")]
     no_save: bool,
-    /// Also write the conversation to this file after each turn; --resume FILE continues it
+    /// Also save the conversation to FILE after each turn; continue it with --resume FILE
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Keep images, sounds and other files of answers in this folder
+    /// Save images, audio and other files of results to this folder
     #[arg(long, value_name = "DIR")]
     save_files: Option<PathBuf>,
-    /// Let servers ask the model, too
+    /// Allow servers to send sampling requests to the model
     #[arg(long, conflicts_with = "no_tools")]
     allow_sampling: bool,
-    /// Show what the model thinks
+    /// Show the reasoning of the model
     #[arg(long)]
     reasoning: bool,
-    /// Show the model's text as it comes, without rendering Markdown
+    /// Print text without rendering Markdown
     #[arg(long)]
     plain: bool,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
-    rules: Rules,
+    rules: ApprovalArgs,
     #[command(flatten)]
     server: ServerOptions,
 }
 
 impl Chat {
-    /// Does somebody sit at a terminal and talk?
+    /// Returns `true` for a chat on a terminal.
     pub(super) fn is_interactive(&self, json: bool) -> bool {
         self.prompt.is_none()
             && !self.list
@@ -171,26 +117,29 @@ impl Chat {
             && std::io::stdout().is_terminal()
     }
 
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         if self.list {
-            return conversations::list(&setting);
+            return conversations::list(&context);
         }
-        if !self.is_interactive(setting.json) {
-            let json = setting.json;
-            let done = match self.server.servers(&setting) {
-                Ok(servers) => self.converse(setting, servers, None, &Cell::new(false)).await,
+        if !self.is_interactive(context.json) {
+            let json = context.json;
+            let done = match self.server.servers(&context) {
+                Ok(servers) => self.converse(context, servers, None, &Cell::new(false)).await,
                 Err(failure) => Err(failure),
             };
             if let (true, Err(failure)) = (json, &done) {
-                failed(failure)?;
+                print_failed(failure)?;
             }
             return done;
         }
-        // Whether a project file is trusted is asked before anything else reads keys or listens for Ctrl-C.
-        let servers = self.server.servers(&setting)?;
-        // Ctrl-C ends a turn, but before the first one the whole command.
+        // The trust question comes before anything else reads keys or handles Ctrl-C.
+        let servers = self.server.servers(&context)?;
+        // Ctrl-C cancels a turn; before the first turn it ends the command.
         let mut early = interrupts()?;
-        let person = Person { editor: Editor::start(!self.no_save && store::is_on())?, interrupts: interrupts()? };
+        let person = TerminalUser {
+            editor: LineEditor::start(!self.no_save && store::is_enabled())?,
+            interrupts: interrupts()?,
+        };
         let is_ready = Cell::new(false);
         let left = async {
             loop {
@@ -205,42 +154,42 @@ impl Chat {
         tokio::select! {
             biased;
             () = left => Ok(Exit::Interrupted),
-            done = self.converse(setting, servers, Some(person), &is_ready) => done,
+            done = self.converse(context, servers, Some(person), &is_ready) => done,
         }
     }
 
     /// Returns the conversation to continue.
     fn resumed(&self) -> Result<Resumed, Failure> {
-        let stored = |store: &Store, id: &str| {
-            let Stored { header, conversation } = store.load(id)?;
+        let stored = |store: &ConversationStore, id: &str| {
+            let StoredConversation { header, conversation } = store.load(id)?;
             Ok(Resumed { conversation, header: Some(header) })
         };
         match &self.resume {
             None if self.continues => {
-                let store = Store::required()?;
+                let store = ConversationStore::required()?;
                 stored(&store, &store.latest(&working_folder())?)
             }
             None => Ok(Resumed::default()),
             Some(path) => match path.to_str().filter(|_| !is_file(path)) {
                 Some(prefix) => {
-                    let store = Store::required()?;
+                    let store = ConversationStore::required()?;
                     stored(&store, &store.find(prefix)?)
                 }
-                None => Ok(Resumed { conversation: record::read(path)?, header: None }),
+                None => Ok(Resumed { conversation: save_file::read(path)?, header: None }),
             },
         }
     }
 
     async fn converse(
         self,
-        setting: Setting,
+        context: CommandContext,
         servers: Servers,
-        person: Option<Person>,
+        person: Option<TerminalUser>,
         is_ready: &Cell<bool>,
     ) -> Result<Exit, Failure> {
         let Resumed { conversation: history, header } = self.resumed()?;
         if let Some(file) = &self.save {
-            record::free(file, self.resume.as_deref())?;
+            save_file::check_target(file, self.resume.as_deref())?;
         }
         let mut attachments = Vec::new();
         for path in &self.attach {
@@ -249,27 +198,28 @@ impl Chat {
         let is_text = self.prompt.as_deref() != Some("-");
         let message = self.prompt.as_deref().map(message).transpose()?;
         if message.is_some() && is_text && !self.model.models {
-            let input = read_beside_prompt(setting.deadline.as_ref()).await?;
+            let input = read_beside_prompt(context.deadline.as_ref()).await?;
             attachments.extend(input.map(Attachment::standard_input));
         }
         let named = servers.only_these(&self.servers);
-        // Whoever names no server may have meant to say something.
+        // An unknown server name may be a message.
         let hint = |failure: Failure| match self.prompt {
-            None => failure.hint("`-p TEXT` says something to the model"),
+            None => failure.hint("use `-p TEXT` to send a message to the model"),
             Some(_) => failure,
         };
-        let mut servers = named.map_err(hint)?.lasting().lists_servers().uses_chat();
+        let mut servers = named.map_err(hint)?.reconnecting().lists_servers().uses_chat();
         let chat = servers.config.chat.clone().unwrap_or_default();
         let file = servers.file.as_ref();
         if self.model.models {
             let models = self.model.list(Some(&chat), file).await?;
-            match setting.json {
-                true => print_json(&models)?,
-                false => models.iter().try_for_each(|model| print(&format!("{}\n", clean_line(model))))?,
+            if context.json {
+                print_json(&models)?
+            } else {
+                models.iter().try_for_each(|model| print(&format!("{}\n", clean_line(model))))?
             }
             return Ok(Exit::Done);
         }
-        // Without a model no server is started, and nothing else shows what is odd about the file.
+        // Without a model no server starts, so nothing else shows the warnings.
         let warned = |failure: Failure| {
             servers.show_all_warnings();
             failure
@@ -278,7 +228,7 @@ impl Chat {
             Some(header) => {
                 let ResumedChoice { choice, saved, note } =
                     self.model.choose_resumed(&header.model, &chat, file).await.map_err(warned)?;
-                if let Some(note) = note.filter(|_| !setting.json) {
+                if let Some(note) = note.filter(|_| !context.json) {
                     say(&faint(&format!("{note}\n")));
                 }
                 (choice, saved)
@@ -296,11 +246,11 @@ impl Chat {
         }
         if self.rules.trust_hints {
             match servers.source {
-                Source::Line | Source::Demo => {
+                ServerSource::Line | ServerSource::Demo => {
                     servers.config.servers.iter_mut().for_each(|entry| entry.trust_hints = true)
                 }
-                Source::File(_) => {
-                    let failure = Failure::usage("--trust-hints is for a server given with --stdio or --url");
+                ServerSource::File(_) => {
+                    let failure = Failure::usage("--trust-hints requires --stdio or --url");
                     return Err(failure.hint("set `trust_hints: true` in the server's entry of the configuration file"));
                 }
             }
@@ -309,27 +259,28 @@ impl Chat {
             .config
             .servers
             .iter()
-            .map(|entry| (entry.alias.clone(), filled(&entry.prefix, &entry.alias)))
+            .map(|entry| (entry.alias.clone(), expand_prefix(&entry.prefix, &entry.alias)))
             .collect();
-        // A server that asks, leaves and asks again finds no room here for more.
+        // Bounded, so a server cannot queue questions without limit.
         let (asks, questions) = mpsc::channel(MOST_WAITING);
         let desk = person.is_some().then_some(asks);
         let mut handlers = handlers(desk.clone());
         if self.allow_sampling {
             handlers = handlers.on_sampling(SamplingHandler::new(provider.clone(), &model).handler());
         }
-        let servers = servers.answered_by(handlers);
+        let servers = servers.with_handlers(handlers);
         let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
         let source = servers.source.clone();
         let config_lock = servers.config.lock;
-        let mut screen = match setting.json {
-            true => Screen::for_scripts(self.save_files.clone()),
-            false => Screen::for_people(self.reasoning || setting.verbose, self.save_files.clone()),
+        let mut screen = if context.json {
+            Screen::for_scripts(self.save_files.clone())
+        } else {
+            Screen::for_people(self.reasoning || context.verbose, self.save_files.clone())
         };
         if self.plain {
             screen.set_plain(true);
         }
-        let mut recipe = Recipe {
+        let mut recipe = AgentConfig {
             provider,
             model,
             system: self.system.or(chat.system.clone()),
@@ -339,12 +290,12 @@ impl Chat {
                 PROMPT_PATIENCE
             }),
             options: options(&chat),
-            rules: self.rules.and(&chat.tools),
+            rules: self.rules.with_configured(&chat.tools),
             approvals: Approvals::new(),
             bridge: None,
-            desk,
+            question_sender: desk,
             lock: match &source {
-                Source::File(file) if config_lock != Some(LockPolicy::Off) => Some(file.clone()),
+                ServerSource::File(file) if config_lock != Some(LockPolicy::Off) => Some(file.clone()),
                 _ => None,
             },
             source: source.clone(),
@@ -355,45 +306,45 @@ impl Chat {
             let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
             format!("continuing {} · {turns} · {}\n", header.id, clean_line(&header.title))
         });
-        let mut keeping = Keeping { file: self.save.clone(), model: saved_model, ..Keeping::default() };
+        let mut keeping = SaveState { file: self.save.clone(), model: saved_model, ..SaveState::default() };
         if !self.no_save {
-            match Store::open() {
-                Ok(store) => keeping.saver = store.map(|store| Saver::new(store, header)),
-                Err(failure) => say(&warning_words(&not_saved(&failure))),
+            match ConversationStore::open() {
+                Ok(store) => keeping.saver = store.map(|store| ConversationSaver::new(store, header)),
+                Err(failure) => say(&warning_words(&not_saved_message(&failure))),
             }
         }
         let work = async |session: &Session| {
             match &person {
-                Some(_) => arrival::within(session, OPENING).await?,
-                None => arrival::most(session, patience).await?,
+                Some(_) => arrival::wait_within(session, OPENING).await?,
+                None => arrival::wait_for_most(session, patience).await?,
             }
             session.waiting.clear();
             if let Some(locked) = &session.locked {
                 recipe.approvals = locked.approvals();
                 if locked.has_foreign_approvals() && !no_tools {
-                    say(&faint(
-                        "ropeway.lock allows tools that were not allowed on this machine: you are asked about them\n",
-                    ));
+                    say(&faint("ignoring approvals in ropeway.lock that were not given on this machine\n"));
                 }
             }
             recipe.bridge = (!no_tools).then(|| session.bridge.clone());
             let mut screen = screen;
-            screen.verdicts(&session.bridge.verdicts(), &session.help);
-            if !setting.json && !no_tools && source == Source::Demo {
+            screen.server_statuses(&session.bridge.statuses(), &session.advice);
+            if !context.json && !no_tools && source == ServerSource::Demo {
                 say(&demo_note());
             }
             let listing = session.listing();
             if !no_tools {
                 let tools: Vec<_> = listing.registry.definitions().collect();
-                // Of a server whose tools are hidden not all are known either.
+                // Tools hidden by the lock are unknown, too.
                 let hides = |server: &Alias| listing.differences.iter().any(|difference| difference.server == *server);
-                let absent =
-                    listing.verdicts.iter().filter(|verdict| is_absent(&verdict.outcome) || hides(&verdict.server));
+                let absent = listing
+                    .statuses
+                    .iter()
+                    .filter(|verdict| is_unavailable(&verdict.outcome) || hides(&verdict.server));
                 let unseen: Vec<_> = absent
                     .filter_map(|verdict| prefixes.iter().find(|(alias, _)| *alias == verdict.server))
                     .map(|(alias, prefix)| (alias.as_str(), prefix.clone()))
                     .collect();
-                for warning in unmatched(&recipe.rules.policy(), &tools, &unseen) {
+                for warning in unmatched_warnings(&recipe.rules.policy(), &tools, &unseen) {
                     say(&warning_words(&warning));
                 }
             }
@@ -403,110 +354,36 @@ impl Chat {
             is_ready.set(true);
             match (message, person) {
                 (Some(message), _) => {
-                    // What comes over standard input must not choose files.
+                    // Standard input must not select files to attach.
                     let mentions = if is_text { Mentions::Read } else { Mentions::Ignore };
-                    chat.once(message, mentions).await
+                    chat.run_prompt(message, mentions).await
                 }
                 (None, None) => {
                     if std::io::stdin().is_terminal() {
-                        say(&faint("each line is a message; nobody is asked about calls\n"));
+                        say(&faint("each line is a message; calls are not prompted for\n"));
                     }
-                    chat.lines().await
+                    chat.run_lines().await
                 }
                 (None, Some(person)) => {
-                    say(&faint(&format!("{about} · {} · /help shows what can be typed\n", tools(count))));
+                    say(&faint(&format!("{about} · {} · /help for commands\n", tool_count(count))));
                     if let Some(resumed) = resumed {
                         say(&faint(&resumed));
                     }
-                    chat.talk(person).await
+                    chat.run_interactive(person).await
                 }
             }
         };
         if is_interactive {
-            return Session::with_early(servers, &setting, work).await;
+            return Session::with_early(servers, &context, work).await;
         }
-        Session::with(servers, &setting, work).await
+        Session::with(servers, &context, work).await
     }
 }
 
-/// The conversation that a chat begins with.
+/// The conversation at the start of a chat.
 #[derive(Default)]
 struct Resumed {
     conversation: Conversation,
-    /// Its header, if it is from the store.
-    header: Option<Header>,
-}
-
-/// Returns true if `--resume` names a file and not an id.
-fn is_file(path: &Path) -> bool {
-    path.components().count() > 1 || path.extension().is_some() || path.exists()
-}
-
-/// Who answers what servers ask: a person, where there is one.
-fn handlers(desk: Option<mpsc::Sender<Question>>) -> Handlers {
-    Handlers::new().on_elicitation(move |elicitation| {
-        let desk = desk.clone();
-        async move {
-            let Some(desk) = desk else { return Ok(ElicitationAnswer::Decline) };
-            let (answer, answered) = oneshot::channel();
-            // A closed channel counts as a cancellation.
-            let _ = desk.send(Question::Server(Box::new(elicitation), answer)).await;
-            Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel))
-        }
-    })
-}
-
-/// How long a chat without a person waits for servers once one of them is ready: longer where one may still be downloaded.
-fn patience(servers: &Servers) -> Duration {
-    let may_download = |entry: &ServerEntry| match &entry.settings {
-        ServerSettings::Known(config) => match &config.transport {
-            Transport::Stdio(server) => server.is_package_runner(),
-            _ => false,
-        },
-        _ => false,
-    };
-    if servers.config.servers.iter().any(may_download) { DOWNLOAD_PATIENCE } else { SERVER_PATIENCE }
-}
-
-fn interrupts() -> Result<Signal, Failure> {
-    signal(SignalKind::interrupt()).map_err(|error| Failure::usage("could not listen for Ctrl-C").caused_by(&error))
-}
-
-/// What is to be said.
-fn message(prompt: &str) -> Result<String, Failure> {
-    let mut text = prompt.to_owned();
-    if prompt == "-" {
-        text.clear();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|error| Failure::usage("could not read standard input").caused_by(&error))?;
-    }
-    match text.trim() {
-        "" => Err(Failure::usage("there is nothing to say").hint("give a text: -p 'What time is it?'")),
-        _ => Ok(text),
-    }
-}
-
-fn limits(steps: Option<u32>) -> TurnLimits {
-    let limits = TurnLimits::default();
-    match steps {
-        Some(steps) => limits.with_steps(steps as usize),
-        None => limits,
-    }
-}
-
-fn options(chat: &ChatSettings) -> ModelOptions {
-    let mut options = ModelOptions::default();
-    options.max_tokens = chat.max_tokens;
-    options.temperature = chat.temperature;
-    options.effort = chat.effort;
-    options
-}
-
-/// That the demo server stands in for real ones, and how there will be some.
-fn demo_note() -> String {
-    let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
-    let note = "No server was given, so there are the tools of the built-in demo server. `ropeway add NAME -- COMMAND` adds a \
-        real one, `--stdio COMMAND` or `--url URL` takes one at once.";
-    faint(&wrap(note, width, 0))
+    /// The header of a stored conversation.
+    header: Option<ConversationHeader>,
 }

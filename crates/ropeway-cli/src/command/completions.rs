@@ -1,11 +1,12 @@
-//! `ropeway completions`: the script with which a shell completes what is typed.
+//! `ropeway completions`: prints a shell completion script.
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::{CommandLine, print};
+use super::CommandLine;
 use crate::completion;
 use crate::failure::{Exit, Failure};
+use crate::output::print::print;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -14,13 +15,13 @@ Examples:
   ropeway completions zsh > ~/.zfunc/_ropeway
   ropeway completions fish > ~/.config/fish/completions/ropeway.fish";
 
-/// Print the completion script of a shell
+/// Print a shell completion script
 ///
-/// In bash, zsh and fish it completes commands, options, servers, tools and their arguments, from the configuration and from tools that
-/// were listed before; it starts no server. In other shells it completes commands and options.
+/// In bash, zsh and fish the script completes commands, options, servers, tools and tool arguments from the configuration and cached
+/// tool definitions, without starting servers. In other shells it completes commands and options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Completions {
-    /// The shell
+    /// Shell to complete for
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }

@@ -1,23 +1,24 @@
-//! `ropeway chat --list`: the saved conversations.
+//! `ropeway chat --list`: lists saved conversations.
 
 use std::path::Path;
 
 use serde::Serialize;
 
-use super::{Setting, print, print_json, say};
-use crate::chat::store::{Entry, Header, Store};
+use crate::chat::store::{ConversationEntry, ConversationHeader, ConversationStore};
+use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};
-use crate::help::warning;
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{clean_line, cut, terminal_width};
+use crate::output::print::{print, print_json, say};
+use crate::terminal::style::warning;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{clean_line, cut, terminal_width};
 
 /// Narrower terminals have no room for a table.
 const NARROWEST_TABLE: usize = 72;
 
-/// A conversation for scripts.
+/// A conversation as JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Listed<'a> {
+enum ConversationRecord<'a> {
     Whole {
         id: &'a str,
         title: &'a str,
@@ -36,8 +37,8 @@ enum Listed<'a> {
     },
 }
 
-impl<'a> Listed<'a> {
-    fn new(entry: &'a Entry) -> Self {
+impl<'a> ConversationRecord<'a> {
+    fn new(entry: &'a ConversationEntry) -> Self {
         match &entry.header {
             Ok(header) => Self::Whole {
                 id: &header.id,
@@ -55,16 +56,16 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// Prints the conversations, the latest first. A file that cannot be used is a warning.
-pub(super) fn list(setting: &Setting) -> Result<Exit, Failure> {
-    let entries = Store::required()?.list()?;
-    if setting.json {
-        print_json(&entries.iter().map(Listed::new).collect::<Vec<_>>())?;
+/// Prints the conversations, latest first. Unreadable files are warnings.
+pub(super) fn list(context: &CommandContext) -> Result<Exit, Failure> {
+    let entries = ConversationStore::required()?.list()?;
+    if context.json {
+        print_json(&entries.iter().map(ConversationRecord::new).collect::<Vec<_>>())?;
         return Ok(Exit::Done);
     }
-    let headers: Vec<&Header> = entries.iter().filter_map(|entry| entry.header.as_ref().ok()).collect();
+    let headers: Vec<&ConversationHeader> = entries.iter().filter_map(|entry| entry.header.as_ref().ok()).collect();
     match terminal_width(&std::io::stdout()) {
-        _ if headers.is_empty() => say("No conversations are saved.\n"),
+        _ if headers.is_empty() => say("No saved conversations.\n"),
         Some(width) if width < NARROWEST_TABLE => print(&stacked(&headers, width))?,
         width => print(&table(&headers).render(width, 0))?,
     }
@@ -77,7 +78,7 @@ pub(super) fn list(setting: &Setting) -> Result<Exit, Failure> {
 }
 
 /// One row per conversation.
-fn table(headers: &[&Header]) -> Table {
+fn table(headers: &[&ConversationHeader]) -> Table {
     let mut table = Table::new(&["ID", "LAST TURN", "TURNS", "FOLDER", "TITLE"], Overflow::Cut);
     for header in headers {
         let turns = header.turns.to_string();
@@ -87,8 +88,8 @@ fn table(headers: &[&Header]) -> Table {
     table
 }
 
-/// Two lines per conversation, for a terminal without room for a table.
-fn stacked(headers: &[&Header], width: usize) -> String {
+/// Two lines per conversation, for narrow terminals.
+fn stacked(headers: &[&ConversationHeader], width: usize) -> String {
     let lines = headers.iter().map(|header| {
         let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
         let time = local_time(&header.updated);
@@ -99,13 +100,13 @@ fn stacked(headers: &[&Header], width: usize) -> String {
     lines.collect()
 }
 
-/// A time in the time zone of the user.
+/// Formats a time in the local time zone.
 fn local_time(time: &str) -> String {
     let local = time.parse::<jiff::Timestamp>().map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
     local.map_or_else(|_| time.to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
-/// A folder as people write it: `~` is the home.
+/// Formats a folder with `~` for the home folder.
 fn below_home(folder: &str) -> String {
     let home = std::env::var("HOME").ok().and_then(|home| std::fs::canonicalize(home).ok());
     match home.and_then(|home| Path::new(folder).strip_prefix(home).ok().map(Path::to_owned)) {

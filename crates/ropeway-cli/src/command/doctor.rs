@@ -1,35 +1,37 @@
-//! `ropeway doctor`: why servers do not work, and what helps.
+//! `ropeway doctor`: diagnoses server problems.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
+use futures_util::{StreamExt as _, stream};
 use ropeway::config::{Config, ServerEntry, ServerSettings};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::config::problems_text;
-use super::{Setting, print, print_json};
-use crate::abreast::abreast;
-use crate::doctor::{Finding, Report, Surroundings, examine, examine_entry};
+use crate::config::config_file::ConfigFile;
+use crate::connect::command_context::CommandContext;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{ServerSource, Servers};
+use crate::doctor::{Environment, Finding, Report, examine, examine_entry};
 use crate::failure::{Exit, Failure, worst_exit};
-use crate::mark::Mark;
-use crate::server::ServerOptions;
-use crate::servers::{ConfigFile, Servers, Source};
-use crate::text::terminal_width;
+use crate::output::print::{print, print_json};
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::text::terminal_width;
 
 const FAINT: Style = Style::new().dimmed();
 
-/// What is left of the command's time for the report.
+/// Time reserved for the report.
 const MARGIN: Duration = Duration::from_millis(200);
 
-/// How many servers are examined at once.
+/// Maximum servers examined concurrently.
 const AT_ONCE: usize = 8;
 
-/// Find out why servers do not work, and what helps
+/// Diagnose server problems and suggest fixes
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
-    /// Only these servers
+    /// Only examine these servers
     #[arg(value_name = "SERVER", conflicts_with_all = ["stdio", "url"])]
     names: Vec<String>,
     #[command(flatten)]
@@ -37,77 +39,77 @@ pub(super) struct Doctor {
 }
 
 impl Doctor {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         if let Some(file) = self.server.config_file()? {
-            file.admit(&setting)?;
-            return configured(file, &self.names, setting).await;
+            file.admit(context.trust)?;
+            return configured(file, &self.names, context).await;
         }
-        let mut servers = self.server.servers(&setting)?;
+        let mut servers = self.server.servers(&context)?;
         for name in &self.names {
             servers = servers.only(name)?;
         }
         let config = self.server.config()?;
-        let limit = patience(&setting);
+        let limit = patience(&context);
         let label = format!("examining {}", config.alias);
-        let around = Surroundings::of_process();
-        let examined = examine(&config, &around, limit);
-        let report = setting.status.during(&label, examined).await;
-        match setting.json {
-            true => print_json(&json!({"servers": [report.json()]}))?,
-            false => print(&report.render(terminal_width(&std::io::stdout())))?,
+        let environment = Environment::of_process();
+        let examined = examine(&config, &environment, limit);
+        let report = context.status.during(&label, examined).await;
+        if context.json {
+            print_json(&json!({"servers": [report.json()]}))?
+        } else {
+            print(&report.render(terminal_width(&std::io::stdout())))?
         }
         Ok(report.exit())
     }
 }
 
-/// Returns what is left of `--timeout` for a server; without one it gets the time of its entry.
-pub(super) fn patience(setting: &Setting) -> Option<Duration> {
-    let deadline = setting.deadline.as_ref()?;
+/// Returns the remaining time of `--timeout`, if set.
+pub(super) fn patience(context: &CommandContext) -> Option<Duration> {
+    let deadline = context.deadline.as_ref()?;
     Some(deadline.at().saturating_duration_since(Instant::now()).saturating_sub(MARGIN))
 }
 
 /// Examines the servers of a file.
-async fn configured(file: ConfigFile, names: &[String], setting: Setting) -> Result<Exit, Failure> {
+async fn configured(file: ConfigFile, names: &[String], context: CommandContext) -> Result<Exit, Failure> {
     let config = match file.parse() {
         Ok(config) => config,
-        Err(error) if error.problems.is_empty() || setting.json => return Err(Failure::config(&error)),
+        Err(error) if error.problems.is_empty() || context.json => return Err(Failure::config(&error)),
         Err(error) => {
             print(&problems_text(&error))?;
             return Ok(Exit::Usage);
         }
     };
     let file = file.path.as_path();
-    let servers = Servers::new(config, Source::File(file.to_owned())).awake().lists_servers();
-    servers.hide_secrets();
+    let servers = Servers::new(config, ServerSource::File(file.to_owned())).eager().lists_servers();
+    servers.redact_secrets();
     servers.show_warnings();
     let entries = chosen(&servers, names)?;
-    // Of one server alone it is a problem that it is off, as for `ropeway tools`.
+    // A single disabled server is a problem, as in `ropeway tools`.
     let is_alone = entries.len() == 1;
-    let around = Surroundings::of_process();
-    let limit = patience(&setting);
-    let look = async |entry: &ServerEntry| match &entry.settings {
+    let environment = Environment::of_process();
+    let limit = patience(&context);
+    let examine_server = async |entry: &ServerEntry| match &entry.settings {
         _ if !entry.enabled => switched_off(entry, &servers.config, is_alone),
         ServerSettings::Missing { secrets } => without(secrets, entry, &servers.config),
         ServerSettings::Invalid { reason } => unsupported(reason, entry),
-        ServerSettings::Known(config) => examine_entry(entry, config, &around, limit).await,
+        ServerSettings::Known(config) => examine_entry(entry, config, &environment, limit).await,
     };
     let label = match &entries[..] {
         [entry] => format!("examining {}", entry.alias),
         entries => format!("examining {} servers", entries.len()),
     };
-    let reports = abreast(AT_ONCE, entries.iter().map(look));
-    let reports: Vec<Report> = setting.status.during(&label, reports).await;
-    match setting.json {
-        true => {
-            let records: Vec<Value> = reports.iter().map(Report::json).collect();
-            print_json(&json!({"config": file, "warnings": servers.config.warnings, "servers": records}))?;
-        }
-        false => print(&show(file, &reports))?,
+    let reports = stream::iter(entries.iter().map(examine_server)).buffered(AT_ONCE).collect();
+    let reports: Vec<Report> = context.status.during(&label, reports).await;
+    if context.json {
+        let records: Vec<Value> = reports.iter().map(Report::json).collect();
+        print_json(&json!({"config": file, "warnings": servers.config.warnings, "servers": records}))?;
+    } else {
+        print(&show(file, &reports))?
     }
     Ok(worst_exit(reports.iter().map(Report::exit)))
 }
 
-/// The servers that are named, or all.
+/// Returns the named servers, or all.
 fn chosen(servers: &Servers, names: &[String]) -> Result<Vec<ServerEntry>, Failure> {
     if names.is_empty() {
         return Ok(servers.config.servers.clone());
@@ -117,31 +119,30 @@ fn chosen(servers: &Servers, names: &[String]) -> Result<Vec<ServerEntry>, Failu
 }
 
 fn switched_off(entry: &ServerEntry, config: &Config, is_alone: bool) -> Report {
-    let fix = match config.leaves_out(&entry.alias) {
-        true => format!("add `{}` to `enabled_servers`, which does not name it", entry.alias),
-        false => "`enabled: true` switches it on".to_owned(),
+    let fix = if config.excludes(&entry.alias) {
+        format!("add `{}` to `enabled_servers`", entry.alias)
+    } else {
+        "set `enabled: true`".to_owned()
     };
-    let words = "it is switched off";
-    let found = match is_alone {
-        true => Finding::problem("settings", Exit::Usage, words),
-        false => Finding::note("settings", words),
-    };
+    let words = "the server is disabled";
+    let found =
+        if is_alone { Finding::problem("settings", Exit::Usage, words) } else { Finding::note("settings", words) };
     let found = found.fix(fix);
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 
-/// A server whose entry has a key that is not supported.
+/// Reports a server with an unsupported key.
 fn unsupported(reason: &str, entry: &ServerEntry) -> Report {
     let found = Finding::problem("settings", Exit::Usage, reason.to_owned())
-        .fix("correct or remove the key, or write the server into a ropeway.yaml with keys that Ropeway knows");
+        .fix("correct or remove the key, or define the server in a ropeway.yaml");
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 
-/// A server that lacks secrets: which, and where they were looked for.
+/// Reports a server with missing secrets.
 fn without(secrets: &[String], entry: &ServerEntry, config: &Config) -> Report {
     let files: Vec<String> = config.files.iter().map(|file| format!("`{}`", file.display())).collect();
     let finding = |name: &String| {
-        let found = format!("`{name}` is not set: neither in the environment nor in {}", files.join(", "));
+        let found = format!("`{name}` is not set in the environment or in {}", files.join(", "));
         let line = files.first().map(|file| format!(", or a line `{name}=…` in {file}")).unwrap_or_default();
         Finding::problem("secrets", Exit::Usage, found).fix(format!("`export {name}=…`{line}"))
     };
@@ -152,19 +153,24 @@ fn show(file: &Path, reports: &[Report]) -> String {
     let width = terminal_width(&std::io::stdout());
     let mut text = reports.iter().map(|report| report.render(width)).collect::<Vec<_>>().join("\n");
     match reports {
-        [] => text = format!("{FAINT}no server is configured in {}{FAINT:#}\n", file.display()),
+        [] => text = format!("{FAINT}no servers configured in {}{FAINT:#}\n", file.display()),
         [_] => {}
         many => {
             let count = |wanted: fn(&Report) -> bool| many.iter().filter(|report| wanted(report)).count();
-            let ill = count(|report| report.exit() != Exit::Done);
-            let noted = count(|report| report.exit() == Exit::Done && !report.is_flawless());
-            let well = many.len() - ill - noted;
-            let mark = if ill > 0 { Mark::Bad } else { Mark::Good };
-            let parts = [(well, "well"), (noted, "with notes"), (ill, "with problems")];
+            let failing = count(|report| report.exit() != Exit::Done);
+            let noted = count(|report| report.exit() == Exit::Done && !report.is_clean());
+            let ok = many.len() - failing - noted;
+            let mark = if failing > 0 { StatusIcon::Bad } else { StatusIcon::Good };
+            let parts = [(ok, "ok"), (noted, "with notes"), (failing, "with problems")];
             let parts: Vec<String> =
                 parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
             let style = mark.style();
-            text.push_str(&format!("\n{style}{}{style:#} {} servers: {}\n", mark.sign(), many.len(), parts.join(", ")));
+            text.push_str(&format!(
+                "\n{style}{}{style:#} {} servers: {}\n",
+                mark.symbol(),
+                many.len(),
+                parts.join(", ")
+            ));
         }
     }
     text

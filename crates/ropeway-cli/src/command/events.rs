@@ -1,4 +1,4 @@
-//! `ropeway events`: what happens on the servers, as it happens.
+//! `ropeway events`: prints events of servers.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,36 +10,38 @@ use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::Alias;
 use serde_json::{Value, json};
 
-use super::{Reader, Setting, reader_left, write};
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::Origin;
+use crate::connect::advice::ServerAdvice;
+use crate::connect::command_context::CommandContext;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::ServerSource;
 use crate::failure::{Exit, Failure};
-use crate::help::Help;
-use crate::mark::Mark;
-use crate::places::Origin;
-use crate::server::ServerOptions;
-use crate::servers::{ConfigFile, Source};
-use crate::text::{clean_line, columns, cut, terminal_width};
-use crate::trust::Follower;
-use crate::veil;
+use crate::output::print::{ReaderState, reader_closed, write};
+use crate::secrets::redaction;
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::text::{clean_line, columns, cut, terminal_width};
+use crate::trust::ReloadGuard;
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// Who speaks where no server does.
+/// Shown for events that are not about a server.
 const OURSELVES: &str = "ropeway";
 
-/// Longer names of servers are cut.
+/// Maximum columns of a server name.
 const WIDEST_SERVER: usize = 20;
 
-/// Words are not cut to less than this.
+/// Minimum columns of a message.
 const NARROWEST: usize = 20;
 
-/// Follow what happens on the servers, until Ctrl-C
+/// Start the servers and print their events until Ctrl-C
 ///
-/// The servers are started, kept running and started again when they end. A changed configuration file is followed,
-/// unless only one of its servers is; a project file that changed is taken over once it is trusted again.
+/// Servers that stop are restarted. Changes of the configuration file are applied, unless a single server is named; a
+/// changed project file is applied once it is trusted again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Follow {
-    /// Only this server
+    /// Only start this server
     #[arg(value_name = "SERVER")]
     name: Option<String>,
     #[command(flatten)]
@@ -47,17 +49,17 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.maybe_only(self.name.as_deref())?;
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let servers = self.server.servers(&context)?.maybe_only(self.name.as_deref())?;
         let source = servers.source.clone();
         let bridge =
-            Bridge::builder(servers.config.clone()).events(setting.events.clone()).build().map_err(Failure::start)?;
+            Bridge::builder(servers.config.clone()).events(context.events.clone()).build().map_err(Failure::start)?;
         let mut events = bridge.events();
-        if let (Source::File(file), None) = (&source, &self.name) {
-            // A project file that changed is taken over only when the person has accepted it.
+        if let (ServerSource::File(file), None) = (&source, &self.name) {
+            // A changed project file is applied only after it is trusted.
             match &servers.file {
                 Some(ConfigFile { path, text, origin: Origin::Project }) => {
-                    let follower = Follower::new(path, text, setting.trust);
+                    let follower = ReloadGuard::new(path, text, context.trust);
                     bridge.watch_accepted(file, Secrets::from_env(), move |text| follower.accepts(text));
                 }
                 _ => bridge.watch(file, Secrets::from_env()),
@@ -65,21 +67,24 @@ impl Follow {
         }
         let began = Instant::now();
         let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));
-        let tell = |event: &Event| match setting.json {
-            true => write(&json_line(event, SystemTime::now())),
-            false => write(&veil::over(&layout.show(event, began.elapsed()))),
+        let print_event = |event: &Event| {
+            if context.json {
+                write(&json_line(event, SystemTime::now()))
+            } else {
+                write(&redaction::redact(&layout.show(event, began.elapsed())))
+            }
         };
-        let help = Help::new(source, None);
-        // Nothing ever happens to these, and the bridge does not warn of them.
+        let advice = ServerAdvice::new(source, None);
+        // Disabled servers have no events.
         let idle = |outcome: &ServerState| matches!(outcome, ServerState::Disabled);
         for ServerStatus { server, outcome, .. } in
-            bridge.verdicts().into_iter().filter(|verdict| idle(&verdict.outcome))
+            bridge.statuses().into_iter().filter(|verdict| idle(&verdict.outcome))
         {
-            tell(&Event::Warning { server: Some(server), message: help.words(&outcome) })?;
+            print_event(&Event::Warning { server: Some(server), message: advice.status_text(&outcome) })?;
         }
         let follow = async {
             while let Some(event) = events.next().await {
-                if tell(&event)? == Reader::Left {
+                if print_event(&event)? == ReaderState::Closed {
                     break;
                 }
             }
@@ -92,7 +97,7 @@ impl Follow {
             }
         };
         let over = async {
-            match &setting.deadline {
+            match &context.deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline.at()).await,
                 None => std::future::pending().await,
             }
@@ -100,29 +105,29 @@ impl Follow {
         let done = tokio::select! {
             done = follow => done,
             failure = start => Err(failure),
-            // It was asked for so much and no more.
+            // The end of `--timeout` is success.
             () = over => Ok(Exit::Done),
-            // Nothing may happen for long after that, so it is not left to the next line.
-            () = reader_left() => Ok(Exit::Done),
+            // The next event may be far away, so the pipe is watched.
+            () = reader_closed() => Ok(Exit::Done),
         };
         bridge.stop().await;
         done
     }
 }
 
-/// One event as a line of JSON, like those of a log file.
+/// Formats an event as a line of JSON, as in a log file.
 fn json_line(event: &Event, at: SystemTime) -> String {
     let mut line = json!({"time": timestamp(at)});
     if let (Some(line), Ok(Value::Object(event))) = (line.as_object_mut(), serde_json::to_value(event)) {
         line.extend(event);
     }
-    veil::json(&line, false).unwrap_or_default() + "\n"
+    redaction::to_json(&line, false).unwrap_or_default() + "\n"
 }
 
-/// How events are laid out: the servers' names have one width.
+/// The layout of event lines.
 struct Layout {
     server: usize,
-    /// Lines are cut where a terminal ends.
+    /// The width of the terminal.
     width: Option<usize>,
 }
 
@@ -132,10 +137,10 @@ impl Layout {
         Self { server: names.map(columns).max().unwrap_or(0).min(WIDEST_SERVER), width }
     }
 
-    /// One event in one line.
+    /// Formats an event in one line.
     fn show(&self, event: &Event, at: Duration) -> String {
         let (mark, words) = (mark(event), event.to_string());
-        let (style, sign) = (mark.style(), mark.sign());
+        let (style, sign) = (mark.style(), mark.symbol());
         let server = cut(&clean_line(event.server().map_or(OURSELVES, Alias::as_str)), self.server);
         let space = " ".repeat(self.server - columns(&server));
         let at = format!("{:8.3}s", at.as_secs_f64());
@@ -145,17 +150,17 @@ impl Layout {
     }
 }
 
-/// How an event is marked.
-fn mark(event: &Event) -> Mark {
+/// Returns the icon of an event.
+fn mark(event: &Event) -> StatusIcon {
     match event {
-        Event::Ready { .. } | Event::ToolCalled { is_error: false, .. } | Event::Reloaded { .. } => Mark::Good,
+        Event::Ready { .. } | Event::ToolCalled { is_error: false, .. } | Event::Reloaded { .. } => StatusIcon::Good,
         Event::Down { .. }
         | Event::NeedsAuth { .. }
         | Event::ToolCalled { .. }
         | Event::ToolFailed { .. }
-        | Event::Lagged { .. } => Mark::Bad,
-        Event::Closed { .. } | Event::Log { .. } => Mark::Off,
-        _ => Mark::Half,
+        | Event::Lagged { .. } => StatusIcon::Bad,
+        Event::Closed { .. } | Event::Log { .. } => StatusIcon::Off,
+        _ => StatusIcon::Half,
     }
 }
 
@@ -178,17 +183,17 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_to_a_server_is_told_in_plain_words() {
+    fn events_are_formatted_in_one_line() {
         let server: Alias = "web".into();
         let down = |retry_in| Event::Down { server: server.clone(), cause: "no".into(), retry_in };
         for (event, expected) in [
             (Event::Connecting { server: server.clone(), failures: 1 }, "connecting, after 1 failure"),
             (down(None), "down: no"),
-            (down(Some(Duration::ZERO)), "down, trying again at once: no"),
-            (down(Some(Duration::from_millis(1230))), "down, trying again in 1.2 s: no"),
+            (down(Some(Duration::ZERO)), "down, retrying now: no"),
+            (down(Some(Duration::from_millis(1230))), "down, retrying in 1.2 s: no"),
             (
                 Event::Reloaded { started: vec!["a".into()], stopped: vec![], restarted: vec!["b".into(), "c".into()] },
-                "the configuration was read again: started a; restarted b, c",
+                "configuration reloaded: started a; restarted b, c",
             ),
         ] {
             assert_eq!(event.to_string(), expected);

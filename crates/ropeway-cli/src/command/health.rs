@@ -1,4 +1,4 @@
-//! `ropeway health`: how the servers do.
+//! `ropeway health`: shows server status.
 
 use anstyle::Style;
 use ropeway::bridge::{BridgeHealth as Record, ServerHealth};
@@ -6,21 +6,23 @@ use ropeway::duration::format_duration;
 use ropeway::mcp::Era;
 use ropeway::registry::{ServerState, ServerStatus};
 
-use super::{Setting, print, print_json};
+use crate::connect::advice::{ServerAdvice, is_available, status_line};
+use crate::connect::command_context::CommandContext;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure, worst_exit};
-use crate::help::{Help, faint, is_there, line};
-use crate::mark::Mark;
-use crate::server::ServerOptions;
-use crate::session::Session;
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{clean_line, columns, cut, fold, terminal_width, wrap};
+use crate::output::print::{print, print_json};
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::style::faint;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{clean_line, columns, cut, fold, terminal_width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 
-/// How many of a server's last lines are shown.
+/// Maximum lines of server output shown.
 const SERVER_LINES: usize = 5;
 
-/// The columns that are left out on a narrow terminal, by number: version, era, protocol, latency, tools.
+/// Columns omitted on narrow terminals, in order: version, era, protocol, latency, tools.
 const LEAST_IMPORTANT: [usize; 5] = [6, 2, 3, 4, 5];
 
 /// Shown at the end of `--help`.
@@ -33,7 +35,7 @@ Examples:
 /// Show server status
 #[derive(Debug, clap::Args)]
 pub(super) struct Health {
-    /// Only this server
+    /// Only show this server
     #[arg(value_name = "SERVER")]
     name: Option<String>,
     #[command(flatten)]
@@ -41,37 +43,41 @@ pub(super) struct Health {
 }
 
 impl Health {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.lists_servers().maybe_only(self.name.as_deref())?;
-        Session::with_any(servers, &setting, async |session| {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let servers = self.server.servers(&context)?.lists_servers().maybe_only(self.name.as_deref())?;
+        Session::with_any(servers, &context, async |session| {
             let health = session.health().await;
-            match setting.json {
-                true => print_json(&health)?,
-                false => print(&show(&health, &session.help))?,
+            if context.json {
+                print_json(&health)?
+            } else {
+                print(&show(&health, &session.advice))?
             }
-            let ill = health.servers.iter().filter(|server| !server.is_well());
-            let ill = ill.map(|server| ServerStatus::new(server.server.clone(), server.outcome.clone()));
-            Ok(worst_exit(ill.map(|verdict| session.exit_of(&verdict))))
+            let failing = health.servers.iter().filter(|server| !server.is_healthy());
+            let failing = failing.map(|server| ServerStatus::new(server.server.clone(), server.outcome.clone()));
+            Ok(worst_exit(failing.map(|verdict| session.exit_of(&verdict))))
         })
         .await
     }
 }
 
-fn show(health: &Record, help: &Help) -> String {
+fn show(health: &Record, advice: &ServerAdvice) -> String {
     if health.servers.is_empty() {
-        return help.nobody();
+        return advice.no_servers();
     }
     let width = terminal_width(&std::io::stdout());
     let header = ["SERVER", "STATE", "ERA", "PROTOCOL", "LATENCY", "TOOLS", "VERSION"];
     let mut table = Table::new(&header, Overflow::Cut).with_narrowest_last(8).with_optional(&LEAST_IMPORTANT);
     health.servers.iter().for_each(|server| table.row(row(server)));
-    let details = health.servers.iter().map(|server| details(server, help, width.unwrap_or(usize::MAX)));
+    let details = health.servers.iter().map(|server| details(server, advice, width.unwrap_or(usize::MAX)));
     table.render(width, 0) + &details.collect::<String>()
 }
 
 fn row(server: &ServerHealth) -> [Cell; 7] {
-    let mark =
-        if server.is_well() || Mark::of(&server.outcome) != Mark::Good { Mark::of(&server.outcome) } else { Mark::Bad };
+    let mark = if server.is_healthy() || StatusIcon::for_state(&server.outcome) != StatusIcon::Good {
+        StatusIcon::for_state(&server.outcome)
+    } else {
+        StatusIcon::Bad
+    };
     let faint = |text: Option<&str>| Cell::new(text.unwrap_or("-")).styled(FAINT);
     let era = server.era.map(Era::as_str);
     let version = match (&server.name, &server.version) {
@@ -84,10 +90,7 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
         faint(era),
         faint(server.protocol_version.as_deref()),
         faint(server.latency.map(format_duration).as_deref()),
-        match is_there(&server.outcome) {
-            true => Cell::new(&server.tools.to_string()),
-            false => faint(None),
-        },
+        if is_available(&server.outcome) { Cell::new(&server.tools.to_string()) } else { faint(None) },
         faint(version.as_deref()),
     ]
 }
@@ -95,7 +98,7 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
 fn state(outcome: &ServerState) -> &'static str {
     match outcome {
         ServerState::Ready { .. } => "ready",
-        ServerState::Cached { .. } => "asleep",
+        ServerState::Cached { .. } => "idle",
         ServerState::Connecting => "connecting",
         ServerState::NeedsAuth => "needs auth",
         ServerState::Down { .. } => "down",
@@ -108,23 +111,23 @@ fn state(outcome: &ServerState) -> &'static str {
     }
 }
 
-/// A server and how it stands, in one line where there is room.
-fn heading(mark: Mark, server: &ServerHealth, words: &str, width: usize) -> String {
-    let plain = clean_line(&format!("{} {} · {words}", mark.sign(), server.server));
+/// Formats a server and its status, in one line if it fits.
+fn heading(mark: StatusIcon, server: &ServerHealth, words: &str, width: usize) -> String {
+    let plain = clean_line(&format!("{} {} · {words}", mark.symbol(), server.server));
     if columns(&plain) <= width {
-        return line(mark, &server.server, words, "");
+        return status_line(mark, &server.server, words, "");
     }
-    let (style, sign) = (mark.style(), mark.sign());
+    let (style, sign) = (mark.style(), mark.symbol());
     let text = fold(&plain, width, 4);
-    // The first line begins where the others of this kind do.
+    // Keeps the first line aligned with other headings.
     format!("{style}{sign}{style:#}{}", text.trim_start().strip_prefix(sign).unwrap_or(&text))
 }
 
-/// What is the matter with a server, its last words, and what can be done about it.
-fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
-    let silent = !server.is_well() && Mark::of(&server.outcome) == Mark::Good;
-    if let (Some(note), false, None) = (&server.note, silent, &server.last_error) {
-        return format!("\n{}", heading(Mark::Half, server, &clean_line(note), width));
+/// Formats the problem of a server, its output and advice.
+fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String {
+    let unresponsive = !server.is_healthy() && StatusIcon::for_state(&server.outcome) == StatusIcon::Good;
+    if let (Some(note), false, None) = (&server.note, unresponsive, &server.last_error) {
+        return format!("\n{}", heading(StatusIcon::Half, server, &clean_line(note), width));
     }
     let mut verdict = ServerStatus::new(server.server.clone(), server.outcome.clone());
     let mut text = match (&server.outcome, &server.last_error) {
@@ -132,14 +135,14 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
             return String::new();
         }
         (ServerState::Ready { .. }, Some(error)) => {
-            // It is there, and something is or was wrong with it all the same.
-            let state = if silent { "gives no sign of life" } else { "had trouble" };
-            if silent {
+            // The server is connected but has or had an error.
+            let state = if unresponsive { "not responding" } else { "reported an error" };
+            if unresponsive {
                 verdict.outcome = ServerState::Down { cause: error.clone() };
             }
             let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1);
             let ago = ago.map(|ago| format!(" · {} ago", format_duration(ago))).unwrap_or_default();
-            let mark = if silent { Mark::Bad } else { Mark::Half };
+            let mark = if unresponsive { StatusIcon::Bad } else { StatusIcon::Half };
             heading(mark, server, &format!("{state}{ago}"), width) + &wrap(&clean_line(error), width, 4)
         }
         (outcome, _) => {
@@ -147,11 +150,11 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
                 ServerState::Down { cause } => wrap(&clean_line(cause), width, 4),
                 _ => String::new(),
             };
-            heading(Mark::of(outcome), server, &help.words(outcome), width) + &cause
+            heading(StatusIcon::for_state(outcome), server, &advice.status_text(outcome), width) + &cause
         }
     };
-    if !server.is_well() {
-        // The cause of its end may be its last words.
+    if !server.is_healthy() {
+        // The error may repeat the last line of output.
         let cause = server.last_error.as_deref().unwrap_or_default();
         let is_new = |said: &&String| !said.trim().is_empty() && !cause.contains(said.trim());
         let said: Vec<&String> = server.stderr.iter().filter(is_new).collect();
@@ -159,6 +162,6 @@ fn details(server: &ServerHealth, help: &Help, width: usize) -> String {
             text.push_str(&faint(&cut(&format!("    stderr: {}", clean_line(said)), width)));
         }
     }
-    help.advice(&verdict).into_iter().for_each(|advice| text.push_str(&faint(&wrap(&advice, width, 4))));
+    advice.for_status(&verdict).into_iter().for_each(|advice| text.push_str(&faint(&wrap(&advice, width, 4))));
     format!("\n{text}")
 }

@@ -1,25 +1,27 @@
-//! `ropeway import`: the servers that other clients know, in one file of ours.
+//! `ropeway import`: imports servers from other MCP clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 
-use anstyle::{AnsiColor, Style};
 use clap::ValueEnum as _;
 use ropeway::config::raw::RawServer;
 use ropeway::config::{Config, ConfigReview, Secrets, ServerSettings, edit, review};
-use serde_json::{Value, json};
 
-use super::{Setting, print, print_answer, print_json, say};
-use crate::clients::{self, Around, Client, Found, KnownSecrets, Merged, Ours};
+use super::import_report::{ImportReport, secrets_in_words, short};
+use crate::arguments::suggest;
+use crate::clients::{self, Client, ClientFile, ClientPaths, ImportTarget, KnownSecrets, Merged};
+use crate::config::config_target::ConfigTarget;
+use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};
-use crate::literal::{Names, Taken};
-use crate::mark::Mark;
-use crate::table::{Cell, Overflow, Table};
-use crate::target::Target;
-use crate::text::{clean_line, terminal_width, wrap};
+use crate::files::file;
+use crate::output::print::{print, print_json, print_unredacted, say};
+use crate::secrets::dotenv;
+use crate::secrets::gitignore;
+use crate::secrets::literal::{ExtractedSecret, SecretNames};
+use crate::terminal::text::{clean_line, terminal_width, wrap};
+use crate::trust;
 use crate::trust::TrustReview;
-use crate::{dotenv, file, gitignore, suggest, trust};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -30,105 +32,98 @@ Examples:
   ropeway import --global --secrets
   ropeway import --from cursor --workspace ~/code/shop";
 
-const FAINT: Style = Style::new().dimmed();
-const HEADING: Style = Style::new().bold();
-const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-
-/// How often a folder is asked for.
+/// Maximum prompts for a folder.
 const MOST_QUESTIONS: usize = 3;
 
-/// Take over the servers of other clients
+/// Import servers from other MCP clients
 ///
-/// Looks for the files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex and Zed, and writes their servers into one
-/// ropeway.yaml. Secrets that are written out there become references; no secret is ever printed. You are asked about files that
-/// belong to the project in the current folder, unless they are named.
+/// Finds the configuration files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex and Zed and adds their servers to
+/// ropeway.yaml. Literal secrets are replaced by references and never printed. Files of the project in the current folder need
+/// approval, unless they are named.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
-    /// Read these files, and look for no others
+    /// Files to import, instead of searching for them
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Only the servers of this client (repeatable)
+    /// Only import from this client (repeatable)
     #[arg(long, value_name = "CLIENT")]
     from: Vec<Client>,
-    /// Only these servers
+    /// Only import these servers
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
-    /// Write to this file
+    /// File to write
     #[arg(long, value_name = "FILE", conflicts_with = "global", help_heading = "File")]
     to: Option<PathBuf>,
-    /// Write to the user's own file, for every folder
+    /// Write to the user configuration file
     #[arg(long, help_heading = "File")]
     global: bool,
-    /// Folder for `${workspaceFolder}` in files that belong to no project; without it, servers that refer to it are left out
+    /// Value of `${workspaceFolder}` in files outside of a project; without it, servers that use it are skipped
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Write secrets to the .env beside the file, also those of servers that the file has already
+    /// Write secrets to the .env next to the file, including those of servers already in the file
     #[arg(long, help_heading = "File")]
     secrets: bool,
-    /// Only print what would be written
+    /// Print the result without writing it
     #[arg(long, help_heading = "File")]
     dry_run: bool,
 }
 
 impl Import {
-    pub(super) fn run(self, setting: &Setting) -> Result<Exit, Failure> {
+    pub(super) fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
         if let Some(folder) = self.workspace.as_ref().filter(|folder| !folder.is_dir()) {
             return Err(Failure::usage(format!("`{}` is not a folder", folder.display())));
         }
-        let found = self.find(setting)?;
-        let target = Target::find(self.to.clone(), self.global)?.admitted(setting)?.sound()?;
-        // Files of other clients in a project are a stranger's as well: their servers are not taken over unseen.
+        let found = self.find(context)?;
+        let target = ConfigTarget::find(self.to.clone(), self.global)?.trusted(context.trust)?.validated()?;
+        // Project files of other clients need trust as well.
         let projects = found.iter().filter_map(|found| Some((found, found.project.as_ref()?)));
-        let projects: Vec<(&Found, &String)> =
-            projects.filter(|(found, _)| self.taken(found).next().is_some()).collect();
+        let projects: Vec<(&ClientFile, &String)> =
+            projects.filter(|(found, _)| self.selected(found).next().is_some()).collect();
         let is_unread = self.dry_run && !projects.is_empty();
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = file::read(&secrets_file)?;
         let kept = secrets_before.as_deref().map(dotenv::names).unwrap_or_default();
-        let mut names = Names::taken(kept.clone());
+        let mut names = SecretNames::in_use(kept.clone());
         if !self.dry_run {
             for (found, text) in &projects {
                 let review = || {
                     let review = review_all(found, &target.path, names.clone());
                     review.map(|review| TrustReview::of(&found.path, &review, Vec::new()))
                 };
-                trust::admit_as(&found.path, text, setting.trust, review)?;
+                trust::admit_as(&found.path, text, context.trust, review)?;
             }
         }
         let secrets = if is_unread { Secrets::unread() } else { Secrets::from_env() };
-        let known = match target.is_new() {
-            true => Config::default(),
-            false => target.meaning(target.text()).unwrap_or_default(),
-        };
+        let known = if target.is_new() { Config::default() } else { target.parse(target.text()).unwrap_or_default() };
         let known: Vec<String> = known.servers.iter().map(|entry| entry.alias.to_string()).collect();
         self.check_names(&found)?;
-        let ours = Ours { path: &target.path, known: &known, secrets: &secrets };
+        let ours = ImportTarget { path: &target.path, known: &known, secrets: &secrets };
         let mut merged = clients::merge(&found, ours, &self.only, &mut names);
         let KnownSecrets { text: base, taken: of_known, notes } =
             KnownSecrets::find(target.text(), &merged.known, &kept, &mut names)
-                .map_err(|error| target.refused(error))?;
+                .map_err(|error| target.edit_failure(error))?;
         let base = if self.secrets { base } else { target.text().to_owned() };
         match self.secrets {
             true => merged.notes.extend(notes),
             false if of_known.is_empty() => {}
             false => merged.notes.push(format!(
-                "{} of servers that are in the file already can be moved to .env with --secrets",
+                "{} of servers already in the file can be moved to .env with --secrets",
                 secrets_in_words(&of_known)
             )),
         }
         if found.iter().any(|found| self.left_out(found).next().is_some()) {
-            merged.notes.push("--workspace DIR says which folder `${workspaceFolder}` stands for".to_owned());
+            merged.notes.push("--workspace DIR sets `${workspaceFolder}`".to_owned());
         }
         let text = written(&target, &base, &merged)?;
         let is_changed = !merged.servers.is_empty() || base != target.text();
-        let meaning = |text: &str| if is_unread { target.meaning_unread(text) } else { target.meaning(text) };
+        let meaning = |text: &str| if is_unread { target.parse_unread(text) } else { target.parse(text) };
         if is_changed {
             meaning(&text)?;
             target.check_review(&text)?;
         }
         let of_known = if self.secrets { of_known } else { Vec::new() };
         let taken = merged.servers.iter().flat_map(|server| server.taken.clone()).chain(of_known.clone());
-        let taken: Vec<Taken> = taken.collect();
+        let taken: Vec<ExtractedSecret> = taken.collect();
         let writes_secrets = self.secrets && !taken.is_empty();
         if !self.dry_run {
             if writes_secrets {
@@ -139,10 +134,11 @@ impl Import {
                 target.write(&text)?;
             }
         }
-        let outcome = Outcome {
-            missing: match is_changed || writes_secrets {
-                true => missing(&meaning(&text)?, &merged, self.secrets),
-                false => BTreeMap::new(),
+        let outcome = ImportReport {
+            missing: if is_changed || writes_secrets {
+                missing(&meaning(&text)?, &merged, self.secrets)
+            } else {
+                BTreeMap::new()
             },
             other: other_values(&taken),
             warning: writes_secrets.then(|| gitignore::warning(&secrets_file)).flatten(),
@@ -154,39 +150,39 @@ impl Import {
             found: &found,
             merged: &merged,
         };
-        match (setting.json, self.dry_run) {
+        match (context.json, self.dry_run) {
             (true, _) => print_json(&outcome.json(&text))?,
-            // What would be written is the result, and all else is beside it.
+            // The new file is the result; everything else goes to standard error.
             (false, true) => {
                 say(&outcome.show(terminal_width(&std::io::stderr())));
                 if is_changed {
-                    print_answer(&text)?;
+                    print_unredacted(&text)?;
                 }
             }
             (false, false) => print(&outcome.show(terminal_width(&std::io::stdout())))?,
         }
-        // A file that somebody named should have been readable.
+        // A named file must be readable.
         let is_broken = found.iter().any(|found| found.servers.is_err()) && !self.files.is_empty();
         Ok(if is_broken { Exit::Usage } else { Exit::Done })
     }
 
-    /// The servers of a file that are left out, since their folder is not known.
-    fn left_out<'a>(&self, found: &'a Found) -> impl Iterator<Item = &'a String> {
+    /// Returns the servers skipped for lack of a workspace folder.
+    fn left_out<'a>(&self, found: &'a ClientFile) -> impl Iterator<Item = &'a String> {
         let names = found.servers.iter().flat_map(|foreign| &foreign.without_workspace);
         names.filter(|name| self.only.is_empty() || self.only.contains(name))
     }
 
-    /// The folder that `${workspaceFolder}` stands for in a file that belongs to no project: as given, or as a person says.
-    fn workspace_of(&self, setting: &Setting, file: &Path, servers: &[String]) -> Option<PathBuf> {
+    /// Returns `${workspaceFolder}` for a file outside of a project: from the option, or from the user.
+    fn workspace_of(&self, context: &CommandContext, file: &Path, servers: &[String]) -> Option<PathBuf> {
         let wanted = |name: &&String| self.only.is_empty() || self.only.contains(name);
         let servers: Vec<String> =
             servers.iter().filter(wanted).map(|name| format!("`{}`", clean_line(name))).collect();
-        if servers.is_empty() || self.workspace.is_some() || setting.json || !trust::can_ask() {
+        if servers.is_empty() || self.workspace.is_some() || context.json || !trust::can_ask() {
             return self.workspace.clone();
         }
         let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
         let words = format!(
-            "{} refers to ${{workspaceFolder}} for {}, but belongs to no project.",
+            "{} uses ${{workspaceFolder}} for {}, but is outside of a project.",
             clean_line(&short(file)),
             servers.join(", ")
         );
@@ -194,30 +190,30 @@ impl Import {
         ask_folder()
     }
 
-    fn find(&self, setting: &Setting) -> Result<Vec<Found>, Failure> {
-        let around = Around::of_process();
-        let mut workspace = |file: &Path, servers: &[String]| self.workspace_of(setting, file, servers);
+    fn find(&self, context: &CommandContext) -> Result<Vec<ClientFile>, Failure> {
+        let environment = ClientPaths::of_process();
+        let mut workspace = |file: &Path, servers: &[String]| self.workspace_of(context, file, servers);
         if !self.files.is_empty() {
             if let Some(missing) = self.files.iter().find(|path| !path.exists()) {
-                return Err(Failure::usage(format!("there is no file `{}`", missing.display())));
+                return Err(Failure::usage(format!("`{}` does not exist", missing.display())));
             }
             let client = self.from.first().copied();
-            let open = |path: &PathBuf| clients::open(path, client, &around, &mut workspace);
+            let open = |path: &PathBuf| clients::open(path, client, &environment, &mut workspace);
             return Ok(self.files.iter().map(open).collect());
         }
         let clients = if self.from.is_empty() { Client::value_variants() } else { &self.from };
-        Ok(clients::find(clients, &around, &mut workspace))
+        Ok(clients::find(clients, &environment, &mut workspace))
     }
 
-    /// The servers of a file that are taken over.
-    fn taken<'a>(&self, found: &'a Found) -> impl Iterator<Item = &'a RawServer> {
+    /// Returns the servers of a file to import.
+    fn selected<'a>(&self, found: &'a ClientFile) -> impl Iterator<Item = &'a RawServer> {
         let is_wanted = |name: &String| self.only.is_empty() || self.only.contains(name);
         let servers = found.servers.iter().flat_map(|foreign| &foreign.servers).map(|one| &one.server);
         servers.filter(move |server| is_wanted(&server.alias))
     }
 
-    /// Every name that is asked for has to be there.
-    fn check_names(&self, found: &[Found]) -> Result<(), Failure> {
+    /// Checks that every name of `--only` exists.
+    fn check_names(&self, found: &[ClientFile]) -> Result<(), Failure> {
         let servers = found.iter().filter_map(|found| found.servers.as_ref().ok()).flat_map(|foreign| &foreign.servers);
         let left_out = found.iter().flat_map(|found| self.left_out(found)).map(String::as_str);
         let all: BTreeSet<&str> = servers.map(|server| server.server.alias.as_str()).chain(left_out).collect();
@@ -225,35 +221,35 @@ impl Import {
         match self.only.iter().find(|name| !all.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) => {
-                let failure = Failure::usage(format!("no file has a server `{name}`"));
-                Err(match suggest::question(name, all.iter().copied()) {
+                let failure = Failure::usage(format!("unknown server `{name}`"));
+                Err(match suggest::did_you_mean(name, all.iter().copied()) {
                     Some(question) => failure.hint(question),
-                    None if all.is_empty() => failure.hint("no servers were found at all"),
-                    None => failure.hint(format!("there are: {}", all.join(", "))),
+                    None if all.is_empty() => failure.hint("no servers found"),
+                    None => failure.hint(format!("available servers: {}", all.join(", "))),
                 })
             }
         }
     }
 }
 
-/// Reviews all servers of a file as they would be written to `path`, also those that `--only` leaves out: the answer is
-/// remembered for the whole file. Nothing that the file names is read.
-fn review_all(found: &Found, path: &Path, mut names: Names) -> Result<ConfigReview, Failure> {
+/// Reviews all servers of a file as they would be written to `path`, including those that `--only` excludes: trust
+/// covers the whole file. Reads no other files.
+fn review_all(found: &ClientFile, path: &Path, mut names: SecretNames) -> Result<ConfigReview, Failure> {
     let secrets = Secrets::unread();
-    let ours = Ours { path, known: &[], secrets: &secrets };
+    let ours = ImportTarget { path, known: &[], secrets: &secrets };
     let merged = clients::merge(std::slice::from_ref(found), ours, &[], &mut names);
     review(&new_file(&merged), path).map_err(|error| Failure::config(&error))
 }
 
-/// A new file with the servers in it.
+/// Returns a new file with the servers.
 fn new_file(merged: &Merged) -> String {
     edit::write(merged.servers.iter().map(|one| (&one.server, one.comments.as_slice())))
 }
 
-/// Asks for a folder until one is named that is there; nothing leaves the servers out.
+/// Prompts for an existing folder. An empty answer skips the servers.
 fn ask_folder() -> Option<PathBuf> {
     for _ in 0..MOST_QUESTIONS {
-        say("Folder [leave them out]: ");
+        say("Folder [skip these servers]: ");
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);
         let answer = answer.trim();
@@ -273,22 +269,16 @@ fn ask_folder() -> Option<PathBuf> {
     None
 }
 
-/// The variables of secrets, in words.
-fn secrets_in_words(taken: &[Taken]) -> String {
-    let names: BTreeSet<String> = taken.iter().map(|taken| format!("`{}`", taken.name)).collect();
-    Vec::from_iter(names).join(", ")
-}
-
-/// The file with all servers in it.
-fn written(target: &Target, base: &str, merged: &Merged) -> Result<String, Failure> {
+/// Returns the file with the imported servers.
+fn written(target: &ConfigTarget, base: &str, merged: &Merged) -> Result<String, Failure> {
     if target.is_new() {
         return Ok(new_file(merged));
     }
     let add = |text: String, one: &clients::MergedServer| edit::add_with(&text, &one.server, &one.comments);
-    merged.servers.iter().try_fold(base.to_owned(), add).map_err(|error| target.refused(error))
+    merged.servers.iter().try_fold(base.to_owned(), add).map_err(|error| target.edit_failure(error))
 }
 
-/// The variables that have to be set before the new servers work, and who wants them.
+/// Returns the variables to set, each with the servers that need it.
 fn missing(config: &Config, merged: &Merged, with_known: bool) -> BTreeMap<String, Vec<String>> {
     let mut missing: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let is_named = |alias: &str| {
@@ -303,156 +293,10 @@ fn missing(config: &Config, merged: &Merged, with_known: bool) -> BTreeMap<Strin
     missing
 }
 
-/// The variables that are set here, but not to what the other client had.
-fn other_values(taken: &[Taken]) -> Vec<String> {
-    let differs = |taken: &&Taken| {
+/// Returns the variables that are set to another value than in the other client.
+fn other_values(taken: &[ExtractedSecret]) -> Vec<String> {
+    let differs = |taken: &&ExtractedSecret| {
         std::env::var_os(&taken.name).is_some_and(|value| value.to_str() != Some(taken.value.expose()))
     };
     taken.iter().filter(differs).map(|taken| taken.name.clone()).collect()
-}
-
-/// What an import came to.
-struct Outcome<'a> {
-    target: &'a Target,
-    found: &'a [Found],
-    merged: &'a Merged,
-    missing: BTreeMap<String, Vec<String>>,
-    other: Vec<String>,
-    /// Where secrets went.
-    secrets_file: Option<PathBuf>,
-    /// The secrets of servers that the file had already.
-    of_known: Vec<Taken>,
-    /// Why that file is not safe there.
-    warning: Option<String>,
-    is_changed: bool,
-    dry_run: bool,
-}
-
-impl Outcome<'_> {
-    fn show(&self, width: Option<usize>) -> String {
-        let wide = width.unwrap_or(usize::MAX);
-        let mut text = self.table(width);
-        let note = |words: &str| {
-            let wrapped = wrap(&clean_line(words), wide, 2);
-            format!("{FAINT}·{FAINT:#} {}", wrapped.strip_prefix("  ").unwrap_or(&wrapped))
-        };
-        if !self.merged.notes.is_empty() {
-            text.push('\n');
-            self.merged.notes.iter().for_each(|words| text.push_str(&note(words)));
-        }
-        let file = clean_line(&self.target.path.display().to_string());
-        let count = match self.merged.servers.len() {
-            0 => "no new servers".to_owned(),
-            1 => "1 server".to_owned(),
-            count => format!("{count} servers"),
-        };
-        let words = match (self.merged.servers.is_empty(), self.dry_run) {
-            (true, true) if self.is_changed => format!("{file} would get references in place of secrets:"),
-            (true, false) if self.is_changed => format!("{file} has references in place of secrets now"),
-            (true, _) => format!("{file} stays as it is: {count}"),
-            (false, true) => format!("{file} would get {count}:"),
-            (false, false) => format!("Added {count} to {file}"),
-        };
-        let mut end = String::new();
-        if let Some(file) = &self.secrets_file {
-            let verb = if self.dry_run { "would be" } else { "are" };
-            let file = clean_line(&file.display().to_string());
-            end.push_str(&wrap(&format!("The secrets {verb} in {file}, which only you can read."), wide, 0));
-            if !self.of_known.is_empty() {
-                let words = format!("Also of servers that were there: {}", secrets_in_words(&self.of_known));
-                end.push_str(&wrap(&words, wide, 0));
-            }
-        }
-        if let Some(warning) = &self.warning {
-            let text = wrap(&format!("warning: {warning}"), wide, 0);
-            end.push_str(&text.replacen("warning:", &format!("{WARNING}warning:{WARNING:#}"), 1));
-        }
-        // In a dry run they are not there yet.
-        let missing: Vec<_> = self.missing.iter().filter(|(name, _)| !(self.dry_run && self.is_kept(name))).collect();
-        if !missing.is_empty() {
-            let advice = match self.merged.servers.iter().any(|server| !server.taken.is_empty()) {
-                true if self.secrets_file.is_none() => {
-                    "Set these variables; --secrets writes those that were found to a .env beside the file:"
-                }
-                _ => "Set these variables:",
-            };
-            end.push_str(&wrap(advice, wide, 0));
-            let mut table = Table::new(&[], Overflow::Wrap);
-            for (name, servers) in missing {
-                table.row([Cell::new(name), Cell::new(&format!("for {}", servers.join(", "))).styled(FAINT)]);
-            }
-            end.push_str(&table.render(width, 2));
-        }
-        for name in &self.other {
-            end.push_str(&note(&format!("`{name}` is set here, but not to what the other client has")));
-        }
-        if !end.is_empty() {
-            text.push_str(&format!("\n{end}"));
-        }
-        text.push_str(&format!("\n{HEADING}{}{HEADING:#}\n", wrap(&words, wide, 0).trim_end()));
-        if !self.dry_run && !self.merged.servers.is_empty() {
-            text.push_str(&format!("{FAINT}Next:{FAINT:#} ropeway health\n"));
-        }
-        text
-    }
-
-    fn is_kept(&self, name: &str) -> bool {
-        let mut taken = self.merged.servers.iter().flat_map(|server| &server.taken).chain(&self.of_known);
-        self.secrets_file.is_some() && taken.any(|taken| taken.name == *name)
-    }
-
-    fn table(&self, width: Option<usize>) -> String {
-        if self.found.is_empty() {
-            let titles: Vec<&str> = Client::value_variants().iter().map(|client| client.title()).collect();
-            let words = format!("No file of another client was found ({}).", titles.join(", "));
-            return wrap(&words, width.unwrap_or(usize::MAX), 0);
-        }
-        let mut table = Table::new(&["CLIENT", "FILE", "SERVERS"], Overflow::Wrap);
-        for found in self.found {
-            let servers = match &found.servers {
-                Ok(foreign) if foreign.servers.is_empty() => Cell::new("none").styled(FAINT),
-                Ok(foreign) => {
-                    let names: Vec<&str> = foreign.servers.iter().map(|server| server.server.alias.as_str()).collect();
-                    Cell::new(&names.join(", "))
-                }
-                Err(error) => {
-                    let bad = Mark::Bad;
-                    Cell::new(&format!("{} {error}", bad.sign())).styled(bad.style()).hanging(2)
-                }
-            };
-            table.row([Cell::new(found.title()), Cell::new(&short(&found.path)).styled(FAINT), servers]);
-        }
-        table.render(width, 0)
-    }
-
-    fn json(&self, text: &str) -> Value {
-        let found = |found: &Found| {
-            let mut record = json!({"client": found.client.map(Client::word), "file": found.path});
-            match &found.servers {
-                Ok(foreign) => {
-                    let names: Vec<&str> = foreign.servers.iter().map(|server| server.server.alias.as_str()).collect();
-                    record["servers"] = json!(names);
-                }
-                Err(error) => record["error"] = json!(error),
-            }
-            record
-        };
-        let servers: Vec<&str> = self.merged.servers.iter().map(|one| one.server.alias.as_str()).collect();
-        let is_written = !self.dry_run && self.is_changed;
-        let moved: BTreeSet<&str> = self.of_known.iter().map(|taken| taken.name.as_str()).collect();
-        json!({
-            "file": self.target.path, "written": is_written, "found": self.found.iter().map(found).collect::<Vec<_>>(),
-            "servers": servers, "notes": self.merged.notes, "missing": self.missing, "secrets_file": self.secrets_file,
-            "moved": moved, "warning": self.warning, "text": self.dry_run.then_some(text),
-        })
-    }
-}
-
-/// A path with `~` for the home folder.
-fn short(path: &Path) -> String {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    match home.as_ref().and_then(|home| path.strip_prefix(home).ok()) {
-        Some(below) => format!("~/{}", below.display()),
-        None => path.display().to_string(),
-    }
 }

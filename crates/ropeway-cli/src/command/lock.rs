@@ -9,16 +9,18 @@ use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
-use super::{Setting, print, print_json, say};
+use crate::connect::advice::{is_available, is_unavailable, tool_count as count};
+use crate::connect::command_context::CommandContext;
+use crate::connect::lockfile;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::ServerSource;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::help::{faint, is_absent, is_there, tools as count, warning};
-use crate::lockfile;
-use crate::server::ServerOptions;
-use crate::servers::Source;
-use crate::session::Session;
-use crate::text::{cut, escape_unseen};
+use crate::output::print::{print, print_json, say};
+use crate::terminal::style::{faint, warning};
+use crate::terminal::text::{cut, escape_invisible};
 
-/// Number of characters of a description that are shown.
+/// Maximum columns of a description.
 const DESCRIPTION: usize = 200;
 
 /// Shown at the end of `--help`.
@@ -28,28 +30,27 @@ Examples:
   ropeway lock files
   ropeway lock --check
 
-ropeway.lock, next to the configuration file, holds the definitions of the tools that you accepted:
-description, schemas and annotations, each with a digest. `lock` in the configuration file says what
-happens to tools that differ from it:
+ropeway.lock, next to the configuration file, stores the accepted tool definitions: descriptions, schemas and \
+annotations, each with a digest. `lock` in the configuration file sets how tools that differ from it are handled:
 
-  off     nothing
-  warn    use them; warn about changed tools (default if ropeway.lock exists)
-  strict  new and changed tools are neither listed nor called until `ropeway lock` accepts them";
+  off     ignore differences
+  warn    warn about changed tools (default if ropeway.lock exists)
+  strict  hide new and changed tools until `ropeway lock` accepts them";
 
 /// The exit codes, for `--help`.
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
-  0    accepted, or nothing differs
-  1    a tool differs (--check), or the differences were not accepted
-  2    invalid usage or configuration, or a broken lock
+  0    accepted, or no differences
+  1    tools differ (--check), or the differences were not accepted
+  2    invalid usage, configuration or lock file
   3    server unreachable or protocol error
   4    server needs authentication
   5    timeout";
 
-/// Accept the tools of the servers as they are, in ropeway.lock
+/// Accept the current tool definitions in ropeway.lock
 #[derive(Debug, clap::Args)]
 pub(super) struct Lock {
-    /// Only these servers
+    /// Only check these servers
     #[arg(value_name = "SERVER")]
     servers: Vec<String>,
     /// Write nothing; exit with 1 if a tool differs
@@ -62,57 +63,57 @@ pub(super) struct Lock {
     server: ServerOptions,
 }
 
-/// What was found out.
+/// The differences between the lock and the servers.
 struct Review {
-    /// The servers that were reached, with their tools.
+    /// The available servers with their tools.
     reached: Vec<(Alias, Vec<ToolDefinition>)>,
-    /// The servers that were not.
+    /// The unavailable servers.
     unreached: Vec<ServerStatus>,
-    /// Servers of the lock that the configuration does not have any more.
+    /// Servers of the lock that were removed from the configuration.
     removed: Vec<Alias>,
     differences: Vec<Difference>,
 }
 
 impl Lock {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?;
-        let Source::File(config) = servers.source.clone() else {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let servers = self.server.servers(&context)?;
+        let ServerSource::File(config) = servers.source.clone() else {
             let failure = Failure::usage("no configuration file to lock");
-            let is_given = servers.source == Source::Line;
+            let is_given = servers.source == ServerSource::Line;
             let failure =
                 if is_given { failure.hint("servers given with --stdio or --url have no lock") } else { failure };
-            return Err(failure.hint("`ropeway add` adds a server to a configuration file"));
+            return Err(failure.hint("try `ropeway add` to create a configuration file"));
         };
         let known: Vec<Alias> = servers.names().into_iter().cloned().collect();
         let all = self.servers.is_empty();
-        // Which servers were skipped is said with those that were not reached.
-        let servers = servers.only_these(&self.servers)?.awake().unlocked().lists_servers();
+        // Skipped servers are reported as unavailable.
+        let servers = servers.only_these(&self.servers)?.eager().without_lock().lists_servers();
         let file = LockFile::beside(&config);
-        let contents = file.read().map_err(|error| lockfile::failure(&error))?;
+        let contents = file.read().map_err(|error| lockfile::lock_failure(&error))?;
         let exists = contents.is_some();
         let contents = contents.map(|(lock, _)| lock).unwrap_or_default();
-        let review = Session::with_any(servers, &setting, async |session| {
-            session.arrive().await?;
+        let review = Session::with_any(servers, &context, async |session| {
+            session.wait_for_servers().await?;
             let removed = contents.servers().filter(|alias| all && !known.contains(alias)).cloned().collect();
             Ok(Review::new(&contents, session.listing(), removed))
         })
         .await?;
         let has_changes = !review.differences.is_empty();
         let mut written = false;
-        if !setting.json {
+        if !context.json {
             print(&review.text(&contents, &file, exists))?;
         }
         for verdict in &review.unreached {
             say(&warning(&format!("{verdict}; its tools were not checked")));
         }
         if !self.check && (has_changes || !exists) {
-            if self.asks(&setting) && !accepted(review.differences.len()).await {
+            if self.asks(&context) && !accepted(review.differences.len()).await {
                 return Ok(Exit::ToolError);
             }
             lockfile::change(&config, |lock| review.accept(lock))?;
             written = true;
         }
-        if setting.json {
+        if context.json {
             print_json(&review.json(&file, written))?;
         } else if written {
             print(&format!("wrote {}\n", file.path().display()))?;
@@ -123,12 +124,12 @@ impl Lock {
         })
     }
 
-    fn asks(&self, setting: &Setting) -> bool {
-        !self.yes && !setting.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+    fn asks(&self, context: &CommandContext) -> bool {
+        !self.yes && !context.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
     }
 }
 
-/// Asks the person; everything but a yes is a no.
+/// Asks the user. Any answer but yes is a no.
 async fn accepted(differences: usize) -> bool {
     let what = if differences == 1 { "this difference".to_owned() } else { format!("these {differences} differences") };
     if print(&format!("Accept {what}? [y/N] ")).is_err() {
@@ -144,14 +145,14 @@ async fn accepted(differences: usize) -> bool {
 impl Review {
     fn new(contents: &Contents, listing: ToolListing, removed: Vec<Alias>) -> Self {
         let (mut reached, mut unreached, mut differences) = (Vec::new(), Vec::new(), Vec::new());
-        for verdict in listing.verdicts {
+        for verdict in listing.statuses {
             let alias = verdict.server.clone();
-            if is_there(&verdict.outcome) {
+            if is_available(&verdict.outcome) {
                 let tools: Vec<ToolDefinition> =
                     listing.registry.of_server(&alias).map(|tool| tool.definition().clone()).collect();
                 differences.extend(contents.compare(&alias, &tools));
                 reached.push((alias, tools));
-            } else if is_absent(&verdict.outcome) {
+            } else if is_unavailable(&verdict.outcome) {
                 unreached.push(verdict);
             }
         }
@@ -171,15 +172,15 @@ impl Review {
         tools.iter().find(|tool| tool.own_name() == difference.tool)
     }
 
-    /// The differences, for people.
+    /// Formats the differences.
     fn text(&self, contents: &Contents, file: &LockFile, exists: bool) -> String {
         let mut text = String::new();
         if !exists {
             text.push_str(&format!("{} does not exist\n", file.path().display()));
         }
         for difference in &self.differences {
-            let name = escape_unseen(&format!("{}.{}", difference.server, difference.tool));
-            let now = self.tool(difference).and_then(|tool| tool.source().description.as_deref());
+            let name = escape_invisible(&format!("{}.{}", difference.server, difference.tool));
+            let now = self.tool(difference).and_then(|tool| tool.original().description.as_deref());
             match &difference.kind {
                 DifferenceKind::New => {
                     let about = now.map(|text| format!(": {}", described(text)));
@@ -189,7 +190,7 @@ impl Review {
                 DifferenceKind::Changed(changes) => {
                     text.push_str(&line('~', AnsiColor::Yellow, &name, "changed"));
                     for change in changes {
-                        text.push_str(&format!("    {}\n", escape_unseen(&change.to_string())));
+                        text.push_str(&format!("    {}\n", escape_invisible(&change.to_string())));
                     }
                     let was = contents.get(&difference.server, &difference.tool);
                     let was = was.and_then(|tool| tool.definition.as_ref()?.description.as_deref());
@@ -226,7 +227,7 @@ impl Review {
         json!({"lock": file.path(), "written": written, "differences": differences, "unreached": self.unreached})
     }
 
-    /// The exit code that the servers that were not reached give.
+    /// Returns the exit code for the unavailable servers.
     fn exit(&self) -> Exit {
         let any = |is: fn(&ServerState) -> bool| self.unreached.iter().any(|verdict| is(&verdict.outcome));
         match () {
@@ -243,10 +244,10 @@ impl Review {
     }
 }
 
-/// The beginning of a description in one line. Nothing in it is hidden, since a person accepts it.
+/// Formats a description in one line with invisible characters escaped, because the user approves it.
 fn described(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    cut(&escape_unseen(&line), DESCRIPTION)
+    cut(&escape_invisible(&line), DESCRIPTION)
 }
 
 fn line(sign: char, colour: AnsiColor, name: &str, words: &str) -> String {

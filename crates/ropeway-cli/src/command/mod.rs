@@ -1,17 +1,21 @@
-//! The commands: what can be typed, and how a command starts and ends.
+//! The commands: parsing, running and ending them.
 
 mod add;
 mod call;
 mod chat;
+mod chat_setup;
 mod completions;
 mod config;
 mod conversations;
 mod doctor;
+mod elicitation;
 mod events;
 mod examples;
 mod health;
 mod import;
+mod import_report;
 mod lock;
+mod man;
 mod prompt;
 mod prompts;
 mod read;
@@ -22,13 +26,10 @@ mod trust;
 mod welcome;
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{ErrorKind, Write};
-use std::os::fd::AsFd as _;
+use std::fs::{OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
@@ -37,37 +38,36 @@ use ropeway::mcp::{
     become_subreaper, end_children, end_children_on_signals_with, end_children_on_termination, end_descendants,
     ignore_interrupts,
 };
-use tokio::io::Interest;
-use tokio::net::unix::pipe;
 use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
 use self::examples::with_exit_codes;
-pub(crate) use self::prompt::fill as fill_prompt;
-pub(crate) use self::tools::text as tools_text;
-use crate::chat::line;
-use crate::command_rewrite::{asks_for_json, rewrite};
-use crate::deadline::Deadline;
+use crate::arguments::command_rewrite::{asks_for_json, rewrite};
+use crate::chat::line_editor;
+use crate::completion;
+use crate::connect::command_context::CommandContext;
+use crate::connect::deadline::Deadline;
+use crate::demo;
 use crate::failure::{EXIT_CODES, Exit, Failure};
-use crate::setting::Setting;
-use crate::text::{clean_json, clean_line};
-use crate::trust::{Mode, VARIABLE};
-use crate::veil::VeiledJson;
-use crate::{completion, demo, duration, pager, status, veil, verbose_log};
+use crate::output::print::{has_written, print_json, print_unredacted, say};
+use crate::output::verbose_log;
+use crate::secrets::redaction::RedactingJsonWriter;
+use crate::terminal::duration;
+use crate::terminal::pager;
+use crate::terminal::status;
+use crate::terminal::text::clean_line;
+use crate::trust::{TrustMode, VARIABLE};
 
-/// Something was written to standard output.
-static HAS_WRITTEN: AtomicBool = AtomicBool::new(false);
-
-/// The command by which shells ask for completions. Only the scripts of `ropeway completions` use it.
+/// The hidden command that completion scripts call.
 const COMPLETE: &str = "complete";
 
-/// How long after its timeout a command is ended by force.
+/// Delay after the deadline before the process is killed.
 const FORCE: Duration = Duration::from_millis(700);
 
 /// List and call the tools of MCP servers
 ///
-/// Without a command, the configured servers are named, and what can be done with them. Where there are none, the tools
-/// of a built-in demo server are shown.
+/// Without a command, lists the configured servers and common commands. Without a configuration, shows the tools of the
+/// built-in demo server.
 #[derive(Debug, Parser)]
 #[command(name = "ropeway", version, after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::ROPEWAY))]
 pub(crate) struct CommandLine {
@@ -77,14 +77,14 @@ pub(crate) struct CommandLine {
     options: Options,
 }
 
-/// What every command understands.
+/// Options of every command.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 struct Options {
-    /// Print the result as JSON, for scripts
+    /// Print JSON
     #[arg(long, global = true)]
     json: bool,
-    /// Time limit of the whole command, including the start of servers: 500ms, 5s, 2m
+    /// Time limit for the whole command, including server startup (500ms, 5s, 2m)
     #[arg(long, global = true, value_name = "TIME", value_parser = duration::parse)]
     timeout: Option<Duration>,
     /// Verbose output on standard error; -vv logs every message
@@ -93,10 +93,10 @@ struct Options {
     /// Append events to FILE as JSON Lines
     #[arg(long, global = true, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Log also what tools are called with, and what they answer
+    /// Include tool arguments and results in the log file
     #[arg(long, global = true, requires = "log_file")]
     log_payloads: bool,
-    /// Trust the project's ropeway.yaml for this run only; nothing is remembered
+    /// Trust the project's ropeway.yaml for this run only
     #[arg(long, global = true)]
     trust: bool,
 }
@@ -107,7 +107,7 @@ enum Command {
     Tools(tools::Tools),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
     Call(call::Call),
-    #[command(after_help = chat::EXIT_CODES, after_long_help = format!("{}\n\n{}", chat::EXAMPLES, chat::EXIT_CODES))]
+    #[command(after_help = examples::CHAT_EXIT_CODES, after_long_help = format!("{}\n\n{}", examples::CHAT, examples::CHAT_EXIT_CODES))]
     Chat(Box<chat::Chat>),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::RESOURCES))]
     Resources(resources::Resources),
@@ -137,12 +137,14 @@ enum Command {
     Config(config::Config),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),
-    /// Be the demo server: speak MCP on standard input and output
+    #[command(after_help = man::EXAMPLES, hide = true)]
+    Man(man::Man),
+    /// Run the built-in demo server on standard input and output
     #[command(after_help = examples::DEMO_SERVER)]
     DemoServer,
 }
 
-/// Parses the words of a command line and runs the command to its end.
+/// Parses a command line and runs the command.
 pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
     let is_json = asks_for_json(&words);
     let mut root = CommandLine::command();
@@ -161,7 +163,7 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
                 let text = error.render().to_string();
                 let message = clean_line(text.split("\n\n").next().unwrap_or_default());
                 let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(&message));
-                // What follows for people says the same.
+                // Clap prints the same error for people.
                 let _ = print_json(&serde_json::json!({"error": failure.record()}));
             }
             error.exit()
@@ -170,37 +172,37 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
 }
 
 impl CommandLine {
-    /// Runs the command to its end.
+    /// Runs the command.
     fn run(self) -> ExitCode {
         if let Some(Command::DemoServer) = self.command {
             return demo::serve(std::io::stdin().lock(), std::io::stdout());
         }
         let Options { json, timeout, verbose, log_file, log_payloads, trust } = self.options;
-        // These print lines of JSON, not a document.
+        // These commands print JSON Lines, not a document.
         let is_lines = matches!(self.command, Some(Command::Chat(_) | Command::Events(_)));
         let is_document = json && !is_lines;
-        let trust = match Mode::new(trust, std::env::var_os(VARIABLE)) {
+        let trust = match TrustMode::new(trust, std::env::var_os(VARIABLE)) {
             Ok(trust) => trust,
             Err(failure) => return finish(Err(failure), is_document),
         };
-        let mut setting = Setting::new(json, timeout, verbose > 0, trust);
-        let pager = setting.pager.clone();
+        let mut context = CommandContext::new(json, timeout, verbose > 0, trust);
+        let pager = context.pager.clone();
         if log_payloads {
-            setting.events = setting.events.with_payloads();
+            context.events = context.events.with_payloads();
         }
-        let log = match log_file.map(|file| open_log(&file, &setting.events, log_payloads)).transpose() {
+        let log = match log_file.map(|file| open_log(&file, &context.events, log_payloads)).transpose() {
             Ok(log) => log,
             Err(failure) => return finish(Err(failure), is_document),
         };
-        if let Some(deadline) = &setting.deadline {
+        if let Some(deadline) = &context.deadline {
             watch(deadline.clone(), is_document);
         }
         if verbose > 0 {
             verbose_log::start(verbose);
         }
-        // What a server has started and let go of comes to us, and goes with us. Where that cannot be, the servers still end.
+        // Orphaned processes of servers become children of this process and end with it.
         let _ = become_subreaper();
-        // Without it there is still the ordinary end.
+        // Without signal handlers, the normal shutdown still ends the servers.
         let _ = match &self.command {
             Some(Command::Chat(chat)) if chat.is_interactive(json) => end_children_on_termination(leave),
             _ => end_children_on_signals_with(|signal| {
@@ -213,21 +215,21 @@ impl CommandLine {
             }),
         };
         let done = runtime().map(|runtime| {
-            let done = runtime.block_on(run(self.command, setting));
-            // Whatever a server left behind goes with us, and a task that is stuck must not hold up the end.
+            let done = runtime.block_on(run(self.command, context));
+            // Ends the remaining processes and does not wait for stuck tasks.
             end_children();
             end_descendants();
             runtime.shutdown_background();
             done
         });
-        // What was told last is written down before we end.
+        // Writes the last events.
         drop(log);
         let done = done.and_then(|done| done);
         finish(page(&pager.take()).and(done), is_document)
     }
 }
 
-/// The command line of `ropeway call TOOL … --help`, if this is one.
+/// Returns the command line for `ropeway call TOOL … --help`, if it is one.
 fn describing(typed: &[OsString]) -> Option<CommandLine> {
     let end = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
     let is_help = |word: &&OsString| *word == "--help" || *word == "-h";
@@ -248,20 +250,20 @@ fn describing(typed: &[OsString]) -> Option<CommandLine> {
     }
 }
 
-/// Shows the output of a command: page by page where a person reads it and it is longer than the screen.
+/// Prints the output of a command, in a pager if it is longer than the screen.
 fn page(text: &str) -> Result<(), Failure> {
     if text.is_empty() {
         return Ok(());
     }
-    let Some(words) = pager::wanted(text) else { return print_answer(text) };
+    let Some(words) = pager::wanted(text) else { return print_unredacted(text) };
     ignore_interrupts(true);
     let is_shown = pager::show(&words, text);
     ignore_interrupts(false);
-    if is_shown { Ok(()) } else { print_answer(text) }
+    if is_shown { Ok(()) } else { print_unredacted(text) }
 }
 
-/// Writes down what happens, at the end of a file. A new file is for its owner only; one that was there keeps its mode, unless
-/// what tools are called with and answer goes into it.
+/// Appends events to a file. A new file gets mode 0600; an existing file keeps its mode, unless
+/// the log includes tool arguments and results.
 fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Failure> {
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).and_then(|file| {
         if payloads && file.metadata()?.is_file() {
@@ -269,37 +271,38 @@ fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Fa
         }
         Ok(file)
     });
-    file.and_then(|file| EventLog::start(events, VeiledJson(file)))
+    file.and_then(|file| EventLog::start(events, RedactingJsonWriter(file)))
         .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    // The clock is looked at after every step, since the next one may be to read what a server floods us with.
+    // Checks timers after every task: a server that floods its output must not delay the deadline.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(1).build();
     runtime.map_err(|error| Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error))
 }
 
-async fn run(command: Option<Command>, setting: Setting) -> Result<Exit, Failure> {
+async fn run(command: Option<Command>, context: CommandContext) -> Result<Exit, Failure> {
     match command {
-        None => welcome::run(setting).await,
-        Some(Command::Tools(command)) => command.run(setting).await,
-        Some(Command::Call(command)) => command.run(setting).await,
-        Some(Command::Chat(command)) => command.run(setting).await,
-        Some(Command::Resources(command)) => command.run(setting).await,
-        Some(Command::Read(command)) => command.run(setting).await,
-        Some(Command::Prompts(command)) => command.run(setting).await,
-        Some(Command::Prompt(command)) => command.run(setting).await,
-        Some(Command::Health(command)) => command.run(setting).await,
-        Some(Command::Events(command)) => command.run(setting).await,
-        Some(Command::Doctor(command)) => command.run(setting).await,
-        Some(Command::Add(command)) => command.run(setting).await,
-        Some(Command::Remove(command)) => command.run(&setting),
-        Some(Command::Import(command)) => command.run(&setting),
-        Some(Command::Trust(command)) => command.run(&setting),
-        Some(Command::Lock(command)) => command.run(setting).await,
-        Some(Command::Config(command)) => command.run(setting).await,
+        None => welcome::run(context).await,
+        Some(Command::Tools(command)) => command.run(context).await,
+        Some(Command::Call(command)) => command.run(context).await,
+        Some(Command::Chat(command)) => command.run(context).await,
+        Some(Command::Resources(command)) => command.run(context).await,
+        Some(Command::Read(command)) => command.run(context).await,
+        Some(Command::Prompts(command)) => command.run(context).await,
+        Some(Command::Prompt(command)) => command.run(context).await,
+        Some(Command::Health(command)) => command.run(context).await,
+        Some(Command::Events(command)) => command.run(context).await,
+        Some(Command::Doctor(command)) => command.run(context).await,
+        Some(Command::Add(command)) => command.run(context).await,
+        Some(Command::Remove(command)) => command.run(&context),
+        Some(Command::Import(command)) => command.run(&context),
+        Some(Command::Trust(command)) => command.run(&context),
+        Some(Command::Lock(command)) => command.run(context).await,
+        Some(Command::Config(command)) => command.run(context).await,
         Some(Command::Completions(command)) => command.run(),
-        // It needs no runtime and was answered before.
+        Some(Command::Man(command)) => command.run(),
+        // Handled before the runtime starts.
         Some(Command::DemoServer) => Ok(Exit::Done),
     }
 }
@@ -312,22 +315,22 @@ fn finish(done: Result<Exit, Failure>, is_document: bool) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-/// Prints a failure for people to standard error and, for scripts, as the JSON document on standard output. A command that has
-/// printed its document already prints no second one.
+/// Prints a failure to standard error and, with `--json`, as the document on standard output, unless the command has
+/// already printed one.
 fn fail(failure: &Failure, is_document: bool) {
-    if is_document && !HAS_WRITTEN.load(Ordering::Relaxed) {
-        // Without a reader there is nothing more to say.
+    if is_document && !has_written() {
+        // A closed pipe is ignored.
         let _ = print_json(&serde_json::json!({"error": failure.record()}));
     }
     say(&failure.render());
 }
 
-/// Ends the process when the command's time is well over, whatever else is stuck.
+/// Kills the process after the deadline, even if it is stuck.
 fn watch(deadline: Deadline, is_document: bool) {
     let watchdog = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
         let end = deadline.at() + FORCE;
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
-        // Everything is done, and a person reads it.
+        // The command is done, and its output is in the pager.
         if pager::is_open() {
             return;
         }
@@ -336,97 +339,20 @@ fn watch(deadline: Deadline, is_document: bool) {
         fail(&deadline.failure(), is_document);
         std::process::exit(Exit::Timeout as i32);
     });
-    // Without a thread there is still the ordinary clock.
+    // Without a thread, the deadline of the runtime still applies.
     drop(watchdog);
 }
 
-/// Leaves nothing behind when the process ends in the midst of something.
+/// Cleans up when the process ends early.
 fn leave() {
     pager::end();
     end_descendants();
     leave_terminal();
 }
 
-/// Leaves the terminal as it should be when the process ends in the midst of something.
+/// Restores the terminal when the process ends early.
 fn leave_terminal() {
     status::leave();
-    line::restore();
+    line_editor::restore();
     pager::restore();
-}
-
-/// Writes the result to standard output. A reader that left, as `head` does, has what it wanted.
-fn print(text: &str) -> Result<(), Failure> {
-    print_answer(&veil::over(text))
-}
-
-/// Writes the result to standard output once the servers have ended, page by page where it is longer than the screen.
-fn print_paged(setting: &Setting, text: &str) -> Result<(), Failure> {
-    let text = veil::over(text);
-    match pager::wanted(&text) {
-        Some(_) => setting.pager.push(&text),
-        None => print_answer(&text)?,
-    }
-    Ok(())
-}
-
-/// The same for a tool's own answer, which may say whatever it was asked for.
-fn print_answer(text: &str) -> Result<(), Failure> {
-    write(text).map(drop)
-}
-
-/// Whoever reads what is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
-    /// May want more.
-    Stays,
-    /// Has what it wanted.
-    Left,
-}
-
-/// Writes to standard output, and says whether anybody is left to read more.
-pub(crate) fn write(text: &str) -> Result<Reader, Failure> {
-    write_to(anstream::stdout().lock(), text.as_bytes())
-}
-
-/// Writes bytes to standard output as they are; [`write`] removes escape sequences on their way into a pipe.
-fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
-    write_to(std::io::stdout().lock(), bytes).map(drop)
-}
-
-fn write_to(mut stdout: impl Write, bytes: &[u8]) -> Result<Reader, Failure> {
-    HAS_WRITTEN.store(true, Ordering::Relaxed);
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Ok(()) => Ok(Reader::Stays),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Left),
-        Err(error) => Err(Failure::usage("could not write the result").caused_by(&error)),
-    }
-}
-
-/// Waits until nobody reads standard output any more; for ever where that cannot be seen.
-async fn reader_left() {
-    // What has no reader, as a file, cannot be watched. Nothing is written here: that it would block does not matter.
-    let copy = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
-    match copy.and_then(pipe::Sender::from_file_unchecked) {
-        Ok(stdout) if stdout.ready(Interest::ERROR).await.is_ok() => {}
-        _ => std::future::pending().await,
-    }
-}
-
-/// Writes a result for scripts.
-fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let json = veil::json(value, true).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
-    print_answer(&(json + "\n"))
-}
-
-/// A tool's own answer for scripts, as one document.
-fn json_text(value: &impl serde::Serialize) -> Result<String, Failure> {
-    let json = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
-    Ok(clean_json(&json) + "\n")
-}
-
-/// Writes what is not the result to standard error.
-pub(crate) fn say(text: &str) {
-    // Nobody is left to be told that nobody listens.
-    let _ = anstream::stderr().lock().write_all(veil::over(text).as_bytes());
 }

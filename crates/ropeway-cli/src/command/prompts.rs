@@ -1,24 +1,25 @@
-//! `ropeway prompts`: what the servers have to say to a model.
+//! `ropeway prompts`: lists prompts.
 
 use anstyle::Style;
 use ropeway::mcp::Prompt;
 use ropeway::tool::Alias;
 use serde_json::json;
 
-use super::{Setting, print, print_json};
-use crate::each::{Each, each};
+use crate::connect::command_context::CommandContext;
+use crate::connect::fan_out::{Replies, fan_out};
+use crate::connect::server_options::ServerOptions;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::server::ServerOptions;
-use crate::session::Session;
-use crate::text::{clean, clean_line, width, wrap};
+use crate::output::print::{print, print_json};
+use crate::terminal::text::{clean, clean_line, width, wrap};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
-/// List the prompts of the servers
+/// List prompts
 #[derive(Debug, clap::Args)]
 pub(super) struct Prompts {
-    /// Only the prompts of this server
+    /// Only list prompts of this server
     #[arg(value_name = "SERVER")]
     name: Option<String>,
     #[command(flatten)]
@@ -26,13 +27,14 @@ pub(super) struct Prompts {
 }
 
 impl Prompts {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.lists_servers().awake().maybe_only(self.name.as_deref())?;
-        Session::with_list(servers, &setting, async |session| {
-            let found = each(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
-            match setting.json {
-                true => print_json(&found.json(|prompts| json!({"prompts": prompts})))?,
-                false => print(&list(&found))?,
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let servers = self.server.servers(&context)?.lists_servers().eager().maybe_only(self.name.as_deref())?;
+        Session::with_list(servers, &context, async |session| {
+            let found = fan_out(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
+            if context.json {
+                print_json(&found.json(|prompts| json!({"prompts": prompts})))?
+            } else {
+                print(&list(&found))?
             }
             Ok(found.exit())
         })
@@ -40,18 +42,18 @@ impl Prompts {
     }
 }
 
-fn list(found: &Each<Vec<Prompt>>) -> String {
+fn list(found: &Replies<Vec<Prompt>>) -> String {
     let mut text: String = found
-        .there()
+        .answered()
         .flat_map(|(server, prompts)| prompts.iter().map(|prompt| entry(server, prompt, width())))
         .collect();
     if text.is_empty() {
-        text = found.nothing("prompts");
+        text = found.none_text("prompts");
     }
-    text + &found.absent()
+    text + &found.problems_text()
 }
 
-/// One prompt as code behind its server's name, and what it is for.
+/// Formats a prompt: signature and description.
 fn entry(server: &Alias, prompt: &Prompt, width: usize) -> String {
     let (server, name) = (clean_line(server.as_str()), clean_line(&prompt.name));
     let argument = |argument: &ropeway::mcp::PromptArgument| {

@@ -1,4 +1,4 @@
-//! `ropeway read`: one resource.
+//! `ropeway read`: reads a resource.
 
 use std::path::PathBuf;
 
@@ -7,26 +7,27 @@ use ropeway::mcp::{Mcp, ResourceTemplate};
 use ropeway::tool::{Alias, CallContext};
 use serde_json::{Value, json};
 
-use super::{Setting, json_text, print_answer, print_bytes, say};
-use crate::answer::{Folder, show_parts};
-use crate::each::each;
-use crate::exact_output::{TextMode, exact_parts};
+use crate::connect::command_context::CommandContext;
+use crate::connect::fan_out::fan_out;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::json_output::SavedParts;
-use crate::server::ServerOptions;
-use crate::session::Session;
+use crate::output::exact_output::{TextMode, exact_parts};
+use crate::output::json_output::SavedParts;
+use crate::output::print::{json_text, print_bytes, print_unredacted, say};
+use crate::output::render_result::{SaveFolder, render_parts};
 
 /// Read a resource
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "ropeway read [OPTIONS] [SERVER] <URI>")]
 pub(super) struct Read {
-    /// The resource, as `ropeway resources` shows it, or as an answer links to it; the server may be named before it
+    /// URI of the resource, optionally after the name of its server
     #[arg(value_name = "URI", required = true, num_args = 1..=2)]
     words: Vec<String>,
-    /// Keep what is not text in this folder
+    /// Save binary contents to this folder
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
-    /// Print text byte for byte also on a terminal; a binary resource goes to a pipe or file as its bytes
+    /// Print text byte for byte, even on a terminal; a binary resource is written to a pipe or file as is
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     #[command(flatten)]
@@ -34,20 +35,20 @@ pub(super) struct Read {
 }
 
 impl Read {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let (name, uri) = match &self.words[..] {
             [name, uri] => (Some(name.as_str()), uri.as_str()),
             [uri, ..] => (None, uri.as_str()),
             [] => (None, ""),
         };
-        let servers = self.server.servers(&setting)?.awake().maybe_only(name)?;
-        Session::with(servers, &setting, async |session| {
+        let servers = self.server.servers(&context)?.eager().maybe_only(name)?;
+        Session::with(servers, &context, async |session| {
             let (alias, server) = owner(session, uri).await?;
             let cx = CallContext::default();
-            let contents = session.step("reading from", &alias, server.read_resource(uri, &cx)).await??;
-            let folder = self.save.as_deref().map(|path| Folder::new(path, alias.as_str()));
+            let contents = session.step("reading from", &alias, server.read_resource_with(uri, &cx)).await??;
+            let folder = self.save.as_deref().map(|path| SaveFolder::new(path, alias.as_str()));
             let parts: Vec<ContentPart> = contents.into_iter().map(ContentPart::Resource).collect();
-            if setting.json {
+            if context.json {
                 let saved = folder.map(|folder| SavedParts::save(&parts, &folder)).transpose()?.unwrap_or_default();
                 let contents: Vec<Value> =
                     saved.parts(&parts).into_iter().map(|mut part| part["resource"].take()).collect();
@@ -56,14 +57,14 @@ impl Read {
                 if !paths.is_empty() {
                     document["saved"] = json!(paths);
                 }
-                print_answer(&json_text(&document)?)?;
+                print_unredacted(&json_text(&document)?)?;
                 paths.iter().for_each(|path| say(&format!("saved {path}\n")));
                 return Ok(Exit::Done);
             }
             let mode = TextMode::new(self.raw);
             let notes = if mode == TextMode::Clean {
-                let shown = show_parts(parts.iter(), folder.as_ref())?;
-                print_answer(&bare(&parts).unwrap_or(shown.text))?;
+                let shown = render_parts(parts.iter(), folder.as_ref())?;
+                print_unredacted(&bare(&parts).unwrap_or(shown.text))?;
                 shown.notes
             } else {
                 let output = exact_parts(&parts, mode, folder.as_ref())?;
@@ -77,19 +78,19 @@ impl Read {
     }
 }
 
-/// One text alone needs no heading: whoever asked knows its name.
+/// A single text is printed without its URI.
 fn bare(parts: &[ContentPart]) -> Option<String> {
     use ropeway::content::ResourceContents;
     match parts {
         [ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Text(text), .. })] => {
-            let text = crate::text::clean(text);
+            let text = crate::terminal::text::clean(text);
             Some(if text.ends_with('\n') { text } else { text + "\n" })
         }
         _ => None,
     }
 }
 
-/// The server of a resource: the only one there is, the one that lists it, or the one that has others like it.
+/// Returns the server of a resource: the only one, the one that lists it, or the one with a matching template.
 async fn owner(session: &Session, uri: &str) -> Result<(Alias, Mcp), Failure> {
     let listed = match session.single() {
         Some(alias) => vec![(alias.clone(), true)],
@@ -99,37 +100,38 @@ async fn owner(session: &Session, uri: &str) -> Result<(Alias, Mcp), Failure> {
     let alike: Vec<&Alias> = listed.iter().map(|(alias, _)| alias).collect();
     match if exact.is_empty() { &alike[..] } else { &exact[..] } {
         [alias] => {
-            let server = session.server(alias).ok_or_else(|| Failure::usage(format!("server `{alias}` is gone")))?;
+            let server =
+                session.server(alias).ok_or_else(|| Failure::usage(format!("server `{alias}` was removed")))?;
             Ok(((*alias).clone(), server))
         }
         [] => {
             let failure = Failure::usage(format!("no server lists `{uri}`"));
-            let failure = failure.hint("name the server before it, if it is one that an answer links to");
-            Err(session.help.blame(failure, &session.bridge.verdicts()))
+            let failure = failure.hint("try `ropeway read SERVER URI` for a resource that is not listed");
+            Err(session.advice.add_unavailable(failure, &session.bridge.statuses()))
         }
         several => {
             let names: Vec<&str> = several.iter().map(|alias| alias.as_str()).collect();
-            let failure = Failure::usage(format!("several servers have `{uri}`"));
-            Err(failure.hint(format!("say which one before it: {}", names.join(", "))))
+            let failure = Failure::usage(format!("resource `{uri}` is ambiguous"));
+            Err(failure.hint(format!("name one of the servers before it: {}", names.join(", "))))
         }
     }
 }
 
-/// The servers that list a resource, or that have a template for it; true where it is the resource itself.
+/// Returns the servers that list a resource (`true`) or have a matching template (`false`).
 async fn listed(session: &Session, uri: &str) -> Result<Vec<(Alias, bool)>, Failure> {
-    let found = each(session, "asking", async |server| {
+    let found = fan_out(session, "asking", async |server| {
         let exact = server.list_resources().await?.iter().any(|resource| resource.uri == uri);
         let like = |template: &ResourceTemplate| fits(&template.uri_template, uri);
         Ok((exact, exact || server.list_resource_templates().await?.iter().any(like)))
     });
     let found = found.await?;
-    if found.exit() == Exit::Timeout && !found.there().any(|(_, (exact, _))| *exact) {
-        return Err(session.late("asking"));
+    if found.exit() == Exit::Timeout && !found.answered().any(|(_, (exact, _))| *exact) {
+        return Err(session.timeout_failure("asking"));
     }
-    Ok(found.there().filter(|(_, (_, like))| *like).map(|(alias, (exact, _))| (alias.clone(), *exact)).collect())
+    Ok(found.answered().filter(|(_, (_, like))| *like).map(|(alias, (exact, _))| (alias.clone(), *exact)).collect())
 }
 
-/// May a URI be one of a template's? What stands before its first gap decides.
+/// Returns `true` if a URI starts like a template.
 fn fits(template: &str, uri: &str) -> bool {
     let start = template.split('{').next().unwrap_or_default();
     start.contains(':') && uri.starts_with(start)
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_known_by_what_stands_before_its_gap() {
+    fn a_template_matches_by_its_prefix() {
         assert!(fits("demo://text/{id}", "demo://text/1"));
         assert!(!fits("demo://text/{id}", "demo://blob/1"));
         assert!(!fits("{+uri}", "demo://blob/1"));

@@ -1,4 +1,4 @@
-//! `ropeway remove`: servers taken out of the configuration file.
+//! `ropeway remove`: removes servers from the configuration file.
 
 use std::path::PathBuf;
 
@@ -6,75 +6,78 @@ use anstyle::Style;
 use ropeway::config::edit::{self, EditError};
 use serde_json::json;
 
-use super::{Setting, print, print_json};
+use crate::arguments::suggest;
+use crate::config::config_target::{self, ConfigTarget};
+use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};
-use crate::target::{self, Target};
-use crate::text::clean;
-use crate::{literal, suggest};
+use crate::output::print::{print, print_json};
+use crate::secrets::literal;
+use crate::terminal::text::clean;
 
 const HEADING: Style = Style::new().bold();
 
 /// Remove servers from the configuration file
 ///
-/// Everything else in the file stays as it is.
+/// Comments and all other entries are preserved.
 #[derive(Debug, clap::Args)]
 pub(super) struct Remove {
-    /// The servers
+    /// Servers to remove
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
-    /// Change this file
+    /// File to change
     #[arg(long, value_name = "FILE", conflicts_with = "global", help_heading = "File")]
     config: Option<PathBuf>,
-    /// Change the user's own file
+    /// Change the user configuration file
     #[arg(long, help_heading = "File")]
     global: bool,
-    /// Only show what would be removed
+    /// Show the change without writing it
     #[arg(long, help_heading = "File")]
     dry_run: bool,
 }
 
 impl Remove {
-    pub(super) fn run(self, setting: &Setting) -> Result<Exit, Failure> {
-        let target = Target::find(self.config, self.global)?;
+    pub(super) fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
+        let target = ConfigTarget::find(self.config, self.global)?;
         if target.is_new() {
-            return Err(Failure::usage(format!("there is no file `{}`", target.path.display()))
-                .hint("`ropeway config path` shows where it is looked for"));
+            return Err(Failure::usage(format!("`{}` does not exist", target.path.display()))
+                .hint("try `ropeway config path` to list the searched paths"));
         }
         let mut text = target.text().to_owned();
         let mut names = self.names;
         names.dedup();
         let mut removed = Vec::new();
         for name in &names {
-            let less = edit::remove(&text, name).map_err(|error| refused(&target, error))?;
-            // Without its last server a list looks different, and is still there.
-            let lines = target::difference(&less, &text).into_iter().filter(|line| !line.starts_with("servers:"));
-            removed.push(lines.map(literal::without).collect::<Vec<_>>());
+            let less = edit::remove(&text, name).map_err(|error| edit_failure(&target, error))?;
+            // The `servers:` key stays, but may change its form.
+            let lines =
+                config_target::added_lines(&less, &text).into_iter().filter(|line| !line.starts_with("servers:"));
+            removed.push(lines.map(literal::redact_line).collect::<Vec<_>>());
             text = less;
         }
         if !self.dry_run {
             target.write(&text)?;
         }
-        if setting.json {
+        if context.json {
             print_json(&json!({"file": target.path, "removed": names, "written": !self.dry_run}))?;
             return Ok(Exit::Done);
         }
         let file = target.path.display();
-        let heading = if self.dry_run { format!("{file} would lose:") } else { format!("Removed from {file}:") };
+        let heading = if self.dry_run { format!("Would remove from {file}:") } else { format!("Removed from {file}:") };
         let lines = removed.concat().into_iter().map(|line| format!("  {}", clean(&line)).trim_end().to_owned() + "\n");
         print(&format!("{HEADING}{heading}{HEADING:#}\n{}", lines.collect::<String>()))?;
         Ok(Exit::Done)
     }
 }
 
-fn refused(target: &Target, error: EditError) -> Failure {
-    let EditError::Unknown { alias, .. } = &error else { return target.refused(error) };
-    let failure = Failure::usage(format!("{}: there is no server `{alias}`", target.path.display()));
-    // It was read a moment ago.
-    let config = target.meaning_unread(target.text()).unwrap_or_default();
+fn edit_failure(target: &ConfigTarget, error: EditError) -> Failure {
+    let EditError::UnknownServer { alias, .. } = &error else { return target.edit_failure(error) };
+    let failure = Failure::usage(format!("{}: unknown server `{alias}`", target.path.display()));
+    // The text parsed before.
+    let config = target.parse_unread(target.text()).unwrap_or_default();
     let names: Vec<&str> = config.servers.iter().map(|entry| entry.alias.as_str()).collect();
-    match suggest::question(alias, names.iter().copied()) {
+    match suggest::did_you_mean(alias, names.iter().copied()) {
         Some(question) => failure.hint(question),
-        None if names.is_empty() => failure.hint("it has no servers"),
-        None => failure.hint(format!("there are: {}", names.join(", "))),
+        None if names.is_empty() => failure.hint("no servers configured"),
+        None => failure.hint(format!("configured servers: {}", names.join(", "))),
     }
 }

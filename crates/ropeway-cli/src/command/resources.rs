@@ -1,49 +1,52 @@
-//! `ropeway resources`: what the servers have to read.
+//! `ropeway resources`: lists resources.
 
 use anstyle::Style;
 use ropeway::mcp::{Resource, ResourceTemplate};
 use ropeway::tool::Alias;
 use serde_json::json;
 
-use super::{Setting, print, print_json};
-use crate::each::{Each, each};
+use crate::connect::advice::status_line;
+use crate::connect::command_context::CommandContext;
+use crate::connect::fan_out::{Replies, fan_out};
+use crate::connect::server_options::ServerOptions;
+use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::help::{faint, line};
-use crate::mark::Mark;
-use crate::server::ServerOptions;
-use crate::session::Session;
-use crate::text::{clean, clean_line, columns, size, width, wrap};
+use crate::output::print::{print, print_json};
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::style::faint;
+use crate::terminal::text::{clean, clean_line, columns, size, width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 
-/// List the resources of the servers
+/// List resources
 #[derive(Debug, clap::Args)]
 pub(super) struct Resources {
-    /// Only the resources of this server
+    /// Only list resources of this server
     #[arg(value_name = "SERVER")]
     name: Option<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
 
-/// What one server has to read.
-struct Found {
+/// The resources of one server.
+struct ServerResources {
     resources: Vec<Resource>,
     templates: Vec<ResourceTemplate>,
 }
 
 impl Resources {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&setting)?.lists_servers().awake().maybe_only(self.name.as_deref())?;
-        Session::with_list(servers, &setting, async |session| {
-            let found = each(session, "listing the resources of", async |server| {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let servers = self.server.servers(&context)?.lists_servers().eager().maybe_only(self.name.as_deref())?;
+        Session::with_list(servers, &context, async |session| {
+            let found = fan_out(session, "listing the resources of", async |server| {
                 let (resources, templates) = (server.list_resources().await?, server.list_resource_templates().await?);
-                Ok(Found { resources, templates })
+                Ok(ServerResources { resources, templates })
             });
             let found = found.await?;
-            match setting.json {
-                true => print_json(&json(&found))?,
-                false => print(&list(&found, session.single().is_some(), width()))?,
+            if context.json {
+                print_json(&json(&found))?
+            } else {
+                print(&list(&found, session.single().is_some(), width()))?
             }
             Ok(found.exit())
         })
@@ -51,26 +54,26 @@ impl Resources {
     }
 }
 
-fn json(found: &Each<Found>) -> serde_json::Value {
+fn json(found: &Replies<ServerResources>) -> serde_json::Value {
     found.json(|found| json!({"resources": found.resources, "templates": found.templates}))
 }
 
-fn list(found: &Each<Found>, whole: bool, width: usize) -> String {
-    let server = |(server, found): (&Alias, &Found)| {
+fn list(found: &Replies<ServerResources>, whole: bool, width: usize) -> String {
+    let server = |(server, found): (&Alias, &ServerResources)| {
         let resources = found.resources.iter().map(|it| Entry::of_resource(it).show(whole, width));
         let templates = found.templates.iter().map(|it| Entry::of_template(it).show(whole, width));
         let entries: String = resources.chain(templates).collect();
         match entries.as_str() {
             "" => None,
-            _ => Some(line(Mark::Good, server, &count(found), "") + &entries),
+            _ => Some(status_line(StatusIcon::Good, server, &count(found), "") + &entries),
         }
     };
-    let servers: Vec<String> = found.there().filter_map(server).collect();
-    let text = if servers.is_empty() { found.nothing("resources") } else { servers.join("\n") };
-    text + &found.absent()
+    let servers: Vec<String> = found.answered().filter_map(server).collect();
+    let text = if servers.is_empty() { found.none_text("resources") } else { servers.join("\n") };
+    text + &found.problems_text()
 }
 
-fn count(found: &Found) -> String {
+fn count(found: &ServerResources) -> String {
     let some = |count: usize, what: &str| match count {
         0 => None,
         1 => Some(format!("1 {what}")),
@@ -80,10 +83,10 @@ fn count(found: &Found) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// One resource, or many of one kind.
+/// A resource or a resource template.
 struct Entry<'a> {
     uri: &'a str,
-    /// What it is: its name, its type, its size.
+    /// Name, type and size.
     about: Vec<String>,
     description: Option<&'a str>,
 }
@@ -100,7 +103,7 @@ impl<'a> Entry<'a> {
         Self { uri: &template.uri_template, about: about.collect(), description: template.description.as_deref() }
     }
 
-    /// The URI is never cut: it is there to be typed.
+    /// Formats the entry. The URI is never cut.
     fn show(&self, whole: bool, width: usize) -> String {
         let (uri, about) = (clean_line(self.uri), clean_line(&self.about.join(" · ")));
         let mut text = format!("  {uri}");
@@ -116,7 +119,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What a resource is; a name that its URI ends with says nothing new.
+/// Returns name and type. A name that the URI ends with is omitted.
 fn about(uri: &str, name: &str, kind: Option<&str>) -> impl Iterator<Item = String> {
     let name = Some(name).filter(|name| !name.is_empty() && !uri.ends_with(name));
     [name, kind].into_iter().flatten().map(str::to_owned).collect::<Vec<_>>().into_iter()

@@ -1,19 +1,20 @@
-//! `ropeway trust`: review a project file, accept it, and look after what was accepted.
+//! `ropeway trust`: reviews, accepts, lists and revokes project files.
 
 use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use serde_json::{Value, json};
 
-use super::{Setting, print, print_json, say};
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::{self, Origin};
+use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};
-use crate::file;
-use crate::mark::Mark;
-use crate::places::{self, Origin};
-use crate::servers::{self, ConfigFile};
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{escape_unseen, terminal_width};
-use crate::trust::{self, Mode, Status, Store, TrustReview};
+use crate::files::file;
+use crate::output::print::{print, print_json, say};
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{escape_invisible, terminal_width};
+use crate::trust::{self, TrustMode, TrustReview, TrustStatus, TrustStore};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -25,8 +26,8 @@ Examples:
 
 A project file is a ropeway.yaml in the current folder or above. Until it is
 trusted, no command runs its servers, reads its secrets or expands its
-variables. A changed file has to be trusted again. Files named by --config or
-ROPEWAY_CONFIG and the user's own file need no trust.
+variables. A changed file must be trusted again. Files named by --config or
+ROPEWAY_CONFIG and the user configuration file need no trust.
 
 Trust covers the text of the file, not the programs it names or the values in
 .env.";
@@ -34,20 +35,20 @@ Trust covers the text of the file, not the programs it names or the values in
 /// The exit codes, for `--help`.
 pub(super) const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
+  0  success
   2  invalid usage or configuration, or not trusted";
 
 const FAINT: Style = Style::new().dimmed();
 
 /// Review and trust the configuration file of a project
 ///
-/// Shows what the file would run, read and connect to, and remembers its path and content. In a terminal you are asked first.
+/// Shows what the file runs, reads and connects to, then stores its path and a digest of its content. On a terminal, asks first.
 #[derive(Debug, clap::Args)]
 pub(super) struct Trust {
     /// File to review [default: the project file of the current folder]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// List the files that are trusted
+    /// List trusted files
     #[arg(long, conflicts_with_all = ["file", "revoke"])]
     list: bool,
     /// Stop trusting the file
@@ -56,66 +57,68 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    pub(super) fn run(self, setting: &Setting) -> Result<Exit, Failure> {
+    pub(super) fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
         match (self.list, self.revoke) {
-            (true, _) => list(setting),
-            (false, true) => revoke(self.file, setting),
-            (false, false) => accept(self.file, setting),
+            (true, _) => list(context),
+            (false, true) => revoke(self.file, context),
+            (false, false) => accept(self.file, context),
         }
     }
 }
 
-fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
+fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Failure> {
     let file = match named {
         Some(path) => ConfigFile::read(&path, Origin::Project)?,
         None => {
-            let (path, origin) = servers::found().ok_or_else(|| {
+            let (path, origin) = config_paths::find_with_origin().ok_or_else(|| {
                 Failure::usage("no project file in the current folder or above")
-                    .hint("`ropeway config path` shows where it is looked for")
+                    .hint("try `ropeway config path` to list the searched paths")
             })?;
             ConfigFile::read(&path, origin)?
         }
     };
-    let shown = escape_unseen(&file.path.display().to_string());
+    let shown = escape_invisible(&file.path.display().to_string());
     if file.origin != Origin::Project {
-        let reason = if file.origin == Origin::Own { "it is your own file" } else { "a variable names it" };
-        match setting.json {
-            true => print_json(&json!({"file": file.path, "trusted": true, "needed": false}))?,
-            false => print(&format!("{shown} needs no trust: {reason}\n"))?,
+        let reason =
+            if file.origin == Origin::Own { "it is the user configuration file" } else { "ROPEWAY_CONFIG names it" };
+        if context.json {
+            print_json(&json!({"file": file.path, "trusted": true, "needed": false}))?
+        } else {
+            print(&format!("{shown} needs no trust: {reason}\n"))?
         }
         return Ok(Exit::Done);
     }
     let review = TrustReview::new(&file.path, &file.text, Vec::new())?;
-    let store = Store::open();
+    let store = TrustStore::open();
     let is_known = store.as_ref().is_ok_and(|store| store.is_trusted(&file.path, &file.text));
-    let before = trust::before(&store, &file.path, &file.text);
-    if !setting.json || trust::can_ask() {
-        say(&match is_known {
-            true => review.render(terminal_width(&std::io::stderr())),
-            false => trust::shown(&review, before.as_ref()),
+    let before = trust::previous_summary(&store, &file.path, &file.text);
+    if !context.json || trust::can_ask() {
+        say(&if is_known {
+            review.render(terminal_width(&std::io::stderr()))
+        } else {
+            trust::render_review(&review, before.as_ref())
         });
     }
     let summary = review.summary.clone();
     if !is_known {
-        if setting.trust == Mode::Given {
-            let failure =
-                Failure::usage(format!("`--trust` and {}=1 are for one run and store nothing", trust::VARIABLE));
-            return Err(failure.hint("leave them out to accept the file"));
+        if context.trust == TrustMode::TrustAll {
+            let failure = Failure::usage(format!("`--trust` and {}=1 apply to a single run", trust::VARIABLE));
+            return Err(failure.hint("omit them to accept the file"));
         }
         // Without a terminal, running the command is the consent.
         if trust::can_ask() && !trust::ask() {
             return Err(Failure::usage(format!("`{shown}` is not trusted")));
         }
-        trust::remember(&file.path, &file.text, review.summary).map_err(|error| {
+        trust::record_trust(&file.path, &file.text, review.summary).map_err(|error| {
             let failure = Failure::usage(error.to_string()).caused_by_source(&error);
             let failure = error.fix().into_iter().fold(failure, Failure::hint);
-            failure.hint("`--trust` trusts the file for one run")
+            failure.hint("use `--trust` to trust the file for one run")
         })?;
     }
-    match setting.json {
+    match context.json {
         true => print_json(&json!({
-            "file": file.path, "trusted": true, "needed": true, "sha256": trust::store::sha256(&file.text),
-            "review": sections(&summary), "warnings": review.notes,
+            "file": file.path, "trusted": true, "needed": true, "sha256": trust::sha256(&file.text),
+            "review": sections(&summary), "warnings": review.warnings,
         }))?,
         false if is_known => print(&format!("{shown} is trusted already\n"))?,
         false => print(&format!("{shown} is now trusted\n"))?,
@@ -123,18 +126,20 @@ fn accept(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn sections(summary: &trust::summary::Summary) -> Vec<Value> {
+fn sections(summary: &trust::summary::TrustSummary) -> Vec<Value> {
     let section = |section: &trust::summary::Section| json!({"title": section.title, "facts": section.facts});
     summary.0.iter().map(section).collect()
 }
 
-fn revoke(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
+fn revoke(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Failure> {
     let path = named
-        .or_else(|| servers::found().filter(|(_, origin)| *origin == Origin::Project).map(|(path, _)| path))
-        .unwrap_or_else(|| places::file_in(Path::new("")));
+        .or_else(|| {
+            config_paths::find_with_origin().filter(|(_, origin)| *origin == Origin::Project).map(|(path, _)| path)
+        })
+        .unwrap_or_else(|| config_paths::path_in(Path::new("")));
     let is_revoked = open()?.revoke(&path).map_err(|error| store_failure(&error))?;
-    let shown = escape_unseen(&path.display().to_string());
-    match (setting.json, is_revoked) {
+    let shown = escape_invisible(&path.display().to_string());
+    match (context.json, is_revoked) {
         (true, _) => print_json(&json!({"file": path, "revoked": is_revoked}))?,
         (false, true) => print(&format!("{shown} is no longer trusted\n"))?,
         (false, false) => print(&format!("{shown} was not trusted\n"))?,
@@ -142,17 +147,17 @@ fn revoke(named: Option<PathBuf>, setting: &Setting) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn list(setting: &Setting) -> Result<Exit, Failure> {
+fn list(context: &CommandContext) -> Result<Exit, Failure> {
     let store = open()?;
     let state = |path: &Path| match file::read(path) {
         Ok(Some(text)) => match store.status(path, &text) {
-            Status::Trusted => "trusted",
-            Status::Changed(_) | Status::Unknown => "changed",
+            TrustStatus::Trusted => "trusted",
+            TrustStatus::Changed(_) | TrustStatus::Unknown => "changed",
         },
         Ok(None) | Err(_) => "missing",
     };
-    if setting.json {
-        let record = |record: &trust::store::Record| {
+    if context.json {
+        let record = |record: &trust::store::TrustRecord| {
             json!({
                 "file": record.path, "target": record.target, "state": state(&record.path),
                 "sha256": record.sha256, "accepted": record.accepted,
@@ -162,16 +167,16 @@ fn list(setting: &Setting) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if store.records().is_empty() {
-        print("no file is trusted\n")?;
+        print("no trusted files\n")?;
         return Ok(Exit::Done);
     }
     let mut table = Table::new(&["", "ACCEPTED", "FILE"], Overflow::Wrap);
     for record in store.records() {
         let state = state(&record.path);
         let mark = match state {
-            "trusted" => Mark::Good,
-            "changed" => Mark::Half,
-            _ => Mark::Off,
+            "trusted" => StatusIcon::Good,
+            "changed" => StatusIcon::Half,
+            _ => StatusIcon::Off,
         };
         let accepted = Cell::new(&record.accepted).styled(FAINT);
         table.row([mark.cell(state), accepted, Cell::new(&record.path.display().to_string())]);
@@ -180,11 +185,11 @@ fn list(setting: &Setting) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn open() -> Result<Store, Failure> {
-    Store::open().map_err(|error| store_failure(&error))
+fn open() -> Result<TrustStore, Failure> {
+    TrustStore::open().map_err(|error| store_failure(&error))
 }
 
-fn store_failure(error: &trust::StoreError) -> Failure {
+fn store_failure(error: &trust::TrustStoreError) -> Failure {
     let failure = Failure::usage(error.to_string()).caused_by_source(error);
     error.fix().into_iter().fold(failure, Failure::hint)
 }

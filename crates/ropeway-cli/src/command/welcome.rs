@@ -1,4 +1,4 @@
-//! `ropeway` alone: what it can do, shown with the tools of the demo server.
+//! `ropeway` without a command: configured servers, or the demo server.
 
 use std::path::Path;
 
@@ -6,16 +6,17 @@ use anstyle::Style;
 use ropeway::tool::Alias;
 use serde_json::json;
 
-use super::tools::list_json;
-use super::{Setting, print, print_json};
+use crate::catalog::list_json;
+use crate::connect::advice::ServerAdvice;
+use crate::connect::command_context::CommandContext;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{ServerSource, Servers};
+use crate::connect::session::Session;
+use crate::describe::signature::signature;
 use crate::failure::{Exit, Failure};
-use crate::help::Help;
-use crate::server::ServerOptions;
-use crate::servers::{Servers, Source};
-use crate::session::Session;
-use crate::signature::signature;
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{clean, clean_line, first_sentence, width, wrap};
+use crate::output::print::{print, print_json};
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{clean, clean_line, first_sentence, width, wrap};
 
 const HEADING: Style = Style::new().bold().underline();
 const FAINT: Style = Style::new().dimmed();
@@ -35,35 +36,35 @@ const REAL: [&str; 4] = [
 ];
 
 const DO: [(&str, &str); 5] = [
-    ("tools", "list their tools"),
-    ("tools --find WORDS", "find a tool"),
-    ("call SERVER.TOOL key=value", "call one"),
-    ("health", "see how they do"),
+    ("tools", "list tools"),
+    ("tools --find QUERY", "find a tool"),
+    ("call SERVER.TOOL key=value", "call a tool"),
+    ("health", "show server status"),
     ("add NAME -- COMMAND", "add a server"),
 ];
 
-pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
+pub(super) async fn run(context: CommandContext) -> Result<Exit, Failure> {
     let options = ServerOptions::default();
     if let Some(file) = options.config_file()? {
-        // Nothing is started here, so that nobody has to be asked.
-        let is_trusted = file.is_trusted(&setting);
+        // Starts no servers, so trust is not needed.
+        let is_trusted = file.is_trusted(context.trust);
         let config = if is_trusted { file.parse() } else { file.parse_unread() };
         let config = config.map_err(|error| Failure::config(&error))?;
-        let servers = Servers::new(config, Source::File(file.path.clone()));
-        servers.hide_secrets();
+        let servers = Servers::new(config, ServerSource::File(file.path.clone()));
+        servers.redact_secrets();
         servers.show_all_warnings();
-        return configured(&file.path, &servers, is_trusted, &setting);
+        return configured(&file.path, &servers, is_trusted, &context);
     }
-    let servers = options.servers(&setting)?;
-    Session::with(servers, &setting, async |session| {
-        session.arrive().await?;
+    let servers = options.servers(&context)?;
+    Session::with(servers, &context, async |session| {
+        session.wait_for_servers().await?;
         let listing = session.listing();
-        if setting.json {
+        if context.json {
             print_json(&list_json(session, &listing))?;
             return Ok(Exit::Done);
         }
         let (width, program) = (width(), program());
-        let mut text = wrap("Ropeway brings the tools of any MCP server to your terminal. No server was given, so here are the tools of the built-in demo server.", width, 0);
+        let mut text = wrap("Ropeway lists and calls the tools of MCP servers. No servers are configured, so these are the tools of the built-in demo server.", width, 0);
         for tool in listing.registry.definitions() {
             text.push_str(&format!("\n{}\n", signature(tool, width)));
             let description = tool.description.as_deref().map(clean).unwrap_or_default();
@@ -73,50 +74,50 @@ pub(super) async fn run(setting: Setting) -> Result<Exit, Failure> {
             text.push_str(&format!("\n{HEADING}{heading}{HEADING:#}\n"));
             lines.iter().for_each(|line| text.push_str(&format!("  {program} {line}\n")));
         }
-        text.push_str(&format!("\n{FAINT}{program} --help says more.{FAINT:#}\n"));
+        text.push_str(&format!("\n{FAINT}See {program} --help for all commands.{FAINT:#}\n"));
         print(&text)?;
         Ok(Exit::Done)
     })
     .await
 }
 
-/// With a configuration, what can be done with it.
-fn configured(file: &Path, servers: &Servers, is_trusted: bool, setting: &Setting) -> Result<Exit, Failure> {
+/// Lists the configured servers and common commands.
+fn configured(file: &Path, servers: &Servers, is_trusted: bool, context: &CommandContext) -> Result<Exit, Failure> {
     let names: Vec<&str> = servers.names().into_iter().map(Alias::as_str).collect();
-    if setting.json {
+    if context.json {
         print_json(&json!({"config": file, "servers": names, "trusted": is_trusted}))?;
         return Ok(Exit::Done);
     }
     if names.is_empty() {
-        print(&Help::new(servers.source.clone(), None).nobody())?;
+        print(&ServerAdvice::new(servers.source.clone(), None).no_servers())?;
         return Ok(Exit::Done);
     }
     let (width, program) = (width(), program());
     let mut text =
-        wrap(&format!("{} of {}: {}", count(names.len()), file.display(), clean_line(&names.join(", "))), width, 0);
+        wrap(&format!("{} in {}: {}", count(names.len()), file.display(), clean_line(&names.join(", "))), width, 0);
     if !is_trusted {
-        let note = format!("The file is not trusted yet: `{program} trust` shows what it would run, and accepts it.");
+        let note = format!("The file is not trusted. Review and accept it with `{program} trust`.");
         text.push_str(&format!("\n{}", wrap(&note, width, 0)));
     }
-    text.push_str(&format!("\n{HEADING}What to do with them{HEADING:#}\n"));
+    text.push_str(&format!("\n{HEADING}Commands{HEADING:#}\n"));
     let mut table = Table::new(&[], Overflow::Wrap);
     for (command, what) in DO {
         table.row([Cell::new(&format!("{program} {command}")), Cell::new(what).styled(FAINT)]);
     }
     text.push_str(&table.render(Some(width), 2));
-    text.push_str(&format!("\n{FAINT}{program} --help says more.{FAINT:#}\n"));
+    text.push_str(&format!("\n{FAINT}See {program} --help for all commands.{FAINT:#}\n"));
     print(&text)?;
     Ok(Exit::Done)
 }
 
 fn count(servers: usize) -> String {
     match servers {
-        1 => "The server".to_owned(),
-        count => format!("The {count} servers"),
+        1 => "1 server".to_owned(),
+        count => format!("{count} servers"),
     }
 }
 
-/// The program as it was called, so that what is shown can be typed: `target/release/ropeway` before it is installed.
+/// Returns the program as it was called, such as `target/release/ropeway`, so that examples can be pasted.
 fn program() -> String {
     let name = std::env::args_os().next().map(|name| clean_line(&name.to_string_lossy()));
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "ropeway".to_owned());

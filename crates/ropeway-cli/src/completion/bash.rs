@@ -1,27 +1,27 @@
-//! A line of bash up to the cursor, and how a candidate is inserted into it.
+//! Parses a bash command line and quotes candidates for it.
 //!
-//! Bash replaces only what stands behind the last character of `COMP_WORDBREAKS`, or behind an open quote, and inserts candidates
+//! Bash replaces only the text after the last character of `COMP_WORDBREAKS` or after an open quote, and inserts candidates
 //! without quoting them.
 
-/// Characters that mean something to bash outside quotes.
+/// Characters that are special to bash outside quotes.
 const SPECIAL: &str = " \t\"'\\$`&|;<>()[]{}*?!#~^";
 
-/// A line up to the cursor.
+/// A command line up to the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The words without their quotes; the last one is being typed.
+    /// The unquoted words; the last one is incomplete.
     pub(super) words: Vec<String>,
-    /// Up to where bash keeps the last word, in bytes of it without its quotes.
+    /// The length of the part of the last word that bash keeps, in unquoted bytes.
     kept: usize,
-    /// The quote that is open at the end.
+    /// The open quote.
     quote: Option<char>,
 }
 
 impl Line {
-    /// Reads a line. Returns `None` if it has no words.
+    /// Parses a line. Returns `None` if it has no words.
     pub(super) fn parse(line: &str, breaks: &str) -> Option<Self> {
         let mut words = Vec::new();
-        // The word that is being read, if one has begun.
+        // The current word.
         let mut word: Option<String> = None;
         let (mut kept, mut quote) = (0, None);
         let mut characters = line.chars();
@@ -42,7 +42,7 @@ impl Line {
                 (None | Some('"'), '\\') => match characters.next() {
                     Some(next) => {
                         let word = word.get_or_insert_default();
-                        // Between double quotes most characters need no escape, and keep what looks like one.
+                        // Inside double quotes, a backslash escapes only these characters.
                         if quote.is_some() && !matches!(next, '"' | '\\' | '$' | '`') {
                             word.push('\\');
                         }
@@ -60,14 +60,14 @@ impl Line {
             }
         }
         words.push(word.unwrap_or_default());
-        // Variables may be set before the command.
+        // Variable assignments may precede the command.
         let is_variable = |word: &String| word.split_once('=').is_some_and(|(name, _)| !name.contains('/'));
         let variables = words.iter().take_while(|word| is_variable(word)).count();
         words.drain(..variables);
         (words.len() > 1).then_some(Self { words, kept, quote })
     }
 
-    /// Returns what bash is to insert for a candidate of the last word. Between double quotes nothing keeps `!` from being history.
+    /// Returns the text that bash inserts for a candidate. `!` cannot be escaped inside double quotes, so such a candidate has none.
     pub(super) fn replacement(&self, candidate: &str, is_open: bool) -> Option<String> {
         let rest = candidate.get(self.kept..).unwrap_or(candidate);
         if self.quote == Some('"') && rest.contains('!') {
@@ -103,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_inserted_between_double_quotes_that_means_history() {
+    fn history_expansion_is_never_inserted_in_double_quotes() {
         let line = |text: &str| Line::parse(text, BREAKS).expect("a line");
         assert_eq!(line("ropeway call \"e.o").replacement("e.o!!", false), None);
         assert_eq!(line("ropeway call e.o").replacement("e.o!!", false).as_deref(), Some("e.o\\!\\! "));
     }
 
     #[test]
-    fn a_line_is_split_as_bash_splits_it() {
+    fn a_line_is_split_as_by_bash() {
         let words = |line: &str| Line::parse(line, BREAKS).map(|line| line.words).unwrap_or_default();
         assert_eq!(words("ropeway call a.b x=1 "), ["ropeway", "call", "a.b", "x=1", ""]);
         assert_eq!(words(r#"ropeway 'a b' "c \" \d" e\ f"#), ["ropeway", "a b", "c \" \\d", "e f"]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_bash_replaces_is_inserted_and_it_is_quoted() {
+    fn only_the_part_that_bash_replaces_is_inserted_quoted() {
         for (line, candidate, expected) in [
             ("ropeway call fi", "files.read", "files.read "),
             ("ropeway call a:b", "a:bc", "bc "),

@@ -1,10 +1,11 @@
-//! Completion: what a shell offers for a command line that is not finished.
+//! Shell completion.
 //!
-//! The answer comes from the configuration file and from remembered tools. No server is started, no question is asked, and the time
-//! is bounded. Of a project file that is not trusted only the names of its servers are used.
+//! Candidates come from the configuration file and cached tools, within a time limit. No server is started, and the user is
+//! never asked. Of an untrusted project file, only the server names are used.
 
 mod bash;
-mod known;
+mod candidate;
+mod known_servers;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -15,52 +16,34 @@ use clap::builder::PossibleValue;
 use clap::{Arg, Command};
 use clap_complete::Shell;
 
-use self::known::KnownServers;
-use crate::command_words::{CommandWords, Role, find_long};
-use crate::text::{clean_line, cut, first_sentence};
-use crate::{duration, schema, veil};
+use self::candidate::Candidate;
+use self::known_servers::KnownServers;
+use crate::arguments::command_words::{CommandWords, Role, find_long};
+use crate::describe::{schema, types};
+use crate::secrets::redaction;
+use crate::terminal::duration;
+use crate::terminal::text::clean_line;
 
-/// After this time an answer is of no use: the person has typed on.
-const LONGEST: Duration = Duration::from_millis(150);
+/// The time limit of a completion.
+const DEFAULT_TIMEOUT: Duration = Duration::from_millis(150);
 
-/// The variable that sets another time, for a machine that is slow.
-const TIMEOUT: &str = "ROPEWAY_COMPLETION_TIMEOUT";
+/// The variable that sets another time limit.
+const TIMEOUT_VARIABLE: &str = "ROPEWAY_COMPLETION_TIMEOUT";
 
-/// The most candidates of an answer.
-const MOST: usize = 2_000;
+/// Maximum number of candidates.
+const MAX_CANDIDATES: usize = 2_000;
 
-/// The widest description, in columns.
-const WIDEST: usize = 60;
-
-/// Something that can stand in the place of the word that is typed.
+/// The completions of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Candidate {
-    value: String,
-    description: String,
-}
-
-impl Candidate {
-    fn new(value: impl Into<String>, description: &str) -> Self {
-        Self { value: value.into(), description: cut(&first_sentence(description), WIDEST) }
-    }
-
-    /// Returns true if more follows in the same word.
-    fn is_open(&self) -> bool {
-        self.value.ends_with(['=', '.'])
-    }
-}
-
-/// What a shell offers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Offer {
+enum Completions {
     Candidates(Vec<Candidate>),
-    /// The paths of files, which the shell knows itself.
+    /// File paths, which the shell completes itself.
     Files,
-    /// The paths of folders.
+    /// Directory paths.
     Folders,
 }
 
-/// Returns the script that makes a shell complete with this module; `None` for a shell that has no such script.
+/// Returns the completion script of a shell, or `None` for an unsupported shell.
 pub(crate) fn script(shell: Shell) -> Option<&'static str> {
     match shell {
         Shell::Bash => Some(include_str!("ropeway.bash")),
@@ -70,20 +53,21 @@ pub(crate) fn script(shell: Shell) -> Option<&'static str> {
     }
 }
 
-/// Answers a shell: `bash WORDBREAKS LINE`, or `zsh` or `fish` and the words up to the one that is typed. Whatever goes wrong, nothing
-/// is offered and nothing is said.
+/// Prints the completions for a shell: `bash WORDBREAKS LINE`, or `zsh` or `fish` with the words up to the current one. On any
+/// error, prints nothing.
 pub(crate) fn run(root: &Command, arguments: &[OsString]) -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
-    let timeout = std::env::var(TIMEOUT).ok().and_then(|time| duration::parse(&time).ok()).unwrap_or(LONGEST);
+    let timeout =
+        std::env::var(TIMEOUT_VARIABLE).ok().and_then(|time| duration::parse(&time).ok()).unwrap_or(DEFAULT_TIMEOUT);
     let watchdog = std::thread::Builder::new().spawn(move || {
         std::thread::sleep(timeout);
         std::process::exit(0);
     });
-    // Without the watchdog nothing bounds the time.
+    // The watchdog enforces the time limit.
     if watchdog.is_ok() {
         let arguments: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let text = answer(root, &arguments);
-        // A shell that has gone needs no answer.
+        // The shell may have exited.
         let _ = std::io::stdout().lock().write_all(text.as_bytes());
     }
     ExitCode::SUCCESS
@@ -104,45 +88,45 @@ fn answer(root: &Command, arguments: &[String]) -> String {
         }
         None => format!("{}\t{}\n", candidate.value, candidate.description),
     };
-    match offer(root, &words) {
-        Offer::Files => "\tfiles\n".to_owned(),
-        Offer::Folders => "\tfolders\n".to_owned(),
-        Offer::Candidates(candidates) => candidates.iter().map(text).collect(),
+    match complete(root, &words) {
+        Completions::Files => "\tfiles\n".to_owned(),
+        Completions::Folders => "\tfolders\n".to_owned(),
+        Completions::Candidates(candidates) => candidates.iter().map(text).collect(),
     }
 }
 
-/// Returns what can stand in the place of the last word.
-fn offer(root: &Command, words: &[String]) -> Offer {
+/// Returns the completions of the last word.
+fn complete(root: &Command, words: &[String]) -> Completions {
     let Some((current, before)) = words.split_last().filter(|(_, before)| !before.is_empty()) else {
-        return Offer::Candidates(Vec::new());
+        return Completions::Candidates(Vec::new());
     };
     let walk = CommandWords::new(root, before);
-    let line = Typed { walk: &walk, before, current };
-    let mut offer = line.offer();
-    if let Offer::Candidates(candidates) = &mut offer {
+    let line = PartialLine { walk: &walk, before, current };
+    let mut complete = line.complete();
+    if let Completions::Candidates(candidates) = &mut complete {
         candidates.retain(|candidate| candidate.value.starts_with(current.as_str()) && is_safe(&candidate.value));
-        candidates.truncate(MOST);
+        candidates.truncate(MAX_CANDIDATES);
         for candidate in candidates {
-            candidate.description = clean_line(&veil::over(&candidate.description));
+            candidate.description = clean_line(&redaction::redact(&candidate.description));
         }
     }
-    offer
+    complete
 }
 
-/// Returns true if a value can be inserted: it has no control character, and no secret.
+/// Returns `true` if a value contains no control characters and no secrets.
 fn is_safe(value: &str) -> bool {
-    !value.chars().any(crate::text::is_unseen) && veil::over(value) == value
+    !value.chars().any(crate::terminal::text::is_invisible) && redaction::redact(value) == value
 }
 
-/// A command line that is not finished.
-struct Typed<'a> {
+/// An incomplete command line.
+struct PartialLine<'a> {
     walk: &'a CommandWords<'a>,
     before: &'a [String],
     current: &'a str,
 }
 
-impl Typed<'_> {
-    fn offer(&self) -> Offer {
+impl PartialLine<'_> {
+    fn complete(&self) -> Completions {
         let has_ended = self.walk.roles.iter().any(|role| matches!(role, Role::End));
         if let Some(option) = self.walk.pending {
             return self.values(option, "");
@@ -151,23 +135,23 @@ impl Typed<'_> {
             return match self.current.split_once('=') {
                 Some((name, _)) => match find_long(self.walk.command, name.trim_start_matches('-')) {
                     Some(option) => self.values(option, &format!("{name}=")),
-                    None => Offer::Candidates(self.argument_values("--")),
+                    None => Completions::Candidates(self.argument_values("--")),
                 },
                 None => {
                     let mut candidates = self.options();
                     candidates.extend(self.arguments("--"));
-                    Offer::Candidates(candidates)
+                    Completions::Candidates(candidates)
                 }
             };
         }
         let place = self.walk.positionals().count();
         if place == 0 && self.walk.command.has_subcommands() {
-            return Offer::Candidates(self.subcommands());
+            return Completions::Candidates(self.subcommands());
         }
         let mut positionals = self.walk.command.get_positionals();
         let last = self.walk.command.get_positionals().last();
         let Some(positional) = positionals.nth(place).or(last.filter(|last| takes_many(last))) else {
-            return Offer::Candidates(Vec::new());
+            return Completions::Candidates(Vec::new());
         };
         self.values(positional, "")
     }
@@ -184,23 +168,23 @@ impl Typed<'_> {
         options.filter_map(|option| Some(Candidate::new(format!("--{}", option.get_long()?), &help(option)))).collect()
     }
 
-    /// The values of an option or of a positional argument, each behind a prefix.
-    fn values(&self, argument: &Arg, prefix: &str) -> Offer {
+    /// Returns the values of an option or a positional argument, each with a prefix.
+    fn values(&self, argument: &Arg, prefix: &str) -> Completions {
         let possible: Vec<PossibleValue> = argument.get_possible_values();
         if !possible.is_empty() {
             let help = |value: &PossibleValue| value.get_help().map(ToString::to_string).unwrap_or_default();
             let shown = possible.iter().filter(|value| !value.is_hide_set());
             let candidate =
                 |value: &PossibleValue| Candidate::new(format!("{prefix}{}", value.get_name()), &help(value));
-            return Offer::Candidates(shown.map(candidate).collect());
+            return Completions::Candidates(shown.map(candidate).collect());
         }
         let name =
             argument.get_value_names().and_then(|names| names.first()).map(|name| name.as_str()).unwrap_or_default();
         let is_positional = argument.is_positional();
-        Offer::Candidates(match name {
-            "FILE" => return Offer::Files,
-            "DIR" => return Offer::Folders,
-            "KEY=VALUE" if self.current.starts_with('@') => return Offer::Files,
+        Completions::Candidates(match name {
+            "FILE" => return Completions::Files,
+            "DIR" => return Completions::Folders,
+            "KEY=VALUE" if self.current.starts_with('@') => return Completions::Files,
             "KEY=VALUE" if self.current.contains('=') => self.argument_values(""),
             "KEY=VALUE" => self.arguments(""),
             "TOOL" if is_positional => KnownServers::load(self.walk, self.before).tools(self.current),
@@ -223,13 +207,13 @@ impl Typed<'_> {
         })
     }
 
-    /// The name of the tool of a call.
+    /// Returns the tool of `ropeway call`.
     fn tool(&self) -> Option<&str> {
         let first = self.walk.positionals().next().filter(|_| self.walk.command.get_name() == "call")?;
         self.before.get(first).map(String::as_str)
     }
 
-    /// The arguments of the tool that are not given yet, behind a prefix: `name=`.
+    /// Returns the unused arguments of the tool as `name=`, with a prefix.
     fn arguments(&self, prefix: &str) -> Vec<Candidate> {
         let Some(tool) = self.tool().and_then(|tool| KnownServers::load(self.walk, self.before).tool(tool)) else {
             return Vec::new();
@@ -238,7 +222,7 @@ impl Typed<'_> {
             let typed = |word: &String| word.trim_start_matches("--").split(['=', ':']).next() == Some(name);
             self.before.iter().skip(2).any(typed)
         };
-        let fields = schema::fields(&tool.input_schema).into_iter().filter(|field| !is_given(&field.name));
+        let fields = types::fields(&tool.input_schema).into_iter().filter(|field| !is_given(&field.name));
         fields
             .filter(|field| !field.name.contains(['=', ':']) && !field.name.starts_with(['{', '@', '-']))
             .map(|field| {
@@ -248,7 +232,7 @@ impl Typed<'_> {
             .collect()
     }
 
-    /// The values that the argument before `=` can have.
+    /// Returns the possible values of the argument before `=`.
     fn argument_values(&self, prefix: &str) -> Vec<Candidate> {
         let Some((name, _)) = self.current.strip_prefix(prefix).and_then(|word| word.split_once('=')) else {
             return Vec::new();
@@ -277,8 +261,8 @@ mod tests {
         let mut root = CommandLine::command();
         root.build();
         let words: Vec<String> = words.iter().copied().map(str::to_owned).collect();
-        match offer(&root, &words) {
-            Offer::Candidates(candidates) => candidates.into_iter().map(|candidate| candidate.value).collect(),
+        match complete(&root, &words) {
+            Completions::Candidates(candidates) => candidates.into_iter().map(|candidate| candidate.value).collect(),
             other => vec![format!("{other:?}")],
         }
     }
@@ -301,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_never_inserted() {
+    fn control_characters_are_never_inserted() {
         assert!(is_safe("files.read_file") && is_safe("odd name's") && is_safe("日本"));
         for value in ["a\u{1b}[2J", "a\nb", "a\tb", "a\u{202e}b", "a\u{200b}"] {
             assert!(!is_safe(value), "{value:?}");

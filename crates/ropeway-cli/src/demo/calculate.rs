@@ -1,22 +1,22 @@
-//! A calculator: arithmetic expressions, and where they go wrong.
+//! Evaluates arithmetic expressions.
 
-/// The longest expression, in bytes.
-pub(super) const LONGEST: usize = 10_000;
-/// How deep parentheses, functions and signs may be nested.
-const DEEPEST: usize = 100;
+/// Maximum bytes of an expression.
+pub(super) const MAX_EXPRESSION: usize = 10_000;
+/// Maximum nesting of parentheses, functions and signs.
+const MAX_DEPTH: usize = 100;
 
-/// What is wrong, and at which character.
+/// An invalid expression.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct ExpressionError {
     at: usize,
     reason: String,
 }
 
-impl Mistake {
-    /// The mistake with the place where it is.
+impl ExpressionError {
+    /// Describes the error and points at its position.
     pub(super) fn explain(&self, expression: &str) -> String {
         let place = format!("at character {}: {}", self.at + 1, self.reason);
-        // A pointer only helps on a line that is not broken.
+        // The pointer needs a line that does not wrap.
         if expression.chars().count() > 60 || expression.contains(char::is_control) {
             return place;
         }
@@ -24,24 +24,24 @@ impl Mistake {
     }
 }
 
-/// Works out an expression.
-pub(super) fn evaluate(expression: &str) -> Result<f64, Mistake> {
-    if expression.len() > LONGEST {
-        return Err(Mistake { at: 0, reason: format!("the expression has more than {LONGEST} bytes") });
+/// Evaluates an expression.
+pub(super) fn evaluate(expression: &str) -> Result<f64, ExpressionError> {
+    if expression.len() > MAX_EXPRESSION {
+        return Err(ExpressionError { at: 0, reason: format!("the expression is longer than {MAX_EXPRESSION} bytes") });
     }
     let characters: Vec<char> = expression.chars().collect();
     let mut parser = Parser { characters: &characters, at: 0, depth: 0 };
     let value = parser.sum()?;
     match parser.peek() {
         None => Ok(value),
-        Some(c) => Err(parser.mistake(match c {
-            ')' => "this `)` closes nothing".to_owned(),
+        Some(c) => Err(parser.error_here(match c {
+            ')' => "unmatched `)`".to_owned(),
             _ => format!("expected an operator, found `{c}`"),
         })),
     }
 }
 
-/// A number as a calculator shows it: without the noise of the last binary digits.
+/// Formats a number without binary rounding noise.
 pub(super) fn format(value: f64) -> String {
     let rounded: f64 = format!("{value:.14e}").parse().unwrap_or(value);
     let size = rounded.abs();
@@ -61,11 +61,11 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn mistake(&self, reason: impl Into<String>) -> Mistake {
-        Mistake { at: self.at, reason: reason.into() }
+    fn error_here(&self, reason: impl Into<String>) -> ExpressionError {
+        ExpressionError { at: self.at, reason: reason.into() }
     }
 
-    /// The next character that is not a space.
+    /// Returns the next character that is not whitespace.
     fn peek(&mut self) -> Option<char> {
         while self.characters.get(self.at).is_some_and(|c| c.is_whitespace()) {
             self.at += 1;
@@ -79,16 +79,16 @@ impl Parser<'_> {
         found
     }
 
-    /// The value, unless it is too large for a number or none at all.
-    fn checked(&self, at: usize, value: f64, undefined: &str) -> Result<f64, Mistake> {
+    /// Returns the value if it is finite.
+    fn checked(&self, at: usize, value: f64, undefined: &str) -> Result<f64, ExpressionError> {
         match value {
-            value if value.is_nan() => Err(Mistake { at, reason: undefined.to_owned() }),
-            value if value.is_infinite() => Err(Mistake { at, reason: "the result is too large".to_owned() }),
+            value if value.is_nan() => Err(ExpressionError { at, reason: undefined.to_owned() }),
+            value if value.is_infinite() => Err(ExpressionError { at, reason: "the result is too large".to_owned() }),
             value => Ok(value),
         }
     }
 
-    fn sum(&mut self) -> Result<f64, Mistake> {
+    fn sum(&mut self) -> Result<f64, ExpressionError> {
         let mut value = self.product()?;
         loop {
             let sign = match self.peek() {
@@ -103,7 +103,7 @@ impl Parser<'_> {
         }
     }
 
-    fn product(&mut self) -> Result<f64, Mistake> {
+    fn product(&mut self) -> Result<f64, ExpressionError> {
         let mut value = self.signed()?;
         loop {
             let Some(operator @ ('*' | '×' | '·' | '/' | '÷' | '%')) = self.peek() else { return Ok(value) };
@@ -112,7 +112,7 @@ impl Parser<'_> {
             let right = self.signed()?;
             value = match operator {
                 '*' | '×' | '·' => value * right,
-                _ if right == 0.0 => return Err(Mistake { at, reason: "division by zero".to_owned() }),
+                _ if right == 0.0 => return Err(ExpressionError { at, reason: "division by zero".to_owned() }),
                 '%' => value % right,
                 _ => value / right,
             };
@@ -120,37 +120,37 @@ impl Parser<'_> {
         }
     }
 
-    /// A sign binds less than a power: `-2^2` is -4.
-    fn signed(&mut self) -> Result<f64, Mistake> {
+    /// A sign binds less tightly than a power: `-2^2` is -4.
+    fn signed(&mut self) -> Result<f64, ExpressionError> {
         let sign = match self.peek() {
             Some('+') => 1.0,
             Some('-' | '−') => -1.0,
             _ => return self.power(),
         };
         self.at += 1;
-        self.deeper(|parser| Ok(sign * parser.signed()?))
+        self.nested(|parser| Ok(sign * parser.signed()?))
     }
 
-    /// Powers go from right to left: `2^3^2` is `2^9`.
-    fn power(&mut self) -> Result<f64, Mistake> {
+    /// Powers associate to the right: `2^3^2` is `2^9`.
+    fn power(&mut self) -> Result<f64, ExpressionError> {
         let base = self.atom()?;
         let at = self.at;
         if !self.take('^') {
             return Ok(base);
         }
-        let exponent = self.deeper(Self::signed)?;
+        let exponent = self.nested(Self::signed)?;
         if base == 0.0 && exponent < 0.0 {
-            return Err(Mistake { at, reason: "division by zero".to_owned() });
+            return Err(ExpressionError { at, reason: "division by zero".to_owned() });
         }
-        self.checked(at, base.powf(exponent), "a negative number has no such power")
+        self.checked(at, base.powf(exponent), "fractional power of a negative number")
     }
 
-    fn atom(&mut self) -> Result<f64, Mistake> {
+    fn atom(&mut self) -> Result<f64, ExpressionError> {
         match self.peek() {
             Some('(') => {
                 let opened = self.at;
                 self.at += 1;
-                let value = self.deeper(Self::sum)?;
+                let value = self.nested(Self::sum)?;
                 self.close(opened)?;
                 Ok(value)
             }
@@ -160,22 +160,22 @@ impl Parser<'_> {
                 Ok(std::f64::consts::PI)
             }
             Some(c) if c.is_alphabetic() => self.named(),
-            Some(c) => Err(self.mistake(format!("expected a number, a function or `(`, found `{c}`"))),
-            None => Err(self.mistake("expected a number, a function or `(`, found the end")),
+            Some(c) => Err(self.error_here(format!("expected a number, a function or `(`, found `{c}`"))),
+            None => Err(self.error_here("expected a number, a function or `(`, found the end")),
         }
     }
 
-    fn close(&mut self, opened: usize) -> Result<(), Mistake> {
+    fn close(&mut self, opened: usize) -> Result<(), ExpressionError> {
         if self.take(')') {
             return Ok(());
         }
         Err(match self.peek() {
-            Some(c) => self.mistake(format!("expected an operator or `)`, found `{c}`")),
-            None => Mistake { at: opened, reason: "this `(` is never closed".to_owned() },
+            Some(c) => self.error_here(format!("expected an operator or `)`, found `{c}`")),
+            None => ExpressionError { at: opened, reason: "unclosed `(`".to_owned() },
         })
     }
 
-    fn number(&mut self) -> Result<f64, Mistake> {
+    fn number(&mut self) -> Result<f64, ExpressionError> {
         let start = self.at;
         let digits = |parser: &mut Self| {
             while parser.characters.get(parser.at).is_some_and(char::is_ascii_digit) {
@@ -199,11 +199,11 @@ impl Parser<'_> {
         let text: String = self.characters[start..self.at].iter().collect();
         match text.parse::<f64>() {
             Ok(value) => self.checked(start, value, "this is not a number"),
-            Err(_) => Err(Mistake { at: start, reason: format!("`{text}` is not a number") }),
+            Err(_) => Err(ExpressionError { at: start, reason: format!("`{text}` is not a number") }),
         }
     }
 
-    fn named(&mut self) -> Result<f64, Mistake> {
+    fn named(&mut self) -> Result<f64, ExpressionError> {
         let start = self.at;
         while self.characters.get(self.at).is_some_and(|c| c.is_alphanumeric()) {
             self.at += 1;
@@ -219,30 +219,33 @@ impl Parser<'_> {
             return Ok(constant);
         }
         if !FUNCTIONS.contains(&name.as_str()) {
-            let question = crate::suggest::question(&name, FUNCTIONS)
-                .unwrap_or_else(|| format!("there are {}", FUNCTIONS.join(", ")));
-            return Err(Mistake { at: start, reason: format!("there is no function `{name}`: {question}") });
+            let question = crate::arguments::suggest::did_you_mean(&name, FUNCTIONS)
+                .unwrap_or_else(|| format!("known functions: {}", FUNCTIONS.join(", ")));
+            return Err(ExpressionError { at: start, reason: format!("unknown function `{name}`: {question}") });
         }
         let opened = self.at;
         if !self.take('(') {
-            return Err(self.mistake(format!("expected `(` after `{name}`")));
+            return Err(self.error_here(format!("expected `(` after `{name}`")));
         }
         let mut inputs = Vec::new();
         if self.peek() != Some(')') {
-            inputs.push(self.deeper(Self::sum)?);
+            inputs.push(self.nested(Self::sum)?);
             while self.take(',') {
-                inputs.push(self.deeper(Self::sum)?);
+                inputs.push(self.nested(Self::sum)?);
             }
         }
         self.close(opened)?;
-        let value = apply(&name, &inputs).map_err(|reason| Mistake { at: start, reason })?;
-        self.checked(start, value, &format!("`{name}` has no value there"))
+        let value = apply(&name, &inputs).map_err(|reason| ExpressionError { at: start, reason })?;
+        self.checked(start, value, &format!("`{name}` is undefined for this value"))
     }
 
-    /// Goes one level down. Without a bound, a long row of `(` would use up the stack.
-    fn deeper(&mut self, parse: impl FnOnce(&mut Self) -> Result<f64, Mistake>) -> Result<f64, Mistake> {
-        if self.depth == DEEPEST {
-            return Err(self.mistake(format!("more than {DEEPEST} levels deep")));
+    /// Parses one level deeper. The limit protects the stack.
+    fn nested(
+        &mut self,
+        parse: impl FnOnce(&mut Self) -> Result<f64, ExpressionError>,
+    ) -> Result<f64, ExpressionError> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.error_here(format!("nested more than {MAX_DEPTH} levels deep")));
         }
         self.depth += 1;
         let value = parse(self);
@@ -268,7 +271,7 @@ fn apply(name: &str, inputs: &[f64]) -> Result<f64, String> {
     }
     let [x] = inputs else { return Err(count("one value")) };
     if matches!(name, "ln" | "log" | "log2") && *x <= 0.0 {
-        return Err(format!("`{name}` needs a number above zero"));
+        return Err(format!("`{name}` needs a positive number"));
     }
     Ok(match name {
         "abs" => x.abs(),
@@ -287,12 +290,12 @@ fn apply(name: &str, inputs: &[f64]) -> Result<f64, String> {
         "sign" if *x == 0.0 => 0.0,
         "sign" => x.signum(),
         "sin" => x.sin(),
-        "sqrt" if *x < 0.0 => return Err("a negative number has no square root".to_owned()),
+        "sqrt" if *x < 0.0 => return Err("square root of a negative number".to_owned()),
         "sqrt" => x.sqrt(),
         "tan" => x.tan(),
         "tanh" => x.tanh(),
         "trunc" => x.trunc(),
-        _ => return Err(format!("there is no function `{name}`")),
+        _ => return Err(format!("unknown function `{name}`")),
     })
 }
 
@@ -303,12 +306,12 @@ mod tests {
     fn answer(expression: &str) -> String {
         match evaluate(expression) {
             Ok(value) => format(value),
-            Err(mistake) => format!("{}: {}", mistake.at + 1, mistake.reason),
+            Err(error_here) => format!("{}: {}", error_here.at + 1, error_here.reason),
         }
     }
 
     #[test]
-    fn expressions_are_worked_out_as_in_school() {
+    fn expressions_follow_the_usual_precedence() {
         for (expression, expected) in [
             ("2+3*4", "14"),
             ("(2+3)*4", "20"),
@@ -344,24 +347,24 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_place() {
+    fn an_error_is_reported_with_its_position() {
         for (expression, expected) in [
             ("", "1: expected a number, a function or `(`, found the end"),
             ("2 + * 3", "5: expected a number, a function or `(`, found `*`"),
             ("2 3", "3: expected an operator, found `3`"),
-            ("(1+2", "1: this `(` is never closed"),
-            ("1)", "2: this `)` closes nothing"),
+            ("(1+2", "1: unclosed `(`"),
+            ("1)", "2: unmatched `)`"),
             ("(1 2)", "4: expected an operator or `)`, found `2`"),
             ("4/(2-2)", "2: division by zero"),
             ("4%0", "2: division by zero"),
             ("0^-1", "2: division by zero"),
-            ("sqrt(-1)", "1: a negative number has no square root"),
-            ("(-8)^0.5", "5: a negative number has no such power"),
-            ("1 + sqr(2)", "5: there is no function `sqr`: did you mean `sqrt`?"),
+            ("sqrt(-1)", "1: square root of a negative number"),
+            ("(-8)^0.5", "5: fractional power of a negative number"),
+            ("1 + sqr(2)", "5: unknown function `sqr`: did you mean `sqrt`?"),
             ("sqrt 2", "6: expected `(` after `sqrt`"),
             ("sqrt(1,2)", "1: `sqrt` takes one value, not 2"),
-            ("ln(0)", "1: `ln` needs a number above zero"),
-            ("asin(2)", "1: `asin` has no value there"),
+            ("ln(0)", "1: `ln` needs a positive number"),
+            ("asin(2)", "1: `asin` is undefined for this value"),
             ("10^400", "3: the result is too large"),
             ("1e999", "1: the result is too large"),
             (".", "1: `.` is not a number"),
@@ -372,14 +375,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_shows_the_place() {
-        let mistake = evaluate("2 + * 3").expect_err("a mistake");
+    fn a_pointer_shows_the_position() {
+        let error_here = evaluate("2 + * 3").expect_err("a mistake");
         let expected = "at character 5: expected a number, a function or `(`, found `*`\n\n  2 + * 3\n      ^";
-        assert_eq!(mistake.explain("2 + * 3"), expected);
+        assert_eq!(error_here.explain("2 + * 3"), expected);
     }
 
     #[test]
-    fn a_long_row_of_parentheses_is_refused_and_does_no_harm() {
+    fn deep_nesting_is_refused() {
         for row in ["(", "-", "sqrt(", "2^"] {
             assert!(evaluate(&row.repeat(2000)).is_err());
         }

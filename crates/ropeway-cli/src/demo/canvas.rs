@@ -1,14 +1,14 @@
-//! A canvas: coloured pixels with smooth edges.
+//! Draws anti-aliased shapes and text.
 
-use super::font;
+use super::{font, png};
 
 /// Red, green and blue.
 pub(super) type Colour = [u8; 3];
 
-/// A place on the canvas, in pixels from the top left.
+/// A position in pixels from the top left.
 pub(super) type Point = (f64, f64);
 
-/// A picture that is being drawn.
+/// An RGB image.
 pub(super) struct Canvas {
     width: usize,
     height: usize,
@@ -20,19 +20,12 @@ impl Canvas {
         Self { width, height, pixels: vec![background; width * height] }
     }
 
-    /// The picture as a PNG file.
-    pub(super) fn png(&self) -> Result<Vec<u8>, png::EncodingError> {
-        let mut file = Vec::new();
-        let mut encoder = png::Encoder::new(&mut file, self.width as u32, self.height as u32);
-        encoder.set_color(png::ColorType::Rgb);
-        encoder.set_depth(png::BitDepth::Eight);
-        let mut writer = encoder.write_header()?;
-        writer.write_image_data(self.pixels.as_flattened())?;
-        writer.finish()?;
-        Ok(file)
+    /// Returns the image as a PNG file.
+    pub(super) fn png(&self) -> Vec<u8> {
+        png::encode(self.width, &self.pixels)
     }
 
-    /// A rectangle from one corner to the other, with round corners.
+    /// Fills a rectangle with rounded corners.
     pub(super) fn fill(&mut self, (left, top): Point, (right, bottom): Point, radius: f64, colour: Colour) {
         let centre = (left.midpoint(right), top.midpoint(bottom));
         let half = ((right - left) / 2.0, (bottom - top) / 2.0);
@@ -43,15 +36,15 @@ impl Canvas {
         });
     }
 
-    /// A filled circle.
+    /// Fills a circle.
     pub(super) fn dot(&mut self, centre: Point, radius: f64, colour: Colour) {
         let corner = |sign: f64| (centre.0 + sign * radius, centre.1 + sign * radius);
         self.shade(corner(-1.0), corner(1.0), colour, 1.0, |(x, y)| (x - centre.0).hypot(y - centre.1) - radius);
     }
 
-    /// A line through points, with round ends and joints.
+    /// Draws a line through points, with round ends and joints.
     pub(super) fn stroke(&mut self, points: &[Point], weight: f64, colour: Colour) {
-        // One coverage for the whole line: where two pieces meet, neither is drawn twice.
+        // One coverage buffer for the whole line, so that joints are not blended twice.
         let mut coverage = vec![0.0_f64; self.width * self.height];
         let dot = [points.first().copied().unwrap_or_default(); 2];
         let pieces = if points.len() == 1 { dot.windows(2) } else { points.windows(2) };
@@ -72,7 +65,7 @@ impl Canvas {
         }
     }
 
-    /// The area between a line and a level, as a tint.
+    /// Tints the area between a line and a horizontal level.
     pub(super) fn tint(&mut self, points: &[Point], level: f64, colour: Colour, strength: f64) {
         for piece in points.windows(2) {
             let (from, to) = (piece[0], piece[1]);
@@ -88,7 +81,7 @@ impl Canvas {
         }
     }
 
-    /// Text whose capitals are `size` pixels high, from its top left corner.
+    /// Draws text with capitals of `size` pixels from its top left corner.
     pub(super) fn text(&mut self, (left, top): Point, size: f64, weight: f64, colour: Colour, text: &str) {
         let unit = size / font::CAPITALS;
         let mut left = left;
@@ -102,7 +95,7 @@ impl Canvas {
         }
     }
 
-    /// A stroke that covers little, drawn on a canvas of its own size.
+    /// Draws a short line without a buffer for the whole canvas.
     fn short_stroke(&mut self, points: &[Point], weight: f64, colour: Colour) {
         let reach = weight / 2.0 + 1.0;
         let extreme = |pick: fn(f64, f64) -> f64, start: f64| {
@@ -116,7 +109,7 @@ impl Canvas {
         });
     }
 
-    /// Colours the pixels of an area by how far each is from a shape's edge; inside is negative.
+    /// Blends pixels by their signed distance from the edge of a shape; negative is inside.
     fn shade(&mut self, low: Point, high: Point, colour: Colour, strength: f64, edge: impl Fn(Point) -> f64) {
         for (x, y) in self.pixels_within(low, high) {
             let covered = (0.5 - edge((x as f64 + 0.5, y as f64 + 0.5))).clamp(0.0, 1.0);
@@ -146,7 +139,7 @@ fn blend(pixel: &mut Colour, colour: Colour, covered: f64) {
     }
 }
 
-/// How far a place is from a straight piece of a line.
+/// Returns the distance of a point from a line segment.
 fn distance(place: Point, from: Point, to: Point) -> f64 {
     let along = (to.0 - from.0, to.1 - from.1);
     let length = along.0 * along.0 + along.1 * along.1;

@@ -1,13 +1,13 @@
-//! A chart: numbers as a picture.
+//! Draws numbers as a chart.
 
 use super::calculate;
 use super::canvas::{Canvas, Colour, Point};
 use super::font;
 
-/// The most values that fit into the picture.
-pub(super) const MOST_VALUES: usize = 500;
-/// What is larger cannot be told apart on an axis.
-const LARGEST: f64 = 1e100;
+/// Maximum values that fit into the image.
+pub(super) const MAX_VALUES: usize = 500;
+/// Maximum absolute value that an axis can show.
+const MAX_VALUE: f64 = 1e100;
 
 const WIDTH: usize = 640;
 const HEIGHT: usize = 360;
@@ -23,14 +23,14 @@ const BELOW: Colour = [228, 98, 84];
 const LABEL_SIZE: f64 = 8.5;
 const TITLE_SIZE: f64 = 14.0;
 
-/// How numbers are drawn.
+/// The chart type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Bar,
     Line,
 }
 
-/// Numbers to draw; there is at least one.
+/// At least one number to draw.
 pub(super) struct Chart {
     pub(super) values: Vec<f64>,
     pub(super) title: String,
@@ -38,7 +38,7 @@ pub(super) struct Chart {
 }
 
 impl Chart {
-    /// What the picture shows, in words.
+    /// Describes the image.
     pub(super) fn describe(&self) -> String {
         let (low, high) = self.range();
         let kind = if self.kind == Kind::Bar { "bar" } else { "line" };
@@ -50,14 +50,16 @@ impl Chart {
         format!("A {kind} chart{about} of {values}, {WIDTH}x{HEIGHT} pixels.")
     }
 
-    /// The picture as a PNG file.
+    /// Returns the image as a PNG file.
     pub(super) fn png(&self) -> Result<Vec<u8>, String> {
-        if self.values.iter().any(|value| value.abs() > LARGEST) {
-            return Err(format!("argument `values` holds a number beyond {LARGEST:e}, too large to be drawn"));
+        if self.values.iter().any(|value| value.abs() > MAX_VALUE) {
+            return Err(format!(
+                "argument `values` contains a number beyond {MAX_VALUE:e}, which is too large to draw"
+            ));
         }
         let mut canvas = Canvas::new(WIDTH, HEIGHT, BACKGROUND);
         self.draw(&mut canvas);
-        canvas.png().map_err(|error| format!("the picture could not be made: {error}"))
+        Ok(canvas.png())
     }
 
     fn range(&self) -> (f64, f64) {
@@ -107,7 +109,7 @@ impl Chart {
         canvas.text((20.0, 21.0), TITLE_SIZE, 2.0, TITLE, &title);
     }
 
-    /// The middle of the place that belongs to a value.
+    /// Returns the horizontal centre of a value.
     fn x(&self, plot: &Plot, at: usize) -> f64 {
         let room = plot.right - plot.left;
         let count = self.values.len() as f64;
@@ -126,7 +128,7 @@ impl Chart {
             let (left, right) =
                 if room > 6.0 { ((x - half).round(), (x + half).round()) } else { (x - half, x + half) };
             let radius = (half / 3.0).min(4.0);
-            // Round at the far end only: the near one stands on the axis.
+            // Only the end away from the axis is rounded.
             if *value >= 0.0 {
                 let far = y.min(level);
                 canvas.fill((left, far), (right, level), radius.min(level - far), ABOVE);
@@ -154,7 +156,7 @@ impl Chart {
         }
     }
 
-    /// Writes a value beside its bar or point, when there is room for it.
+    /// Labels a bar or a point with its value, if it fits.
     fn draw_value(&self, canvas: &mut Canvas, plot: &Plot, at: usize, room: f64) {
         let value = self.values[at];
         let label = plot.scale.label(value, 2);
@@ -171,7 +173,7 @@ impl Chart {
         canvas.text((self.x(plot, at) - width / 2.0, top), LABEL_SIZE, 1.3, LABEL, &label);
     }
 
-    /// Numbers the values from left to right, as many as there is room for.
+    /// Numbers the values from left to right, as far as the labels fit.
     fn draw_positions(&self, canvas: &mut Canvas, plot: &Plot) {
         let count = self.values.len();
         let room = (plot.right - plot.left) / count as f64;
@@ -188,7 +190,7 @@ impl Chart {
     }
 }
 
-/// Where the values are drawn.
+/// The area of the values.
 struct Plot {
     left: f64,
     right: f64,
@@ -203,7 +205,7 @@ impl Plot {
     }
 }
 
-/// An axis with round numbers on it.
+/// An axis with round numbers.
 #[derive(Debug, PartialEq)]
 struct Scale {
     low: f64,
@@ -214,7 +216,7 @@ struct Scale {
 impl Scale {
     fn new(low: f64, high: f64) -> Self {
         let largest = low.abs().max(high.abs());
-        // Values that are all the same still need an axis to stand on.
+        // Equal values still need an axis with a range.
         let (low, high) = if largest < 1e-100 {
             (0.0, 1.0)
         } else if high - low <= largest * 1e-9 {
@@ -228,7 +230,7 @@ impl Scale {
             [1.0, 2.0, 2.5, 5.0, 10.0].map(|factor| factor * size).into_iter().find(|step| *step >= rough * 0.999);
         let step = step.unwrap_or(10.0 * size);
         let (mut bottom, mut top) = ((low / step).floor() * step, (high / step).ceil() * step);
-        // A value at the very edge has no room for its label.
+        // Leaves room for the label of a value at the edge.
         if high > 0.0 && top - high < step * 0.3 {
             top += step / 2.0;
         }
@@ -244,12 +246,12 @@ impl Scale {
         (0..20).map(move |at| (first + f64::from(at)) * step).take_while(move |tick| *tick <= high + step * 1e-6)
     }
 
-    /// The level that the values stand on.
+    /// Returns the base line of the values.
     fn base(&self) -> f64 {
         0.0_f64.max(self.low).min(self.high)
     }
 
-    /// A number as the axis writes it, with so many digits more.
+    /// Formats a number for the axis, with `more` extra digits.
     fn label(&self, value: f64, more: i32) -> String {
         let largest = self.low.abs().max(self.high.abs());
         let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")];
@@ -264,7 +266,7 @@ impl Scale {
         }
         let step = self.step / unit;
         let whole = -(step.log10() + 1e-9).floor() as i32;
-        // 2.5 has one digit more than its size says.
+        // A step of 2.5 needs one more digit than its magnitude.
         let finer = i32::from((step * 10_f64.powi(whole)).fract() > 1e-6);
         let digits = ((whole + finer).max(0) + more) as usize;
         let text = format!("{:.digits$}", value / unit);
@@ -290,8 +292,8 @@ mod tests {
     }
 
     #[test]
-    fn every_list_of_numbers_becomes_a_picture() {
-        let waves: Vec<f64> = (0..MOST_VALUES).map(|at| (at as f64 / 30.0).sin()).collect();
+    fn every_list_of_numbers_can_be_drawn() {
+        let waves: Vec<f64> = (0..MAX_VALUES).map(|at| (at as f64 / 30.0).sin()).collect();
         for kind in [Kind::Bar, Kind::Line] {
             for values in [
                 &[0.0][..],

@@ -1,11 +1,11 @@
-//! The clock: the time in a time zone.
+//! The time in a time zone.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::suggest;
+use crate::arguments::suggest;
 
-/// The date and the time, now, in words.
+/// Returns the current date and time as text.
 pub(super) fn now(zone: &str) -> Result<String, String> {
     let zone = zone.trim();
     let Ok(found) = TimeZone::get(zone) else { return Err(unknown(zone)) };
@@ -20,7 +20,7 @@ fn describe(timestamp: Timestamp, zone: TimeZone, asked: &str) -> String {
 
 fn unknown(zone: &str) -> String {
     let names: Vec<String> = jiff::tz::db().available().map(|name| name.to_string()).collect();
-    // People know the city: `Lisbon` is meant to be `Europe/Lisbon`.
+    // Users type the city: `Lisbon` means `Europe/Lisbon`.
     let city = |name: &str| name.rsplit('/').next().unwrap_or(name).to_owned();
     let asked = city(zone).replace(' ', "_");
     let same_city = names.iter().filter(|name| city(name).eq_ignore_ascii_case(&asked)).map(|name| format!("`{name}`"));
@@ -36,8 +36,8 @@ fn unknown(zone: &str) -> String {
         suggestions = zones.map(|(name, _)| format!("`{name}`")).take(3).collect();
     }
     match suggestions.as_slice() {
-        [] => format!("there is no time zone `{zone}`: give an IANA name, such as `Europe/Lisbon` or `UTC`"),
-        suggestions => format!("there is no time zone `{zone}`: did you mean {}?", suggestions.join(" or ")),
+        [] => format!("unknown time zone `{zone}`: use an IANA name such as `Europe/Lisbon` or `UTC`"),
+        suggestions => format!("unknown time zone `{zone}`: did you mean {}?", suggestions.join(" or ")),
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_told_in_words() {
+    fn a_time_is_described_in_words() {
         let moment: Timestamp = "2026-07-28T12:34:56Z".parse().expect("a moment");
         let zone = TimeZone::get("europe/berlin").expect("a zone");
         assert_eq!(describe(moment, zone, ""), "Tuesday 28 July 2026, 14:34:56 in Europe/Berlin (UTC+02:00)");
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_zone_suggests_a_right_one() {
+    fn an_unknown_zone_suggests_a_known_one() {
         for (wrong, right) in [
             ("Lisbon", "Europe/Lisbon"),
             ("Europe/Lisbn", "Europe/Lisbon"),

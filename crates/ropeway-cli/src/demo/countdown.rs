@@ -1,18 +1,18 @@
-//! A countdown: a call that takes its time, and tells how far it is.
+//! A slow tool that reports progress.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::toolbox::text;
+use super::message::text_result;
 
-/// The longest countdown.
-pub(super) const LONGEST_SECONDS: f64 = 600.0;
-/// The most steps of one countdown.
-pub(super) const MOST_STEPS: u32 = 1000;
+/// Maximum duration of a countdown.
+pub(super) const MAX_SECONDS: f64 = 600.0;
+/// Maximum steps of a countdown.
+pub(super) const MAX_STEPS: u32 = 1000;
 
-/// How long to count, and in how many steps.
+/// The duration and the steps of a countdown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Countdown {
     seconds: f64,
@@ -21,16 +21,16 @@ pub(super) struct Countdown {
 
 impl Countdown {
     pub(super) fn new(seconds: f64, steps: f64) -> Result<Self, String> {
-        if !(0.0..=LONGEST_SECONDS).contains(&seconds) {
-            return Err(format!("`seconds` must be between 0 and {LONGEST_SECONDS}"));
+        if !(0.0..=MAX_SECONDS).contains(&seconds) {
+            return Err(format!("`seconds` must be between 0 and {MAX_SECONDS}"));
         }
-        if !(1.0..=f64::from(MOST_STEPS)).contains(&steps) || steps.fract() != 0.0 {
-            return Err(format!("`steps` must be a whole number between 1 and {MOST_STEPS}"));
+        if !(1.0..=f64::from(MAX_STEPS)).contains(&steps) || steps.fract() != 0.0 {
+            return Err(format!("`steps` must be a whole number between 1 and {MAX_STEPS}"));
         }
         Ok(Self { seconds, steps: steps as u32 })
     }
 
-    /// Counts to the end; no result when it was stopped before.
+    /// Counts down. Returns `None` if it was stopped.
     pub(super) fn run(self, stopped: &Receiver<()>, report: impl Fn(f64, f64, &str)) -> Option<Value> {
         let started = Instant::now();
         for step in 1..=self.steps {
@@ -47,7 +47,7 @@ impl Countdown {
         let plural =
             |count: f64, word: &str| if count == 1.0 { format!("{count} {word}") } else { format!("{count} {word}s") };
         let (seconds, steps) = (plural(self.seconds, "second"), plural(f64::from(self.steps), "step"));
-        Some(text(&format!("Counted down for {seconds} in {steps}.")))
+        Some(text_result(&format!("Counted down for {seconds} in {steps}.")))
     }
 }
 
@@ -65,20 +65,20 @@ mod tests {
         let countdown = Countdown::new(0.0, 3.0).expect("a countdown");
         let result =
             countdown.run(&stopped, |step, total, text| steps.borrow_mut().push((step, total, text.to_owned())));
-        assert_eq!(result, Some(text("Counted down for 0 seconds in 3 steps.")));
+        assert_eq!(result, Some(text_result("Counted down for 0 seconds in 3 steps.")));
         let expected = [(1.0, "2 to go"), (2.0, "1 to go"), (3.0, "lift-off")];
         assert_eq!(steps.into_inner(), expected.map(|(step, text)| (step, 3.0, text.to_owned())));
     }
 
     #[test]
     fn a_stopped_countdown_has_no_result() {
-        let (keep, stopped) = mpsc::channel();
-        drop(keep);
+        let (stop, stopped) = mpsc::channel();
+        drop(stop);
         assert_eq!(Countdown::new(60.0, 1.0).expect("a countdown").run(&stopped, |_, _, _| {}), None);
     }
 
     #[test]
-    fn a_countdown_that_makes_no_sense_is_refused() {
+    fn invalid_countdowns_are_refused() {
         for (seconds, steps) in [(-1.0, 1.0), (601.0, 1.0), (1.0, 0.0), (1.0, 1.5), (1.0, 1001.0), (f64::NAN, 1.0)] {
             assert!(Countdown::new(seconds, steps).is_err(), "{seconds} {steps}");
         }

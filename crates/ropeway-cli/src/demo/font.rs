@@ -1,27 +1,27 @@
-//! A small font: letters as strokes on a grid, so that they can be drawn at any size.
+//! A small stroke font, which scales to any size.
 
-/// How high capitals are, in units of the grid.
+/// The height of capitals, in grid units.
 pub(super) const CAPITALS: f64 = 6.0;
-/// The gap after a letter.
+/// The gap between two characters.
 const GAP: f64 = 1.9;
 /// The width of a space.
 const SPACE: f64 = 1.2;
 
-/// A letter, in units of the grid.
+/// A character, in grid units.
 pub(super) struct Glyph {
-    /// Its strokes, each a line through points.
+    /// Lines through points.
     pub(super) strokes: Vec<Vec<(f64, f64)>>,
-    /// Where the next letter begins.
+    /// The offset of the next character.
     pub(super) advance: f64,
 }
 
-/// How wide a text is when its capitals are `size` high.
+/// Returns the width of a text whose capitals are `size` high.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let units: f64 = text.chars().map(|character| glyph(character).advance).sum();
     (units - GAP).max(0.0) * size / CAPITALS
 }
 
-/// The strokes of a letter; a box for one that is not known.
+/// Returns the strokes of a character, or a box for an unknown one.
 pub(super) fn glyph(character: char) -> Glyph {
     let number = |byte: u8| f64::from(byte.saturating_sub(b'0'));
     let point = |point: &str| match point.as_bytes() {
@@ -41,7 +41,7 @@ pub(super) fn glyph(character: char) -> Glyph {
     Glyph { strokes, advance: wide + GAP }
 }
 
-/// A letter's strokes: points are two digits, column and row; capitals stand on row 6, small letters begin on row 2.
+/// Returns strokes as points of two digits, column and row. The base line is row 6; lowercase letters start at row 2.
 fn drawing(character: char) -> &'static str {
     match character {
         ' ' | '\u{a0}' | '\t' => "",

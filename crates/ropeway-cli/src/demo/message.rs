@@ -1,22 +1,22 @@
-//! The messages of the demo server: JSON-RPC and MCP of both eras, as functions from values to values.
+//! JSON-RPC messages of the demo server, for both protocol eras.
 
 use serde_json::{Map, Value, json};
 
-/// The versions of the era that begins with `initialize`, newest first.
+/// Protocol versions with an `initialize` handshake, newest first.
 const LEGACY_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-/// The version of the era in which every request stands for itself.
+/// The stateless protocol version.
 const MODERN_VERSION: &str = "2026-07-28";
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// How long a client may keep a list, in milliseconds: ours never change.
-const KEEP: u64 = 3_600_000;
+/// Cache lifetime of lists, in milliseconds; they never change.
+const CACHE_TTL: u64 = 3_600_000;
 
-const INSTRUCTIONS: &str = "Tools to try a client with: a clock, a calculator, a chart, statistics, a slow countdown and one that always fails.";
+const INSTRUCTIONS: &str = "Tools for trying out a client: a clock, a calculator, charts, statistics, a slow countdown and a tool that always fails.";
 
-/// The error codes that are sent.
+/// JSON-RPC error codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ErrorCode {
     Parse = -32700,
@@ -26,15 +26,15 @@ pub(super) enum ErrorCode {
     UnsupportedVersion = -32022,
 }
 
-/// A request that is not answered with a result.
+/// A JSON-RPC error response.
 #[derive(Debug, PartialEq)]
-pub(super) struct Refusal {
+pub(super) struct RpcError {
     code: ErrorCode,
     reason: String,
     data: Option<Value>,
 }
 
-impl Refusal {
+impl RpcError {
     pub(super) fn new(code: ErrorCode, reason: String) -> Self {
         Self { code, reason, data: None }
     }
@@ -52,7 +52,7 @@ impl Refusal {
     }
 }
 
-/// A request that can be answered.
+/// A valid request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
     pub(super) id: Value,
@@ -65,45 +65,50 @@ impl Request {
         self.params.get("_meta")?.get(key)
     }
 
-    /// Does it say its version itself, as every request of the modern era does?
+    /// Returns `true` if the request names its protocol version, as in the modern era.
     pub(super) fn is_modern(&self) -> bool {
         self.meta(VERSION_KEY).is_some()
     }
 
-    /// The name under which the client wants to hear of progress.
+    /// Returns the token for progress notifications.
     pub(super) fn progress_token(&self) -> Option<&Value> {
         self.meta("progressToken").filter(|token| token.is_string() || token.is_number())
     }
 
-    /// A request is of the era that began with `initialize`, or carries all that the modern era asks for.
-    pub(super) fn check_era(&self, initialized: bool) -> Result<(), Refusal> {
+    /// Checks that the request follows `initialize`, or has the `_meta` keys of the modern era.
+    pub(super) fn check_era(&self, initialized: bool) -> Result<(), RpcError> {
         match self.meta(VERSION_KEY) {
             None if initialized || self.method == "ping" => Ok(()),
-            None => Err(Refusal::params(format!("send `initialize` first, or `{VERSION_KEY}` in `_meta`"))),
-            Some(version) if version != MODERN_VERSION => Err(Refusal {
+            None => Err(RpcError::params(format!("send `initialize` first, or `{VERSION_KEY}` in `_meta`"))),
+            Some(version) if version != MODERN_VERSION => Err(RpcError {
                 code: ErrorCode::UnsupportedVersion,
-                reason: format!("version {version} of the protocol is not spoken here"),
+                reason: format!("unsupported protocol version {version}"),
                 data: Some(json!({"supported": [MODERN_VERSION], "requested": version})),
             }),
             Some(_) => match self.meta(CAPABILITIES_KEY) {
                 Some(Value::Object(_)) => Ok(()),
-                _ => Err(Refusal::params(format!("`_meta` must hold `{CAPABILITIES_KEY}`"))),
+                _ => Err(RpcError::params(format!("`_meta` must contain `{CAPABILITIES_KEY}`"))),
             },
         }
     }
 }
 
-/// What a line turns out to be.
+/// A parsed line of input.
 #[derive(Debug, PartialEq)]
 pub(super) enum Incoming {
-    /// Something to answer.
     Request(Request),
-    /// The client no longer waits for a request.
-    Cancelled { id: Value },
-    /// Nothing that needs an answer.
+    /// The client cancelled a request.
+    Cancelled {
+        id: Value,
+    },
+    /// Needs no answer.
     Nothing,
-    /// Not a message.
-    Broken { id: Value, code: ErrorCode, reason: String },
+    /// Not a valid message.
+    Broken {
+        id: Value,
+        code: ErrorCode,
+        reason: String,
+    },
 }
 
 impl Incoming {
@@ -116,7 +121,7 @@ impl Incoming {
             Ok(_) => Self::Broken {
                 id: Value::Null,
                 code: ErrorCode::InvalidRequest,
-                reason: "a message is one JSON object".to_owned(),
+                reason: "a message must be a JSON object".to_owned(),
             },
             Err(error) => {
                 Self::Broken { id: Value::Null, code: ErrorCode::Parse, reason: format!("not JSON: {error}") }
@@ -133,7 +138,7 @@ impl Incoming {
             reason: reason.to_owned(),
         };
         if message.contains_key("result") || message.contains_key("error") {
-            // An answer, although nothing was asked.
+            // The server sends no requests, so this response is unexpected.
             return Self::Nothing;
         }
         if message.get("jsonrpc") != Some(&json!("2.0")) {
@@ -162,12 +167,12 @@ impl Incoming {
     }
 }
 
-/// An error reply.
+/// Returns an error response.
 pub(super) fn error(id: &Value, code: ErrorCode, reason: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code as i32, "message": reason}})
 }
 
-/// A result reply, as the era of the request wants it.
+/// Returns a result in the era of the request.
 pub(super) fn result(request: &Request, mut result: Value) -> Value {
     if let Some(fields) = result.as_object_mut() {
         if request.is_modern() {
@@ -181,20 +186,32 @@ pub(super) fn result(request: &Request, mut result: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": request.id, "result": result})
 }
 
-/// A result that a client may keep.
+/// Returns a tool result with one text.
+pub(super) fn text_result(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+/// Returns a tool result with an error.
+pub(super) fn error_result(reason: &str) -> Value {
+    let mut result = text_result(reason);
+    result["isError"] = json!(true);
+    result
+}
+
+/// Marks a result as cacheable.
 pub(super) fn cached(mut result: Value) -> Value {
-    result["ttlMs"] = json!(KEEP);
+    result["ttlMs"] = json!(CACHE_TTL);
     result["cacheScope"] = json!("public");
     result
 }
 
-/// A word on how far a call has come.
+/// Returns a progress notification.
 pub(super) fn progress(token: &Value, progress: f64, total: f64, text: &str) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/progress",
         "params": {"progressToken": token, "progress": progress, "total": total, "message": text}})
 }
 
-/// The answer to `initialize`: the version that was asked for when it is known, else the newest of its era.
+/// Returns the result of `initialize`: the requested version if it is supported, otherwise the newest one.
 pub(super) fn initialize_result(params: &Map<String, Value>) -> Value {
     let asked = params.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
     let version = LEGACY_VERSIONS.iter().find(|version| **version == asked).unwrap_or(&LEGACY_VERSIONS[0]);
@@ -202,7 +219,7 @@ pub(super) fn initialize_result(params: &Map<String, Value>) -> Value {
         "instructions": INSTRUCTIONS})
 }
 
-/// The answer to `server/discover`.
+/// Returns the result of `server/discover`.
 pub(super) fn discover_result() -> Value {
     cached(json!({"supportedVersions": [MODERN_VERSION], "capabilities": {"tools": {}}, "instructions": INSTRUCTIONS}))
 }
@@ -223,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused_with_the_right_code() {
+    fn invalid_messages_are_refused_with_the_right_code() {
         assert_eq!(broken("{"), (Value::Null, ErrorCode::Parse));
         assert_eq!(broken("\u{feff}x"), (Value::Null, ErrorCode::Parse));
         assert_eq!(broken("[]"), (Value::Null, ErrorCode::InvalidRequest));
@@ -238,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_no_answer_gets_none() {
+    fn notifications_and_responses_get_no_answer() {
         for line in [
             "",
             "  \r\n",
@@ -251,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn initialize_agrees_on_a_known_version_and_else_offers_the_newest() {
+    fn initialize_accepts_a_known_version_or_offers_the_newest() {
         let version = |asked: Value| {
             let params = json!({"protocolVersion": asked});
             initialize_result(params.as_object().expect("an object"))["protocolVersion"].clone()

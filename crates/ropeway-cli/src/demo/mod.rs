@@ -1,4 +1,4 @@
-//! The demo server: a small MCP server of both eras, on standard input and output.
+//! The demo server: a small stdio MCP server for both protocol eras.
 
 mod calculate;
 mod canvas;
@@ -7,8 +7,9 @@ mod clock;
 mod countdown;
 mod font;
 mod message;
+mod png;
 mod statistics;
-mod toolbox;
+mod tools;
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read as _, Write};
@@ -19,27 +20,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use message::{ErrorCode, Incoming, Request};
-use toolbox::Answer;
+use tools::ToolReply;
 
-/// The longest message that is read; what is longer is skipped and refused.
-const LONGEST_MESSAGE: u64 = 16 << 20;
-/// How many countdowns may run at once.
-const MOST_RUNNING: usize = 256;
+/// Maximum bytes of a message; longer ones are skipped and refused.
+const MAX_MESSAGE: u64 = 16 << 20;
+/// Maximum concurrent countdowns.
+const MAX_RUNNING: usize = 256;
 
 /// Serves until the input ends.
 pub(crate) fn serve(input: impl BufRead, output: impl Write + Send + 'static) -> ExitCode {
     match Server::new(output).run(input) {
-        // A client that left is the usual end of a server.
+        // Clients usually end a server by closing the pipe.
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("the demo server stopped: {error}");
+            eprintln!("error: the demo server failed: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Where messages to the client go, one line each.
+/// Writes messages to the client, one per line.
 #[derive(Clone)]
 struct Client(Arc<Mutex<dyn Write + Send>>);
 
@@ -52,7 +53,7 @@ impl Client {
     }
 }
 
-/// The calls that are running, by the id of their request. A call whose sender is dropped stops.
+/// Running calls by request id. Dropping the sender stops the call.
 type Running = Arc<Mutex<HashMap<String, Sender<()>>>>;
 
 struct Server {
@@ -70,13 +71,13 @@ impl Server {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let length = (&mut input).take(LONGEST_MESSAGE).read_until(b'\n', &mut line)?;
+            let length = (&mut input).take(MAX_MESSAGE).read_until(b'\n', &mut line)?;
             if length == 0 {
                 return Ok(());
             }
-            if length as u64 == LONGEST_MESSAGE && line.last() != Some(&b'\n') {
+            if length as u64 == MAX_MESSAGE && line.last() != Some(&b'\n') {
                 input.skip_until(b'\n')?;
-                let reason = format!("a message of more than {LONGEST_MESSAGE} bytes is not read");
+                let reason = format!("message is longer than {MAX_MESSAGE} bytes");
                 self.client.send(&message::error(&Value::Null, ErrorCode::InvalidRequest, &reason))?;
                 continue;
             }
@@ -104,8 +105,8 @@ impl Server {
         self.client.send(&reply)
     }
 
-    /// The result of a request; none when it comes later.
-    fn result(&mut self, request: &Request) -> Result<Option<Value>, message::Refusal> {
+    /// Returns the result of a request, or `None` if it is sent later.
+    fn result(&mut self, request: &Request) -> Result<Option<Value>, message::RpcError> {
         if request.method == "initialize" {
             self.initialized = true;
             return Ok(Some(message::initialize_result(&request.params)));
@@ -115,56 +116,60 @@ impl Server {
             "ping" if !request.is_modern() => Ok(Some(json!({}))),
             "server/discover" if request.is_modern() => Ok(Some(message::discover_result())),
             "tools/list" => match request.params.get("cursor") {
-                None | Some(Value::Null) => Ok(Some(message::cached(json!({"tools": toolbox::definitions()})))),
-                Some(cursor) => Err(message::Refusal::params(format!("there is no page `{cursor}`"))),
+                None | Some(Value::Null) => Ok(Some(message::cached(json!({"tools": tools::definitions()})))),
+                Some(cursor) => Err(message::RpcError::params(format!("unknown cursor `{cursor}`"))),
             },
             "tools/call" => self.call(request),
-            method => Err(message::Refusal::new(ErrorCode::MethodNotFound, format!("there is no method `{method}`"))),
+            method => Err(message::RpcError::new(ErrorCode::MethodNotFound, format!("unknown method `{method}`"))),
         }
     }
 
-    fn call(&mut self, request: &Request) -> Result<Option<Value>, message::Refusal> {
+    fn call(&mut self, request: &Request) -> Result<Option<Value>, message::RpcError> {
         let name = request.params.get("name").and_then(Value::as_str);
-        let name = name.ok_or_else(|| message::Refusal::params("`name` must say which tool to call".to_owned()))?;
+        let name = name.ok_or_else(|| message::RpcError::params("`name` must be the name of a tool".to_owned()))?;
         let no_arguments = serde_json::Map::new();
         let arguments = match request.params.get("arguments") {
             None | Some(Value::Null) => &no_arguments,
             Some(Value::Object(arguments)) => arguments,
-            Some(_) => return Err(message::Refusal::params("`arguments` must be an object".to_owned())),
+            Some(_) => return Err(message::RpcError::params("`arguments` must be an object".to_owned())),
         };
-        match toolbox::call(name, arguments) {
-            None => Err(message::Refusal::params(format!("there is no tool `{name}`"))),
-            Some(Ok(Answer::Now(result))) => Ok(Some(result)),
-            Some(Ok(Answer::Slow(countdown))) => self.start(request, countdown),
-            Some(Err(reason)) => Ok(Some(toolbox::failed(&reason))),
+        match tools::call(name, arguments) {
+            None => Err(message::RpcError::params(format!("unknown tool `{name}`"))),
+            Some(Ok(ToolReply::Now(result))) => Ok(Some(result)),
+            Some(Ok(ToolReply::Slow(countdown))) => self.start(request, countdown),
+            Some(Err(reason)) => Ok(Some(message::error_result(&reason))),
         }
     }
 
-    /// Runs a slow call beside the others.
-    fn start(&mut self, request: &Request, countdown: countdown::Countdown) -> Result<Option<Value>, message::Refusal> {
-        let (keep, stopped) = mpsc::channel();
+    /// Runs a slow call on its own thread.
+    fn start(
+        &mut self,
+        request: &Request,
+        countdown: countdown::Countdown,
+    ) -> Result<Option<Value>, message::RpcError> {
+        let (stop, stopped) = mpsc::channel();
         let key = request.id.to_string();
         {
             let mut running = self.running();
             if running.contains_key(&key) {
-                let reason = format!("a request with the id {key} is still running");
-                return Err(message::Refusal::new(ErrorCode::InvalidRequest, reason));
+                let reason = format!("request id {key} is already in use");
+                return Err(message::RpcError::new(ErrorCode::InvalidRequest, reason));
             }
-            if running.len() >= MOST_RUNNING {
-                let reason = format!("{MOST_RUNNING} countdowns are running; wait for one of them to end");
-                return Ok(Some(toolbox::failed(&reason)));
+            if running.len() >= MAX_RUNNING {
+                let reason = format!("too many running countdowns (maximum {MAX_RUNNING})");
+                return Ok(Some(message::error_result(&reason)));
             }
-            running.insert(key.clone(), keep);
+            running.insert(key.clone(), stop);
         }
         let (client, running, request) = (self.client.clone(), self.running.clone(), request.clone());
         let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
             let report = |progress: f64, total: f64, text: &str| {
                 if let Some(token) = request.progress_token() {
-                    // A client that left cannot be told.
+                    // The client may have disconnected.
                     let _ = client.send(&message::progress(token, progress, total, text));
                 }
             };
-            // A call that was stopped has no entry any more, and nobody waits for its answer.
+            // A cancelled call has no entry and gets no answer.
             let Some(result) = countdown.run(&stopped, report) else { return };
             let entry = running.lock().unwrap_or_else(PoisonError::into_inner).remove(&request.id.to_string());
             if entry.is_some() {
@@ -175,7 +180,7 @@ impl Server {
             Ok(_) => Ok(None),
             Err(error) => {
                 self.running().remove(&key);
-                Ok(Some(toolbox::failed(&format!("the countdown could not be started: {error}"))))
+                Ok(Some(message::error_result(&format!("could not start the countdown: {error}"))))
             }
         }
     }

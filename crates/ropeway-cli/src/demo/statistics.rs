@@ -1,18 +1,18 @@
-//! Statistics: a list of numbers in six.
+//! Descriptive statistics.
 
 use serde_json::{Value, json};
 
-/// The most numbers that are described at once.
-pub(super) const MOST_VALUES: usize = 1_000_000;
+/// Maximum number of values.
+pub(super) const MAX_VALUES: usize = 1_000_000;
 
-/// Describes numbers; there is at least one.
+/// Describes at least one number.
 pub(super) fn summary(values: &[f64]) -> Result<Value, String> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else {
-        return Err("argument `values` must hold at least one number".to_owned());
+        return Err("argument `values` must contain at least one number".to_owned());
     };
-    // Welford's way: no large sums, so nothing is lost to them.
+    // Welford's algorithm avoids large sums, which lose precision.
     let (mut mean, mut squares) = (0.0, 0.0);
     for (count, value) in (1_u32..).zip(values) {
         let before = value - mean;
@@ -24,7 +24,7 @@ pub(super) fn summary(values: &[f64]) -> Result<Value, String> {
     let median =
         if sorted.len().is_multiple_of(2) { sorted[middle - 1].midpoint(sorted[middle]) } else { sorted[middle] };
     if ![mean, median, stddev].iter().all(|number| number.is_finite()) {
-        return Err("the numbers are too large to be described".to_owned());
+        return Err("the numbers are too large".to_owned());
     }
     Ok(json!({"count": values.len(), "mean": mean, "median": median, "min": min, "max": max, "stddev": stddev}))
 }
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_described_are_refused() {
+    fn empty_and_too_large_lists_are_refused() {
         assert!(summary(&[]).is_err());
         assert!(summary(&[f64::MAX, f64::MIN]).is_err());
     }

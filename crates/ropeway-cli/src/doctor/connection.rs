@@ -1,4 +1,4 @@
-//! The connection itself: made once for real, and what it came to.
+//! Connects to a server and explains failures.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -9,41 +9,42 @@ use ropeway::mcp::{ConnectErrorKind, Mcp, TlsError};
 use ropeway::secret::Redactor;
 use url::Url;
 
-use super::address::{self, Tongue};
+use super::address::{self, Scheme};
 use super::finding::Finding;
-use super::remedy::{remedy, with_scheme};
-use super::{Given, offer, words};
+use super::remedy::{of_tls, remedy, with_scheme};
+use super::source::ConfigSource;
+use super::{stderr_advice, tools};
 use crate::failure::{Exit, exit_of_connect};
-use crate::text::clean_line;
+use crate::terminal::text::clean_line;
 
 const CHECK: &str = "handshake";
 
-/// How many of the server's last lines are shown.
+/// Maximum lines of the server's standard error.
 const SERVER_LINES: usize = 12;
 
-/// How long another path of the same host may take to answer.
-const OTHER_PATH: Duration = Duration::from_secs(5);
+/// Time limit for trying another path of the same host.
+const OTHER_PATH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a server has to end by itself.
-const CLOSE: Duration = Duration::from_secs(1);
+/// Time that a server has to exit by itself.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Connects within a time, and looks at what the server offers.
+/// Connects within the time limit and checks the server's tools.
 pub(super) async fn check(
     config: &ServerConfig,
     entry: Option<&ServerEntry>,
-    given: Given,
+    source: ConfigSource,
     limit: Option<Duration>,
 ) -> Vec<Finding> {
-    let mask = mask(config);
+    let redactor = redactor(config);
     let (config, limit) = match limit {
         Some(limit) => (&prepare(config.clone(), limit), limit),
         None => {
-            // As long as any other command waits.
+            // The same time limits as in other commands.
             let own = &config.timeouts;
             let mut config = config.clone();
             config.reconnect.enabled = false;
-            config.timeouts.close = CLOSE;
-            (&config.clone(), own.connect.max(own.download) + CLOSE)
+            config.timeouts.close = CLOSE_TIMEOUT;
+            (&config.clone(), own.connect.max(own.download) + CLOSE_TIMEOUT)
         }
     };
     let server = Mcp::new(config.clone());
@@ -51,25 +52,25 @@ pub(super) async fn check(
     let connected = tokio::time::timeout(limit, server.connect()).await;
     let mut findings = match connected {
         Ok(Ok(())) => {
-            let mut findings = vec![greeting(&server, started.elapsed())];
+            let mut findings = vec![handshake_finding(&server, started.elapsed())];
             findings.extend(noise(&server));
             findings.extend(
-                offer::check(&server, entry, config.timeouts.idle.min(limit.saturating_sub(started.elapsed()))).await,
+                tools::check(&server, entry, config.timeouts.idle.min(limit.saturating_sub(started.elapsed()))).await,
             );
             findings
         }
-        Ok(Err(failed)) => trouble(config, given, &failed.cause).await,
-        Err(_) => vec![silence(config, given, limit)],
+        Ok(Err(failed)) => connect_finding(config, source, &failed.cause).await,
+        Err(_) => vec![timeout_finding(config, source, limit)],
     };
     let said = server.stderr_tail();
     if let Some(worst) = findings.iter_mut().find(|finding| finding.is_problem()) {
         let skipped = said.len().saturating_sub(SERVER_LINES);
-        worst.fix = worst.fix.take().or_else(|| words::advice(&said, given));
+        worst.fix = worst.fix.take().or_else(|| stderr_advice::advice(&said, source));
         worst.said = said.into_iter().skip(skipped).collect();
     }
-    // Whoever is still there after this is killed with the command.
-    let _ = tokio::time::timeout(CLOSE + CLOSE, server.close()).await;
-    findings.into_iter().map(|finding| masked(finding, &mask)).collect()
+    // A server that is still running is killed when the command exits.
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT + CLOSE_TIMEOUT, server.close()).await;
+    findings.into_iter().map(|finding| redacted(finding, &redactor)).collect()
 }
 
 fn prepare(mut config: ServerConfig, limit: Duration) -> ServerConfig {
@@ -77,12 +78,12 @@ fn prepare(mut config: ServerConfig, limit: Duration) -> ServerConfig {
     config.timeouts.connect = limit;
     config.timeouts.download = limit;
     config.timeouts.idle = limit;
-    config.timeouts.close = CLOSE;
+    config.timeouts.close = CLOSE_TIMEOUT;
     config
 }
 
-/// All that must not be seen of the settings: a server may say it again.
-fn mask(config: &ServerConfig) -> Redactor {
+/// Redacts the secrets of the settings, which a server may print.
+fn redactor(config: &ServerConfig) -> Redactor {
     match &config.transport {
         Transport::Stdio(server) => Redactor::new(server.env.iter().map(|(_, value)| value)),
         Transport::Http(server) | Transport::Sse(server) => {
@@ -92,15 +93,15 @@ fn mask(config: &ServerConfig) -> Redactor {
     }
 }
 
-fn masked(mut finding: Finding, mask: &Redactor) -> Finding {
-    finding.found = mask.hide(&finding.found).into_owned();
-    finding.said = finding.said.iter().map(|line| mask.hide(line).into_owned()).collect();
+fn redacted(mut finding: Finding, redactor: &Redactor) -> Finding {
+    finding.found = redactor.redact(&finding.found).into_owned();
+    finding.said = finding.said.iter().map(|line| redactor.redact(line).into_owned()).collect();
     finding
 }
 
-fn greeting(server: &Mcp, took: Duration) -> Finding {
+fn handshake_finding(server: &Mcp, took: Duration) -> Finding {
     let Some(info) = server.server_info() else {
-        return Finding::problem(CHECK, Exit::Unreachable, "the server went away right after the handshake");
+        return Finding::problem(CHECK, Exit::Unreachable, "server disconnected right after the handshake");
     };
     let era = info.era.as_str();
     let name = clean_line(&format!("{} {}", info.name, info.version));
@@ -111,151 +112,148 @@ fn greeting(server: &Mcp, took: Duration) -> Finding {
 fn noise(server: &Mcp) -> Option<Finding> {
     let lines = match server.noise() {
         0 => return None,
-        1 => "a line that is no message".to_owned(),
-        lines => format!("{lines} lines that are no messages"),
+        1 => "1 line".to_owned(),
+        lines => format!("{lines} lines"),
     };
-    let found = format!("the server wrote {lines} to its standard output");
-    Some(Finding::note("output", found).fix("it should log to standard error; other clients may stumble"))
+    let found = format!("non-protocol output on standard output: {lines}");
+    Some(Finding::note("output", found).fix("log to standard error instead; other clients may fail"))
 }
 
-fn silence(config: &ServerConfig, given: Given, after: Duration) -> Finding {
-    let found = format!("the server was not ready within {}", format_duration(after));
+fn timeout_finding(config: &ServerConfig, source: ConfigSource, after: Duration) -> Finding {
+    let found = format!("server was not ready within {}", format_duration(after));
     let finding = Finding::problem(CHECK, Exit::Timeout, found);
-    let fix = remedy(&ConnectErrorKind::Timeout { after, said: None }, config, &[], given);
+    let fix = remedy(&ConnectErrorKind::Timeout { after, said: None }, config, &[], source);
     fix.into_iter().fold(finding, Finding::fix)
 }
 
-/// Why there is no connection, and what to do about it.
-async fn trouble(config: &ServerConfig, given: Given, cause: &ConnectErrorKind) -> Vec<Finding> {
+/// Explains a failed connection.
+async fn connect_finding(config: &ServerConfig, source: ConfigSource, cause: &ConnectErrorKind) -> Vec<Finding> {
     let problem = |exit: Exit, found: String| Finding::problem(CHECK, exit, found);
     let unreachable = |found: String| problem(Exit::Unreachable, found);
     let finding = match (cause, &config.transport) {
-        (ConnectErrorKind::Timeout { after, .. }, _) => silence(config, given, *after),
+        (ConnectErrorKind::Timeout { after, .. }, _) => timeout_finding(config, source, *after),
         (_, Transport::Http(server) | Transport::Sse(server)) => {
             let Ok(url) = Url::parse(&server.url) else { return vec![unreachable(chain(cause))] };
-            return web_trouble(config, server, given, &url, cause).await;
+            return http_finding(config, server, source, &url, cause).await;
         }
-        (ConnectErrorKind::Spawn { source, .. }, Transport::Stdio(server)) => spawn_trouble(server, source),
+        (ConnectErrorKind::Spawn { source, .. }, Transport::Stdio(server)) => spawn_finding(server, source),
         (ConnectErrorKind::Exited { status, .. }, _) => {
-            // Its words, if there are any, are shown beneath.
-            unreachable(format!("the server ended by itself, with {status}"))
+            // Its standard error is shown below.
+            unreachable(format!("server exited ({status})"))
         }
-        (ConnectErrorKind::Hangup { .. }, _) => unreachable("the server closed its standard output".to_owned()),
+        (ConnectErrorKind::Hangup { .. }, _) => unreachable("server closed its standard output".to_owned()),
         (ConnectErrorKind::Protocol(_), _) => {
-            unreachable(chain(cause)).fix("it may be no MCP server, or need an argument")
+            unreachable(chain(cause)).fix("check that the command starts an MCP server; it may need an argument")
         }
         _ => problem(exit_of_connect(cause), chain(cause)),
     };
     vec![finding]
 }
 
-fn spawn_trouble(server: &StdioServer, error: &std::io::Error) -> Finding {
-    /// What the system says of a file that is neither a program for this machine nor a script with a first line.
-    const NOT_A_PROGRAM: i32 = 8;
-    let found = format!("`{}` could not be started: {error}", server.command);
+fn spawn_finding(server: &StdioServer, error: &std::io::Error) -> Finding {
+    /// `ENOEXEC`: neither an executable for this platform nor a script with a `#!` line.
+    const ENOEXEC: i32 = 8;
+    let found = format!("could not start `{}`: {error}", server.command);
     let finding = Finding::problem(CHECK, Exit::Unreachable, found);
     match error.raw_os_error() {
-        Some(NOT_A_PROGRAM) => finding.fix(
-            "a script begins with a line such as `#!/usr/bin/env node`, and a program has to be made for this machine",
+        Some(ENOEXEC) => finding.fix(
+            "start a script with a line such as `#!/usr/bin/env node`; an executable must be built for this platform",
         ),
         _ => finding,
     }
 }
 
-async fn web_trouble(
+async fn http_finding(
     config: &ServerConfig,
     server: &HttpServer,
-    given: Given,
+    source: ConfigSource,
     url: &Url,
     cause: &ConnectErrorKind,
 ) -> Vec<Finding> {
     let problem = |exit: Exit, found: String| Finding::problem(CHECK, exit, found);
     let finding = match cause {
-        ConnectErrorKind::Tls { trouble, .. } => return vec![tls_trouble(url, *trouble, cause).await],
-        ConnectErrorKind::NeedsAuth { challenge } => needs_auth(server, given, challenge.as_deref()),
+        ConnectErrorKind::Tls { trouble, .. } => return vec![tls_finding(url, *trouble, cause).await],
+        ConnectErrorKind::NeedsAuth { challenge } => auth_finding(server, source, challenge.as_deref()),
         ConnectErrorKind::Status { status: 403, .. } => {
-            problem(exit_of_connect(cause), "the server answers HTTP 403: it knows who asks, and refuses".to_owned())
-                .fix("the token may lack a permission, or the server refuses this address or `Origin`")
+            problem(exit_of_connect(cause), "server answered HTTP 403 (forbidden)".to_owned())
+                .fix("the token may lack a permission, or the server rejects this address or `Origin`")
         }
         ConnectErrorKind::Status { status: 407, .. } => {
-            problem(exit_of_connect(cause), "the proxy wants to know who is asking".to_owned())
-                .fix("put it into the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`")
+            problem(exit_of_connect(cause), "the proxy requires authentication (HTTP 407)".to_owned())
+                .fix("set `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`")
         }
         ConnectErrorKind::Status { status: status @ (404 | 405), .. } => {
             let path = url.path();
             let finding =
-                problem(Exit::Unreachable, format!("the server answers HTTP {status}: `{path}` is not where MCP is"));
+                problem(Exit::Unreachable, format!("server answered HTTP {status}: `{path}` is not an MCP endpoint"));
             match other_path(config, server, url).await {
-                Some(there) => finding.fix(format!("`{there}` answers: use this URL")),
-                None => finding.fix("correct the path of the URL; neither /mcp nor /sse answers there"),
+                Some(there) => finding.fix(format!("use `{there}`, which answers")),
+                None => finding.fix("correct the path of the URL; /mcp and /sse do not answer either"),
             }
         }
-        // A server that finds nonsense where it expects a request may just hang up.
-        ConnectErrorKind::Broken(_) if url.scheme() == "https" && address::tongue(url).await == Tongue::Http => {
-            speaks_plain(url)
+        // A server may close the connection when it receives an invalid request.
+        ConnectErrorKind::Broken(_) if url.scheme() == "https" && address::detect_scheme(url).await == Scheme::Http => {
+            plain_http_finding(url)
         }
-        ConnectErrorKind::Broken(_) if url.scheme() == "http" && address::tongue(url).await == Tongue::Tls => {
-            problem(exit_of_connect(cause), "the server speaks TLS there, and the URL says plain HTTP".to_owned())
+        ConnectErrorKind::Broken(_) if url.scheme() == "http" && address::detect_scheme(url).await == Scheme::Tls => {
+            problem(exit_of_connect(cause), "the server expects TLS, but the URL starts with http://".to_owned())
                 .fix(format!("use `{}`", with_scheme(url, "https")))
         }
         _ => {
             let finding = problem(exit_of_connect(cause), chain(cause));
-            remedy(cause, config, &[], given).into_iter().fold(finding, Finding::fix)
+            remedy(cause, config, &[], source).into_iter().fold(finding, Finding::fix)
         }
     };
     vec![finding]
 }
 
-fn needs_auth(server: &HttpServer, given: Given, challenge: Option<&str>) -> Finding {
+fn auth_finding(server: &HttpServer, source: ConfigSource, challenge: Option<&str>) -> Finding {
     let has_token =
         server.bearer.is_some() || server.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-    let (found, fix) = match has_token {
-        true => (
-            "the server refused the token",
-            given.words(
-                "give another token with --bearer TOKEN: this one may have expired",
-                "give another token in its `auth.bearer` or `headers`: this one may have expired",
+    let (found, fix) = if has_token {
+        (
+            "server rejected the token",
+            source.pick(
+                "pass a new token with --bearer TOKEN; this one may have expired",
+                "set a new token in `auth.bearer` or `headers`; this one may have expired",
             ),
-        ),
-        false => (
-            "the server wants to know who is asking",
-            given.words(
-                "give a token with --bearer TOKEN, which is the header `Authorization: Bearer TOKEN`, or --header \"NAME: VALUE\"",
-                "give a token in its `auth.bearer`, such as `bearer: ${TOKEN}`, or a header in its `headers`",
+        )
+    } else {
+        (
+            "server requires authentication",
+            source.pick(
+                "pass a token with --bearer TOKEN, or a header with --header \"NAME: VALUE\"",
+                "set a token in `auth.bearer`, such as `bearer: ${TOKEN}`, or a header in `headers`",
             ),
-        ),
+        )
     };
     let found = match challenge {
-        Some(challenge) => format!("{found}; it asks for: {}", clean_line(challenge)),
+        Some(challenge) => format!("{found}; challenge: {}", clean_line(challenge)),
         None => found.to_owned(),
     };
     Finding::problem(CHECK, Exit::NeedsAuth, found).fix(fix)
 }
 
-async fn tls_trouble(url: &Url, trouble: TlsError, cause: &ConnectErrorKind) -> Finding {
+async fn tls_finding(url: &Url, trouble: TlsError, cause: &ConnectErrorKind) -> Finding {
     let host = url.host_str().unwrap_or_default();
     let problem = |found: String| Finding::problem(CHECK, Exit::Unreachable, found);
-    match trouble {
-        TlsError::Expired => problem(format!("the certificate of `{host}` has expired"))
-            .fix("renew it on the server; if the date of this machine is wrong, correct that"),
-        TlsError::NotYetValid => {
-            problem(format!("the certificate of `{host}` is not valid yet")).fix("correct the date of this machine")
-        }
-        TlsError::WrongName => problem(format!("the certificate there is not for `{host}`"))
-            .fix("use the name that the certificate is for"),
-        TlsError::Untrusted => problem(format!("the certificate of `{host}` is not signed by a trusted CA"))
-            .fix("if it is your own: `SSL_CERT_FILE=ca.pem ropeway …`, or add it to the certificates of this machine"),
-        _ if address::tongue(url).await == Tongue::Http => speaks_plain(url),
-        _ => problem(chain(cause)).fix("the port may belong to something that speaks no TLS: correct it"),
-    }
+    let found = match trouble {
+        TlsError::Expired => format!("certificate of `{host}` has expired"),
+        TlsError::NotYetValid => format!("certificate of `{host}` is not valid yet"),
+        TlsError::WrongName => format!("certificate is not valid for `{host}`"),
+        TlsError::Untrusted => format!("certificate of `{host}` is not signed by a trusted CA"),
+        _ if address::detect_scheme(url).await == Scheme::Http => return plain_http_finding(url),
+        _ => return problem(chain(cause)).fix("correct the port; this one may not use TLS"),
+    };
+    of_tls(trouble, url).into_iter().fold(problem(found), Finding::fix)
 }
 
-fn speaks_plain(url: &Url) -> Finding {
-    Finding::problem(CHECK, Exit::Unreachable, "the server speaks plain HTTP there, and the URL says https")
+fn plain_http_finding(url: &Url) -> Finding {
+    Finding::problem(CHECK, Exit::Unreachable, "the server uses plain HTTP, but the URL starts with https://")
         .fix(format!("use `{}`", with_scheme(url, "http")))
 }
 
-/// Another path of the same host behind which a server answers.
+/// Returns the URL of another path on the same host that answers.
 async fn other_path(config: &ServerConfig, server: &HttpServer, url: &Url) -> Option<String> {
     let base = url.path().trim_end_matches('/');
     for path in ["/mcp".to_owned(), "/sse".to_owned(), format!("{base}/mcp"), format!("{base}/sse")] {
@@ -270,23 +268,23 @@ async fn other_path(config: &ServerConfig, server: &HttpServer, url: &Url) -> Op
         let transport = if path.ends_with("/sse") { Transport::Sse(server) } else { Transport::Http(server) };
         let mut config = config.clone();
         config.transport = transport;
-        let there = Mcp::new(prepare(config, OTHER_PATH));
-        let connected = tokio::time::timeout(OTHER_PATH, there.connect()).await;
-        let _ = tokio::time::timeout(CLOSE, there.close()).await;
+        let there = Mcp::new(prepare(config, OTHER_PATH_TIMEOUT));
+        let connected = tokio::time::timeout(OTHER_PATH_TIMEOUT, there.connect()).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, there.close()).await;
         let answers = match connected {
             Ok(Ok(())) => true,
-            // Whoever asks who we are is somebody.
+            // A server that requires authentication exists.
             Ok(Err(failed)) => matches!(*failed.cause, ConnectErrorKind::NeedsAuth { .. }),
             Err(_) => false,
         };
         if answers {
-            return Some(address::shown(&other));
+            return Some(address::public_url(&other));
         }
     }
     None
 }
 
-/// An error and its causes in one line.
+/// Formats an error and its causes in one line.
 fn chain(error: &ConnectErrorKind) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
@@ -302,28 +300,28 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_trouble_with_a_certificate_has_its_own_words() {
+    async fn every_tls_error_has_its_own_message_and_fix() {
         let url = Url::parse("https://127.0.0.1:1/mcp").expect("a URL");
         for (trouble, words) in [
             (TlsError::Expired, "has expired"),
             (TlsError::NotYetValid, "is not valid yet"),
-            (TlsError::WrongName, "is not for `127.0.0.1`"),
+            (TlsError::WrongName, "is not valid for `127.0.0.1`"),
             (TlsError::Untrusted, "is not signed by a trusted CA"),
             (TlsError::Other, "the TLS handshake failed: odd"),
         ] {
             let cause = ConnectErrorKind::Tls { trouble, source: "odd".into() };
-            let finding = tls_trouble(&url, trouble, &cause).await;
+            let finding = tls_finding(&url, trouble, &cause).await;
             assert!(finding.found.contains(words) && finding.fix.is_some(), "{finding:?}");
         }
     }
 
     #[test]
-    fn secrets_that_a_server_says_again_are_hidden() {
+    fn secrets_that_a_server_prints_are_redacted() {
         let server = StdioServer::new("a", [""; 0]).with_env("TOKEN", "sesame");
-        let mask = mask(&ServerConfig::new("a", server));
+        let redactor = redactor(&ServerConfig::new("a", server));
         let finding = |found: &str, said: &str| Finding { said: vec![said.to_owned()], ..Finding::note("a", found) };
         let (finding, expected) =
             (finding("it said sesame", "sesame is wrong"), finding("it said ***", "*** is wrong"));
-        assert_eq!(masked(finding, &mask), expected);
+        assert_eq!(redacted(finding, &redactor), expected);
     }
 }

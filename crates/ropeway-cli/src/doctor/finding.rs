@@ -1,4 +1,4 @@
-//! A finding: what one check saw, and what to do about it.
+//! Findings and reports of the doctor.
 
 use anstyle::Style;
 use ropeway::tool::Alias;
@@ -6,21 +6,24 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, worst_exit};
-use crate::mark::Mark;
-use crate::table::{Cell, Overflow, Table};
-use crate::text::clean_line;
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::clean_line;
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
+/// Maximum names in a finding.
+pub(super) const MAX_NAMES: usize = 3;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// As it should be.
+    /// The check passed.
     Good,
     /// Worth knowing.
     Note,
-    /// The server cannot be used, and the command ends with this.
+    /// The server cannot be used; the command exits with this code.
     Problem(Exit),
 }
 
@@ -33,28 +36,28 @@ impl Level {
         }
     }
 
-    fn mark(self) -> Mark {
+    fn mark(self) -> StatusIcon {
         match self {
-            Self::Good => Mark::Good,
-            Self::Note => Mark::Half,
-            Self::Problem(_) => Mark::Bad,
+            Self::Good => StatusIcon::Good,
+            Self::Note => StatusIcon::Half,
+            Self::Problem(_) => StatusIcon::Bad,
         }
     }
 }
 
-/// What one check saw.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Finding {
-    /// What was looked at, in a word.
+    /// The name of the check.
     pub(crate) check: &'static str,
     #[serde(serialize_with = "as_word")]
     pub(crate) level: Level,
-    /// What was found, in a sentence.
+    /// What was found.
     pub(crate) found: String,
-    /// What to do about it: a command or a sentence.
+    /// The suggested fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fix: Option<String>,
-    /// The words of the server.
+    /// The last lines of the server's standard error.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) said: Vec<String>,
 }
@@ -68,22 +71,22 @@ impl Finding {
         Self { check, level, found: found.into(), fix: None, said: Vec::new() }
     }
 
-    /// All is well here.
+    /// Creates a finding for a check that passed.
     pub(crate) fn good(check: &'static str, found: impl Into<String>) -> Self {
         Self::new(check, Level::Good, found)
     }
 
-    /// Something that is worth knowing.
+    /// Creates a note.
     pub(crate) fn note(check: &'static str, found: impl Into<String>) -> Self {
         Self::new(check, Level::Note, found)
     }
 
-    /// Something that has to change.
+    /// Creates a problem.
     pub(crate) fn problem(check: &'static str, exit: Exit, found: impl Into<String>) -> Self {
         Self::new(check, Level::Problem(exit), found)
     }
 
-    /// Adds what to do about it.
+    /// Adds the suggested fix.
     pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
@@ -94,22 +97,30 @@ impl Finding {
     }
 }
 
-/// All that was found about one server.
+/// Lists at most [`MAX_NAMES`] names, and the number of the others.
+pub(super) fn enumerate(names: &[&str]) -> String {
+    let shown: Vec<String> = names.iter().take(MAX_NAMES).map(|name| format!("`{}`", clean_line(name))).collect();
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown.join(", "),
+        rest => format!("{} and {rest} more", shown.join(", ")),
+    }
+}
+
+/// The findings about one server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Report {
-    /// Our name for the server.
     pub(crate) server: Alias,
     /// In the order of the checks.
     pub(crate) findings: Vec<Finding>,
 }
 
 impl Report {
-    /// The report for scripts.
+    /// Returns the report as JSON.
     pub(crate) fn json(&self) -> Value {
         json!({"server": self.server.as_str(), "healthy": self.exit() == Exit::Done, "findings": self.findings})
     }
 
-    /// The exit code of the worst finding.
+    /// Returns the exit code of the worst finding.
     pub(crate) fn exit(&self) -> Exit {
         let exits = self.findings.iter().filter_map(|finding| match finding.level {
             Level::Problem(exit) => Some(exit),
@@ -118,7 +129,7 @@ impl Report {
         worst_exit(exits)
     }
 
-    /// The report for people.
+    /// Returns the report as text.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
         let mut table = Table::new(&[], Overflow::Wrap);
         for finding in &self.findings {
@@ -136,8 +147,8 @@ impl Report {
         format!("{NAME}{server}{NAME:#} {FAINT}· {}{FAINT:#}\n{}", self.summary(), table.render(width, 2))
     }
 
-    /// Is there something that is worth knowing, or has to change?
-    pub(crate) fn is_flawless(&self) -> bool {
+    /// Returns `true` if all checks passed.
+    pub(crate) fn is_clean(&self) -> bool {
         self.findings.iter().all(|finding| finding.level == Level::Good)
     }
 
@@ -151,7 +162,7 @@ impl Report {
         let problems = plural(count(Finding::is_problem), "problem");
         let notes = plural(count(|finding| finding.level == Level::Note), "note");
         let parts: Vec<String> = problems.into_iter().chain(notes).collect();
-        if parts.is_empty() { "all is well".to_owned() } else { parts.join(", ") }
+        if parts.is_empty() { "no problems".to_owned() } else { parts.join(", ") }
     }
 }
 
@@ -164,15 +175,15 @@ mod tests {
     }
 
     #[test]
-    fn a_report_says_what_was_found_and_beneath_it_what_to_do() {
+    fn a_report_shows_findings_with_their_fixes() {
         let report = report(vec![
-            Finding::good("folder", "`/tmp` is there"),
+            Finding::good("folder", "`/tmp` exists"),
             Finding::problem("program", Exit::Unreachable, "`npx` is not on PATH").fix("install Node.js"),
             Finding { said: vec!["a\u{1b}[2Jb".into()], ..Finding::note("tools", "one of 3") },
         ]);
         let expected = "\
 files · 1 problem, 1 note
-  ● ok       folder   `/tmp` is there
+  ● ok       folder   `/tmp` exists
   ✗ problem  program  `npx` is not on PATH
                       → install Node.js
   ◐ note     tools    one of 3
@@ -182,7 +193,7 @@ files · 1 problem, 1 note
         assert_eq!(
             report.json(),
             json!({"server": "files", "healthy": false, "findings": [
-                {"check": "folder", "level": "ok", "found": "`/tmp` is there"},
+                {"check": "folder", "level": "ok", "found": "`/tmp` exists"},
                 {"check": "program", "level": "problem", "found": "`npx` is not on PATH", "fix": "install Node.js"},
                 {"check": "tools", "level": "note", "found": "one of 3", "said": ["a\u{1b}[2Jb"]},
             ]})
@@ -190,12 +201,18 @@ files · 1 problem, 1 note
     }
 
     #[test]
-    fn the_exit_code_is_that_of_the_worst() {
+    fn the_exit_code_is_that_of_the_worst_finding() {
         let problem = |exit| Finding::problem("a", exit, "b");
         let exit = |findings: Vec<Finding>| report(findings).exit();
         assert_eq!(exit(vec![Finding::good("a", "b"), Finding::note("a", "b")]), Exit::Done);
         assert_eq!(exit(vec![problem(Exit::Usage)]), Exit::Usage);
         assert_eq!(exit(vec![problem(Exit::NeedsAuth), problem(Exit::Usage)]), Exit::NeedsAuth);
         assert_eq!(exit(vec![problem(Exit::Unreachable), problem(Exit::NeedsAuth)]), Exit::Unreachable);
+    }
+
+    #[test]
+    fn a_long_list_of_names_is_shortened() {
+        assert_eq!(enumerate(&["a", "b", "c", "d", "e"]), "`a`, `b`, `c` and 2 more");
+        assert_eq!(enumerate(&["a\u{1b}[2J"]), "`a`");
     }
 }

@@ -1,84 +1,67 @@
-//! The doctor: looks for the usual reasons why a server does not work, and says what helps.
+//! Diagnoses why a server does not work, and suggests fixes.
 
 mod address;
 mod connection;
+mod environment;
 mod finding;
 mod node;
-mod offer;
 mod package;
 mod program;
 mod proxy;
 mod remedy;
 mod runtime;
-mod surroundings;
-mod wanted;
-mod words;
+mod source;
+mod stderr_advice;
+mod tool_filter;
+mod tools;
 
 use std::time::Duration;
 
 use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
 
+pub(crate) use self::environment::Environment;
 pub(crate) use self::finding::{Finding, Report};
 pub(crate) use self::remedy::remedy;
-pub(crate) use self::surroundings::Surroundings;
+pub(crate) use self::source::ConfigSource;
 
-/// Where the settings of a server come from, and so what there is to change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Given {
-    /// The command line: options.
-    Line,
-    /// A file: keys.
-    File,
-}
-
-impl Given {
-    /// The words that fit.
-    fn words<'a>(self, line: &'a str, file: &'a str) -> &'a str {
-        match self {
-            Self::Line => line,
-            Self::File => file,
-        }
-    }
-}
-
-/// Examines a server of a file, with what the file wants of its tools.
+/// Examines a server of a configuration file, including its tool filters.
 pub(crate) async fn examine_entry(
     entry: &ServerEntry,
     config: &ServerConfig,
-    around: &Surroundings,
+    environment: &Environment,
     limit: Option<Duration>,
 ) -> Report {
-    examine_with(config, Some(entry), around, Given::File, limit).await
+    examine_with(config, Some(entry), environment, ConfigSource::File, limit).await
 }
 
 /// Examines a server of the command line.
-pub(crate) async fn examine(config: &ServerConfig, around: &Surroundings, limit: Option<Duration>) -> Report {
-    examine_with(config, None, around, Given::Line, limit).await
+pub(crate) async fn examine(config: &ServerConfig, environment: &Environment, limit: Option<Duration>) -> Report {
+    examine_with(config, None, environment, ConfigSource::CommandLine, limit).await
 }
 
-/// Examines one server: what lies around it first, then the connection itself, within a time.
+/// Examines one server: its environment first, then the connection, within the time limit.
 async fn examine_with(
     config: &ServerConfig,
     entry: Option<&ServerEntry>,
-    around: &Surroundings,
-    given: Given,
+    environment: &Environment,
+    source: ConfigSource,
     limit: Option<Duration>,
 ) -> Report {
     let mut findings = match &config.transport {
-        Transport::Stdio(server) => examine_process(server, around, given).await,
-        Transport::Http(server) | Transport::Sse(server) => examine_address(server, around).await,
+        Transport::Stdio(server) => examine_process(server, environment, source).await,
+        Transport::Http(server) | Transport::Sse(server) => examine_address(server, environment).await,
         _ => Vec::new(),
     };
-    // What cannot work need not be tried.
+    // Known problems would make the connection fail.
     if !findings.iter().any(Finding::is_problem) {
-        findings.extend(connection::check(config, entry, given, limit).await);
+        findings.extend(connection::check(config, entry, source, limit).await);
     }
     Report { server: config.alias.clone(), findings }
 }
 
-async fn examine_process(server: &StdioServer, around: &Surroundings, given: Given) -> Vec<Finding> {
+async fn examine_process(server: &StdioServer, environment: &Environment, source: ConfigSource) -> Vec<Finding> {
     let mut findings: Vec<Finding> = server.cwd.as_deref().and_then(program::check_folder).into_iter().collect();
-    let beside = around.of_server(server);
+    let beside = environment.of_server(server);
     let (path, finding) = program::check(server, &beside);
     findings.push(finding);
     findings.extend(program::check_script(server));
@@ -87,17 +70,17 @@ async fn examine_process(server: &StdioServer, around: &Surroundings, given: Giv
     }
     if !server.inherit_env {
         let own: Vec<&str> = server.env.iter().map(|(name, _)| name.as_str()).collect();
-        findings.extend(proxy::check_child(&own, around, given));
+        findings.extend(proxy::check_child(&own, environment, source));
     }
     findings
 }
 
-async fn examine_address(server: &HttpServer, around: &Surroundings) -> Vec<Finding> {
+async fn examine_address(server: &HttpServer, environment: &Environment) -> Vec<Finding> {
     let (url, open) = match address::check_url(server) {
         Ok(checked) => checked,
         Err(finding) => return vec![finding],
     };
-    let mut findings: Vec<Finding> = open.into_iter().chain(proxy::check_url(&url, around)).collect();
-    findings.push(address::check_port(&url, around).await);
+    let mut findings: Vec<Finding> = open.into_iter().chain(proxy::check_url(&url, environment)).collect();
+    findings.push(address::check_port(&url, environment).await);
     findings
 }

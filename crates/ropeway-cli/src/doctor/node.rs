@@ -1,18 +1,18 @@
-//! Node: its version, and what a package says it needs.
+//! Node.js versions and npm version ranges.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// A version of Node.
+/// A version of Node.js.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version(pub(super) [u32; 3]);
 
-/// The oldest that servers run on: the SDK that nearly all of them are made with needs it.
-pub(super) const OLDEST: Version = Version([18, 0, 0]);
+/// The minimum version of the TypeScript MCP SDK, which most servers use.
+pub(super) const MIN_VERSION: Version = Version([18, 0, 0]);
 
 impl Version {
-    /// Reads what `node --version` says.
+    /// Parses the output of `node --version`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim().trim_start_matches(['v', 'V']);
         let text = text.split(['-', '+']).next().unwrap_or_default();
@@ -21,13 +21,14 @@ impl Version {
         parts.next().is_none().then_some(Self(version))
     }
 
-    /// Does a range of npm hold it? A range that cannot be read holds everything, since nobody can say no.
+    /// Returns `true` if the version is in an npm range (<https://docs.npmjs.com/cli/configuring-npm/package-json#engines>).
+    /// An invalid range contains every version.
     pub(super) fn is_in(self, range: &str) -> bool {
         range.split("||").any(|part| self.is_in_all(part))
     }
 
     fn is_in_all(self, part: &str) -> bool {
-        // `>= 18` is as good as `>=18`, and `16 - 20` is both ends.
+        // `>= 18` equals `>=18`, and `16 - 20` includes both ends.
         let (from, to) = part.split_once(" - ").map_or((part, None), |(from, to)| (from, Some(to)));
         if let Some(to) = to {
             return self.fits(">=", from.trim()) && self.fits("<=", to.trim());
@@ -48,13 +49,13 @@ impl Version {
 
     fn fits(self, operator: &str, version: &str) -> bool {
         let parts = version.trim_start_matches('v').split(['-', '+']).next().unwrap_or_default().split('.');
-        let given: Vec<u32> = parts.map_while(|part| part.parse().ok()).take(3).collect();
-        if given.is_empty() {
+        let source: Vec<u32> = parts.map_while(|part| part.parse().ok()).take(3).collect();
+        if source.is_empty() {
             return true;
         }
-        let part = |at: usize| given.get(at).copied().unwrap_or(0);
+        let part = |at: usize| source.get(at).copied().unwrap_or(0);
         let low = Self([part(0), part(1), part(2)]);
-        // The first version behind all that begin like this, down to so many parts.
+        // The first version after all that share the first `parts` components.
         let behind = |parts: usize| match parts {
             1 => Self([part(0).saturating_add(1), 0, 0]),
             2 => Self([part(0), part(1).saturating_add(1), 0]),
@@ -62,12 +63,12 @@ impl Version {
         };
         match operator {
             ">=" => self >= low,
-            ">" => self >= behind(given.len()),
+            ">" => self >= behind(source.len()),
             "<" => self < low,
-            "<=" => self < behind(given.len()),
+            "<=" => self < behind(source.len()),
             "^" => self >= low && self < behind(1),
-            "~" => self >= low && self < behind(given.len().min(2)),
-            "" | "=" => self >= low && self < behind(given.len()),
+            "~" => self >= low && self < behind(source.len().min(2)),
+            "" | "=" => self >= low && self < behind(source.len()),
             _ => true,
         }
     }
@@ -80,7 +81,7 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// What the package that a file belongs to says about Node, in `engines.node`.
+/// Returns `engines.node` of the package that contains a file.
 pub(super) fn engines(file: &Path) -> Option<String> {
     let manifest = file.ancestors().map(|folder| folder.join("package.json")).find(|path| path.is_file())?;
     let manifest: Value = ropeway::json::from_str(&std::fs::read_to_string(manifest).ok()?).ok()?;
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_read_as_node_says_it() {
+    fn the_output_of_node_version_is_parsed() {
         assert_eq!(Version::parse("v12.22.9\n"), Some(Version([12, 22, 9])));
         assert_eq!(Version::parse("v23.0.0-nightly2024"), Some(Version([23, 0, 0])));
         assert_eq!(Version::parse("20"), Some(Version([20, 0, 0])));
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_npm_is_understood() {
+    fn npm_ranges_are_supported() {
         for (range, inside, outside) in [
             (">=18", "18.0.0", "16.20.0"),
             (">= 18.17", "18.17.0", "18.16.9"),
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_belongs_to_the_nearest_package_above_it() {
+    fn a_file_belongs_to_the_nearest_parent_package() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir_all(folder.path().join("dist")).expect("a folder");
         std::fs::write(folder.path().join("package.json"), r#"{"engines": {"node": ">=20"}}"#).expect("a file");

@@ -1,12 +1,12 @@
-//! Packages: who provides a usual command, and how it is installed.
+//! How to install common commands.
 
-/// What to install, and how, for a command that is not there.
+/// Returns what to install for a missing command, and how.
 pub(super) fn advice(command: &str) -> Option<String> {
     let (package, how) = match command {
         "node" | "npx" | "npm" => ("Node.js", "`nvm install --lts`, or https://nodejs.org/en/download"),
         "pnpm" | "yarn" | "corepack" => ("Node.js with corepack", "`corepack enable`, after https://nodejs.org"),
         "uv" | "uvx" => ("uv", "`curl -LsSf https://astral.sh/uv/install.sh | sh`, or `pipx install uv`"),
-        "python" => ("Python", "`apt install python3` or `brew install python`; `python3` may be its name here"),
+        "python" => ("Python", "`apt install python3` or `brew install python`; or use `python3`"),
         "python3" | "pip" | "pip3" => ("Python", "`apt install python3 python3-pip`, or `brew install python`"),
         "pipx" => ("pipx", "`python3 -m pip install --user pipx`"),
         "poetry" => ("Poetry", "`pipx install poetry`"),
@@ -22,5 +22,5 @@ pub(super) fn advice(command: &str) -> Option<String> {
         "php" | "composer" => ("PHP", "`apt install php-cli`, or `brew install php`"),
         _ => return None,
     };
-    Some(format!("`{command}` comes with {package}: {how}"))
+    Some(format!("install {package}: {how}"))
 }

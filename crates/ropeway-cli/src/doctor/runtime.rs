@@ -1,4 +1,4 @@
-//! What a server runs on: Node, Python, Docker, and how they are told to run it.
+//! Checks the runtime of a server: Node.js, Python, Docker and their arguments.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -7,72 +7,76 @@ use std::time::Duration;
 use ropeway::config::StdioServer;
 use tokio::process::Command;
 
+use super::environment::{Environment, Search};
 use super::finding::Finding;
 use super::node::{self, Version};
-use super::surroundings::{Search, Surroundings};
 use super::{package, program};
 use crate::failure::Exit;
 
-/// How long a program may take to say its version.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit of a command such as `node --version`.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The oldest Python that the SDK for servers runs on.
-const OLDEST_PYTHON: [u32; 2] = [3, 10];
+/// The minimum version of the Python MCP SDK.
+const MIN_PYTHON: [u32; 2] = [3, 10];
 
-/// Checks what the program, which is there, needs besides itself.
-pub(super) async fn check(server: &StdioServer, path: &Path, around: &Surroundings) -> Vec<Finding> {
+/// Checks the requirements of a program.
+pub(super) async fn check(server: &StdioServer, path: &Path, environment: &Environment) -> Vec<Finding> {
     let name = program::name(&server.command);
     match name {
         "node" | "npx" | "npm" | "pnpm" | "yarn" | "tsx" => {
-            let own = if name == "node" { Search::Found(path.to_owned()) } else { around.find("node", None) };
-            let mut findings = vec![check_node(server, own, around).await];
+            let own = if name == "node" { Search::Found(path.to_owned()) } else { environment.find("node", None) };
+            let mut findings = vec![check_node(server, own, environment).await];
             findings.extend(check_npx(name, server));
             findings
         }
         "docker" | "podman" => {
             let mut findings: Vec<Finding> = check_run(name, server).into_iter().collect();
-            findings.push(check_daemon(name, path, around).await);
+            findings.push(check_daemon(name, path, environment).await);
             findings
         }
-        name if name.starts_with("python") => vec![check_python(path, around).await],
+        name if name.starts_with("python") => vec![check_python(path, environment).await],
         _ => Vec::new(),
     }
 }
 
-async fn check_node(server: &StdioServer, found: Search, around: &Surroundings) -> Finding {
+async fn check_node(server: &StdioServer, found: Search, environment: &Environment) -> Finding {
     let problem = |found: String| Finding::problem("node", Exit::Unreachable, found);
     let Search::Found(path) = found else {
-        let finding = problem(format!("`{}` needs `node`, which is not on PATH", server.command));
+        let finding = problem(format!("`{}` requires `node`, which was not found on PATH", server.command));
         return finding.fix(package::advice("node").unwrap_or_default());
     };
-    let said = match ask(&path, &["--version"], around).await {
+    let said = match run_command(&path, &["--version"], environment).await {
         Ok(said) => said,
-        Err(why) => return problem(format!("`{} --version` does not work: {why}", path.display())),
+        Err(why) => return problem(format!("`{} --version` failed: {why}", path.display())),
     };
     let Some(version) = Version::parse(&said) else {
-        return Finding::note("node", format!("`{}` says it is `{said}`, which is no version", path.display()));
+        return Finding::note(
+            "node",
+            format!("`{} --version` printed `{said}`, which is not a version", path.display()),
+        );
     };
     let wanted = package_of(server).and_then(|file| node::engines(&file));
     let shown = path.display();
     match wanted {
         Some(range) if !version.is_in(&range) => {
-            let found = format!("`{shown}` is Node {version}, and the server wants `{range}`");
-            problem(found).fix(newer(Some(&range)))
+            let found = format!("`{shown}` is Node.js {version}, but the server requires `{range}`");
+            problem(found).fix(install_advice(Some(&range)))
         }
-        _ if version < node::OLDEST => {
-            let found = format!("`{shown}` is Node {version}, and servers need {} or newer", node::OLDEST);
-            problem(found).fix(newer(None))
+        _ if version < node::MIN_VERSION => {
+            let found =
+                format!("`{shown}` is Node.js {version}, but MCP servers require {} or newer", node::MIN_VERSION);
+            problem(found).fix(install_advice(None))
         }
-        _ => Finding::good("node", format!("Node {version} at `{shown}`")),
+        _ => Finding::good("node", format!("Node.js {version} at `{shown}`")),
     }
 }
 
-fn newer(range: Option<&str>) -> String {
-    let which = range.map_or_else(String::new, |range| format!(" that fits `{range}`"));
-    format!("install a Node{which}, such as with `nvm install --lts`, and put it first on PATH")
+fn install_advice(range: Option<&str>) -> String {
+    let which = range.map_or_else(String::new, |range| format!(" in the range `{range}`"));
+    format!("install Node.js{which}, for example with `nvm install --lts`, and put it first on PATH")
 }
 
-/// A file of the package that the server is, when it lies on this machine.
+/// Returns a file of the server's package, if it is installed locally.
 fn package_of(server: &StdioServer) -> Option<PathBuf> {
     let folder = server.cwd.clone().or_else(|| std::env::current_dir().ok())?;
     if let Some(script) = program::script(server) {
@@ -83,45 +87,45 @@ fn package_of(server: &StdioServer) -> Option<PathBuf> {
         Some(at) if at > 0 => &package[..at],
         _ => package.as_str(),
     };
-    // A package that is not there says nothing; one above it would be another.
+    // A parent package would be a different one.
     let installed = folder.join("node_modules").join(name).join("package.json");
     installed.is_file().then_some(installed)
 }
 
-/// Only an `npx` that asks nobody can be sure to start.
+/// Checks that `npx` installs packages without asking.
 fn check_npx(name: &str, server: &StdioServer) -> Option<Finding> {
     let agreed = |word: &String| matches!(word.as_str(), "-y" | "--yes" | "--no" | "--no-install" | "--offline");
     (name == "npx" && !server.args.iter().any(agreed)).then(|| {
-        Finding::note("npx", "without `-y`, npx may ask before it installs a package, and nobody can answer")
-            .fix("`npx -y …`")
+        Finding::note("npx", "without `-y`, npx may ask before it installs a package and wait forever")
+            .fix("use `npx -y …`")
     })
 }
 
-async fn check_python(path: &Path, around: &Surroundings) -> Finding {
+async fn check_python(path: &Path, environment: &Environment) -> Finding {
     let shown = path.display();
-    let said = match ask(path, &["--version"], around).await {
+    let said = match run_command(path, &["--version"], environment).await {
         Ok(said) => said,
         Err(why) => {
-            let found = format!("`{shown} --version` does not work: {why}");
+            let found = format!("`{shown} --version` failed: {why}");
             return Finding::problem("python", Exit::Unreachable, found);
         }
     };
     let version: Vec<u32> = said.trim_start_matches("Python ").split('.').map_while(|part| part.parse().ok()).collect();
     match version.get(..2) {
-        Some(known) if known < OLDEST_PYTHON.as_slice() => {
-            Finding::note("python", format!("`{shown}` is {said}, and most servers need Python 3.10 or newer"))
-                .fix("`uv python install 3.13`, or run the server with `uvx`, which brings a Python of its own")
+        Some(known) if known < MIN_PYTHON.as_slice() => {
+            Finding::note("python", format!("`{shown}` is {said}, but most servers require Python 3.10 or newer"))
+                .fix("run `uv python install 3.13`, or start the server with `uvx`, which installs its own Python")
         }
         _ => Finding::good("python", format!("{said} at `{shown}`")),
     }
 }
 
-/// A container that has no standard input is a server that hears nothing.
+/// Checks that a container has standard input and no terminal.
 fn check_run(name: &str, server: &StdioServer) -> Option<Finding> {
     if !server.args.iter().any(|word| word == "run") {
         return None;
     }
-    // Flags of one letter may stand together: `-it`.
+    // Short flags may be combined: `-it`.
     let short = |letter: char| {
         server.args.iter().any(|word| {
             word.strip_prefix('-').is_some_and(|flags| {
@@ -131,33 +135,37 @@ fn check_run(name: &str, server: &StdioServer) -> Option<Finding> {
     };
     let long = |flag: &str| server.args.iter().any(|word| word.trim_end_matches("=true") == flag);
     if !short('i') && !long("--interactive") {
-        let found = format!("`{name} run` without `-i` gives the server no standard input");
-        return Some(Finding::problem("container", Exit::Unreachable, found).fix(format!("`{name} run -i --rm …`")));
+        let found = format!("`{name} run` without `-i` does not connect standard input");
+        return Some(
+            Finding::problem("container", Exit::Unreachable, found).fix(format!("use `{name} run -i --rm …`")),
+        );
     }
     (short('t') || long("--tty")).then(|| {
         Finding::problem(
             "container",
             Exit::Unreachable,
-            format!("`{name} run -t` makes a terminal, which spoils messages"),
+            format!("`{name} run -t` allocates a terminal, which corrupts messages"),
         )
-        .fix(format!("`{name} run -i --rm …`, without `-t`"))
+        .fix(format!("use `{name} run -i --rm …` without `-t`"))
     })
 }
 
-async fn check_daemon(name: &str, path: &Path, around: &Surroundings) -> Finding {
-    match ask(path, &["info", "--format", "{{.ServerVersion}}"], around).await {
-        // With podman there is no daemon, and no such field.
+async fn check_daemon(name: &str, path: &Path, environment: &Environment) -> Finding {
+    match run_command(path, &["info", "--format", "{{.ServerVersion}}"], environment).await {
+        // Podman has no daemon and no such field.
         Ok(version) if !version.is_empty() && !version.starts_with('<') => {
-            Finding::good(name_of(name), format!("{name} {version} answers"))
+            Finding::good(name_of(name), format!("{name} {version} is running"))
         }
-        Ok(_) => Finding::good(name_of(name), format!("{name} answers")),
+        Ok(_) => Finding::good(name_of(name), format!("{name} is running")),
         Err(why) if name == "podman" => Finding::problem("podman", Exit::Unreachable, format!("`podman info`: {why}")),
         Err(why) => {
-            let fix = match why.contains("permission denied") {
-                true => "`sudo usermod -aG docker $USER`, then log in again",
-                false => "start it: `sudo systemctl start docker`, or Docker Desktop",
+            let fix = if why.contains("permission denied") {
+                "run `sudo usermod -aG docker $USER`, then log in again"
+            } else {
+                "run `sudo systemctl start docker`, or start Docker Desktop"
             };
-            Finding::problem("docker", Exit::Unreachable, format!("the Docker daemon does not answer: {why}")).fix(fix)
+            Finding::problem("docker", Exit::Unreachable, format!("could not connect to the Docker daemon: {why}"))
+                .fix(fix)
         }
     }
 }
@@ -166,16 +174,16 @@ fn name_of(name: &str) -> &'static str {
     if name == "podman" { "podman" } else { "docker" }
 }
 
-/// What a program prints in one line, or why it prints nothing.
-async fn ask(path: &Path, arguments: &[&str], around: &Surroundings) -> Result<String, String> {
+/// Runs a program and returns the last line of its output, or why it failed.
+async fn run_command(path: &Path, arguments: &[&str], environment: &Environment) -> Result<String, String> {
     let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-    // A program that looks for its parts looks where the server will.
-    if let Some(path) = around.variable("PATH") {
+    // The program searches the same PATH as the server.
+    if let Some(path) = environment.variable("PATH") {
         command.env("PATH", path);
     }
-    let output = match tokio::time::timeout(PATIENCE, command.output()).await {
-        Err(_) => return Err(format!("it did not end within {PATIENCE:?}")),
+    let output = match tokio::time::timeout(COMMAND_TIMEOUT, command.output()).await {
+        Err(_) => return Err(format!("timed out after {COMMAND_TIMEOUT:?}")),
         Ok(Err(error)) => return Err(error.to_string()),
         Ok(Ok(output)) => output,
     };
@@ -184,13 +192,11 @@ async fn ask(path: &Path, arguments: &[&str], around: &Surroundings) -> Result<S
         let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
         line.unwrap_or_default().to_owned()
     };
-    match output.status.success() {
-        true => Ok(line(&output.stdout)),
-        false => Err(match line(&output.stderr) {
-            said if said.is_empty() => output.status.to_string(),
-            said => said,
-        }),
+    if output.status.success() {
+        return Ok(line(&output.stdout));
     }
+    let error = line(&output.stderr);
+    Err(if error.is_empty() { output.status.to_string() } else { error })
 }
 
 #[cfg(test)]
@@ -199,43 +205,43 @@ mod tests {
 
     use super::*;
 
-    /// A folder with programs that are shell scripts, the only folder on PATH besides the system's own.
-    fn place(programs: &[(&str, &str)]) -> (tempfile::TempDir, Surroundings) {
+    /// Returns a directory of shell scripts, and an environment with only that directory on PATH.
+    fn place(programs: &[(&str, &str)]) -> (tempfile::TempDir, Environment) {
         let folder = tempfile::tempdir().expect("a folder");
         for (name, script) in programs {
             let path = folder.path().join(name);
             std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a file");
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
         }
-        let around = Surroundings::default().with("PATH", &folder.path().display().to_string());
-        (folder, around)
+        let environment = Environment::default().with("PATH", &folder.path().display().to_string());
+        (folder, environment)
     }
 
     async fn findings(
         folder: &tempfile::TempDir,
-        around: &Surroundings,
+        environment: &Environment,
         words: &[&str],
     ) -> Vec<(String, Option<String>)> {
         let mut server = StdioServer::new(words[0], words[1..].iter().copied());
         server.cwd = Some(folder.path().to_owned());
-        let findings = check(&server, &folder.path().join(words[0]), around).await;
+        let findings = check(&server, &folder.path().join(words[0]), environment).await;
         let place = folder.path().display().to_string();
         findings.into_iter().map(|finding| (finding.found.replace(&place, "HERE"), finding.fix)).collect()
     }
 
     #[tokio::test]
-    async fn a_node_that_is_too_old_is_a_problem_for_npx_too() {
-        let (folder, around) = place(&[("node", "echo v12.22.9"), ("npx", "")]);
+    async fn an_old_node_is_a_problem_for_node_and_npx() {
+        let (folder, environment) = place(&[("node", "echo v12.22.9"), ("npx", "")]);
         for words in [&["node", "-e", "1"][..], &["npx", "-y", "server"]] {
-            let found = "`HERE/node` is Node 12.22.9, and servers need 18.0.0 or newer".to_owned();
-            let fix = "install a Node, such as with `nvm install --lts`, and put it first on PATH".to_owned();
-            assert_eq!(findings(&folder, &around, words).await, [(found, Some(fix))]);
+            let found = "`HERE/node` is Node.js 12.22.9, but MCP servers require 18.0.0 or newer".to_owned();
+            let fix = "install Node.js, for example with `nvm install --lts`, and put it first on PATH".to_owned();
+            assert_eq!(findings(&folder, &environment, words).await, [(found, Some(fix))]);
         }
     }
 
     #[tokio::test]
-    async fn a_node_that_the_package_does_not_want_is_a_problem() {
-        let (folder, around) = place(&[("node", "echo v18.1.0"), ("npx", "")]);
+    async fn a_node_outside_the_engines_range_is_a_problem() {
+        let (folder, environment) = place(&[("node", "echo v18.1.0"), ("npx", "")]);
         let package = |path: &str| {
             let path = folder.path().join(path);
             std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
@@ -245,28 +251,28 @@ mod tests {
         package("node_modules/@scope/server/package.json");
         std::fs::write(folder.path().join("index.js"), "").expect("a file");
         for words in [&["node", "index.js"][..], &["npx", "-y", "@scope/server@1.2"]] {
-            let found = findings(&folder, &around, words).await;
-            assert_eq!(found[0].0, "`HERE/node` is Node 18.1.0, and the server wants `>=20.19`", "{words:?}");
+            let found = findings(&folder, &environment, words).await;
+            assert_eq!(found[0].0, "`HERE/node` is Node.js 18.1.0, but the server requires `>=20.19`", "{words:?}");
         }
     }
 
     #[tokio::test]
-    async fn npx_without_node_or_without_an_answer_is_told() {
-        let (folder, around) = place(&[("npx", "")]);
-        let found = findings(&folder, &around, &["npx", "server"]).await;
-        assert_eq!(found[0].0, "`npx` needs `node`, which is not on PATH");
-        assert_eq!(found[1].1.as_deref(), Some("`npx -y …`"));
+    async fn npx_without_node_or_without_yes_is_reported() {
+        let (folder, environment) = place(&[("npx", "")]);
+        let found = findings(&folder, &environment, &["npx", "server"]).await;
+        assert_eq!(found[0].0, "`npx` requires `node`, which was not found on PATH");
+        assert_eq!(found[1].1.as_deref(), Some("use `npx -y …`"));
     }
 
     #[tokio::test]
-    async fn a_docker_that_does_not_answer_says_how_to_start_it() {
-        let (folder, around) = place(&[("docker", "echo 'ERROR: Cannot connect' >&2; exit 1")]);
-        let found = findings(&folder, &around, &["docker", "run", "-i", "--rm", "mcp/time"]).await;
-        let fix = "start it: `sudo systemctl start docker`, or Docker Desktop".to_owned();
-        assert_eq!(found, [("the Docker daemon does not answer: ERROR: Cannot connect".to_owned(), Some(fix))]);
-        let (folder, around) = place(&[("docker", "echo 27.1.1")]);
-        let found = findings(&folder, &around, &["docker", "run", "-i", "mcp/time"]).await;
-        assert_eq!(found, [("docker 27.1.1 answers".to_owned(), None)]);
+    async fn a_stopped_docker_daemon_is_reported() {
+        let (folder, environment) = place(&[("docker", "echo 'ERROR: Cannot connect' >&2; exit 1")]);
+        let found = findings(&folder, &environment, &["docker", "run", "-i", "--rm", "mcp/time"]).await;
+        let fix = "run `sudo systemctl start docker`, or start Docker Desktop".to_owned();
+        assert_eq!(found, [("could not connect to the Docker daemon: ERROR: Cannot connect".to_owned(), Some(fix))]);
+        let (folder, environment) = place(&[("docker", "echo 27.1.1")]);
+        let found = findings(&folder, &environment, &["docker", "run", "-i", "mcp/time"]).await;
+        assert_eq!(found, [("docker 27.1.1 is running".to_owned(), None)]);
     }
 
     #[test]
@@ -274,8 +280,8 @@ mod tests {
         let found = |arguments: &[&str]| {
             check_run("docker", &StdioServer::new("docker", arguments.iter().copied())).map(|finding| finding.found)
         };
-        let deaf = Some("`docker run` without `-i` gives the server no standard input".to_owned());
-        let terminal = Some("`docker run -t` makes a terminal, which spoils messages".to_owned());
+        let deaf = Some("`docker run` without `-i` does not connect standard input".to_owned());
+        let terminal = Some("`docker run -t` allocates a terminal, which corrupts messages".to_owned());
         assert_eq!(found(&["run", "--rm", "image"]), deaf);
         assert_eq!(found(&["run", "-it", "image"]), terminal);
         assert_eq!(found(&["run", "-i", "--tty", "image"]), terminal);
@@ -285,12 +291,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_old_python_is_worth_a_note() {
-        let (folder, around) = place(&[("python3", "echo Python 3.8.10")]);
-        let found = findings(&folder, &around, &["python3", "server.py"]).await;
-        assert_eq!(found[0].0, "`HERE/python3` is Python 3.8.10, and most servers need Python 3.10 or newer");
-        let (folder, around) = place(&[("python3", "echo Python 3.13.1")]);
-        let found = findings(&folder, &around, &["python3", "server.py"]).await;
+    async fn an_old_python_gets_a_note() {
+        let (folder, environment) = place(&[("python3", "echo Python 3.8.10")]);
+        let found = findings(&folder, &environment, &["python3", "server.py"]).await;
+        assert_eq!(found[0].0, "`HERE/python3` is Python 3.8.10, but most servers require Python 3.10 or newer");
+        let (folder, environment) = place(&[("python3", "echo Python 3.13.1")]);
+        let found = findings(&folder, &environment, &["python3", "server.py"]).await;
         assert_eq!(found, [("Python 3.13.1 at `HERE/python3`".to_owned(), None)]);
     }
 }

@@ -1,102 +1,139 @@
-//! The choice of a model: what is said goes before what is found, and keys go only where they belong.
+//! Chooses a model. Options win over the configuration, and API keys are sent only to their own provider.
 
 use ropeway::config::{ChatSettings, ProviderName};
 use ropeway::message::Dialect;
 use ropeway::provider::{KeyHeader, Provider, ProviderSettings};
 use ropeway::secret::Secret;
 
-use super::local::{self, Found};
+use super::args::{ModelArgs, ModelChoice};
+use super::environment::{Environment, is_loopback};
+use super::failures;
+use super::local::{self, LocalServer};
 use super::vendor::{Vendor, vendor, with_keys};
-use super::{Around, ModelArgs, ModelChoice, is_loopback, trouble};
+use crate::config::config_file::ConfigFile;
 use crate::failure::Failure;
+use crate::secrets::redaction;
+use crate::trust::print_warning;
 
-/// Words in the names of models that nobody can talk to.
-const MUTE: [&str; 3] = ["embed", "rerank", "whisper"];
+/// Parts of the names of models that are not chat models.
+const NON_CHAT_MODELS: [&str; 3] = ["embed", "rerank", "whisper"];
 
-/// The model that is meant: the line goes before the file, the file before keys, and keys before servers on
-/// this machine, unless a model is wanted that nobody with a key is known to have.
+impl ModelArgs {
+    /// Chooses the model; `file` holds the chat settings. From here on, the API key is redacted from all output.
+    pub(crate) async fn choose(
+        &self,
+        chat: Option<&ChatSettings>,
+        file: Option<&ConfigFile>,
+    ) -> Result<ModelChoice, Failure> {
+        self.hide_secrets();
+        let choice = choose(self, chat, &Environment::of_process(file)).await?;
+        redaction::add_secrets(&choice.provider.secrets());
+        if choice.provider.key.is_some() && is_unencrypted(&choice.provider.base_url) {
+            print_warning(&format!("sending the API key to {} unencrypted; use https://", choice.place));
+        }
+        Ok(choice)
+    }
+
+    /// Lists the models of the provider that [`choose`](Self::choose) would use.
+    pub(crate) async fn list(
+        &self,
+        chat: Option<&ChatSettings>,
+        file: Option<&ConfigFile>,
+    ) -> Result<Vec<String>, Failure> {
+        self.hide_secrets();
+        list(self, chat, &Environment::of_process(file)).await
+    }
+}
+
+/// Returns `true` if requests to this URL cross the network without TLS.
+fn is_unencrypted(base_url: &str) -> bool {
+    url::Url::parse(base_url).is_ok_and(|url| url.scheme() == "http" && !is_loopback(&url))
+}
+
+/// Chooses a model from the options, then the file, then API keys, then local servers. Local servers come before API keys if
+/// no provider with a key is known to have the requested model.
 pub(super) async fn choose(
     args: &ModelArgs,
     chat: Option<&ChatSettings>,
-    around: &Around<'_>,
+    environment: &Environment<'_>,
 ) -> Result<ModelChoice, Failure> {
-    let said = Said::of(args, chat, around)?;
-    if let Some(place) = said.place(around)? {
-        return place.choice(said.model).await;
+    let request = ModelRequest::of(args, chat, environment)?;
+    if let Some(endpoint) = request.endpoint(environment)? {
+        return endpoint.choice(request.model).await;
     }
-    let by_key = by_key(said.model.as_deref(), around)?;
-    if let Some((place, true)) = by_key {
-        return place.choice(said.model).await;
+    let keyed = endpoint_by_key(request.model.as_deref(), environment)?;
+    if let Some((endpoint, true)) = keyed {
+        return endpoint.choice(request.model).await;
     }
-    // Nobody with a key is known to have such a model: it may well be one of this machine.
-    let found = local::find(around.locals).await;
-    match (on_this_machine(said.model.as_deref(), &found), by_key) {
+    // No provider with a key is known to have the model: it may be local.
+    let found = local::find(environment.local_ports).await;
+    match (local_choice(request.model.as_deref(), &found), keyed) {
         (Some(choice), _) => Ok(choice),
-        (None, Some((place, _))) => place.choice(said.model).await,
-        (None, None) => Err(trouble::nothing(said.model.as_deref(), &found, around.locals)),
+        (None, Some((endpoint, _))) => endpoint.choice(request.model).await,
+        (None, None) => Err(failures::no_model_found(request.model.as_deref(), &found, environment.local_ports)),
     }
 }
 
-/// The models that there are where one would be talked to.
+/// Lists the models of the provider that would be chosen.
 pub(super) async fn list(
     args: &ModelArgs,
     chat: Option<&ChatSettings>,
-    around: &Around<'_>,
+    environment: &Environment<'_>,
 ) -> Result<Vec<String>, Failure> {
-    let said = Said::of(args, chat, around)?;
-    let place = match said.place(around)? {
-        Some(place) => Some(place),
-        None => by_key(said.model.as_deref(), around)?.map(|(place, _)| place),
+    let request = ModelRequest::of(args, chat, environment)?;
+    let endpoint = match request.endpoint(environment)? {
+        Some(endpoint) => Some(endpoint),
+        None => endpoint_by_key(request.model.as_deref(), environment)?.map(|(endpoint, _)| endpoint),
     };
-    if let Some(place) = place {
-        return place.models().await;
+    if let Some(endpoint) = endpoint {
+        return endpoint.models().await;
     }
-    let found = local::find(around.locals).await;
+    let found = local::find(environment.local_ports).await;
     let models: Vec<String> = found.iter().flat_map(|found| found.models.clone()).collect();
-    if models.is_empty() { Err(trouble::nothing(None, &found, around.locals)) } else { Ok(models) }
+    if models.is_empty() { Err(failures::no_model_found(None, &found, environment.local_ports)) } else { Ok(models) }
 }
 
-/// What is said of a model, on the line and in the file.
-struct Said {
+/// The request for a model, merged from options and configuration.
+struct ModelRequest {
     provider: Option<ProviderName>,
     base_url: Option<String>,
     key: Option<Secret>,
     key_env: Option<String>,
     model: Option<String>,
     why: String,
-    /// The base URL is that of a file which is not the user's own: no key of the environment is meant for it.
-    is_strange: bool,
+    /// The base URL is from a file that is not the user's own: environment keys must not be sent to it.
+    is_untrusted_url: bool,
 }
 
-impl Said {
-    fn of(args: &ModelArgs, chat: Option<&ChatSettings>, around: &Around<'_>) -> Result<Self, Failure> {
+impl ModelRequest {
+    fn of(args: &ModelArgs, chat: Option<&ChatSettings>, environment: &Environment<'_>) -> Result<Self, Failure> {
         let no_chat = ChatSettings::default();
         let chat = chat.unwrap_or(&no_chat);
         let in_file = provider_of(chat.provider, chat.base_url.as_deref());
         let on_line = provider_of(args.provider, args.base_url.as_deref());
-        let is_lost = !chat.missing.base_url.is_empty();
-        if is_lost && on_line.is_none() {
-            return Err(trouble::lost(&chat.missing.base_url, around.file));
+        let lacks_base_url = !chat.missing.base_url.is_empty();
+        if lacks_base_url && on_line.is_none() {
+            return Err(failures::base_url_not_set(&chat.missing.base_url, environment.file));
         }
-        // What the file says of one place says nothing of another: above all, its key does not go there.
-        let is_elsewhere = is_lost
+        // The settings of the file apply to its own endpoint only; its key must not be sent elsewhere.
+        let is_elsewhere = lacks_base_url
             || args.base_url.as_ref().is_some_and(|url| !chat.base_url.as_ref().is_some_and(|own| same_url(url, own)))
             || args.provider.is_some() && args.provider != in_file;
-        // Nobody's key stands in for the one that is meant.
+        // A missing key is never replaced by another one.
         if !is_elsewhere && !chat.missing.key.is_empty() && args.key_env.is_none() {
-            return Err(trouble::key_not_set(&chat.missing.key, around.file));
+            return Err(failures::key_not_set(&chat.missing.key, environment.file));
         }
-        let names_a_place = in_file.is_some() || is_lost;
+        let names_a_place = in_file.is_some() || lacks_base_url;
         let keeps_place = names_a_place && !is_elsewhere;
         let keeps_model = keeps_place || !names_a_place;
         let why = match (args.provider, &args.base_url) {
-            (Some(provider), _) => format!("`--provider {provider}` was given"),
-            (None, Some(_)) => "`--base-url` was given".to_owned(),
-            (None, None) => "the configuration says so".to_owned(),
+            (Some(provider), _) => format!("from `--provider {provider}`"),
+            (None, Some(_)) => "from `--base-url`".to_owned(),
+            (None, None) => "from the configuration".to_owned(),
         };
         let is_of_file = args.base_url.is_none() && keeps_place && chat.base_url.is_some();
         Ok(Self {
-            is_strange: is_of_file && !around.is_own,
+            is_untrusted_url: is_of_file && !environment.is_own,
             provider: args.provider.or(in_file.filter(|_| keeps_place)).or(on_line),
             base_url: args.base_url.clone().or(chat.base_url.clone().filter(|_| keeps_place)),
             key: chat.key.clone().filter(|_| keeps_place),
@@ -106,75 +143,75 @@ impl Said {
         })
     }
 
-    /// The place that is named, if one is: itself, or by the variable of its key.
-    fn place(&self, around: &Around<'_>) -> Result<Option<Place>, Failure> {
-        let Some(provider) = self.provider else { return by_key_env(self, around) };
+    /// Returns the endpoint that is named directly or by its key variable, if any.
+    fn endpoint(&self, environment: &Environment<'_>) -> Result<Option<Endpoint>, Failure> {
+        let Some(provider) = self.provider else { return endpoint_by_key_variable(self, environment) };
         let vendor = vendor(provider);
-        let mut settings = usual(vendor, around);
-        let own_url = own_url(vendor, &settings);
-        let usual_url = settings.base_url.clone();
+        let mut settings = default_settings(vendor, environment);
+        let vendor_url = vendor_url(vendor, &settings);
+        let default_url = settings.base_url.clone();
         if let Some(url) = &self.base_url {
             settings.base_url.clone_from(url);
             settings.dialect = provider.dialect();
         }
         let settings = match (&self.key_env, &self.key) {
-            (Some(name), _) => with_key_of(settings, vendor, name, around)?,
+            (Some(name), _) => with_key_of(settings, vendor, name, environment)?,
             (None, Some(key)) => with_key(settings, key.clone()),
-            // Nobody has said whose server it is, so nobody's key is for it.
+            // The owner of the server is unknown, so no key is sent.
             (None, None) if provider == ProviderName::Chat && self.base_url.is_some() => settings,
-            (None, None) if self.is_strange && !is_at(&settings.base_url, &own_url, &usual_url) => {
+            (None, None) if self.is_untrusted_url && !is_at(&settings.base_url, &vendor_url, &default_url) => {
                 let is_local = url::Url::parse(&settings.base_url).is_ok_and(|url| is_loopback(&url));
-                match vendor.variables().find(|name| around.get(name).is_some()) {
-                    Some(name) if !is_local => return Err(trouble::key_withheld(name, &settings, around.file)),
+                match vendor.variables().find(|name| environment.get(name).is_some()) {
+                    Some(name) if !is_local => return Err(failures::key_withheld(name, &settings, environment.file)),
                     _ => settings,
                 }
             }
-            (None, None) => with_usual_key(settings, vendor, around)?,
+            (None, None) => with_default_key(settings, vendor, environment)?,
         };
-        let is_own = same_url(&settings.base_url, &own_url);
+        let is_own = same_url(&settings.base_url, &vendor_url);
         if is_own && !vendor.keys.is_empty() && settings.key.is_none() {
-            return Err(trouble::no_key(vendor));
+            return Err(failures::no_key(vendor));
         }
-        Ok(Some(Place { vendor, settings, is_own, why: self.why.clone() }))
+        Ok(Some(Endpoint { vendor, settings, is_own, why: self.why.clone() }))
     }
 }
 
-/// The provider that is named, or who speaks at a URL of which nothing else is said.
+/// Returns the named provider; a URL alone means a Chat Completions endpoint.
 fn provider_of(provider: Option<ProviderName>, base_url: Option<&str>) -> Option<ProviderName> {
     provider.or(base_url.map(|_| ProviderName::Chat))
 }
 
-/// How a provider is usually talked to, with what the environment says of its place.
+/// Returns the default settings of a provider, with the base URL of the environment.
 ///
-/// Who stands in for OpenAI at `OPENAI_BASE_URL` is spoken to in Chat Completions, be OpenAI named or found by its key: few
-/// others speak Responses. One who does is named together with the place: `--provider openai --base-url URL`.
-fn usual(vendor: &Vendor, around: &Around<'_>) -> ProviderSettings {
-    if let Some(local) = around.locals.iter().find(|local| local.name == vendor.name) {
+/// A server at `OPENAI_BASE_URL` is expected to support Chat Completions, since few support the Responses API. For one that
+/// does, use `--provider openai --base-url URL`.
+fn default_settings(vendor: &Vendor, environment: &Environment<'_>) -> ProviderSettings {
+    if let Some(local) = environment.local_ports.iter().find(|local| local.name == vendor.name) {
         return local.settings();
     }
     let dialect = vendor.name.dialect();
     let mut settings = match vendor.url {
-        None => ProviderSettings::from_variables(dialect, around.variable),
+        None => ProviderSettings::from_variables(dialect, environment.variable),
         Some(url) => ProviderSettings::new(dialect).with_base_url(url),
     };
-    // Which of its variables holds the key, the table of providers says.
+    // The table of providers determines the key variable.
     settings.key = None;
-    if dialect == Dialect::Responses && !same_url(&settings.base_url, &own_url(vendor, &settings)) {
+    if dialect == Dialect::Responses && !same_url(&settings.base_url, &vendor_url(vendor, &settings)) {
         settings.dialect = Dialect::Chat;
     }
     settings
 }
 
-/// Where a provider is when nobody says otherwise.
-fn own_url(vendor: &Vendor, usual: &ProviderSettings) -> String {
+/// Returns the provider's own base URL.
+fn vendor_url(vendor: &Vendor, default_settings: &ProviderSettings) -> String {
     match vendor.url {
         Some(url) => url.to_owned(),
-        None if vendor.keys.is_empty() => usual.base_url.clone(),
+        None if vendor.keys.is_empty() => default_settings.base_url.clone(),
         None => ProviderSettings::new(vendor.name.dialect()).base_url,
     }
 }
 
-/// Do both mean the same place?
+/// Returns `true` if two URLs differ at most in a trailing slash.
 fn same_url(one: &str, other: &str) -> bool {
     let plain = |text: &str| match url::Url::parse(text) {
         Ok(mut url) => {
@@ -187,66 +224,70 @@ fn same_url(one: &str, other: &str) -> bool {
     plain(one) == plain(other)
 }
 
-/// Is the URL one of the vendor's own, or the one that the environment names for the vendor?
-fn is_at(url: &str, own: &str, usual: &str) -> bool {
+/// Returns `true` if the URL is the vendor's own, or the one that the environment sets for the vendor.
+fn is_at(url: &str, own: &str, default_settings: &str) -> bool {
     let (Ok(parsed), Ok(own)) = (url::Url::parse(url), url::Url::parse(own)) else { return false };
     let (Some(host), Some(vendor)) = (parsed.host_str(), own.host_str()) else { return false };
     // Regions have hosts of their own, such as `eu.api.openai.com`.
     let is_host = host == vendor || host.strip_suffix(vendor).is_some_and(|start| start.ends_with('.'));
     let is_same = parsed.scheme() == own.scheme() && parsed.port_or_known_default() == own.port_or_known_default();
-    (is_host && is_same) || same_url(url, usual)
+    (is_host && is_same) || same_url(url, default_settings)
 }
 
-/// The settings with this key, sent as the dialect sends keys.
+/// Sets a key, with the header of the dialect.
 fn with_key(mut settings: ProviderSettings, key: Secret) -> ProviderSettings {
     settings.key_header = ProviderSettings::new(settings.dialect).key_header;
     settings.with_key(key)
 }
 
-/// The settings with the key of a variable, sent as the provider wants that one to be sent.
+/// Sets the key of a variable, with the header that the provider expects for it.
 fn with_key_of(
     settings: ProviderSettings,
     vendor: &Vendor,
     name: &str,
-    around: &Around<'_>,
+    environment: &Environment<'_>,
 ) -> Result<ProviderSettings, Failure> {
-    let mut settings = with_key(settings, around.key(name)?);
+    let mut settings = with_key(settings, environment.key(name)?);
     if vendor.keys.iter().any(|key| key.variable == name && key.is_token) {
         settings.key_header = KeyHeader::Bearer;
     }
     Ok(settings)
 }
 
-/// The settings with the first of the provider's keys that is set, if one is.
-fn with_usual_key(
+/// Sets the provider's first key that is in the environment, if any.
+fn with_default_key(
     settings: ProviderSettings,
     vendor: &Vendor,
-    around: &Around<'_>,
+    environment: &Environment<'_>,
 ) -> Result<ProviderSettings, Failure> {
-    match vendor.variables().find(|name| around.get(name).is_some()) {
-        Some(name) => with_key_of(settings, vendor, name, around),
+    match vendor.variables().find(|name| environment.get(name).is_some()) {
+        Some(name) => with_key_of(settings, vendor, name, environment),
         None => Ok(settings),
     }
 }
 
-/// The provider whose variable is given.
-fn by_key_env(said: &Said, around: &Around<'_>) -> Result<Option<Place>, Failure> {
-    let Some(name) = &said.key_env else { return Ok(None) };
+/// Returns the endpoint whose key variable is given.
+fn endpoint_by_key_variable(
+    request: &ModelRequest,
+    environment: &Environment<'_>,
+) -> Result<Option<Endpoint>, Failure> {
+    let Some(name) = &request.key_env else { return Ok(None) };
     let Some(vendor) = with_keys().find(|vendor| vendor.variables().any(|known| known == name)) else {
-        return Err(trouble::key_for_nobody(name));
+        return Err(failures::unknown_key_variable(name));
     };
-    let settings = with_key_of(usual(vendor, around), vendor, name, around)?;
-    Ok(Some(Place::found(vendor, settings, "`--key-env` was given".to_owned())))
+    let settings = with_key_of(default_settings(vendor, environment), vendor, name, environment)?;
+    Ok(Some(Endpoint::found(vendor, settings, "from `--key-env`".to_owned())))
 }
 
-/// The provider whose key is set, and whether the model that is wanted may well be there: of several the one whose models are
-/// called like that, or else one of the user's own choice, or else the first.
-fn by_key(wanted: Option<&str>, around: &Around<'_>) -> Result<Option<(Place, bool)>, Failure> {
-    let set: Vec<(&Vendor, &str)> = with_keys().filter_map(|vendor| Some((vendor, reason(vendor, around)?))).collect();
+/// Returns an endpoint whose key is set, and whether it is likely to have the requested model. Prefers a provider with
+/// matching model names, then a custom base URL, then the first one.
+fn endpoint_by_key(wanted: Option<&str>, environment: &Environment<'_>) -> Result<Option<(Endpoint, bool)>, Failure> {
+    let set: Vec<(&Vendor, &str)> =
+        with_keys().filter_map(|vendor| Some((vendor, variable_of(vendor, environment)?))).collect();
     let is_called = |vendor: &Vendor, model: &str| vendor.models.iter().any(|start| model.starts_with(start));
     let stands_in = |vendor: &Vendor| {
-        let settings = usual(vendor, around);
-        !same_url(&settings.base_url, &own_url(vendor, &settings))
+        let settings = default_settings(vendor, environment);
+        !same_url(&settings.base_url, &vendor_url(vendor, &settings))
     };
     let fitting = match wanted {
         None => set.first(),
@@ -256,69 +297,68 @@ fn by_key(wanted: Option<&str>, around: &Around<'_>) -> Result<Option<(Place, bo
             .or_else(|| set.iter().find(|(vendor, _)| stands_in(vendor))),
     };
     let Some((vendor, variable)) = fitting.or(set.first()) else { return Ok(None) };
-    let settings = with_usual_key(usual(vendor, around), vendor, around)?;
-    Ok(Some((Place::found(vendor, settings, format!("{variable} is set")), fitting.is_some())))
+    let settings = with_default_key(default_settings(vendor, environment), vendor, environment)?;
+    Ok(Some((Endpoint::found(vendor, settings, format!("{variable} is set")), fitting.is_some())))
 }
 
-/// The variable that speaks for a provider, if one is set. An address alone does, too: servers of one's own need no key.
-fn reason(vendor: &Vendor, around: &Around<'_>) -> Option<&'static str> {
+/// Returns the variable that selects a provider. `OPENAI_BASE_URL` alone suffices, since local servers need no key.
+fn variable_of(vendor: &Vendor, environment: &Environment<'_>) -> Option<&'static str> {
     let address = (vendor.name == ProviderName::OpenAi).then_some("OPENAI_BASE_URL");
-    vendor.variables().chain(address).find(|name| around.get(name).is_some())
+    vendor.variables().chain(address).find(|name| environment.get(name).is_some())
 }
 
-/// Where a model is, before it is known which.
-struct Place {
+/// A provider, before its model is chosen.
+struct Endpoint {
     vendor: &'static Vendor,
     settings: ProviderSettings,
-    /// Is it where this provider is when nobody says otherwise?
+    /// Whether the base URL is the provider's own.
     is_own: bool,
     why: String,
 }
 
-impl Place {
+impl Endpoint {
     fn found(vendor: &'static Vendor, settings: ProviderSettings, why: String) -> Self {
-        let is_own = same_url(&settings.base_url, &own_url(vendor, &settings));
+        let is_own = same_url(&settings.base_url, &vendor_url(vendor, &settings));
         Self { vendor, settings, is_own, why }
     }
 
     async fn choice(self, model: Option<String>) -> Result<ModelChoice, Failure> {
-        let usual = self.vendor.model.filter(|_| self.is_own).map(str::to_owned);
-        let model = match model.or(usual) {
+        let default_settings = self.vendor.model.filter(|_| self.is_own).map(str::to_owned);
+        let model = match model.or(default_settings) {
             Some(model) => {
-                // Said now rather than at the first question.
-                Provider::new(self.settings.clone()).map_err(|error| trouble::unusable(&error))?;
+                // Reports invalid settings now instead of at the first request.
+                Provider::new(self.settings.clone()).map_err(|error| failures::unusable(&error))?;
                 model
             }
-            None => self.ask().await?,
+            None => self.default_model().await?,
         };
-        let place = heard_by(self.vendor, &self.settings, self.is_own);
+        let place = describe_endpoint(self.vendor, &self.settings, self.is_own);
         Ok(ModelChoice { provider: self.settings, model, place, why: self.why })
     }
 
-    /// The first of its models, where it serves what somebody gave it; of a shop's many models somebody has to name one.
-    async fn ask(&self) -> Result<String, Failure> {
+    /// Returns the first model of a self-hosted server. A hosted provider without a default model is an error.
+    async fn default_model(&self) -> Result<String, Failure> {
         let models = self.models().await?;
-        match self.is_own && !self.vendor.keys.is_empty() {
-            true => Err(trouble::which(self.vendor, &models)),
-            false => first(&models).ok_or_else(|| trouble::no_model(&self.settings)),
+        if self.is_own && !self.vendor.keys.is_empty() {
+            return Err(failures::model_required(self.vendor, &models));
         }
+        first_chat_model(&models).ok_or_else(|| failures::no_model(&self.settings))
     }
 
-    /// Its models.
     async fn models(&self) -> Result<Vec<String>, Failure> {
-        let provider = Provider::new(self.settings.clone()).map_err(|error| trouble::unusable(&error))?;
-        provider.models().await.map_err(|error| trouble::not_listed(&self.settings, &error))
+        let provider = Provider::new(self.settings.clone()).map_err(|error| failures::unusable(&error))?;
+        provider.models().await.map_err(|error| failures::not_listed(&self.settings, &error))
     }
 }
 
-/// The first model that one can talk to.
-fn first(models: &[String]) -> Option<String> {
-    let is_mute = |model: &str| MUTE.iter().any(|word| model.to_lowercase().contains(word));
-    models.iter().find(|model| !is_mute(model)).cloned()
+/// Returns the first chat model.
+fn first_chat_model(models: &[String]) -> Option<String> {
+    let is_not_chat = |model: &str| NON_CHAT_MODELS.iter().any(|word| model.to_lowercase().contains(word));
+    models.iter().find(|model| !is_not_chat(model)).cloned()
 }
 
-/// Who hears what is said: a provider, and the host; where somebody else stands in for it, only the host is known.
-fn heard_by(vendor: &Vendor, settings: &ProviderSettings, is_own: bool) -> String {
+/// Describes the provider and its host; for a custom base URL, only the host.
+fn describe_endpoint(vendor: &Vendor, settings: &ProviderSettings, is_own: bool) -> String {
     let host = url::Url::parse(&settings.base_url).ok().and_then(|url| {
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         Some(format!("{}{port}", url.host_str()?))
@@ -330,20 +370,20 @@ fn heard_by(vendor: &Vendor, settings: &ProviderSettings, is_own: bool) -> Strin
     }
 }
 
-/// The model of a server on this machine: the one that is wanted, or else the first.
-fn on_this_machine(wanted: Option<&str>, found: &[Found]) -> Option<ModelChoice> {
-    let of = |Found { models, .. }: &Found| match wanted {
-        Some(wanted) => models.iter().find(|model| is_meant(model, wanted)).cloned(),
-        None => first(models),
+/// Returns the requested model of a local server, or its first one.
+fn local_choice(wanted: Option<&str>, found: &[LocalServer]) -> Option<ModelChoice> {
+    let of = |LocalServer { models, .. }: &LocalServer| match wanted {
+        Some(wanted) => models.iter().find(|model| matches_model(model, wanted)).cloned(),
+        None => first_chat_model(models),
     };
     let (local, model) = found.iter().find_map(|found| Some((found.local, of(found)?)))?;
     let why = format!("{} answers on port {}", local.title(), local.port);
     let provider = local.settings();
-    let place = heard_by(vendor(local.name), &provider, true);
+    let place = describe_endpoint(vendor(local.name), &provider, true);
     Some(ModelChoice { provider, model, place, why })
 }
 
-/// Ollama's models have a tag, and nobody says that of the latest.
-fn is_meant(model: &str, wanted: &str) -> bool {
+/// Compares model names; Ollama's tag `:latest` is optional.
+fn matches_model(model: &str, wanted: &str) -> bool {
     model == wanted || model.strip_suffix(":latest") == Some(wanted)
 }

@@ -1,19 +1,19 @@
-//! The model of a saved conversation: how it was chosen, and whether it is still available.
+//! The model of a saved conversation.
 
 use ropeway::config::ChatSettings;
 use serde::{Deserialize, Serialize};
 
-use super::{ModelArgs, ModelChoice};
+use super::args::{ModelArgs, ModelChoice};
+use crate::config::config_file::ConfigFile;
 use crate::failure::Failure;
-use crate::servers::ConfigFile;
-use crate::text::clean_line;
-use crate::veil;
+use crate::secrets::redaction;
+use crate::terminal::text::clean_line;
 
-/// The model of a conversation, and the options that chose it. No secret is part of it.
+/// The model of a conversation and the options that chose it, without secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SavedModel {
-    /// The model that was asked last.
+    /// The model of the last turn.
     pub(crate) model: String,
     /// The provider and its host, for people.
     pub(crate) place: String,
@@ -34,14 +34,14 @@ pub(crate) struct SavedModel {
 #[derive(Debug)]
 pub(crate) struct ResumedChoice {
     pub(crate) choice: ModelChoice,
-    /// What is saved from now on.
+    /// The model to save from now on.
     pub(crate) saved: SavedModel,
-    /// What the user should know, in one line.
+    /// A note for the user.
     pub(crate) note: Option<String>,
 }
 
 impl SavedModel {
-    /// Returns what is saved of a choice that these options led to.
+    /// Returns the saved form of a choice and its options.
     pub(crate) fn new(args: &ModelArgs, choice: &ModelChoice) -> Self {
         Self {
             model: choice.model.clone(),
@@ -53,10 +53,10 @@ impl SavedModel {
         }
     }
 
-    /// Returns the same without known secrets. A path of a URL may hold one: then the URL is left out.
+    /// Redacts known secrets. A URL with a secret in its path is dropped.
     pub(crate) fn redacted(&self) -> Self {
-        let hide = |text: &str| veil::over(text).into_owned();
-        let is_plain = |text: &String| veil::over(text) == *text;
+        let hide = |text: &str| redaction::redact(text).into_owned();
+        let is_plain = |text: &String| redaction::redact(text) == *text;
         Self {
             model: hide(&self.model),
             place: hide(&self.place),
@@ -67,7 +67,7 @@ impl SavedModel {
         }
     }
 
-    /// The options that would choose this model again.
+    /// Returns the options that choose this model again.
     fn args(&self) -> ModelArgs {
         ModelArgs {
             provider: self.provider.as_deref().and_then(|provider| provider.parse().ok()),
@@ -83,12 +83,12 @@ impl SavedModel {
     }
 }
 
-/// Scheme, host and port of a URL.
+/// Returns the scheme, host and port of a URL.
 fn endpoint(url: &str) -> String {
     url::Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
 }
 
-/// Returns true for a URL without credentials.
+/// Returns `true` for a URL without credentials.
 fn is_public(url: &str) -> bool {
     url::Url::parse(url).is_ok_and(|url| {
         url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none()
@@ -96,15 +96,10 @@ fn is_public(url: &str) -> bool {
 }
 
 impl ModelArgs {
-    /// Returns true if an option says where the model is.
-    fn names_place(&self) -> bool {
-        self.provider.is_some() || self.base_url.is_some() || self.key_env.is_some()
-    }
-
-    /// Chooses the model of a resumed conversation: present options win, then what was saved.
+    /// Chooses the model of a resumed conversation: from the current options, then from the saved ones.
     ///
-    /// A conversation never moves to another provider by itself: that one would get everything that was said. The user names it with an
-    /// option or in the configuration.
+    /// A conversation never moves to another provider by itself, since that one would receive all of its messages. The user
+    /// must name it in an option or in the configuration.
     pub(crate) async fn choose_resumed(
         &self,
         saved: &SavedModel,
@@ -115,21 +110,22 @@ impl ModelArgs {
             let now = SavedModel::new(args, &choice);
             let moved = now.model != saved.model || now.endpoint != saved.endpoint;
             let note =
-                moved.then(|| format!("continuing with {}; the last answer was by {}", now.shown(), saved.shown()));
+                moved.then(|| format!("continuing with {}; the last answer was from {}", now.shown(), saved.shown()));
             ResumedChoice { choice, saved: now, note }
         };
-        if self.names_place() {
+        if self.names_endpoint() {
             return self.choose(Some(chat), file).await.map(|choice| resumed(self, choice));
         }
         let mut wanted = saved.args();
         wanted.model = self.model.clone().or(wanted.model);
         let unavailable = |failure: Failure| {
-            let failure = failure.hint(format!("the conversation was with {}, which is not available", saved.shown()));
+            let failure = failure.hint(format!("the model of the conversation is not available: {}", saved.shown()));
             failure.hint("choose another model with `--model`, `--provider` or `--base-url`")
         };
         let choice = wanted.choose(Some(chat), file).await.map_err(unavailable)?;
-        if wanted.names_place() || saved.endpoint.is_empty() || endpoint(&choice.provider.base_url) == saved.endpoint {
-            let why = if self.model.is_some() { choice.why } else { "as in the saved conversation".to_owned() };
+        if wanted.names_endpoint() || saved.endpoint.is_empty() || endpoint(&choice.provider.base_url) == saved.endpoint
+        {
+            let why = if self.model.is_some() { choice.why } else { "from the saved conversation".to_owned() };
             return Ok(resumed(&wanted, ModelChoice { why, ..choice }));
         }
         let configured = chat.provider.is_some() || chat.base_url.is_some();
@@ -160,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_of_a_conversation_are_saved_without_credentials() {
+    fn options_are_saved_without_credentials() {
         let url = "http://user:secret@127.0.0.1:8080/v1?key=secret";
         let args = ModelArgs { base_url: Some(url.into()), key_env: Some("MY_KEY".into()), ..ModelArgs::default() };
         let model = saved(url, &args);
@@ -172,13 +168,13 @@ mod tests {
     fn a_secret_in_the_path_of_a_url_is_not_saved() {
         let url = "http://127.0.0.1:8080/a-path-with-the-saved-token/v1";
         let model = saved(url, &ModelArgs { base_url: Some(url.into()), ..ModelArgs::default() });
-        veil::hide(&Redactor::new([&Secret::new("a-path-with-the-saved-token")]));
+        redaction::add_secrets(&Redactor::new([&Secret::new("a-path-with-the-saved-token")]));
         let model = model.redacted();
         assert_eq!((model.base_url.as_deref(), model.endpoint.as_str()), (None, "http://127.0.0.1:8080"));
     }
 
     #[tokio::test]
-    async fn a_conversation_stays_with_its_model_and_options_win() {
+    async fn a_conversation_keeps_its_model_unless_options_name_another() {
         let url = "http://127.0.0.1:1/v1";
         let model = saved(url, &ModelArgs { base_url: Some(url.into()), ..ModelArgs::default() });
         let chat = ChatSettings::default();
@@ -199,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_model_that_is_not_available_is_named() {
+    async fn an_unavailable_model_is_reported() {
         let args = ModelArgs { base_url: Some("http://127.0.0.1:1/v1".into()), ..ModelArgs::default() };
         let mut model = saved("http://127.0.0.1:1/v1", &args);
         model.key_env = Some("ROPEWAY_TEST_NO_SUCH_KEY".into());
@@ -207,7 +203,7 @@ mod tests {
             ModelArgs::default().choose_resumed(&model, &ChatSettings::default(), None).await.expect_err("no key");
         let text = failure.render();
         assert!(text.contains("ROPEWAY_TEST_NO_SUCH_KEY") && text.contains("`m` at here"), "{text}");
-        // The configuration names another place, which wins.
+        // The configuration names another provider, which wins.
         let mut chat = ChatSettings::default();
         chat.base_url = Some("http://127.0.0.1:3/v1".into());
         chat.model = Some("configured".into());

@@ -1,4 +1,4 @@
-//! Which model is chosen, and what is said when none is.
+//! Tests of the choice of a model.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -10,8 +10,10 @@ use ropeway::provider::KeyHeader;
 use ropeway::testing::{ModelAnswer, ModelServer};
 use serde_json::json;
 
+use super::args::ModelArgs;
 use super::choose::choose;
-use super::{Around, Local, ModelArgs};
+use super::environment::Environment;
+use super::local::LocalPort;
 use crate::failure::{Exit, Failure};
 
 /// A command that has only these options.
@@ -21,7 +23,7 @@ struct Line {
     model: ModelArgs,
 }
 
-/// What is compared of a choice: dialect, address, key, model, and why.
+/// The compared parts of a choice: dialect, URL, key, model and reason.
 type Told = (Dialect, String, Option<String>, String, String);
 
 /// The options of a line.
@@ -35,12 +37,12 @@ fn file(chat: &str) -> Option<ChatSettings> {
     Config::parse(&text, "nowhere/ropeway.yaml".as_ref(), &Secrets::none()).expect("a file").chat
 }
 
-/// A port on which nobody listens.
+/// Returns an unused port.
 pub(super) fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
-/// A server that gives this answer, and its port.
+/// Starts a server with this response, and returns its port.
 pub(super) async fn server(answer: ModelAnswer) -> (ModelServer, u16) {
     let server = ModelServer::start([answer]).await.expect("a server");
     let port = server.url().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
@@ -53,29 +55,32 @@ fn list(models: &[&str]) -> ModelAnswer {
     ModelAnswer::json(200, &json!({"object": "list", "data": models}))
 }
 
-/// The choice with these variables, and with servers on these ports. The file is the user's own.
+/// Chooses with these variables and local ports, for the user's own file.
 async fn choice(
     words: &str,
     chat: Option<&ChatSettings>,
     variables: &[(&str, &str)],
-    locals: &[Local],
+    locals: &[LocalPort],
 ) -> Result<Told, Failure> {
     choice_in(true, words, chat, variables, locals).await
 }
 
-/// The same; the file may be that of a project.
+/// Like [`choice`]; the file may belong to a project.
 async fn choice_in(
     is_own: bool,
     words: &str,
     chat: Option<&ChatSettings>,
     variables: &[(&str, &str)],
-    locals: &[Local],
+    locals: &[LocalPort],
 ) -> Result<Told, Failure> {
     let variable =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let choice =
-        choose(&line(words), chat, &Around { variable: &variable, locals, file: Some(Path::new("a.yaml")), is_own })
-            .await?;
+    let choice = choose(
+        &line(words),
+        chat,
+        &Environment { variable: &variable, local_ports: locals, file: Some(Path::new("a.yaml")), is_own },
+    )
+    .await?;
     let key = choice.provider.key.map(|key| key.expose().to_owned());
     Ok((choice.provider.dialect, choice.provider.base_url, key, choice.model, choice.why))
 }
@@ -84,12 +89,12 @@ fn told(dialect: Dialect, url: &str, key: Option<&str>, model: &str, why: &str) 
     (dialect, url.to_owned(), key.map(str::to_owned), model.to_owned(), why.to_owned())
 }
 
-/// A failure as it is printed, and its exit code.
+/// Returns the exit code and the printed text of a failure.
 fn printed(failure: &Failure) -> (Exit, String) {
     (failure.exit(), anstream::adapter::strip_str(&failure.render()).to_string())
 }
 
-async fn trouble(words: &str, chat: Option<&str>, variables: &[(&str, &str)], locals: &[Local]) -> (Exit, String) {
+async fn failures(words: &str, chat: Option<&str>, variables: &[(&str, &str)], locals: &[LocalPort]) -> (Exit, String) {
     let chat = chat.and_then(file);
     let chosen = choice(words, chat.as_ref(), variables, locals).await;
     printed(&chosen.expect_err("no model"))
@@ -99,7 +104,7 @@ const ANTHROPIC: &str = "https://api.anthropic.com";
 const OPENAI: &str = "https://api.openai.com/v1";
 const GEMINI: &str = "https://generativelanguage.googleapis.com";
 
-/// Keys of everybody.
+/// A key of every provider.
 const KEYS: [(&str, &str); 8] = [
     ("ANTHROPIC_API_KEY", "key-a"),
     ("OPENAI_API_KEY", "key-o"),
@@ -112,13 +117,13 @@ const KEYS: [(&str, &str); 8] = [
 ];
 
 #[tokio::test]
-async fn the_line_goes_before_the_file_and_the_file_before_keys() {
+async fn options_win_over_the_file_and_the_file_over_keys() {
     use Dialect::{Anthropic, Chat, Gemini, Responses};
     let whole = "{provider: anthropic, base_url: 'http://f/v1', key: key-f, model: m-f}";
-    let given = |name: &str| format!("`--provider {name}` was given");
-    let file_says = "the configuration says so";
+    let given = |name: &str| format!("from `--provider {name}`");
+    let file_says = "from the configuration";
     let cases: [(&str, Option<&str>, Told); 21] = [
-        // Keys alone, and keys with a model that is somebody's.
+        // Keys alone, and keys with a model of a known provider.
         ("", None, told(Anthropic, ANTHROPIC, Some("key-a"), "claude-sonnet-5-5", "ANTHROPIC_API_KEY is set")),
         ("--model x", None, told(Anthropic, ANTHROPIC, Some("key-a"), "x", "ANTHROPIC_API_KEY is set")),
         ("-m gpt-6", None, told(Responses, OPENAI, Some("key-o"), "gpt-6", "OPENAI_API_KEY is set")),
@@ -130,17 +135,17 @@ async fn the_line_goes_before_the_file_and_the_file_before_keys() {
         ),
         ("-m grok-9", None, told(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
         ("", Some("{model: grok-9}"), told(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
-        // The file, in part and whole.
+        // A partial and a complete file.
         ("", Some("{provider: google}"), told(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", file_says)),
         ("", Some("{provider: openai, key: key-f}"), told(Responses, OPENAI, Some("key-f"), "gpt-6-sol", file_says)),
         ("", Some("{base_url: 'http://f/v1', model: m-f}"), told(Chat, "http://f/v1", None, "m-f", file_says)),
         ("", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m-f", file_says)),
         ("-m m", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m", file_says)),
         ("--key-env XAI_API_KEY", Some(whole), told(Anthropic, "http://f/v1", Some("key-x"), "m-f", file_says)),
-        // The line; what the file says of another place is not for this one.
+        // Options; the file's settings for another endpoint do not apply.
         ("--provider claude", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m-f", &given("anthropic"))),
         ("--provider gemini", Some(whole), told(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", &given("gemini"))),
-        ("--base-url http://l/v1 -m m", Some(whole), told(Chat, "http://l/v1", None, "m", "`--base-url` was given")),
+        ("--base-url http://l/v1 -m m", Some(whole), told(Chat, "http://l/v1", None, "m", "from `--base-url`")),
         (
             "--provider deepseek --base-url http://l/v1 -m m",
             Some(whole),
@@ -149,14 +154,14 @@ async fn the_line_goes_before_the_file_and_the_file_before_keys() {
         (
             "--base-url http://l/v1 -m m --key-env GROQ_API_KEY",
             None,
-            told(Chat, "http://l/v1", Some("key-q"), "m", "`--base-url` was given"),
+            told(Chat, "http://l/v1", Some("key-q"), "m", "from `--base-url`"),
         ),
         ("--provider openai", Some("{model: m-f}"), told(Responses, OPENAI, Some("key-o"), "m-f", &given("openai"))),
         ("--provider chat", None, told(Chat, OPENAI, Some("key-o"), "gpt-6-sol", &given("chat"))),
         (
             "--key-env MISTRAL_API_KEY",
             None,
-            told(Chat, "https://api.mistral.ai/v1", Some("key-m"), "mistral-medium-latest", "`--key-env` was given"),
+            told(Chat, "https://api.mistral.ai/v1", Some("key-m"), "mistral-medium-latest", "from `--key-env`"),
         ),
     ];
     for (words, chat, expected) in cases {
@@ -167,7 +172,7 @@ async fn the_line_goes_before_the_file_and_the_file_before_keys() {
 }
 
 #[tokio::test]
-async fn keys_are_looked_for_in_their_order() {
+async fn keys_are_tried_in_order() {
     let mut left = KEYS.to_vec();
     let mut found = Vec::new();
     while !left.is_empty() {
@@ -180,22 +185,22 @@ async fn keys_are_looked_for_in_their_order() {
 }
 
 #[tokio::test]
-async fn the_other_variables_of_the_providers_count_too() {
+async fn alternative_key_variables_are_used() {
     let token = [("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "tok"), ("ANTHROPIC_BASE_URL", "http://p")];
     let variable = |name: &str| token.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    let around = Around { variable: &variable, locals: &[], file: None, is_own: true };
-    let choice = choose(&line("-m m"), None, &around).await.expect("a model");
+    let environment = Environment { variable: &variable, local_ports: &[], file: None, is_own: true };
+    let choice = choose(&line("-m m"), None, &environment).await.expect("a model");
     assert_eq!(
         (choice.provider.base_url.as_str(), choice.provider.key_header, choice.why.as_str()),
         ("http://p", KeyHeader::Bearer, "ANTHROPIC_AUTH_TOKEN is set")
     );
-    // A token is sent as one also when it is named, and a key of another variable as keys are.
+    // A named token keeps its header, and other variables use the header of the dialect.
     for (words, header) in [
         ("-m m --provider claude --key-env ANTHROPIC_AUTH_TOKEN", KeyHeader::Bearer),
         ("-m m --key-env ANTHROPIC_AUTH_TOKEN", KeyHeader::Bearer),
         ("-m m --provider claude --key-env ANTHROPIC_BASE_URL", KeyHeader::named("x-api-key")),
     ] {
-        let choice = choose(&line(words), None, &around).await;
+        let choice = choose(&line(words), None, &environment).await;
         assert_eq!(choice.expect("a model").provider.key_header, header, "{words}");
     }
     let google = [("GOOGLE_API_KEY", "k"), ("GOOGLE_GEMINI_BASE_URL", "http://p")];
@@ -203,7 +208,7 @@ async fn the_other_variables_of_the_providers_count_too() {
         self::choice("-m m", None, &google, &[]).await.expect("a model"),
         told(Dialect::Gemini, "http://p", Some("k"), "m", "GOOGLE_API_KEY is set")
     );
-    // Of two the one is named that is sent.
+    // Of two keys, the reason names the one that is sent.
     let both = [("GEMINI_API_KEY", "other"), ("GOOGLE_API_KEY", "k")];
     assert_eq!(
         self::choice("-m m", None, &both, &[]).await.expect("a model"),
@@ -212,7 +217,7 @@ async fn the_other_variables_of_the_providers_count_too() {
 }
 
 #[tokio::test]
-async fn who_stands_in_for_openai_speaks_chat_and_is_asked_for_a_model() {
+async fn a_custom_openai_url_uses_chat_completions() {
     let (server, port) = server(list(&["text-embed-1", "mine"])).await;
     let url = format!("http://127.0.0.1:{port}/v1");
     let variables = [("OPENAI_BASE_URL", url.as_str())];
@@ -221,119 +226,119 @@ async fn who_stands_in_for_openai_speaks_chat_and_is_asked_for_a_model() {
         told(Dialect::Chat, &url, None, "mine", "OPENAI_BASE_URL is set")
     );
     let named = choice("--provider openai -m m", None, &variables, &[]).await.expect("a model");
-    assert_eq!(named, told(Dialect::Chat, &url, None, "m", "`--provider openai` was given"));
-    // Whoever names both the provider and the place means its own dialect.
+    assert_eq!(named, told(Dialect::Chat, &url, None, "m", "from `--provider openai`"));
+    // Provider and URL together select the provider's own dialect.
     let words = "--provider openai --base-url http://l/v1 -m m";
     let named = choice(words, None, &variables, &[]).await.expect("a model");
-    assert_eq!(named, told(Dialect::Responses, "http://l/v1", None, "m", "`--provider openai` was given"));
+    assert_eq!(named, told(Dialect::Responses, "http://l/v1", None, "m", "from `--provider openai`"));
     assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_url_alone_is_asked_for_its_first_model() {
+async fn a_url_alone_uses_the_first_model_of_the_server() {
     let (server, port) = server(list(&["one", "two"])).await;
     let url = format!("http://127.0.0.1:{port}/v1");
     let chosen = choice(&format!("--base-url {url} --key-env K"), None, &[("K", "key-k")], &[]).await;
-    assert_eq!(chosen.expect("a model"), told(Dialect::Chat, &url, Some("key-k"), "one", "`--base-url` was given"));
+    assert_eq!(chosen.expect("a model"), told(Dialect::Chat, &url, Some("key-k"), "one", "from `--base-url`"));
     let asked = &server.requests()[0];
     assert_eq!((asked.path.as_str(), asked.header("authorization")), ("/v1/models", Some("Bearer key-k")));
 }
 
 #[tokio::test]
-async fn without_a_key_a_server_on_this_machine_is_found() {
-    let silent = Local { name: ProviderName::Ollama, port: free_port() };
+async fn without_a_key_a_local_server_is_found() {
+    let silent = LocalPort { name: ProviderName::Ollama, port: free_port() };
     let (_first, port) = server(list(&["embedder", "qwen:latest"])).await;
-    let first = Local { name: ProviderName::LmStudio, port };
+    let first = LocalPort { name: ProviderName::LmStudio, port };
     let (_second, port) = server(list(&["llama"])).await;
-    let second = Local { name: ProviderName::LlamaCpp, port };
+    let second = LocalPort { name: ProviderName::LlamaCpp, port };
     let locals = [silent, first, second];
-    let at = |local: Local, model: &str| {
+    let at = |local: LocalPort, model: &str| {
         let why = format!("{} answers on port {}", local.title(), local.port);
         told(Dialect::Chat, &format!("http://127.0.0.1:{}/v1", local.port), None, model, &why)
     };
     assert_eq!(choice("", None, &[("OPENAI_API_KEY", "")], &locals).await.expect("a model"), at(first, "qwen:latest"));
     for (wanted, local, model) in [("llama", 1, "llama"), ("qwen", 0, "qwen:latest")] {
         let (_first, port) = server(list(&["embedder", "qwen:latest"])).await;
-        let first = Local { port, ..first };
+        let first = LocalPort { port, ..first };
         let (_second, port) = server(list(&["llama"])).await;
-        let locals = [first, Local { port, ..second }];
+        let locals = [first, LocalPort { port, ..second }];
         let chosen = choice(&format!("--model {wanted}"), None, &[], &locals).await.expect("a model");
         assert_eq!(chosen, at(locals[local], model));
     }
 }
 
 #[tokio::test]
-async fn a_model_that_nobody_with_a_key_has_is_looked_for_on_this_machine_first() {
+async fn a_model_of_no_known_provider_is_searched_locally_first() {
     for (wanted, expected) in [
         ("qwen", "Ollama answers on port"),
         ("other", "ANTHROPIC_API_KEY is set"),
         ("claude-x", "ANTHROPIC_API_KEY is set"),
     ] {
         let (server, port) = server(list(&["qwen:latest", "claude-x"])).await;
-        let local = Local { name: ProviderName::Ollama, port };
+        let local = LocalPort { name: ProviderName::Ollama, port };
         let words = format!("--model {wanted}");
         let (.., why) = choice(&words, None, &KEYS[..1], &[local]).await.expect("a model");
         assert!(why.starts_with(expected), "{wanted}: {why}");
         assert_eq!(server.requests().len(), usize::from(wanted != "claude-x"), "{wanted}");
     }
-    // A server of one's own has models of any name.
+    // A custom endpoint may have models of any name.
     let (_server, port) = server(list(&["qwen"])).await;
-    let local = Local { name: ProviderName::Ollama, port };
+    let local = LocalPort { name: ProviderName::Ollama, port };
     let own = [KEYS[0], ("OPENAI_BASE_URL", "http://l/v1")];
     let chosen = choice("--model qwen", None, &own, &[local]).await.expect("a model");
     assert_eq!(chosen, told(Dialect::Chat, "http://l/v1", None, "qwen", "OPENAI_BASE_URL is set"));
 }
 
 #[tokio::test]
-async fn an_address_is_the_same_however_it_is_written() {
+async fn equivalent_urls_are_recognized() {
     let file = file("{base_url: 'http://f/v1', key: key-f, model: m-f}");
     for (url, key) in [("http://f/v1/", Some("key-f")), ("HTTP://F:80/v1", Some("key-f")), ("http://f/v2", None)] {
         let words = format!("--base-url {url} -m m");
         let chosen = choice(&words, file.as_ref(), &[], &[]).await.expect("a model");
-        assert_eq!(chosen, told(Dialect::Chat, url, key, "m", "`--base-url` was given"));
+        assert_eq!(chosen, told(Dialect::Chat, url, key, "m", "from `--base-url`"));
     }
 }
 
 #[tokio::test]
-async fn a_key_is_one_line_without_what_surrounds_it() {
+async fn a_key_is_trimmed_and_must_be_one_line() {
     let (_, _, key, ..) = choice("", None, &[("ANTHROPIC_API_KEY", " key-a\r\n")], &[]).await.expect("a model");
     assert_eq!(key.as_deref(), Some("key-a"));
     let lines = [("ANTHROPIC_API_KEY", "one\ntwo")];
     for words in ["", "--provider claude", "--key-env ANTHROPIC_API_KEY"] {
-        let expected = "error: the key in `ANTHROPIC_API_KEY` has several lines\n".to_owned();
-        assert_eq!(trouble(words, None, &lines, &[]).await, (Exit::Usage, expected), "{words}");
+        let expected = "error: API key in `ANTHROPIC_API_KEY` has several lines\n".to_owned();
+        assert_eq!(failures(words, None, &lines, &[]).await, (Exit::Usage, expected), "{words}");
     }
 }
 
 #[tokio::test]
-async fn it_is_told_who_hears_what_is_said() {
+async fn the_choice_names_the_provider_and_its_host() {
     let variable = |name: &str| (name == "ANTHROPIC_API_KEY").then(|| "key-a".to_owned());
-    let local = Local { name: ProviderName::Ollama, port: 7 };
-    let around = Around { variable: &variable, locals: &[local], file: None, is_own: true };
+    let local = LocalPort { name: ProviderName::Ollama, port: 7 };
+    let environment = Environment { variable: &variable, local_ports: &[local], file: None, is_own: true };
     for (words, place) in [
         ("-m claude-x", "Anthropic at api.anthropic.com"),
         ("-m m --provider claude --base-url https://ada:pass@h:81/v1", "h:81"),
         ("-m m --provider ollama", "Ollama at 127.0.0.1:7"),
         ("-m m --base-url http://l/v1?token=t", "l"),
     ] {
-        assert_eq!(choose(&line(words), None, &around).await.expect("a model").place, place, "{words}");
+        assert_eq!(choose(&line(words), None, &environment).await.expect("a model").place, place, "{words}");
     }
 }
 
 #[tokio::test]
-async fn a_server_on_this_machine_can_be_named() {
+async fn a_local_server_can_be_named() {
     let (_server, port) = server(list(&["qwen"])).await;
-    let local = Local { name: ProviderName::Ollama, port };
+    let local = LocalPort { name: ProviderName::Ollama, port };
     let chosen = choice("--provider ollama", None, &KEYS, &[local]).await.expect("a model");
     let url = format!("http://127.0.0.1:{port}/v1");
-    assert_eq!(chosen, told(Dialect::Chat, &url, None, "qwen", "`--provider ollama` was given"));
+    assert_eq!(chosen, told(Dialect::Chat, &url, None, "qwen", "from `--provider ollama`"));
 }
 
 #[tokio::test]
-async fn with_nothing_it_is_told_what_to_set() {
-    let closed = [ProviderName::Ollama, ProviderName::Vllm].map(|name| Local { name, port: free_port() });
+async fn without_a_model_the_error_lists_what_to_set() {
+    let closed = [ProviderName::Ollama, ProviderName::Vllm].map(|name| LocalPort { name, port: free_port() });
     let expected = format!(
-        "error: there is no model to talk to: no key is set, and no server on this machine has one
+        "error: no model found: no API key is set, and no local server has one
   for Anthropic: export ANTHROPIC_API_KEY=…
   for OpenAI: export OPENAI_API_KEY=…
   for Gemini: export GEMINI_API_KEY=…
@@ -342,48 +347,48 @@ async fn with_nothing_it_is_told_what_to_set() {
   for Groq: export GROQ_API_KEY=…
   for DeepSeek: export DEEPSEEK_API_KEY=…
   for xAI: export XAI_API_KEY=…
-  for a model on this machine: start its server (Ollama on port {}, vLLM on port {})
-  for any other: --base-url http://127.0.0.1:8080/v1 --model NAME, and --key-env VARIABLE if it wants a key
-  to write it down: `chat: {{provider: anthropic, model: NAME, key: \"${{MY_KEY}}\"}}` in ropeway.yaml
+  for a local model: start its server (Ollama on port {}, vLLM on port {})
+  for any other: --base-url http://127.0.0.1:8080/v1 --model NAME, and --key-env VARIABLE if it needs a key
+  to save the choice: `chat: {{provider: anthropic, model: NAME, key: \"${{MY_KEY}}\"}}` in ropeway.yaml
 ",
         closed[0].port, closed[1].port
     );
-    assert_eq!(trouble("", None, &[], &closed).await, (Exit::Usage, expected));
+    assert_eq!(failures("", None, &[], &closed).await, (Exit::Usage, expected));
 }
 
 #[tokio::test]
-async fn what_servers_on_this_machine_have_is_told_when_it_is_not_what_is_wanted() {
+async fn an_unknown_model_lists_the_models_of_local_servers() {
     let (_empty, port) = server(list(&[])).await;
-    let empty = Local { name: ProviderName::Ollama, port };
+    let empty = LocalPort { name: ProviderName::Ollama, port };
     let (_other, port) = server(list(&["a", "b"])).await;
-    let other = Local { name: ProviderName::Vllm, port };
-    let (exit, text) = trouble("--model x", None, &[], &[empty, other]).await;
+    let other = LocalPort { name: ProviderName::Vllm, port };
+    let (exit, text) = failures("--model x", None, &[], &[empty, other]).await;
     let first: Vec<&str> = text.lines().take(3).collect();
     let expected = [
-        "error: no key is set, and no server on this machine has the model `x`".to_owned(),
-        format!("  Ollama answers on port {}, but has no model: give it one first", empty.port),
+        "error: model `x` not found: no API key is set, and no local server has it".to_owned(),
+        format!("  Ollama on port {} has no models; load one first", empty.port),
         format!("  vLLM on port {} has: a, b", other.port),
     ];
     assert_eq!((exit, first), (Exit::Usage, expected.iter().map(String::as_str).collect()));
 }
 
 #[tokio::test]
-async fn a_key_that_is_missing_is_named() {
+async fn a_missing_key_is_named() {
     let hint =
-        "  or name another variable with `--key-env`, or write `key: ${NAME}` under `chat` in the configuration\n";
+        "  or name another variable with `--key-env`, or with `key: ${NAME}` under `chat` in the configuration\n";
     let cases = [
         (
             "--provider claude",
             None,
             format!(
-                "error: Anthropic needs a key, and `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN` are not set\n  set it: export ANTHROPIC_API_KEY=…\n{hint}"
+                "error: Anthropic requires an API key, but `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN` are not set\n  set it: export ANTHROPIC_API_KEY=…\n{hint}"
             ),
         ),
         (
             "",
             Some("{provider: groq, key: '${NO_SUCH}'}"),
-            "error: the key of the model is not known: `NO_SUCH` is not set
-  `chat.key` of `a.yaml` wants it
+            "error: API key of the model is not set: `NO_SUCH` is not set
+  required by `chat.key` in `a.yaml`
   set it: export NO_SUCH=…
   or name another variable with `--key-env`
 "
@@ -392,43 +397,48 @@ async fn a_key_that_is_missing_is_named() {
         (
             "--base-url http://l/v1 --key-env MINE",
             None,
-            "error: the variable `MINE` is not set\n  set it: export MINE=…\n".to_owned(),
+            "error: environment variable `MINE` is not set\n  set it: export MINE=…\n".to_owned(),
         ),
     ];
     for (words, chat, expected) in cases {
-        assert_eq!(trouble(words, chat, &[], &[]).await, (Exit::NeedsAuth, expected), "{words}");
+        assert_eq!(failures(words, chat, &[], &[]).await, (Exit::NeedsAuth, expected), "{words}");
     }
-    let expected = "error: it is not known whose key `MINE` holds\n  say it with `--provider` or `--base-url`: a key goes only where it belongs\n";
-    assert_eq!(trouble("--key-env MINE", None, &[("MINE", "k")], &[]).await, (Exit::Usage, expected.to_owned()));
+    let expected =
+        "error: unknown provider for the API key in `MINE`\n  name the provider with `--provider` or `--base-url`\n";
+    assert_eq!(failures("--key-env MINE", None, &[("MINE", "k")], &[]).await, (Exit::Usage, expected.to_owned()));
 }
 
 #[tokio::test]
-async fn what_the_file_means_and_does_not_know_is_not_guessed() {
-    let lost = "error: it is not known where the model is: `HOST` is not set
-  `chat.base_url` of `a.yaml` wants it
+async fn settings_with_unset_variables_are_not_guessed() {
+    let base_url_not_set = "error: base URL of the model is not set: `HOST` is not set
+  required by `chat.base_url` in `a.yaml`
   set it: export HOST=…
-  or say where it is with `--base-url`, or whose with `--provider`
+  or use `--base-url` or `--provider`
 ";
     let homeless = "{provider: openai, base_url: 'https://${HOST}/v1', key: key-f, model: m-f}";
     for words in ["", "-m m", "--key-env OPENAI_API_KEY"] {
-        assert_eq!(trouble(words, Some(homeless), &KEYS, &[]).await, (Exit::Usage, lost.to_owned()), "{words}");
+        assert_eq!(
+            failures(words, Some(homeless), &KEYS, &[]).await,
+            (Exit::Usage, base_url_not_set.to_owned()),
+            "{words}"
+        );
     }
-    let keyless = "error: the key of the model is not known: `MINE` is not set
-  `chat.key` of `a.yaml` wants it
+    let keyless = "error: API key of the model is not set: `MINE` is not set
+  required by `chat.key` in `a.yaml`
   set it: export MINE=…
   or name another variable with `--key-env`
 ";
     for chat in ["{provider: openai, key: '${MINE}'}", "{key: '${MINE}'}", "{base_url: 'http://f/v1', key: '${MINE}'}"]
     {
-        assert_eq!(trouble("-m m", Some(chat), &KEYS, &[]).await, (Exit::NeedsAuth, keyless.to_owned()), "{chat}");
+        assert_eq!(failures("-m m", Some(chat), &KEYS, &[]).await, (Exit::NeedsAuth, keyless.to_owned()), "{chat}");
     }
-    // Whoever says on the line where it goes is not held up by the file, and gets nothing that was meant for elsewhere.
+    // Options bypass unset variables of the file, and none of its settings for another endpoint apply.
     let openai = |why: &str| told(Dialect::Responses, OPENAI, Some("key-o"), "m", why);
     let keyless = "{provider: openai, key: '${MINE}'}";
     for (words, chat, expected) in [
-        ("-m m --provider openai", homeless, openai("`--provider openai` was given")),
-        ("-m m --key-env OPENAI_API_KEY", keyless, openai("the configuration says so")),
-        ("-m m --base-url http://l", keyless, told(Dialect::Chat, "http://l", None, "m", "`--base-url` was given")),
+        ("-m m --provider openai", homeless, openai("from `--provider openai`")),
+        ("-m m --key-env OPENAI_API_KEY", keyless, openai("from the configuration")),
+        ("-m m --base-url http://l", keyless, told(Dialect::Chat, "http://l", None, "m", "from `--base-url`")),
     ] {
         let chosen = choice(words, file(chat).as_ref(), &KEYS, &[]).await;
         assert_eq!(chosen.map_err(|failure| printed(&failure)), Ok(expected), "{words}");
@@ -436,32 +446,34 @@ async fn what_the_file_means_and_does_not_know_is_not_guessed() {
 }
 
 #[tokio::test]
-async fn an_address_that_cannot_be_used_is_told_without_what_is_secret_in_it() {
-    let (exit, text) = trouble("--base-url ftp://l/v1 -m m", None, &[], &[]).await;
+async fn an_invalid_url_is_reported_without_credentials() {
+    let (exit, text) = failures("--base-url ftp://l/v1 -m m", None, &[], &[]).await;
     assert_eq!(exit, Exit::Usage);
-    assert_eq!(text, "error: the URL `ftp://l/v1` cannot be used\n  caused by: only http and https are spoken here\n");
+    assert_eq!(
+        text,
+        "error: invalid URL `ftp://l/v1`\n  caused by: unsupported scheme `ftp`: expected http or https\n"
+    );
     let (_server, port) = server(ModelAnswer::json(404, &json!({"error": "no such page"}))).await;
     let words = format!("--base-url http://ada:pass-w0rd@127.0.0.1:{port}/?key=t0ken-t0ken");
     let expected = format!(
-        "error: the models at `http://127.0.0.1:{port}/` could not be listed
-  caused by: the provider refused with status 404: no such page
-  most servers want `/v1` at the end of the URL
-  a model that is named with `--model` need not be listed
+        "error: could not list the models of `http://127.0.0.1:{port}/`
+  caused by: the provider returned HTTP 404: no such page
+  most servers expect `/v1` at the end of the URL
+  or name a model with `--model`
 "
     );
-    assert_eq!(trouble(&words, None, &[], &[]).await, (Exit::Usage, expected));
+    assert_eq!(failures(&words, None, &[], &[]).await, (Exit::Usage, expected));
     let (_empty, port) = server(list(&["embed"])).await;
-    let expected = format!(
-        "error: there is no model at `http://127.0.0.1:{port}/v1`\n  name one with `--model`, if it is not listed\n"
-    );
+    let expected =
+        format!("error: no models at `http://127.0.0.1:{port}/v1`\n  name an unlisted model with `--model`\n");
     assert_eq!(
-        trouble(&format!("--base-url http://127.0.0.1:{port}/v1"), None, &[], &[]).await,
+        failures(&format!("--base-url http://127.0.0.1:{port}/v1"), None, &[], &[]).await,
         (Exit::Usage, expected)
     );
 }
 
 #[test]
-fn a_provider_that_is_mistyped_is_told_the_nearest() {
+fn a_mistyped_provider_gets_a_suggestion() {
     let error = Line::try_parse_from(["ropeway", "--provider", "antropic"]).expect_err("no provider");
     let text = error.to_string();
     assert!(text.contains("invalid value 'antropic' for '--provider <NAME>'"), "{text}");
@@ -470,15 +482,15 @@ fn a_provider_that_is_mistyped_is_told_the_nearest() {
 }
 
 #[test]
-fn a_shop_with_many_models_has_one_named() {
+fn a_provider_without_a_default_model_lists_its_models() {
     let models: Vec<String> = (1..=14).map(|number| format!("m{number}")).collect();
-    let failure = super::trouble::which(super::vendor::vendor(ProviderName::Groq), &models);
-    let expected = "error: a model of Groq has to be named with `--model`\n  there are: m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12 and 2 more\n";
+    let failure = super::failures::model_required(super::vendor::vendor(ProviderName::Groq), &models);
+    let expected = "error: no default model for Groq; name one with `--model`\n  available models: m1, m2, m3, m4, m5, m6, m7, m8, m9, m10, m11, m12 and 2 more\n";
     assert_eq!(printed(&failure), (Exit::Usage, expected.to_owned()));
 }
 
 #[tokio::test]
-async fn a_key_of_the_environment_does_not_go_where_a_project_file_says() {
+async fn environment_keys_are_not_sent_to_urls_of_project_files() {
     for (provider, variable) in [
         ("anthropic", "ANTHROPIC_API_KEY"),
         ("openai", "OPENAI_API_KEY"),
@@ -496,10 +508,10 @@ async fn a_key_of_the_environment_does_not_go_where_a_project_file_says() {
                 let failure = choice_in(false, words, chat.as_ref(), &KEYS, &[]).await.expect_err("no key");
                 let (exit, printed) = printed(&failure);
                 assert_eq!(exit, Exit::NeedsAuth);
-                let words = format!("write `key: ${{{variable}}}` under `chat` in `a.yaml`");
+                let words = format!("add `key: ${{{variable}}}` under `chat` in `a.yaml`");
                 assert!(printed.contains(&words) && printed.contains("--base-url http"), "{printed}");
             }
-            // Nothing is withheld where there is nothing, and a key that is named goes where it is said.
+            // Without a key nothing is withheld, and a named key is sent.
             let (_, place, key, ..) = choice_in(false, "", chat.as_ref(), &[], &[]).await.expect("a model");
             assert_eq!((place.as_str(), key), (url, None));
             for words in [format!("--provider {provider} --base-url {url}"), format!("--key-env {variable}")] {
@@ -516,7 +528,7 @@ async fn a_key_of_the_environment_does_not_go_where_a_project_file_says() {
 }
 
 #[tokio::test]
-async fn a_project_file_gets_the_key_for_the_vendors_own_hosts_and_none_for_this_machine() {
+async fn a_project_file_may_use_keys_for_the_vendors_own_hosts() {
     let key = async |chat: &str, variables: &[(&str, &str)]| {
         choice_in(false, "-m m", file(chat).as_ref(), variables, &[]).await.expect("a model").2
     };
@@ -532,7 +544,7 @@ async fn a_project_file_gets_the_key_for_the_vendors_own_hosts_and_none_for_this
     for host in ["127.0.0.1:1", "localhost:1", "[::1]:1", "127.8.9.1"] {
         assert_eq!(key(&format!("{{provider: anthropic, base_url: 'http://{host}'}}"), &KEYS).await, None, "{host}");
     }
-    // What the environment says of the place holds for a file that says the same.
+    // A file may repeat the base URL of the environment.
     let variables = [("ANTHROPIC_API_KEY", "key-a"), ("ANTHROPIC_BASE_URL", "https://gate.example/")];
     let chat = "{provider: anthropic, base_url: 'https://gate.example'}";
     assert_eq!(key(chat, &variables).await.as_deref(), Some("key-a"));

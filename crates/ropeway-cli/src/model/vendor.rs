@@ -1,41 +1,39 @@
-//! What is known of each provider: where it is, which variables hold its key, and which model is taken when nobody names one.
+//! The known providers: their URLs, API key variables and default models.
 
 use ropeway::config::ProviderName;
 
-/// What is known of a provider.
+/// A known provider.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Vendor {
     pub(super) name: ProviderName,
-    /// What people call it.
+    /// The display name.
     pub(super) title: &'static str,
-    /// Where it is, unless its dialect says so already.
+    /// The base URL, unless it is the default of the dialect.
     pub(super) url: Option<&'static str>,
-    /// The variables that hold its key, in the order in which they are looked for: that of the provider's own libraries. None
-    /// are needed where there are none.
+    /// The variables of the API key, in the order of the provider's own SDKs. Empty if no key is needed.
     pub(super) keys: &'static [Key],
-    /// The model that is taken when nobody names one: good enough for tools, and not the dearest. Where no name is known that
-    /// lasts, somebody has to name one.
+    /// The default model: capable of using tools, and not the most expensive. `None` if the user must name a model.
     pub(super) model: Option<&'static str>,
-    /// What the names of its models begin with.
+    /// Prefixes of its model names.
     pub(super) models: &'static [&'static str],
 }
 
-/// A variable that holds a key.
+/// A variable that holds an API key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) variable: &'static str,
-    /// It is sent as `Authorization: Bearer`, whatever the dialect does with keys.
+    /// The key is sent as `Authorization: Bearer` in any dialect.
     pub(super) is_token: bool,
 }
 
 impl Vendor {
-    /// The variables that hold its key, in their order.
+    /// Returns the variables of the API key.
     pub(super) fn variables(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.keys.iter().map(|key| key.variable)
     }
 
-    /// The variable that people are told to set: the one with the provider's name, which README names too.
-    pub(super) fn usual_variable(&self) -> &'static str {
+    /// Returns the variable that messages suggest: the one with the provider's name.
+    pub(super) fn main_variable(&self) -> &'static str {
         let name = self.title.to_uppercase();
         let named = self.variables().find(|variable| variable.starts_with(&name));
         named.or_else(|| self.variables().next()).unwrap_or_default()
@@ -50,7 +48,7 @@ const fn token(variable: &'static str) -> Key {
     Key { variable, is_token: true }
 }
 
-/// The providers, in the order in which their keys are looked for.
+/// The providers, in the order in which their keys are tried.
 pub(super) static VENDORS: [Vendor; 13] = [
     Vendor {
         name: ProviderName::Anthropic,
@@ -123,7 +121,7 @@ pub(super) static VENDORS: [Vendor; 13] = [
     local(ProviderName::Vllm, "vLLM"),
 ];
 
-/// Anybody who speaks Chat Completions; OpenAI itself does, too.
+/// Any Chat Completions endpoint, with OpenAI as the default.
 const CHAT: Vendor = Vendor {
     name: ProviderName::Chat,
     title: "OpenAI",
@@ -133,18 +131,18 @@ const CHAT: Vendor = Vendor {
     models: &[],
 };
 
-/// A server on this machine: it needs no key, and has the models that somebody gave it.
+/// Returns a local server, which needs no key and has no default model.
 const fn local(name: ProviderName, title: &'static str) -> Vendor {
     Vendor { name, title, url: None, keys: &[], model: None, models: &[] }
 }
 
-/// What is known of a provider.
+/// A known provider.
 pub(super) fn vendor(name: ProviderName) -> &'static Vendor {
-    // Every name stands in the table: a test sees to it.
+    // A test checks that the table has every name.
     VENDORS.iter().find(|vendor| vendor.name == name).unwrap_or(&CHAT)
 }
 
-/// The providers that a key decides for, in their order.
+/// Returns the providers that an API key selects.
 pub(super) fn with_keys() -> impl Iterator<Item = &'static Vendor> {
     VENDORS.iter().filter(|vendor| !vendor.keys.is_empty() && vendor.name != ProviderName::Chat)
 }
@@ -154,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn something_is_known_of_every_provider() {
+    fn every_provider_is_in_the_table() {
         for word in ProviderName::WORDS {
             let name: ProviderName = word.parse().expect("a name");
             assert_eq!(vendor(name).name, name);

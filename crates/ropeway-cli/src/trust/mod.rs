@@ -1,13 +1,20 @@
-//! Trust in project files: what a person has accepted, and what is shown before.
+//! Trust in project files: which files the user accepted, and the review before that.
 
-mod gate;
+mod check;
+mod digest;
+mod error;
+mod ownership;
 mod review;
 pub(crate) mod store;
 pub(crate) mod summary;
 
-pub(crate) use self::gate::{
-    Follower, Mode, VARIABLE, admit, admit_as, ask, before, can_ask, remember, shown, warning,
+pub(crate) use self::check::{
+    ReloadGuard, TrustMode, VARIABLE, admit, admit_as, ask, can_ask, previous_summary, print_warning, record_trust,
+    render_review,
 };
+pub(crate) use self::digest::sha256;
+pub(crate) use self::error::TrustStoreError;
+pub(crate) use self::ownership::ownership_problem;
 pub(crate) use self::review::TrustReview;
-pub(crate) use self::store::{Status, Store, StoreError};
-pub(crate) use self::summary::Summary;
+pub(crate) use self::store::{TrustStatus, TrustStore};
+pub(crate) use self::summary::TrustSummary;

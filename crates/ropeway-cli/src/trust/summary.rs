@@ -1,28 +1,28 @@
-//! A summary of a reviewed file: what was shown to the person, and how two of them differ.
+//! Summaries of reviewed files, and their differences.
 
 use serde::{Deserialize, Serialize};
 
-use super::store::sha256;
+use super::digest::sha256;
 
-/// The longest fact that is stored, in characters.
-const LONGEST_FACT: usize = 2000;
+/// Maximum characters of a stored fact.
+const MAX_FACT: usize = 2000;
 
-/// The most facts that are stored for one file.
-const MOST_FACTS: usize = 2000;
+/// Maximum number of stored facts per file.
+const MAX_FACTS: usize = 2000;
 
-/// The largest summary that is stored, in bytes of JSON.
-const LARGEST: usize = 256 << 10;
+/// Maximum bytes of a stored summary, as JSON.
+const MAX_BYTES: usize = 256 << 10;
 
 /// Number of bytes that the layout of the store adds to a section or a fact.
-const LAYOUT: usize = 128;
+const LAYOUT_BYTES: usize = 128;
 
-/// The section that stands for everything that is not stored.
+/// The title of the section that replaces the facts beyond the limits.
 const REST: &str = "the rest";
 
-/// What a person was shown of a file. Holds no literal secrets, since it is stored.
+/// The review of a file that the user saw. It contains no literal secrets, since it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Summary(pub(crate) Vec<Section>);
+pub(crate) struct TrustSummary(pub(crate) Vec<Section>);
 
 /// One part of a file: a server, the chat, the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,16 +54,16 @@ impl Section {
     }
 }
 
-impl Summary {
-    /// Returns the summary as it is stored: long texts are shortened, and facts beyond the limits are replaced by their number.
-    /// Both carry a digest, so that a change of what is left out is still a change.
+impl TrustSummary {
+    /// Returns the summary in its stored form: long texts are shortened, and facts beyond the limits are replaced by their
+    /// number. Both include a digest, so that hidden changes are still detected.
     pub(crate) fn bounded(self) -> Self {
         let (mut kept, mut rest) = (Vec::new(), Vec::new());
         let (mut count, mut bytes) = (0, 0);
         let mut fits = |size: usize| {
             count += 1;
-            bytes += size + LAYOUT;
-            count <= MOST_FACTS && bytes <= LARGEST
+            bytes += size + LAYOUT_BYTES;
+            count <= MAX_FACTS && bytes <= MAX_BYTES
         };
         for mut section in self.0 {
             let mut stored = Section::new(shortened(&section.title));
@@ -88,7 +88,7 @@ impl Summary {
         Self(kept)
     }
 
-    /// Describes what `new` has that this summary did not, and the other way round.
+    /// Describes the facts that `new` adds and removes.
     pub(crate) fn changes(&self, new: &Self) -> Vec<String> {
         let new = new.clone().bounded();
         let mut changes = Vec::new();
@@ -138,9 +138,9 @@ fn differences(old: &Section, new: &Section, changes: &mut Vec<String>) {
     }
 }
 
-/// Returns the text, or its beginning with the number of characters that are left out and a digest of the whole.
+/// Shortens a text and adds the number of hidden characters and a digest of the whole.
 fn shortened(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_FACT) {
+    match text.char_indices().nth(MAX_FACT) {
         None => text.to_owned(),
         Some((end, _)) => {
             let more = text[end..].chars().count();
@@ -177,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn changes_name_what_was_added_removed_and_replaced() {
-        let old = Summary(vec![
+    fn changes_list_additions_removals_and_replacements() {
+        let old = TrustSummary(vec![
             section("server `a`", &[("runs", "one"), ("env", "A=1"), ("env", "B=2")]),
             section("server `b`", &[("runs", "two")]),
         ]);
-        let new = Summary(vec![
+        let new = TrustSummary(vec![
             section("server `a`", &[("runs", "other"), ("env", "A=1"), ("env", "C=3"), ("env", "D=4")]),
             section("server `c`", &[("connects to", "http://h")]),
         ]);
@@ -200,15 +200,15 @@ mod tests {
 
     #[test]
     fn a_stored_summary_is_bounded_and_compares_equal_to_its_source() {
-        let long = "x".repeat(LONGEST_FACT + 5);
-        for text in [long.as_str(), "short", &"\u{1}".repeat(LONGEST_FACT), &"日".repeat(LONGEST_FACT)] {
-            let count = if text == "short" { 3 * MOST_FACTS } else { 300 };
+        let long = "x".repeat(MAX_FACT + 5);
+        for text in [long.as_str(), "short", &"\u{1}".repeat(MAX_FACT), &"日".repeat(MAX_FACT)] {
+            let count = if text == "short" { 3 * MAX_FACTS } else { 300 };
             let sections = (0..count).map(|number| section(&format!("server `{number}`"), &[("runs", text)]));
-            let huge = Summary(sections.collect());
+            let huge = TrustSummary(sections.collect());
             let stored = huge.clone().bounded();
             let facts: usize = stored.0.iter().map(|section| section.facts.len()).sum();
-            assert!(facts <= MOST_FACTS + 1);
-            assert!(serde_json::to_string_pretty(&stored).expect("JSON").len() <= LARGEST + 1000);
+            assert!(facts <= MAX_FACTS + 1);
+            assert!(serde_json::to_string_pretty(&stored).expect("JSON").len() <= MAX_BYTES + 1000);
             assert_eq!(stored.changes(&huge), [""; 0]);
         }
         let text = shortened(&long);
@@ -216,15 +216,15 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_what_is_not_stored_is_still_a_change() {
-        let long = |end: &str| Summary(vec![section("server `a`", &[("runs", &("x".repeat(LONGEST_FACT) + end))])]);
+    fn changes_beyond_the_stored_limits_are_detected() {
+        let long = |end: &str| TrustSummary(vec![section("server `a`", &[("runs", &("x".repeat(MAX_FACT) + end))])]);
         let changes = long("one").bounded().changes(&long("two"));
         assert!(changes.len() == 1 && changes[0].starts_with("server `a`: runs xxx"), "{changes:?}");
         let many = |last: &str| {
             let mut many = section("server `a`", &[]);
-            (0..2 * MOST_FACTS).for_each(|number| many.add("sets", format!("N{number}=1")));
+            (0..2 * MAX_FACTS).for_each(|number| many.add("sets", format!("N{number}=1")));
             many.add("sets", last);
-            Summary(vec![many])
+            TrustSummary(vec![many])
         };
         let changes = many("LAST=1").bounded().changes(&many("LAST=2"));
         assert!(changes.len() == 1 && changes[0].starts_with("the rest: has "), "{changes:?}");

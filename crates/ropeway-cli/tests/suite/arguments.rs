@@ -42,7 +42,7 @@ fn options_and_commas_are_arguments_where_the_schema_says_so() {
     let run = Run::of(&["call", "calculate", "expression=1", "--jsno"]).expect(2);
     assert!(run.stderr.contains("did you mean `--json`?"), "{}", run.stderr);
     let run = Run::of(&["call", "chart", "{\"values\": [1], \"titel\": 1}"]).expect(2);
-    assert!(run.stderr.contains("`titel` is no argument of it, did you mean `title`?"), "{}", run.stderr);
+    assert!(run.stderr.contains("unknown argument `titel`; did you mean `title`?"), "{}", run.stderr);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What goes with a prompt: standard input, `--attach` and `@FILE`.
+//! Attachments of a prompt: standard input, `--attach` and `@FILE`.
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::chat::{Model, said};
 use crate::chat_terminal::{CTRL_D, PROMPT, Window};
 
-/// The smallest picture.
+/// A minimal PNG image.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01";
 
 fn saying(texts: &[&str]) -> Model {
@@ -20,7 +20,7 @@ fn saying(texts: &[&str]) -> Model {
 }
 
 impl Model {
-    /// A prompt beside this standard input.
+    /// Runs a prompt with this standard input.
     fn beside(&self, input: impl Into<Stdio>, arguments: &[&str]) -> crate::Ropeway {
         let input = input.into();
         self.chat(&[&["-p", "add them", "--no-tools"], arguments].concat()).with(|command| {
@@ -35,18 +35,18 @@ fn standard_input_is_added_to_a_prompt() {
     let file = model.place.write("data", "1 and 2\n");
     let run = model.beside(std::fs::File::open(file).expect("a file"), &[]).run().expect(0);
     assert_eq!(run.stderr, "");
-    assert_eq!(model.heard(), said(&[("user", "[standard input]\n1 and 2\n\nadd them")]));
+    assert_eq!(model.wait_for(), said(&[("user", "[standard input]\n1 and 2\n\nadd them")]));
     let run = model.fed(&["-p", "add them", "--no-tools"], "3 and 4\n").expect(0);
     assert_eq!(run.stderr, "");
-    assert_eq!(model.heard(), said(&[("user", "[standard input]\n3 and 4\n\nadd them")]));
+    assert_eq!(model.wait_for(), said(&[("user", "[standard input]\n3 and 4\n\nadd them")]));
 }
 
 #[test]
-fn standard_input_that_holds_nothing_is_not_waited_for() {
+fn empty_standard_input_does_not_block() {
     let model = saying(&["A.", "B.", "C."]);
     model.beside(Stdio::null(), &[]).run().expect(0);
     model.fed(&["-p", "add them", "--no-tools"], " \n").expect(0);
-    // A socket that stays open and says nothing, as some parents leave it.
+    // Some parent processes leave a silent socket open.
     let (_open, silent) = UnixStream::pair().expect("sockets");
     model.beside(OwnedFd::from(silent), &[]).run().expect(0);
     for body in model.server.bodies() {
@@ -55,13 +55,13 @@ fn standard_input_that_holds_nothing_is_not_waited_for() {
 }
 
 #[test]
-fn a_socket_that_says_something_is_added() {
+fn a_socket_that_sends_data_is_added() {
     let model = saying(&["A."]);
     let (mut ours, theirs) = UnixStream::pair().expect("sockets");
     ours.write_all(b"5 and 6").expect("a socket");
     drop(ours);
     model.beside(OwnedFd::from(theirs), &[]).run().expect(0);
-    assert_eq!(model.heard(), said(&[("user", "[standard input]\n5 and 6\nadd them")]));
+    assert_eq!(model.wait_for(), said(&[("user", "[standard input]\n5 and 6\nadd them")]));
 }
 
 #[test]
@@ -76,11 +76,11 @@ fn standard_input_is_bounded_in_size_and_time() {
     assert!(run.stderr.starts_with("error: standard input is not UTF-8 text\n"), "{}", run.stderr);
     let (silent, _open) = std::io::pipe().expect("a pipe");
     let run = model.beside(silent, &["--timeout", "1s"]).run().expect(5);
-    assert!(run.stderr.contains("standard input did not end; `< /dev/null` leaves it out"), "{}", run.stderr);
+    assert!(run.stderr.contains("standard input is still open; use `< /dev/null` to skip it"), "{}", run.stderr);
     assert_eq!(model.server.requests().len(), 0);
 }
 
-/// The parts of the last message to the model.
+/// Returns the parts of the last message to the model.
 fn parts(model: &Model) -> Vec<Value> {
     let bodies = model.server.bodies();
     let message = bodies.last().and_then(|body| body["messages"].as_array()?.last().cloned()).expect("a message");
@@ -88,7 +88,7 @@ fn parts(model: &Model) -> Vec<Value> {
 }
 
 #[test]
-fn files_go_to_the_model_with_their_names() {
+fn files_are_sent_with_their_names() {
     let model = saying(&["Seen.", "Still seen."]);
     model.place.write("my notes.txt", "buy milk");
     std::fs::write(model.place.path().join("photo.png"), PNG).expect("a file");
@@ -133,13 +133,14 @@ fn all_four_providers_get_text_images_and_pdfs_with_their_names() {
         }
         std::fs::write(model.place.path().join("moving.gif"), b"GIF89a\0\0").expect("a file");
         let run = model.chat(&["--provider", provider, "--no-tools", "-p", "@moving.gif"]).run();
-        let is_refused = run.stderr.starts_with("error: could not attach `moving.gif`: Gemini takes no GIF images\n");
+        let is_refused =
+            run.stderr.starts_with("error: could not attach `moving.gif`: Gemini does not support GIF images\n");
         assert_eq!((is_refused, run.code == Some(2)), (dialect == Dialect::Gemini, dialect == Dialect::Gemini));
     }
 }
 
 #[test]
-fn what_cannot_be_attached_ends_the_command_before_the_request() {
+fn an_invalid_attachment_ends_the_command_before_the_request() {
     let model = saying(&[]);
     let place = model.place.path();
     std::fs::create_dir(place.join("folder")).expect("a folder");
@@ -149,13 +150,13 @@ fn what_cannot_be_attached_ends_the_command_before_the_request() {
     let made = std::process::Command::new("mkfifo").arg(place.join("pipe")).status().expect("mkfifo");
     assert!(made.success());
     for (name, problem) in [
-        ("folder", "it is a folder"),
-        ("pipe", "it is not a regular file"),
-        ("/dev/zero", "it is not a regular file"),
+        ("folder", "is a directory"),
+        ("pipe", "not a regular file"),
+        ("/dev/zero", "not a regular file"),
         ("missing.txt", "no such file"),
-        ("huge.txt", "it is larger than 32 MiB"),
-        ("program", "it is binary data, and only text, images and PDFs can be attached"),
-        ("photo.png", "it is text, although its name ends with `.png`"),
+        ("huge.txt", "larger than 32 MiB"),
+        ("program", "binary data is not supported; only text, images and PDFs can be attached"),
+        ("photo.png", "contains text, but its name ends in `.png`"),
     ] {
         let words = format!("error: could not attach `{name}`: {problem}\n");
         let run = model.run(&["-p", "look", "--attach", name, "--no-tools"]).expect(2);
@@ -178,7 +179,7 @@ fn lines_of_a_script_and_messages_from_standard_input_attach_nothing() {
 }
 
 #[test]
-fn a_person_attaches_files_and_a_prompt_with_a_bad_one_is_not_sent() {
+fn files_are_attached_in_a_chat_unless_one_is_invalid() {
     let model = saying(&["Read.", "Done."]);
     model.place.write("notes.txt", "buy milk");
     model.place.write("other.txt", "and bread");

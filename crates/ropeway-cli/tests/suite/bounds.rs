@@ -159,7 +159,7 @@ fn a_list_of_a_thousand_pages_of_a_megabyte_stops_at_its_budget() {
         serde_json::from_slice(&std::fs::read(place.path().join("out")).expect("a file")).expect("JSON");
     let verdicts: Vec<&Value> = listed["servers"].as_array().expect("servers").iter().collect();
     let note = verdicts[0]["note"].as_str().unwrap_or_default();
-    assert!(note.starts_with("the tool list has reached its limit"), "{note}");
+    assert!(note.starts_with("truncated the tool list: it has reached the limit"), "{note}");
     assert_eq!(verdicts[1]["verdict"]["tools"], 6);
 }
 

@@ -1,4 +1,4 @@
-//! Elicitation in `ropeway call`: servers ask the person at the terminal.
+//! Elicitation in `ropeway call`.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ fn a_form_is_filled_in_during_a_call() {
         });
         window.see("scripted asks:");
         window.see("What is your name?");
-        window.see("name (empty: nobody): ");
+        window.see("name (default: nobody): ");
         window.press("Ada\r");
-        window.see("Send this? [y]es / [n]o: ");
+        window.see("Submit? [y]es / [n]o: ");
         window.press("y\r");
         window.see("accept");
         window.see("Ada");
@@ -38,7 +38,7 @@ fn a_page_is_opened_or_declined_during_a_call() {
         let place = asking(&Script::legacy());
         let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "mode=url"]));
         window.see("https://example.com/form");
-        window.see("Continue? [y]es / [n]o: ");
+        window.see("continue? [y]es / [n]o: ");
         window.press(key);
         window.see(action);
         window.end().expect(0);
@@ -60,7 +60,7 @@ fn ctrl_c_at_a_second_question_ends_the_call() {
 }
 
 #[test]
-fn a_server_that_asks_for_ever_is_stopped() {
+fn a_server_that_keeps_asking_is_stopped() {
     let place = asking(&Script::legacy());
     let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "mode=url", "rounds=1000"]));
     for _ in 0..10 {
@@ -72,11 +72,11 @@ fn a_server_that_asks_for_ever_is_stopped() {
 }
 
 #[test]
-fn a_server_is_not_idle_while_the_person_thinks() {
+fn a_server_is_not_idle_while_the_user_answers() {
     let patient = having(entry("scripted", &Script::legacy()), json!({"timeouts": {"idle": "2s"}}));
     let place = Place::with(&[patient]);
     let mut window = Window::open(place.ropeway(&["call", "scripted.elicit"]));
-    window.see("name (empty: nobody): ");
+    window.see("name (default: nobody): ");
     std::thread::sleep(Duration::from_secs(4));
     window.press("Ada\r");
     window.see("[n]o: ");
@@ -86,18 +86,18 @@ fn a_server_is_not_idle_while_the_person_thinks() {
 }
 
 #[test]
-fn a_question_without_an_answer_gives_the_terminal_back_in_time() {
+fn an_unanswered_question_restores_the_terminal_at_the_timeout() {
     let place = asking(&Script::legacy());
     let mut window = Window::open(place.ropeway(&["call", "scripted.elicit", "--timeout", "3s"]));
-    window.see("name (empty: nobody): ");
-    window.see("gave no answer within 3 s");
+    window.see("name (default: nobody): ");
+    window.see("did not respond within 3 s");
     assert!(window.is_loud());
     window.end().expect(5);
 }
 
 #[test]
-fn without_a_terminal_questions_are_declined_and_that_is_told() {
-    let told = "warning: server `scripted` asked for input, which was declined: it needs a terminal, without --json\n";
+fn without_a_terminal_questions_are_declined_with_a_warning() {
+    let told = "warning: declined a request for input from server `scripted`: input needs a terminal and no --json\n";
     for script in [Script::legacy(), Script::modern()] {
         let run = asking(&script).run("call scripted.elicit").expect(0);
         assert!(run.stdout.contains("decline"), "{}", run.stdout);

@@ -1,4 +1,4 @@
-//! `ropeway chat` without a person: one message, lines of a script, and what it leaves in files.
+//! `ropeway chat` without a terminal: one message, lines of a script, and saved files.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -15,16 +15,16 @@ use crate::place::{Place, entry};
 use crate::{Ropeway, Run};
 
 /// Said where no server is given.
-const DEMO: &str = "No server was given, so there are the tools of the built-in demo server. `ropeway add NAME -- COMMAND` adds a real one, `--stdio COMMAND` or `--url URL` takes one at once.\n";
+const DEMO: &str = "No servers configured; using the built-in demo server. Add one with `ropeway add NAME -- COMMAND`, or use `--stdio COMMAND` or `--url URL`.\n";
 
-/// How long anything may take.
+/// Time limit of any wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A model that says what it is told to, and a place to talk to it.
+/// A scripted model and a directory for the chat.
 pub(crate) struct Model {
     pub(crate) place: Place,
     pub(crate) server: ModelServer,
-    /// Dropped, it ends the thread of the server.
+    /// Dropping it ends the server thread.
     _end: oneshot::Sender<()>,
 }
 
@@ -37,7 +37,7 @@ impl Model {
         let answers: Vec<ModelAnswer> = answers.into_iter().collect();
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = oneshot::channel::<()>();
-        // It answers on a thread of its own, since we wait for those that ask.
+        // The server runs on its own thread, since the test blocks on the client.
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
@@ -49,14 +49,14 @@ impl Model {
         Self { place: Place::new(), server: told.recv().expect("a server"), _end: end }
     }
 
-    /// Waits until the model was asked so often.
+    /// Waits for this many requests to the model.
     pub(crate) fn asked(&self, count: usize) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let waiting = async { tokio::time::timeout(PATIENCE, self.server.asked(count)).await };
         runtime.block_on(waiting).expect("a question in time");
     }
 
-    /// A chat with the model that is about to begin.
+    /// Returns a chat with the model that is not started yet.
     pub(crate) fn chat(&self, arguments: &[&str]) -> Ropeway {
         let url = format!("{}/v1", self.server.url());
         let model = ["chat", "--base-url", &url, "--model", "parrot"];
@@ -71,7 +71,7 @@ impl Model {
         self.chat(arguments).run()
     }
 
-    /// The same with something on standard input.
+    /// Runs a chat with this standard input.
     pub(crate) fn fed(&self, arguments: &[&str], input: &str) -> Run {
         let mut running = self
             .chat(arguments)
@@ -83,8 +83,8 @@ impl Model {
         running.end()
     }
 
-    /// What was said to the model in its last request: role and text of each message.
-    pub(crate) fn heard(&self) -> Vec<(String, String)> {
+    /// Returns the role and text of each message in the last request.
+    pub(crate) fn wait_for(&self) -> Vec<(String, String)> {
         let bodies = self.server.bodies();
         let messages = bodies.last().and_then(|body| body["messages"].as_array()).cloned().unwrap_or_default();
         let text = |content: &Value| match content {
@@ -101,7 +101,7 @@ pub(crate) fn said(heard: &[(&str, &str)]) -> Vec<(String, String)> {
     heard.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
 }
 
-/// A time that differs from run to run, made the same.
+/// Replaces durations with a fixed one.
 fn timeless(text: &str) -> String {
     let words: Vec<&str> = text.split(' ').collect();
     let is_time = |at: usize| matches!(words.get(at + 1), Some(&("ms" | "µs" | "s")));
@@ -111,11 +111,11 @@ fn timeless(text: &str) -> String {
 }
 
 #[test]
-fn one_message_prints_what_the_model_says_and_nothing_else() {
+fn one_message_prints_only_the_answer() {
     let model = Model::saying([ScriptedReply::text("Hello, \u{1b}[31myou.\u{1b}[0m")]);
     let run = model.run(&["-p", "hi", "--system", "Be kind."]).expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("Hello, you.\n", DEMO));
-    assert_eq!(model.heard(), said(&[("system", "Be kind."), ("user", "hi")]));
+    assert_eq!(model.wait_for(), said(&[("system", "Be kind."), ("user", "hi")]));
     let body = &model.server.bodies()[0];
     assert_eq!((&body["model"], &body["stream"]), (&json!("parrot"), &json!(true)));
     let tools: Vec<&str> =
@@ -124,16 +124,16 @@ fn one_message_prints_what_the_model_says_and_nothing_else() {
 }
 
 #[test]
-fn a_message_comes_from_standard_input_too() {
+fn a_message_can_come_from_standard_input() {
     let model = Model::saying([ScriptedReply::text("a lot")]);
     let run = model.fed(&["-p", "-", "--no-tools"], "what\nis this?\n").expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("a lot\n", ""));
-    assert_eq!(model.heard(), said(&[("user", "what\nis this?\n")]));
+    assert_eq!(model.wait_for(), said(&[("user", "what\nis this?\n")]));
     assert_eq!(model.server.bodies()[0].get("tools"), None);
 }
 
 #[test]
-fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
+fn tool_calls_are_shown_and_the_model_gets_their_results() {
     let calls = ScriptedReply::text("I count.").and_call("a", "calculate", json!({"expression": "6*7"})).and_call(
         "b",
         "fail",
@@ -147,13 +147,13 @@ fn tool_calls_are_shown_beside_the_text_and_the_model_hears_their_results() {
     let mut ends = lines[2..].to_vec();
     ends.sort();
     assert_eq!(ends, ["  ✓ demo.calculate 7 ms  42", "  ✗ demo.fail 7 ms  on purpose"]);
-    let heard = model.heard();
+    let heard = model.wait_for();
     assert_eq!(heard[2..], said(&[("tool", "42"), ("tool", &heard[3].1)]));
     assert!(heard[3].1.contains("on purpose"), "{heard:?}");
 }
 
 #[test]
-fn pictures_are_told_by_size_and_kept_on_request() {
+fn images_are_listed_by_size_and_saved_on_request() {
     let call = || ScriptedReply::call("a", "chart", json!({"values": [3, 1, 2]}));
     let answers = ["drawn", "kept", "kept, too"].map(|text| [call(), ScriptedReply::text(text)]);
     let model = Model::saying(answers.into_iter().flatten());
@@ -169,7 +169,7 @@ fn pictures_are_told_by_size_and_kept_on_request() {
 }
 
 #[test]
-fn every_step_is_a_line_of_json_and_the_last_one_is_the_outcome() {
+fn every_step_is_a_line_of_json_and_the_last_is_the_outcome() {
     let call = ScriptedReply::reasoning("hm").and_call("a", "calculate", json!({"expression": "1+1"}));
     let model = Model::saying([call, ScriptedReply::text("It is 2.")]);
     let run = model.run(&["-p", "1+1?", "--json"]).expect(0);
@@ -201,7 +201,7 @@ fn every_step_is_a_line_of_json_and_the_last_one_is_the_outcome() {
 }
 
 #[test]
-fn the_last_line_of_json_tells_also_how_it_failed() {
+fn the_last_line_of_json_reports_a_failure() {
     let last = |run: &Run| -> Value {
         let line = run.stdout.lines().last().unwrap_or_else(|| panic!("no line, but {}", run.stderr));
         serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))
@@ -212,7 +212,7 @@ fn the_last_line_of_json_tells_also_how_it_failed() {
     let broken = ModelAnswer::events(&events[..half]);
     for (answer, code, words) in [
         (refused, 4, "Incorrect key"),
-        (broken, 3, "model `parrot` gave no answer: "),
+        (broken, 3, "request to model `parrot` failed: "),
         (ModelAnswer::silence(), 5, "the chat did not end within 2 s"),
     ] {
         let run = Model::answering([answer]).run(&["-p", "hi", "--json", "--timeout", "2s"]).expect(code);
@@ -221,7 +221,7 @@ fn the_last_line_of_json_tells_also_how_it_failed() {
         assert!(last["error"].as_str().is_some_and(|error| error.contains(words)), "{last}");
     }
     let run = Model::saying([]).run(&["-p", "hi", "--json", "--resume", "nothing.json"]).expect(2);
-    assert_eq!(last(&run), json!({"step": "failed", "error": "there is no file `nothing.json`", "exit": 2}));
+    assert_eq!(last(&run), json!({"step": "failed", "error": "file `nothing.json` does not exist", "exit": 2}));
     // A limit is an outcome.
     let call = ScriptedReply::call("a", "calculate", json!({"expression": "1"}));
     let run = Model::saying([call]).run(&["-p", "hi", "--json", "--max-steps", "1"]).expect(1);
@@ -229,17 +229,17 @@ fn the_last_line_of_json_tells_also_how_it_failed() {
 }
 
 #[test]
-fn a_turn_that_comes_to_a_limit_says_which_and_ends_with_1() {
+fn a_turn_that_reaches_a_limit_names_it_and_exits_with_1() {
     let again = |id: &str| ScriptedReply::call(id, "calculate", json!({"expression": "1"}));
     let model = Model::saying(["a", "b", "c"].map(again));
     let run = model.run(&["-p", "go", "--max-steps", "2"]).expect(1);
-    let end = "error: the turn has ended: the limit of 2 steps is reached\n  `--max-steps` allows more\n";
+    let end = "error: turn stopped: reached the limit of 2 steps\n  raise the limit with `--max-steps`\n";
     assert!(run.stderr.ends_with(end), "{}", run.stderr);
     assert_eq!(model.server.bodies().len(), 2);
 }
 
 #[test]
-fn trouble_with_the_provider_has_an_exit_code_of_its_own() {
+fn provider_errors_have_their_own_exit_codes() {
     let error = |status, message: &str| ModelAnswer::json(status, &json!({"error": {"message": message}}));
     for (answer, code, words) in [
         (error(401, "Incorrect key"), 4, "--key-env"),
@@ -247,49 +247,53 @@ fn trouble_with_the_provider_has_an_exit_code_of_its_own() {
         (error(400, "what?"), 2, "what?"),
     ] {
         let run = Model::answering([answer]).run(&["-p", "hi"]).expect(code);
-        assert!(run.stderr.contains("error: model `parrot` gave no answer\n  caused by: "), "{}", run.stderr);
+        assert!(run.stderr.contains("error: request to model `parrot` failed\n  caused by: "), "{}", run.stderr);
         assert!(run.stderr.contains(words), "{}", run.stderr);
         assert_eq!(run.stdout, "");
     }
     let run = Model::answering([ModelAnswer::silence()]).run(&["-p", "hi", "--timeout", "1s"]).expect(5);
     assert!(run.stderr.ends_with("error: the chat did not end within 1 s\n"), "{}", run.stderr);
     let down = Place::new().run("chat -p hi --base-url http://127.0.0.1:1/v1 --model parrot --no-tools").expect(3);
-    assert!(down.stderr.starts_with("error: model `parrot` gave no answer\n  caused by: "), "{}", down.stderr);
+    assert!(down.stderr.starts_with("error: request to model `parrot` failed\n  caused by: "), "{}", down.stderr);
 }
 
 #[test]
-fn what_may_change_something_is_not_called_where_nobody_can_be_asked() {
+fn calls_that_need_approval_are_denied_without_a_terminal() {
     let call = || ScriptedReply::call("a", "fail", json!({}));
     let model = Model::saying([call(), ScriptedReply::text("Then not."), call(), ScriptedReply::text("No.")]);
     let run = model.run(&["-p", "go", "--ask", "demo.*"]).expect(0);
     assert_eq!(run.stdout, "Then not.\n");
-    let told = "● demo.fail()\n  ✗ tool `fail` was not called: it needs approval, and there is nobody who could be asked\n    \
-        `--allow fail` allows it, `--yes` all calls\n";
+    let told = "● demo.fail()\n  ✗ tool `fail` was not called: it requires approval, and no one is available to approve it\n    \
+        use `--allow fail` to allow it, or `--yes` to allow all calls\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
-    let heard = &model.heard()[2].1;
-    assert!(heard.contains("there is nobody who could be asked"), "{heard}");
+    let heard = &model.wait_for()[2].1;
+    assert!(heard.contains("no one is available to approve it"), "{heard}");
     let run = model.run(&["-p", "go", "--yes", "--deny", "f*"]).expect(0);
-    let told = "● demo.fail()\n  ✗ tool `fail` was not called: the host does not allow it\n";
+    let told = "● demo.fail()\n  ✗ tool `fail` was not called: not allowed by the host's policy\n";
     assert_eq!(run.stderr, format!("{DEMO}{told}"));
 }
 
 #[test]
-fn advice_names_one_tool_whatever_its_server_calls_it() {
+fn the_allow_hint_matches_one_tool_even_if_it_is_named_star() {
     let model = Model::saying([ScriptedReply::call("a", "mcp_s__", json!({})), ScriptedReply::text("Then not.")]);
     let star = json!({"name": "*", "inputSchema": {"type": "object"}});
     model.place.configure(&[entry("s", &Script::legacy().tool(star, json!({"content": []})))]);
     let run = model.run(&["-p", "go"]).expect(0);
     assert!(run.stderr.starts_with("● s.\"*\"()\n"), "{}", run.stderr);
-    assert!(run.stderr.ends_with("    `--allow mcp_s__` allows it, `--yes` all calls\n"), "{}", run.stderr);
+    assert!(
+        run.stderr.ends_with("    use `--allow mcp_s__` to allow it, or `--yes` to allow all calls\n"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
-fn what_makes_no_sense_is_told_before_anybody_is_asked() {
+fn invalid_usage_is_reported_before_any_request() {
     let model = Model::saying([]);
     for (arguments, words) in [
-        (&["-p", " "][..], "there is nothing to say"),
-        (&["-p", "hi", "--allow", "a["], "`a[` is not a glob"),
-        (&["-p", "hi", "--resume", "nothing.json"], "there is no file `nothing.json`"),
+        (&["-p", " "][..], "the message is empty"),
+        (&["-p", "hi", "--allow", "a["], "invalid pattern `a[`"),
+        (&["-p", "hi", "--resume", "nothing.json"], "file `nothing.json` does not exist"),
         (&["-p", "hi", "--max-steps", "0"], "0 is not in 1.."),
         (&["-p", "hi", "--save", "/dev/null"], "`/dev/null` is not a regular file"),
         (&["-p", "hi", "--save", "."], "`.` is not a regular file"),
@@ -303,14 +307,14 @@ fn what_makes_no_sense_is_told_before_anybody_is_asked() {
 }
 
 #[test]
-fn a_conversation_is_saved_and_gone_on_with() {
+fn a_conversation_is_saved_and_resumed() {
     let call = ScriptedReply::call("a", "calculate", json!({"expression": "2+2"}));
     let model = Model::saying([call, ScriptedReply::text("Four."), ScriptedReply::text("Yes.")]);
     model.run(&["-p", "2+2?", "--save", "talk.json"]).expect(0);
     let run = model.run(&["-p", "sure?", "--resume", "talk.json", "--save", "talk.json"]).expect(0);
     assert_eq!(run.stdout, "Yes.\n");
     let heard = [("user", "2+2?"), ("assistant", ""), ("tool", "4"), ("assistant", "Four."), ("user", "sure?")];
-    assert_eq!(model.heard(), said(&heard));
+    assert_eq!(model.wait_for(), said(&heard));
     let saved: Value =
         serde_json::from_str(&std::fs::read_to_string(model.place.path().join("talk.json")).expect("a file"))
             .expect("JSON");
@@ -319,18 +323,18 @@ fn a_conversation_is_saved_and_gone_on_with() {
 
     model.place.write("broken.json", "{\"messages\": [\n  oops]}");
     let run = model.run(&["-p", "hi", "--resume", "broken.json"]).expect(2);
-    assert_eq!(run.stderr, "error: broken.json:2:3: this is no conversation of ours: expected value\n");
+    assert_eq!(run.stderr, "error: broken.json:2:3: not a ropeway conversation file: expected value\n");
     let run = model.run(&["-p", "hi", "--save", "broken.json"]).expect(2);
-    assert!(run.stderr.contains("it is not written over"), "{}", run.stderr);
+    assert!(run.stderr.contains("or remove this file first"), "{}", run.stderr);
     let run = model.run(&["-p", "hi", "--save", "talk.json"]).expect(2);
-    let told = "error: `talk.json` holds another conversation\n  \
-        `--resume talk.json --save talk.json` goes on with it; otherwise take another name\n";
+    let told = "error: `talk.json` contains another conversation\n  \
+        use `--resume talk.json --save talk.json` to continue it, or choose another file name\n";
     assert_eq!(run.stderr, told);
     assert_eq!(model.server.bodies().len(), 3);
 }
 
 #[test]
-fn outputs_that_were_too_large_for_the_model_are_gone_with_the_process_however_it_ends() {
+fn spilled_outputs_are_removed_however_the_process_ends() {
     let long = json!({"name": "long", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
     let result = json!({"content": [{"type": "text", "text": "secret ".repeat(15_000)}]});
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::KILL] {
@@ -345,7 +349,7 @@ fn outputs_that_were_too_large_for_the_model_are_gone_with_the_process_however_i
                 command.env("TMPDIR", &temporary);
             })
             .start();
-        // By now the output is kept: the model is told of it.
+        // The request mentions the output, so it is stored by now.
         model.asked(2);
         let told = model.server.bodies()[1]["messages"].to_string();
         assert!(told.contains("call `read_more` with output"), "{told}");
@@ -363,7 +367,7 @@ fn outputs_that_were_too_large_for_the_model_are_gone_with_the_process_however_i
 }
 
 #[test]
-fn a_conversation_is_for_its_owner_alone_whatever_was_there_before() {
+fn a_saved_conversation_becomes_private() {
     let model = Model::saying([ScriptedReply::text("Hello!")]);
     let path = model.place.write("talk.json", "");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("permissions");
@@ -381,18 +385,18 @@ fn each_line_of_a_script_is_a_message_or_a_command() {
     let model = Model::saying([ScriptedReply::text("One."), ScriptedReply::text("Two.")]);
     let run = model.fed(&[], "first\n\n/model cockatoo --force\n/clear\nsecond\n/quit\nnever\n").expect(0);
     assert_eq!(run.stdout, "One.\nTwo.\n");
-    assert_eq!(run.stderr, format!("{DEMO}cockatoo is asked from now on\neverything is forgotten\n"));
+    assert_eq!(run.stderr, format!("{DEMO}switched to cockatoo\nconversation cleared\n"));
     assert_eq!(model.server.bodies()[1]["model"], "cockatoo");
-    assert_eq!(model.heard(), said(&[("user", "second")]));
+    assert_eq!(model.wait_for(), said(&[("user", "second")]));
     let run = model.fed(&[], "/tolos\n").expect(2);
     assert!(run.stderr.contains("did you mean `/tools`?"), "{}", run.stderr);
     let run = model.fed(&["--no-tools"], "/tools\n").expect(0);
-    assert_eq!(run.stderr, "The model has no tools: the chat was started with --no-tools.\n");
+    assert_eq!(run.stderr, "no tools: the chat was started with --no-tools\n");
     model.place.write("secret.json", "{\"messages\": []}");
     for line in ["/save talk.json\n", "/load secret.json\n"] {
         let run = model.fed(&["--no-tools"], line).expect(2);
-        let told = "error: `/save` and `/load` are only for somebody at a terminal\n  \
-            here, `--save FILE` and `--resume FILE` do the same\n";
+        let told = "error: `/save` and `/load` need a terminal\n  \
+            use `--save FILE` and `--resume FILE` instead\n";
         assert_eq!(run.stderr, told);
     }
     assert!(!model.place.path().join("talk.json").exists());
@@ -406,7 +410,7 @@ fn the_help_fits_into_a_hundred_columns() {
 }
 
 #[test]
-fn the_rules_of_the_file_count() {
+fn approval_rules_of_the_file_apply() {
     let call = || ScriptedReply::call("a", "mcp_demo_fail", json!({"message": "made"}));
     let model = Model::saying([
         call(),
@@ -423,18 +427,18 @@ fn the_rules_of_the_file_count() {
     };
     let heard = |arguments: &[&str]| {
         model.run(&[&["-p", "go"], arguments].concat()).expect(0);
-        model.heard()[2].1.clone()
+        model.wait_for()[2].1.clone()
     };
     rules(json!({"deny": ["demo.fail"]}));
-    assert!(heard(&["--yes"]).contains("the host does not allow it"));
+    assert!(heard(&["--yes"]).contains("not allowed by the host's policy"));
     rules(json!({"allow": ["demo.*"]}));
-    assert!(heard(&["--ask", "demo.fail"]).contains("there is nobody who could be asked"));
+    assert!(heard(&["--ask", "demo.fail"]).contains("no one is available to approve it"));
     rules(json!({"ask": ["demo.fail"]}));
     assert!(heard(&["--allow", "demo.*"]).contains("made"));
 }
 
 #[test]
-fn ctrl_c_ends_a_message_that_waits_for_its_answer() {
+fn ctrl_c_ends_a_pending_prompt() {
     let model = Model::answering([ModelAnswer::silence()]);
     let running = model.chat(&["-p", "hi"]).start();
     model.asked(1);
@@ -445,7 +449,7 @@ fn ctrl_c_ends_a_message_that_waits_for_its_answer() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
+fn a_missing_server_is_reported_and_the_others_are_used() {
     let model = Model::saying([ScriptedReply::text("ok")]);
     let demo = json!({"alias": "demo", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]});
     model.place.configure(&[demo, json!({"alias": "gone", "command": "/no/such/program"})]);
@@ -457,11 +461,11 @@ fn a_server_that_is_not_there_is_told_and_the_others_are_used() {
     let run = model.run(&["gnoe", "-p", "hi"]).expect(2);
     assert!(run.stderr.contains("did you mean `gone`?") && !run.stderr.contains("-p TEXT"), "{}", run.stderr);
     let run = model.run(&["what is the time"]).expect(2);
-    assert!(run.stderr.ends_with("  `-p TEXT` says something to the model\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("  use `-p TEXT` to send a message to the model\n"), "{}", run.stderr);
 }
 
 #[test]
-fn a_reader_that_leaves_has_what_it_wanted() {
+fn a_closed_output_ends_the_chat_successfully() {
     let events = ScriptedReply::text("one two").events(Dialect::Chat);
     let half = events.find("two").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([ModelAnswer::events(&events[..half]).stall()]);
@@ -471,7 +475,7 @@ fn a_reader_that_leaves_has_what_it_wanted() {
 }
 
 #[test]
-fn no_secret_is_shown_in_whatever_pieces_it_comes() {
+fn secrets_are_redacted_even_when_streamed_in_pieces() {
     let pieces = ["sk-", "of-the", "-parrot"].map(|piece| {
         let chunk = json!({"choices": [{"index": 0, "delta": {"content": piece}}]});
         format!("data: {chunk}\n\n")
@@ -494,7 +498,7 @@ fn no_secret_is_shown_in_whatever_pieces_it_comes() {
 }
 
 #[test]
-fn servers_ask_the_model_only_where_they_may_and_nobody_else_without_a_terminal() {
+fn sampling_needs_an_option_and_elicitation_a_terminal() {
     let ask = || ScriptedReply::call("a", "mcp_scripted_sample", json!({"prompt": "Say cheese."}));
     let elicit = ScriptedReply::call("b", "mcp_scripted_elicit", json!({}));
     let model = Model::saying([
@@ -513,6 +517,6 @@ fn servers_ask_the_model_only_where_they_may_and_nobody_else_without_a_terminal(
     assert_eq!(run.stdout, "Yes.\n");
     let bodies = model.server.bodies();
     assert_eq!(bodies[3]["messages"], json!([{"role": "user", "content": "Say cheese."}]));
-    let heard = model.heard();
+    let heard = model.wait_for();
     assert!(heard[2].1.contains("Cheese.") && heard[4].1.contains("decline"), "{heard:?}");
 }

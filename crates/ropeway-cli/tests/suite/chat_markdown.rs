@@ -1,4 +1,4 @@
-//! `ropeway chat` on a terminal: Markdown, widths, line breaks in messages, and what is shown beside the text.
+//! `ropeway chat` at a terminal: Markdown, widths, line breaks in messages, models and results.
 
 use ropeway::message::Dialect;
 use ropeway::testing::{ModelAnswer, ScriptedReply};
@@ -31,7 +31,7 @@ fn coloured(command: &mut std::process::Command) {
     command.env_remove("NO_COLOR");
 }
 
-/// A chat in which the model says this once, and the lines that it took on a terminal of so many columns.
+/// Returns the lines of an answer on a terminal of this width.
 fn lines(text: &str, columns: u16, arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) -> Vec<String> {
     let model = Model::saying([ScriptedReply::text(text)]);
     let mut window = Window::sized(model.chat(&[&["--no-tools"], arguments].concat()), columns, change);
@@ -42,12 +42,12 @@ fn lines(text: &str, columns: u16, arguments: &[&str], change: impl FnOnce(&mut 
     window.press(CTRL_D);
     window.end().expect(0);
     let mut lines: Vec<String> = shown.split("\r\n").map(last_of_line).collect();
-    // The end of what was typed comes before, the usage behind.
+    // The typed line comes before, the usage after it.
     lines.pop();
     lines.into_iter().skip_while(String::is_empty).collect()
 }
 
-/// What stays of a line on which the status line stood before.
+/// Removes a status line that was overwritten.
 fn last_of_line(line: &str) -> String {
     line.rsplit('\r').next().unwrap_or_default().trim_end().to_owned()
 }
@@ -107,7 +107,7 @@ fn without_colours_markers_show_the_structure() {
 }
 
 #[test]
-fn text_stays_as_it_came_where_nothing_else_is_wanted() {
+fn text_is_not_rendered_with_plain_or_without_a_terminal() {
     let source: Vec<&str> = TEXT.lines().collect();
     assert_eq!(lines(TEXT, 40, &["--plain"], coloured), source);
     let model = Model::saying([ScriptedReply::text(TEXT)]);
@@ -120,17 +120,17 @@ fn text_stays_as_it_came_where_nothing_else_is_wanted() {
 }
 
 #[test]
-fn rendering_is_switched_off_and_on_in_a_chat() {
+fn rendering_is_toggled_in_a_chat() {
     let model = Model::saying(["**one**", "**two**", "**three**"].map(ScriptedReply::text));
     let mut window = Window::sized(model.chat(&["--no-tools"]), 80, coloured);
     window.say("a");
     window.see("\u{1b}[1mone\u{1b}[0m\r\n");
     window.say("/plain");
-    window.see("text is shown as it comes");
+    window.see("Markdown rendering is off");
     window.say("b");
     window.see("**two**\r\n");
     window.say("/plain");
-    window.see("Markdown is rendered");
+    window.see("Markdown rendering is on");
     window.say("c");
     window.see("\u{1b}[1mthree\u{1b}[0m\r\n");
     window.see(PROMPT);
@@ -139,7 +139,7 @@ fn rendering_is_switched_off_and_on_in_a_chat() {
 }
 
 #[test]
-fn words_are_shown_while_the_rest_is_on_its_way_and_a_resize_counts() {
+fn words_are_shown_as_they_arrive_and_follow_a_resize() {
     let events = ScriptedReply::text("one two three four five six seven eight").events(Dialect::Chat);
     let at = events.find("five").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([ModelAnswer::events(&events[..at]).wait().then(&events[at..])]);
@@ -204,16 +204,16 @@ fn models_are_listed_and_a_name_is_checked() {
     let listed = window.see("magpie");
     assert!(listed.contains("● parrot") && listed.contains("cockatoo"), "{listed}");
     window.say("/model cockato");
-    window.see("error: the provider has no model `cockato`");
+    window.see("error: unknown model `cockato`");
     window.see("did you mean `cockatoo`?");
-    window.see("`/model cockato --force` uses this one anyway");
+    window.see("`/model cockato --force` skips the check");
     window.say("/model cockatoo");
-    window.see("cockatoo is asked from now on");
+    window.see("switched to cockatoo");
     window.say("/model other");
-    window.see("warning: using `other` unchecked: could not list the models");
-    window.see("other is asked from now on");
+    window.see("warning: using `other` unchecked: could not list models");
+    window.see("switched to other");
     window.say("/model third --force");
-    window.see("third is asked from now on");
+    window.see("switched to third");
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);
@@ -221,24 +221,24 @@ fn models_are_listed_and_a_name_is_checked() {
 }
 
 #[test]
-fn a_provider_that_hangs_delays_the_list_of_models_for_seconds_only() {
+fn listing_models_times_out() {
     let model = Model::answering([ModelAnswer::silence()]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("/model");
-    window.see("error: the provider did not list its models within 5 s");
+    window.see("error: listing models timed out after 5 s");
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);
 }
 
 #[test]
-fn the_whole_result_of_a_call_is_shown_on_request() {
+fn the_complete_result_of_a_call_is_shown_on_request() {
     let call = |id: &str, text: &str| ScriptedReply::call(id, "fail", json!({"message": text}));
     let model =
         Model::saying([call("a", "one\ntwo\nthree"), call("b", "four\u{1b}[2J\nfive"), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--yes"]));
     window.say("go");
-    window.see("(and 2 more lines)");
+    window.see("(+2 lines)");
     window.see("Done.");
     window.say("/expand");
     let shown = window.see("five");
@@ -246,7 +246,7 @@ fn the_whole_result_of_a_call_is_shown_on_request() {
     window.say("/expand 2");
     window.see("one\r\ntwo\r\nthree\r\n");
     window.say("/expand 9");
-    window.see("error: no result 9: the last 2 results are kept");
+    window.see("error: no result 9: only the last 2 results are stored");
     window.say("/expnd");
     window.see("did you mean `/expand`?");
     window.see(PROMPT);
@@ -259,10 +259,10 @@ fn the_cost_is_shown_where_the_provider_states_it() {
     let model = Model::saying([ScriptedReply::text("A.").charging(0.0012), ScriptedReply::text("B.")]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("a");
-    window.see("10 tokens read, 5 written · $0.0012 · ");
+    window.see("10 input tokens, 5 output tokens · $0.0012 · ");
     window.say("b");
     let usage = window.see(PROMPT);
-    assert!(usage.contains("10 tokens read, 5 written · ") && !usage.contains('$'), "{usage}");
+    assert!(usage.contains("10 input tokens, 5 output tokens · ") && !usage.contains('$'), "{usage}");
     window.press(CTRL_D);
     window.end().expect(0);
     let model = Model::saying([ScriptedReply::text("A.").charging(0.25)]);
@@ -272,7 +272,7 @@ fn the_cost_is_shown_where_the_provider_states_it() {
 }
 
 #[test]
-fn ctrl_c_in_the_midst_of_text_leaves_the_cursor_on_a_clean_line() {
+fn ctrl_c_within_text_leaves_the_cursor_on_a_new_line() {
     let events = ScriptedReply::text("It was **a dark** night").events(Dialect::Chat);
     let at = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let stalled = || ModelAnswer::events(&events[..at]).stall();

@@ -1,4 +1,4 @@
-//! `ropeway chat` with a person at a terminal.
+//! `ropeway chat` at a terminal.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -15,17 +15,17 @@ use crate::place::entry;
 use crate::terminal::Terminal;
 use crate::{Ropeway, Run, Running};
 
-/// What stands before what is typed.
+/// The prompt of the chat.
 pub(crate) const PROMPT: &str = "› ";
 pub(crate) const CTRL_C: &str = "\u{3}";
 pub(crate) const CTRL_D: &str = "\u{4}";
 
-/// A window in which a chat goes on.
+/// A terminal window with a chat.
 pub(crate) struct Window {
     running: Running,
     keys: File,
     shown: Arc<(Mutex<Shown>, Condvar)>,
-    /// Up to where it was looked at.
+    /// The number of bytes that were checked.
     seen: usize,
 }
 
@@ -40,7 +40,7 @@ impl Window {
         Self::with(ropeway, |_| {})
     }
 
-    /// A window, unless something of it goes elsewhere.
+    /// Opens a window; `elsewhere` may redirect streams.
     pub(crate) fn with(ropeway: Ropeway, elsewhere: impl FnOnce(&mut std::process::Command)) -> Self {
         Self::sized(ropeway, 100, |command| {
             command.env("NO_COLOR", "1");
@@ -48,7 +48,7 @@ impl Window {
         })
     }
 
-    /// A window of so many columns, whose environment is changed.
+    /// Opens a window of this width with a changed command.
     pub(crate) fn sized(ropeway: Ropeway, columns: u16, change: impl FnOnce(&mut std::process::Command)) -> Self {
         let (ours, theirs) = Terminal { columns, coloured: false }.open();
         let Ropeway { mut command, mark, place } = ropeway;
@@ -62,7 +62,7 @@ impl Window {
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             loop {
-                // A terminal whose other end is closed answers with an error, which is its end.
+                // Reading fails once the other end of the terminal is closed.
                 let length = screen.read(&mut piece).unwrap_or(0);
                 let mut shown = told.0.lock().expect("what is shown");
                 shown.bytes.extend_from_slice(&piece[..length]);
@@ -76,7 +76,7 @@ impl Window {
         Self { running: Running { child, mark, place }, keys: ours, shown, seen: 0 }
     }
 
-    /// Waits until this is shown, and gives all that was shown since the last look, without what moves the cursor.
+    /// Waits for a text and returns all output since the last call, without cursor movements.
     pub(crate) fn see(&mut self, text: &str) -> String {
         let began = Instant::now();
         let mut shown = self.shown.0.lock().expect("what is shown");
@@ -93,7 +93,7 @@ impl Window {
         }
     }
 
-    /// Waits for the end of the output, and gives all that was shown since the last look.
+    /// Waits for the end of the output and returns all of it since the last call.
     pub(crate) fn rest(&mut self) -> String {
         let began = Instant::now();
         let mut shown = self.shown.0.lock().expect("what is shown");
@@ -107,7 +107,7 @@ impl Window {
         anstream::adapter::strip_str(&all).to_string()
     }
 
-    /// The processes that the command has started.
+    /// Returns the child processes of the command.
     pub(crate) fn others(&self) -> Vec<u32> {
         self.running.others()
     }
@@ -116,13 +116,13 @@ impl Window {
         self.keys.write_all(keys.as_bytes()).expect("a terminal");
     }
 
-    /// Waits for the prompt, and types a line.
+    /// Waits for the prompt and types a line.
     pub(crate) fn say(&mut self, line: &str) {
         self.see(PROMPT);
         self.press(&format!("{line}\r"));
     }
 
-    /// What a terminal does when Ctrl-C is pressed and nobody reads keys.
+    /// Sends SIGINT, as a terminal does for Ctrl-C outside of the line editor.
     pub(crate) fn interrupt(&self) {
         self.signal(Signal::INT);
     }
@@ -138,7 +138,7 @@ impl Window {
         rustix::termios::tcsetwinsize(&self.keys, size).expect("a size");
     }
 
-    /// Waits for its end, and gives all that was shown.
+    /// Waits for the exit and returns all output.
     pub(crate) fn end_with_screen(self, code: i32) -> String {
         let shown = self.shown.clone();
         self.running.end().expect(code);
@@ -150,13 +150,13 @@ impl Window {
         String::from_utf8_lossy(&shown_now.bytes).into_owned()
     }
 
-    /// Does the terminal show what is typed?
+    /// Returns `true` if the terminal echoes input.
     pub(crate) fn is_loud(&self) -> bool {
         let modes = rustix::termios::tcgetattr(&self.keys).expect("a terminal").local_modes;
         modes.contains(rustix::termios::LocalModes::ECHO)
     }
 
-    /// Waits for its end, and gives all that was shown since the last look, as the terminal got it.
+    /// Waits for the exit and returns the raw output since the last call.
     pub(crate) fn end_shown(self) -> (String, Run) {
         let Self { running, keys, shown: screen, seen } = self;
         let run = running.end();
@@ -168,28 +168,28 @@ impl Window {
         (String::from_utf8_lossy(&shown.bytes[seen..]).into_owned(), run)
     }
 
-    /// Waits for its end. Nothing that it started may be alive afterwards.
+    /// Waits for the exit and checks that no child process is left.
     pub(crate) fn end(self) -> Run {
         self.running.end()
     }
 }
 
 #[test]
-fn a_person_talks_and_leaves_with_ctrl_d() {
+fn a_chat_ends_with_ctrl_d() {
     let model = Model::saying([ScriptedReply::text("Hello!"), ScriptedReply::text("Again.")]);
     let mut window = Window::open(model.chat(&[]));
-    let header = window.see("/help shows what can be typed");
+    let header = window.see("/help for commands");
     assert!(header.contains("built-in demo server") && header.contains("parrot · "), "{header}");
     window.say("hi there");
     window.see("Hello!");
-    window.see("10 tokens read, 5 written · ");
+    window.see("10 input tokens, 5 output tokens · ");
     window.say("/tools");
     window.see("calculate(expression: string)");
     window.say("/servers");
     window.see("● demo · 6 tools");
     window.say("/tolos");
     window.see("did you mean `/tools`?");
-    // The arrow brings back what was typed before.
+    // The arrow key recalls the history.
     window.say("\u{1b}[A\u{1b}[A\u{1b}[A\u{1b}[A");
     window.see("Again.");
     window.see(PROMPT);
@@ -214,7 +214,7 @@ fn a_paste_of_several_lines_is_one_message() {
 }
 
 #[test]
-fn calls_that_may_change_something_are_asked_about() {
+fn calls_need_approval() {
     let call = |id: &str, words: &str| ScriptedReply::call(id, "fail", json!({"message": words}));
     let model = Model::saying([
         call("a", "first"),
@@ -227,13 +227,13 @@ fn calls_that_may_change_something_are_asked_about() {
     window.say("go");
     window.see("Allow demo.fail(message: \"first\")? [y]es / [n]o / [a]lways / [q]uit turn: ");
     window.press("what\r");
-    window.see("y: yes; n: no, also with a reason; a: always for this tool;");
+    window.see("y: allow once; n: deny, optionally with a reason; a: always allow");
     window.press("y\r");
     window.see("✗");
     window.see("first");
     window.see("Allow demo.fail(message: \"second\")?");
     window.press("n not now\r");
-    window.see("the user said no: not now");
+    window.see("rejected by the user: not now");
     window.see("Allow demo.fail(message: \"third\")?");
     window.press("a\r");
     let rest = window.see("Done.");
@@ -242,10 +242,10 @@ fn calls_that_may_change_something_are_asked_about() {
     window.press(CTRL_D);
     window.end().expect(0);
     let results = model.server.bodies()[4]["messages"].to_string();
-    assert!(results.contains("first") && results.contains("the user said no: not now"), "{results}");
+    assert!(results.contains("first") && results.contains("rejected by the user: not now"), "{results}");
 }
 
-/// A note, and what a server may make of it.
+/// A tool, which a server may change.
 fn note() -> Value {
     json!({"name": "note", "description": "Writes a note", "annotations": {"readOnlyHint": true},
         "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}})
@@ -257,7 +257,7 @@ fn shell() -> Value {
             "required": ["text", "shell"]}})
 }
 
-/// A chat with a server `files` of a configuration file that has a note.
+/// Opens a chat with the server `files`, which has the tool `note`.
 fn noting(sayings: impl IntoIterator<Item = ScriptedReply>) -> Model {
     let model = Model::saying(sayings);
     let script = Script::default().tool(note(), json!({"content": [{"type": "text", "text": "noted"}]}));
@@ -273,8 +273,8 @@ fn change_note(id: &str) -> ScriptedReply {
     ScriptedReply::call(id, "mcp_files_grow", json!({"name": "note", "definition": shell()}))
 }
 
-/// Waits until a changed tool is asked about. A call that is made before the change is known here is refused instead, and the
-/// model tries once more.
+/// Waits for the question about a changed tool. A call that is made before the change is known is refused, and the model tries
+/// again.
 fn changed_question(window: &mut Window) -> String {
     loop {
         window.see("changed ");
@@ -285,12 +285,12 @@ fn changed_question(window: &mut Window) -> String {
 }
 
 #[test]
-fn a_tool_that_was_always_allowed_is_asked_about_again_when_it_changes() {
+fn an_always_allowed_tool_needs_approval_again_when_it_changes() {
     let sayings = [write_note("a"), write_note("b"), change_note("c")].into_iter();
     let model = noting(sayings.chain(["d", "e", "f", "g"].map(write_note)));
     let mut window = Window::open(model.chat(&["--allow", "files.grow"]));
     window.say("go");
-    // The server says that it is read-only, which nobody believes unasked.
+    // The read-only hint of the server is not trusted.
     window.see("Allow files.note");
     window.see("[a]lways / [k]eep allowed / [r]ead-only tools / [q]uit turn: ");
     window.press("a\r");
@@ -311,7 +311,7 @@ fn a_tool_that_was_always_allowed_is_asked_about_again_when_it_changes() {
 }
 
 #[test]
-fn what_was_always_allowed_stays_so_with_another_model_until_the_tool_changes() {
+fn approvals_survive_a_switch_of_the_model() {
     let sayings =
         [write_note("a"), ScriptedReply::text("One."), write_note("b"), change_note("c"), ScriptedReply::text("Two.")];
     let model = noting(sayings.into_iter().chain(["d", "e", "f", "g"].map(write_note)));
@@ -321,12 +321,12 @@ fn what_was_always_allowed_stays_so_with_another_model_until_the_tool_changes() 
     window.press("a\r");
     window.see("One.");
     window.say("/model other --force");
-    window.see("other is asked from now on");
+    window.see("switched to other");
     window.say("go");
     let second = window.see("Two.");
     assert!(!second.contains("Allow files.note"), "{second}");
     window.say("/model third --force");
-    window.see("third is asked from now on");
+    window.see("switched to third");
     window.say("go");
     changed_question(&mut window);
     window.press("q\r");
@@ -337,7 +337,7 @@ fn what_was_always_allowed_stays_so_with_another_model_until_the_tool_changes() 
 }
 
 #[test]
-fn the_read_only_tools_of_a_server_are_allowed_at_once_until_one_flips() {
+fn read_only_tools_are_allowed_at_once_until_one_changes() {
     let echo = |id: &str| ScriptedReply::call(id, "mcp_files_echo", json!({"message": id}));
     let sayings = [write_note("a"), echo("b"), write_note("c"), change_note("d")].into_iter();
     let model = noting(sayings.chain(["e", "f", "g", "h"].map(write_note)));
@@ -356,7 +356,7 @@ fn the_read_only_tools_of_a_server_are_allowed_at_once_until_one_flips() {
 }
 
 #[test]
-fn what_is_kept_counts_in_the_next_chat_and_only_on_this_machine() {
+fn saved_approvals_apply_to_later_chats_on_this_machine() {
     let model = noting([
         write_note("a"),
         ScriptedReply::text("One."),
@@ -369,7 +369,7 @@ fn what_is_kept_counts_in_the_next_chat_and_only_on_this_machine() {
     window.say("go");
     window.see("[q]uit turn: ");
     window.press("k\r");
-    window.see("kept in ropeway.lock");
+    window.see("saved to ropeway.lock");
     window.see("One.");
     window.see(PROMPT);
     window.press(CTRL_D);
@@ -383,11 +383,11 @@ fn what_is_kept_counts_in_the_next_chat_and_only_on_this_machine() {
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);
-    // A lock that somebody else wrote allows nothing: what is trusted is this content and no other.
+    // A lock file from another machine allows nothing.
     let forged = std::fs::read_to_string(&lock).expect("a lock") + "\n";
     std::fs::write(&lock, forged).expect("a lock");
     let mut window = Window::open(model.chat(&[]));
-    window.see("ropeway.lock allows tools that were not allowed on this machine");
+    window.see("ignoring approvals in ropeway.lock that were not given on this machine");
     window.say("go");
     window.see("Allow files.note");
     window.see("[q]uit turn: ");
@@ -399,7 +399,7 @@ fn what_is_kept_counts_in_the_next_chat_and_only_on_this_machine() {
 }
 
 #[test]
-fn a_tool_that_changes_while_it_is_asked_about_is_not_called() {
+fn a_tool_that_changes_during_the_question_is_not_called() {
     let change = json!({"name": "note", "definition": shell()});
     let both = write_note("a").and_call("b", "mcp_files_grow", change);
     let model = noting([both, ScriptedReply::text("Done.")]);
@@ -409,7 +409,7 @@ fn a_tool_that_changes_while_it_is_asked_about_is_not_called() {
     window.see("[q]uit turn: ");
     std::thread::sleep(std::time::Duration::from_secs(1));
     window.press("y\r");
-    // It is asked about again, or, when the change is seen only at the call, not called.
+    // The tool needs approval again, or is refused if the change is seen only at the call.
     window.see("changed ");
     if window.see(" it was ").contains("since") {
         window.see("[q]uit turn: ");
@@ -423,14 +423,14 @@ fn a_tool_that_changes_while_it_is_asked_about_is_not_called() {
 }
 
 #[test]
-fn what_is_too_long_for_a_question_is_shown_whole_on_request() {
+fn long_arguments_are_shown_completely_on_request() {
     let message = format!("{}the midst{}", "x".repeat(4000), "y".repeat(4000));
     let model =
         Model::saying([ScriptedReply::call("a", "fail", json!({"message": message})), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
     window.say("go");
     let asked = window.see("Allow demo.fail? [y]es / [n]o / [a]lways / [s]how all / [q]uit turn: ");
-    assert!(asked.contains(" characters are left out … yyy") && !asked.contains("midst"), "{asked}");
+    assert!(asked.contains(" characters hidden … yyy") && !asked.contains("midst"), "{asked}");
     window.press("s\r");
     window.see("xxthe midstyy");
     window.see("[q]uit turn: ");
@@ -442,29 +442,29 @@ fn what_is_too_long_for_a_question_is_shown_whole_on_request() {
 }
 
 #[test]
-fn what_was_typed_before_a_question_does_not_answer_it() {
+fn input_typed_before_a_question_does_not_answer_it() {
     let call = |id: &str| ScriptedReply::call(id, "fail", json!({"message": id}));
     let model = Model::saying([call("first"), call("second"), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
     window.see(PROMPT);
-    // All of it is there before anything is asked, and the rest of it before the next question.
+    // All input arrives before the first question, and the rest before the next one.
     window.press("go\ry\ry\ry\r");
     window.see("Allow demo.fail(message: \"first\")?");
     window.see("[q]uit turn: ");
     window.press("n no\ry\ry\r");
-    window.see("the user said no: no");
+    window.see("rejected by the user: no");
     window.see("Allow demo.fail(message: \"second\")?");
     window.see("[q]uit turn: ");
     window.press("n\r");
     window.see("Done.");
     let results = model.server.bodies()[2]["messages"].to_string();
-    assert_eq!(results.matches("the user said no").count(), 2, "{results}");
+    assert_eq!(results.matches("rejected by the user").count(), 2, "{results}");
     window.signal(Signal::TERM);
     window.end().expect(143);
 }
 
 #[test]
-fn whoever_quits_a_turn_comes_back_to_the_prompt() {
+fn quitting_a_turn_returns_to_the_prompt() {
     let call = || ScriptedReply::call("a", "fail", json!({}));
     let model = Model::saying([call(), call(), ScriptedReply::text("Fine.")]);
     let mut window = Window::open(model.chat(&["--ask", "*"]));
@@ -501,7 +501,7 @@ fn ctrl_c_cancels_a_call_and_the_next_message_is_answered() {
 }
 
 #[test]
-fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
+fn ctrl_c_cancels_an_answer_and_keeps_its_start() {
     let events = ScriptedReply::text("It was a dark night").events(Dialect::Chat);
     let half = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([
@@ -523,7 +523,7 @@ fn ctrl_c_cancels_an_answer_and_what_was_read_of_it_was_said() {
 }
 
 #[test]
-fn what_is_typed_while_the_model_speaks_stands_at_the_next_prompt_and_not_in_its_words() {
+fn input_typed_during_an_answer_appears_at_the_next_prompt() {
     let events = ScriptedReply::text("It was a dark night").events(Dialect::Chat);
     let half = events.find("night").and_then(|at| events[..at].rfind("data:")).expect("a word");
     let model = Model::answering([ModelAnswer::events(&events[..half]).stall()]);
@@ -535,7 +535,7 @@ fn what_is_typed_while_the_model_speaks_stands_at_the_next_prompt_and_not_in_its
     let meanwhile = window.see("cancelled · ");
     assert!(!meanwhile.contains("ahead"), "{meanwhile}");
     window.see("typed ahead");
-    // The terminal is as it was: it shows what is typed.
+    // The terminal echoes input again.
     window.signal(Signal::TERM);
     window.see("\u{1b}[?2004l");
     assert!(window.is_loud());
@@ -543,12 +543,12 @@ fn what_is_typed_while_the_model_speaks_stands_at_the_next_prompt_and_not_in_its
 }
 
 #[test]
-fn a_chat_that_is_told_to_end_during_a_turn_leaves_the_terminal_as_it_was() {
+fn a_signal_during_a_turn_restores_the_terminal() {
     let model = Model::answering([ModelAnswer::silence()]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     assert!(window.is_loud());
     window.say("hi");
-    // This is the end of the line that was typed.
+    // The echo of the typed line ends here.
     window.see("\u{1b}[?2004l");
     model.asked(1);
     assert!(!window.is_loud());
@@ -559,7 +559,7 @@ fn a_chat_that_is_told_to_end_during_a_turn_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn ctrl_c_twice_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_typed() {
+fn ctrl_c_clears_a_line_and_twice_at_an_empty_prompt_leaves() {
     let model = Model::saying([]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.see(PROMPT);
@@ -568,13 +568,13 @@ fn ctrl_c_twice_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_type
     window.press(CTRL_C);
     window.see(PROMPT);
     window.press(CTRL_C);
-    window.see("Ctrl-C again or Ctrl-D leaves");
-    // It is not meant once something else is typed.
+    window.see("press Ctrl-C again or Ctrl-D to leave");
+    // Typing something else resets the count.
     window.say("/expand");
-    window.see("no tool was called yet");
+    window.see("no tool calls yet");
     window.see(PROMPT);
     window.press(CTRL_C);
-    window.see("Ctrl-C again or Ctrl-D leaves");
+    window.see("press Ctrl-C again or Ctrl-D to leave");
     window.see(PROMPT);
     window.press(CTRL_C);
     window.end().expect(130);
@@ -582,7 +582,7 @@ fn ctrl_c_twice_at_an_empty_prompt_leaves_and_elsewhere_takes_back_what_was_type
 }
 
 #[test]
-fn whoever_presses_ctrl_c_again_and_again_leaves() {
+fn repeated_ctrl_c_leaves_the_chat() {
     let model = Model::answering([ModelAnswer::silence()]);
     let mut window = Window::open(model.chat(&[]));
     window.say("hi");
@@ -596,12 +596,12 @@ fn whoever_presses_ctrl_c_again_and_again_leaves() {
 }
 
 #[test]
-fn a_provider_that_fails_is_told_and_the_model_can_be_asked_once_more() {
+fn a_failed_request_is_reported_and_can_be_retried() {
     let failed = ModelAnswer::json(400, &json!({"error": {"message": "not today"}}));
     let model = Model::answering([failed, ScriptedReply::text("Now.").answer(Dialect::Chat)]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("hi");
-    window.see("error: model `parrot` gave no answer");
+    window.see("error: request to model `parrot` failed");
     window.see("not today");
     window.say("/model cockatoo --force");
     window.say("/retry");
@@ -615,7 +615,7 @@ fn a_provider_that_fails_is_told_and_the_model_can_be_asked_once_more() {
 }
 
 #[test]
-fn a_servers_prompt_is_said_to_the_model() {
+fn a_prompt_of_a_server_is_sent_to_the_model() {
     let model = Model::saying([ScriptedReply::text("Reviewed.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
     let mut window = Window::open(model.chat(&[]));
@@ -629,7 +629,7 @@ fn a_servers_prompt_is_said_to_the_model() {
 }
 
 #[test]
-fn what_a_server_wants_to_know_is_asked_field_by_field() {
+fn an_elicitation_is_answered_field_by_field() {
     let ask = |id: &str, mode: &str| ScriptedReply::call(id, "mcp_scripted_elicit", json!({"mode": mode}));
     let model = Model::saying([ask("a", "form"), ask("b", "url"), ask("c", "form"), ScriptedReply::text("Thanks.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
@@ -637,15 +637,15 @@ fn what_a_server_wants_to_know_is_asked_field_by_field() {
     window.say("ask me");
     window.see("scripted asks:");
     window.see("What is your name?");
-    window.see("name (empty: nobody): ");
+    window.see("name (default: nobody): ");
     window.press("Ada\r");
-    window.see("Send this? [y]es / [n]o: ");
+    window.see("Submit? [y]es / [n]o: ");
     window.press("y\r");
     window.see("https://example.com/form");
     window.see("Host: ");
     window.see("[n]o: ");
     window.press("n\r");
-    window.see("name (empty: nobody): ");
+    window.see("name (default: nobody): ");
     window.press(CTRL_C);
     window.see("Thanks.");
     window.see(PROMPT);
@@ -666,9 +666,9 @@ fn what_a_server_wants_to_know_is_asked_field_by_field() {
 }
 
 #[test]
-fn whoever_is_asked_again_and_again_gets_out_with_three_times_ctrl_c() {
+fn three_times_ctrl_c_leaves_a_server_that_keeps_asking() {
     for script in [Script::legacy(), Script::modern()] {
-        for (mode, prompt) in [("form", "name (empty: nobody): "), ("url", "Continue? [y]es / [n]o: ")] {
+        for (mode, prompt) in [("form", "name (default: nobody): "), ("url", "continue? [y]es / [n]o: ")] {
             let ask = ScriptedReply::call("a", "mcp_scripted_elicit", json!({"mode": mode, "rounds": 1000}));
             let model = Model::saying([ask]);
             model.place.configure(&[entry("scripted", &script)]);
@@ -676,7 +676,7 @@ fn whoever_is_asked_again_and_again_gets_out_with_three_times_ctrl_c() {
             window.say("ask me");
             window.see(prompt);
             window.press(CTRL_C);
-            window.see("Ctrl-C again ends the turn");
+            window.see("press Ctrl-C again to end the turn");
             window.see(prompt);
             window.press(CTRL_C);
             window.see("cancelled · ");
@@ -688,14 +688,14 @@ fn whoever_is_asked_again_and_again_gets_out_with_three_times_ctrl_c() {
 }
 
 #[test]
-fn a_server_asks_ten_questions_in_one_call_and_no_more() {
+fn a_server_may_ask_ten_questions_in_one_call() {
     let ask = ScriptedReply::call("a", "mcp_scripted_elicit", json!({"mode": "url", "rounds": 1000}));
     let model = Model::saying([ask, ScriptedReply::text("Enough.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
     let mut window = Window::open(model.chat(&["--yes"]));
     window.say("ask me");
     for _ in 0..10 {
-        window.see("Continue? [y]es / [n]o: ");
+        window.see("continue? [y]es / [n]o: ");
         window.press("n\r");
     }
     let rest = window.see("Enough.");
@@ -708,7 +708,7 @@ fn a_server_asks_ten_questions_in_one_call_and_no_more() {
 }
 
 #[test]
-fn ctrl_c_at_a_question_about_a_call_ends_the_turn_and_twice_more_the_program() {
+fn ctrl_c_at_an_approval_ends_the_turn_and_twice_more_the_chat() {
     let model = Model::saying([ScriptedReply::call("a", "fail", json!({}))]);
     let mut window = Window::open(model.chat(&["--ask", "*"]));
     window.say("go");
@@ -717,7 +717,7 @@ fn ctrl_c_at_a_question_about_a_call_ends_the_turn_and_twice_more_the_program() 
     window.see("cancelled · ");
     window.see(PROMPT);
     window.press(CTRL_C);
-    window.see("Ctrl-C again or Ctrl-D leaves");
+    window.see("press Ctrl-C again or Ctrl-D to leave");
     window.see(PROMPT);
     window.press(CTRL_C);
     window.end().expect(130);
@@ -732,7 +732,7 @@ fn ctrl_c_ends_a_command_that_waits_for_a_server() {
     window.say("/prompt scripted.greet name=Ada");
     window.see("\u{1b}[?2004l");
     let began = Instant::now();
-    // The first may come before the command has begun.
+    // The first signal may arrive before the command starts.
     loop {
         window.interrupt();
         std::thread::sleep(std::time::Duration::from_millis(200));
@@ -748,20 +748,20 @@ fn ctrl_c_ends_a_command_that_waits_for_a_server() {
 }
 
 #[test]
-fn a_command_is_completed_with_the_tabulator() {
+fn tab_completes_a_command() {
     let model = Model::saying([]);
     model.place.write("talk-of-yesterday.json", "{\"messages\": []}");
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.see(PROMPT);
     window.press("/lo\ttalk\t\r");
-    window.see("0 messages of talk-of-yesterday.json");
+    window.see("loaded 0 messages from talk-of-yesterday.json");
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);
 }
 
 #[test]
-fn a_chat_that_is_told_to_end_gives_the_terminal_back() {
+fn a_signal_at_the_prompt_restores_the_terminal() {
     let model = Model::saying([]);
     let mut window = Window::open(model.chat(&[]));
     window.see(PROMPT);
@@ -771,12 +771,12 @@ fn a_chat_that_is_told_to_end_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_chat_whose_time_is_over_says_so_wherever_it_is() {
+fn a_timeout_is_reported_at_every_stage_of_a_chat() {
     let model = Model::saying([ScriptedReply::call("a", "fail", json!({}))]);
     let mut window = Window::open(model.chat(&["--timeout", "2s"]));
     window.see(PROMPT);
     let told = window.see("error: the chat did not end within 2 s");
-    assert!(!told.contains("gave no answer"), "{told}");
+    assert!(!told.contains("did not respond") && !told.contains("timed out"), "{told}");
     window.end().expect(5);
     let mut window = Window::open(model.chat(&["--timeout", "3s", "--ask", "*"]));
     window.say("go");
@@ -786,18 +786,18 @@ fn a_chat_whose_time_is_over_says_so_wherever_it_is() {
 }
 
 #[test]
-fn what_was_said_is_written_down_at_home_and_loaded_from_there() {
+fn a_conversation_is_saved_below_home_and_loaded_again() {
     let model = Model::saying([ScriptedReply::text("Hello!"), ScriptedReply::text("Again.")]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("hi");
     window.see("Hello!");
     window.say("/save ~/talk.json");
-    window.see("saved in ");
+    window.see("saved to ");
     window.say("/save /dev/null");
     window.see("`/dev/null` is not a regular file");
     window.say("/clear");
     window.say("/load ~/talk.json");
-    window.see("2 messages of ");
+    window.see("loaded 2 messages from ");
     window.say("more");
     window.see("Again.");
     window.see(PROMPT);
@@ -810,12 +810,12 @@ fn what_was_said_is_written_down_at_home_and_loaded_from_there() {
 }
 
 #[test]
-fn whoever_types_into_a_chat_that_goes_elsewhere_is_told_what_it_waits_for() {
+fn a_chat_with_redirected_output_explains_its_input() {
     let model = Model::saying([ScriptedReply::text("Hello!")]);
     let mut window = Window::with(model.chat(&["--no-tools"]), |command| {
         command.stdout(std::process::Stdio::piped());
     });
-    window.see("each line is a message; nobody is asked about calls");
+    window.see("each line is a message; calls are not prompted for");
     window.press("hi\r");
     model.asked(1);
     window.press(CTRL_D);

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{Ropeway, Run};
 
 #[test]
-fn alone_it_shows_the_demo_tools_and_what_to_type_next() {
+fn without_a_command_the_demo_tools_are_shown() {
     let run = Run::of(&[]).expect(0);
     for words in [
         "calculate(expression: string)",
@@ -31,7 +31,11 @@ fn tools_are_listed_as_signatures_with_descriptions() {
     let run = Run::of(&["tools"]).expect(0);
     assert!(run.stdout.starts_with("demo "), "{}", run.stdout);
     assert!(run.stdout.contains("6 tools"));
-    assert!(run.stdout.contains("time(zone?: string = \"UTC\")\n    Tells the date and the time"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("time(zone?: string = \"UTC\")\n    Returns the current date and time"),
+        "{}",
+        run.stdout
+    );
     assert!(run.stdout.lines().all(|line| line.chars().count() <= 80), "{}", run.stdout);
     assert_eq!(run.stderr, "");
 }
@@ -147,28 +151,28 @@ fn a_tool_that_fails_ends_with_1() {
 }
 
 #[test]
-fn what_was_mistyped_ends_with_2_and_a_suggestion() {
+fn misspelled_arguments_end_with_2_and_a_suggestion() {
     for (arguments, words) in [
         (&["call", "chrat", "values=[1]"][..], "did you mean `chart`?"),
         (&["call", "demo.tmie"], "did you mean `time`?"),
-        (&["call", "chart"], "the arguments do not fit tool `chart`\n  the required property `values` is missing\n"),
+        (&["call", "chart"], "invalid arguments for tool `chart`\n  required property `values` is missing\n"),
         (&["call", "chart", "values=[]"], "\n  at `/values`: must have at least 1 item"),
         (&["call", "chart", "values=[1]", "kind=pie"], "\n  at `/kind`: must be one of"),
         (&["call", "chart", "--args", r#"{"values": "x", "titel": 1}"#], "at `/values`: must be an array"),
-        (&["call", "chart", "values=x"], "argument `values` is `number[]`, and `x` is not"),
+        (&["call", "chart", "values=x"], "invalid value `x` for argument `values`: expected `number[]`"),
         (&["call", "chart", "values=[1]", "titel=x"], "did you mean `title`?"),
         (&["call", "chart", "values"], "a JSON object '{…}', @FILE, or - for standard input"),
-        (&["call", "chart", "{}", "@args.json"], "more than one object of arguments is given"),
+        (&["call", "chart", "{}", "@args.json"], "more than one JSON object of arguments"),
         (&["call", "chart", "@/no/such/file"], "could not read `/no/such/file`"),
         (&["call", "chart", "{values: 1}"], "`{values: 1}` is not JSON"),
-        (&["call", "chart", "--args", "[1]"], "arguments are an object"),
+        (&["call", "chart", "--args", "[1]"], "expected an object"),
         (&["call"], "TOOL"),
         (&["tolos"], "tools"),
         (&["tools", "--timeout", "soon"], "such as `5s`"),
         (&["tools", "--stdio", "a", "--url", "http://b"], "cannot be used with"),
         (&["tools", "--header", "A: b"], "--url"),
         (&["tools", "--env", "A=b"], "--stdio"),
-        (&["tools", "--find", " "], "there are no words to find"),
+        (&["tools", "--find", " "], "--find needs a query"),
         (&["tools", "--url", "http://a", "--env", "A=b"], "'--url <URL>' cannot be used with '--env <NAME=VALUE>'"),
         (&["tools", "--url", "http://a", "--cwd", "/"], "cannot be used with"),
         (&["tools", "--stdio", "cat", "--bearer", "X"], "cannot be used with"),
@@ -244,7 +248,7 @@ fn headers_and_the_token_reach_a_server_with_every_request() {
 }
 
 #[test]
-fn a_started_server_knows_whose_certificates_are_trusted_and_nothing_else_that_we_know() {
+fn a_stdio_server_gets_the_certificate_variables_and_few_others() {
     let folder = tempfile::tempdir().expect("a folder");
     let seen = folder.path().join("seen");
     let server = format!("sh -c 'env > {}'", seen.display());

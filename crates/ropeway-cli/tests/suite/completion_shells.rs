@@ -1,4 +1,4 @@
-//! Completion in bash, zsh and fish, and what it answers when things are broken.
+//! Completion in bash, zsh and fish, also with broken configurations.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -15,13 +15,13 @@ use crate::mark::Mark;
 use crate::place::{Place, TRUST, entry};
 use crate::terminal::Terminal;
 
-/// How long a shell may take, on a machine that has a lot to do.
+/// Time limit of a shell on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The variable that bounds the time of an answer: no test is about how loaded the machine is.
+/// The variable of the completion timeout, which is raised for loaded machines.
 const TIMEOUT: (&str, &str) = ("ROPEWAY_COMPLETION_TIMEOUT", "60s");
 
-/// A tool whose name and choices mean something to every shell.
+/// A tool whose name and choices contain special characters of every shell.
 const ODD: &str = "odd name's:$(x);y";
 
 fn demo() -> Value {
@@ -34,7 +34,7 @@ fn odd() -> Value {
     entry("odd", &Script::default().tool(json!({"name": ODD, "inputSchema": schema}), answer))
 }
 
-/// A place with two servers that were listed, and one that hangs.
+/// Returns a directory with two cached servers and one that hangs.
 fn place() -> Place {
     let place = Place::with(&[demo(), odd()]);
     place.run("tools").expect(0);
@@ -46,7 +46,7 @@ fn place() -> Place {
     place
 }
 
-/// The values that are offered for the last word.
+/// Returns the completions of the last word.
 fn offered(place: &Place, words: &[&str]) -> Vec<String> {
     let ropeway = place.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {
         command.env(TIMEOUT.0, TIMEOUT.1);
@@ -73,7 +73,7 @@ fn servers_tools_arguments_and_choices_are_offered_while_a_server_hangs() {
 }
 
 #[test]
-fn what_is_broken_offers_nothing_and_says_nothing() {
+fn a_broken_configuration_completes_nothing_silently() {
     let place = place();
     let folder = place.path().join(".cache/ropeway/tools");
     for file in folder.read_dir().expect("a folder").flatten() {
@@ -85,7 +85,7 @@ fn what_is_broken_offers_nothing_and_says_nothing() {
         place.write("ropeway.yaml", text);
         assert_eq!(offered(&place, &["call", ""]), [""; 0], "{text:?}");
     }
-    // A pipe that nobody writes to.
+    // A pipe without a writer.
     let made = Command::new("mkfifo").arg(place.path().join("pipe")).status().expect("mkfifo runs");
     assert!(made.success());
     let run = place.run("complete zsh ropeway call --config pipe ''").expect(0);
@@ -106,7 +106,7 @@ fn a_changed_entry_forgets_its_tools() {
 }
 
 #[test]
-fn of_a_file_that_is_not_trusted_only_the_names_are_offered() {
+fn an_untrusted_file_completes_only_server_names() {
     let place = place();
     let words = |words: &[&str]| {
         let ropeway = place.ropeway(&[&["complete", "zsh", "ropeway"], words].concat()).with(|command| {
@@ -131,7 +131,7 @@ struct Shell {
 impl Shell {
     fn start(place: &Place, columns: u16, words: &[&str]) -> Self {
         let (ours, theirs) = Terminal { columns, coloured: false }.open();
-        // A session of its own, whose terminal is the window.
+        // A new session with the window as its controlling terminal.
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).args(words).current_dir(place.path()).env_clear();
         let path = format!("{}:/usr/bin:/bin", place.path().join("bin").display());
@@ -159,7 +159,7 @@ impl Shell {
         self.keys.write_all(keys.as_bytes()).expect("the shell reads");
     }
 
-    /// Waits until something stands on the screen behind what was waited for before.
+    /// Waits for text on the screen after the previous match.
     fn until(&self, words: &str) {
         let began = Instant::now();
         loop {
@@ -178,7 +178,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // An error says that it has ended by itself.
+        // An error means that it has already exited.
         let _ = self.keys.write_all(b"\x03\nexit\n");
         let began = Instant::now();
         while self.child.try_wait().is_ok_and(|end| end.is_none()) && began.elapsed() < Duration::from_secs(10) {
@@ -189,7 +189,7 @@ impl Drop for Shell {
     }
 }
 
-/// Types the beginnings of words in a shell; what is completed is run and answers.
+/// Types prefixes of words in a shell and runs the completed command.
 fn completes(shell: &[&str], setup: &str, script: &str) {
     let place = place();
     let text = Run::of(&["completions", script]).expect(0).stdout;
@@ -241,8 +241,8 @@ fn fish_offers_real_names_with_their_descriptions() {
         fish.command = command;
         fish.run().expect(0).stdout
     };
-    assert_eq!(complete("ropeway comp"), "completions\tPrint the completion script of a shell\n");
-    assert_eq!(complete("ropeway call demo.calc"), "demo.calculate\tWorks out an arithmetic expression\n");
+    assert_eq!(complete("ropeway comp"), "completions\tPrint a shell completion script\n");
+    assert_eq!(complete("ropeway call demo.calc"), "demo.calculate\tEvaluates an arithmetic expression\n");
     assert!(complete("ropeway call demo.chart ti").starts_with("title=\t"));
     assert_eq!(complete("ropeway call demo.chart kind="), "kind=bar\nkind=line\n");
     assert_eq!(complete("ropeway call odd.odd"), format!("odd.{ODD}\n"));

@@ -1,14 +1,14 @@
-//! The scripts that shells complete with.
+//! Completion scripts.
 
 use crate::{Ropeway, Run};
 
-/// The commands, as the help names them.
+/// Returns the commands of the help text.
 pub(crate) fn commands() -> Vec<String> {
     let help = Run::of(&["--help"]).expect(0).stdout;
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // What a description goes on with is indented further.
+    // Continued descriptions are indented further.
     let names = lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
-    // `help` is another way to ask for the help of the others.
+    // `help` is an alias of `--help`.
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 

@@ -15,7 +15,7 @@ fn every_problem_is_shown_with_its_line_and_a_mark_under_the_place() {
     let file = home.path("work/ropeway.yaml").display().to_string();
     assert_eq!(run.stderr, "");
     let expected = format!(
-        "{file}:3:16: servers[0].transport: found `stdoi`, expected one of `stdio`, `sse`, `streamable-http` (did you mean `stdio`?)
+        "{file}:3:16: servers[0].transport: expected one of `stdio`, `sse`, `streamable-http`, found `stdoi` (did you mean `stdio`?)
   3 │     transport: stdoi
     │                ^
 "
@@ -48,15 +48,15 @@ fn a_secret_beside_a_problem_is_not_shown() {
 }
 
 #[test]
-fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
+fn a_valid_file_is_reported_with_its_warnings() {
     let home = Home::with_config(
         "servers:\n  - {alias: a, command: x, env: {T: '${NO_SUCH_VARIABLE}'}}\n  - {alias: b, command: y, enabled: false}\n",
     );
     let run = home.run(&["config", "check"]).expect(0);
     let expected = format!(
         "◐ server `a` is skipped: secret `NO_SUCH_VARIABLE` is not set
-● {} is fine: 2 servers, 1 of them switched off
-  the names of tools were not checked: `ropeway config check --connect` starts the servers and does
+● {} is valid: 2 servers, 1 disabled
+  tool names were not checked; `ropeway config check --connect` checks them
 ",
         home.path("work/ropeway.yaml").display()
     );
@@ -69,18 +69,18 @@ fn a_file_that_is_fine_says_so_with_what_is_odd_about_it() {
 }
 
 #[test]
-fn what_is_said_of_a_chat_is_checked_too_and_its_key_is_not_shown() {
+fn the_chat_section_is_checked_and_its_key_is_not_shown() {
     let home = Home::with_config("chat: {provider: claude, key: '${NO_SUCH_VARIABLE}'}\n");
     let run = home.run(&["config", "check"]).expect(0);
     let expected = format!(
-        "◐ the key of `chat` is left out: secret `NO_SUCH_VARIABLE` is not set\n● {} is fine: 0 servers\n",
+        "◐ ignored `chat.key`: secret `NO_SUCH_VARIABLE` is not set\n● {} is valid: 0 servers\n",
         home.path("work/ropeway.yaml").display()
     );
     assert_eq!(run.stdout, expected);
     let home = Home::with_config("servers: []\nchat: {key: s3cret-s3cret, provder: claude}\n");
     let run = home.run(&["config", "check"]).expect(2);
     let expected = format!(
-        "{file}:2:28: chat: found the unknown key `provder` (did you mean `provider`?)\n  2 │ chat: {{key: ***, provder: claude}}\n",
+        "{file}:2:28: chat: unknown key `provder` (did you mean `provider`?)\n  2 │ chat: {{key: ***, provder: claude}}\n",
         file = home.path("work/ropeway.yaml").display()
     );
     assert!(run.stdout.starts_with(&expected), "{}", run.stdout);
@@ -101,15 +101,15 @@ fn files_of_other_clients_are_checked_as_they_are() {
     ] {
         let path = home.path(file).display().to_string();
         let run = home.run(&["config", "check", &path]).expect(0);
-        assert!(run.stdout.contains(&format!("{path} is fine")), "{}", run.stdout);
+        assert!(run.stdout.contains(&format!("{path} is valid")), "{}", run.stdout);
     }
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told() {
+fn an_unreadable_file_is_a_failure() {
     let home = Home::new();
     let run = home.run(&["config", "check"]).expect(2);
-    assert!(run.stderr.starts_with("error: there is no configuration file\n"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: no configuration file found\n"), "{}", run.stderr);
     let run = home.run(&["config", "check", "nowhere.yaml"]).expect(2);
     assert_eq!(
         run.stderr,
@@ -125,7 +125,7 @@ fn a_file_that_cannot_be_read_is_told() {
 }
 
 #[test]
-fn two_servers_with_the_same_tools_are_an_error_unless_the_file_allows_it() {
+fn colliding_tools_are_an_error_unless_the_file_allows_them() {
     let servers = format!("servers:\n{}    prefix: ''\n{}    prefix: ''\n", demo("one"), demo("two"));
     let home = Home::with_config(&servers);
     home.run(&["config", "check"]).expect(0);
@@ -133,8 +133,8 @@ fn two_servers_with_the_same_tools_are_an_error_unless_the_file_allows_it() {
     let first =
         "✗ tool `calculate` of server `one` and tool `calculate` of server `two` have the same name `calculate`";
     assert!(run.stdout.starts_with(first), "{}", run.stdout);
-    assert!(run.stdout.contains("→ give one of the servers another `prefix`"), "{}", run.stdout);
-    assert!(run.stdout.ends_with("ropeway.yaml has tools of one name: 2 servers, 6 tools\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("→ change the `prefix` of one of the servers"), "{}", run.stdout);
+    assert!(run.stdout.ends_with("ropeway.yaml has tool name collisions: 2 servers, 6 tools\n"), "{}", run.stdout);
     home.write("work/ropeway.yaml", &format!("collisions: suffix\n{servers}"));
     let report = home.run(&["config", "check", "--connect", "--json"]).expect(0).json();
     assert_eq!((&report["ok"], &report["names"]["tools"]), (&json!(true), &json!(12)));
@@ -166,7 +166,7 @@ fn names_and_schemas_that_models_stumble_over_are_noted() {
 }
 
 #[test]
-fn the_places_of_the_file_are_told_in_their_order() {
+fn the_searched_paths_are_listed_in_order() {
     let home = Home::new();
     home.write(".config/ropeway/ropeway.yml", "servers: []\n");
     home.write("ropeway.yaml", "servers: []\n");
@@ -235,8 +235,8 @@ fn names_that_nothing_has_are_found_once_the_servers_are_connected() {
         format!(
             "{file}:5:23: chat.tools.deny[0]: no tool matches `clock.calculat` (did you mean `clock.calculate`?)\n"
         ),
-        "◐ `gone`: names of tools and arguments were not checked, the server is not connected\n".to_owned(),
-        format!("✗ {file} has 3 names that match nothing: "),
+        "◐ `gone`: not connected; tool and argument names were not checked\n".to_owned(),
+        format!("✗ {file} has 3 names without a match: "),
     ] {
         assert!(run.stdout.contains(&line), "{line}\n{}", run.stdout);
     }
@@ -260,7 +260,7 @@ fn the_file_to_check_is_named_by_an_option_too() {
 }
 
 #[test]
-fn a_server_that_is_named_without_a_configuration_file_is_not_the_demo_server() {
+fn a_named_server_without_a_file_is_not_the_demo_server() {
     let home = Home::new();
     for words in [
         &["tools", "github"][..],
@@ -278,7 +278,7 @@ fn a_server_that_is_named_without_a_configuration_file_is_not_the_demo_server() 
         let run = home.run(words).expect(2);
         assert_eq!(run.stdout, "", "{words:?}");
         assert!(
-            run.stderr.starts_with("error: no configuration file found, so server `github` is not known\n"),
+            run.stderr.starts_with("error: unknown server `github`: no configuration file found\n"),
             "{words:?}: {}",
             run.stderr
         );

@@ -13,7 +13,7 @@ use crate::terminal::Terminal;
 use crate::{Ropeway, Run};
 
 impl Model {
-    /// A chat that says nothing about the model.
+    /// Returns a chat without model options.
     fn bare(&self, arguments: &[&str]) -> Ropeway {
         self.place.ropeway(&[&["chat"], arguments].concat()).with(|command| {
             for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY"] {
@@ -29,7 +29,7 @@ impl Model {
         self.place.path().join(".local/state/ropeway/conversations")
     }
 
-    /// The conversation files, by name.
+    /// Returns the conversation files, by name.
     fn files(&self) -> Vec<PathBuf> {
         let files = std::fs::read_dir(self.folder()).into_iter().flatten().flatten().map(|file| file.path());
         let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect();
@@ -51,18 +51,18 @@ fn a_prompt_is_saved_and_continued_with_the_same_model() {
     let model = saying(&["Noted.", "Seven.", "Again."]);
     let run = model.run(&["-p", "remember 7", "--no-tools", "--system", "Be brief."]).expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("Noted.\n", ""));
-    // Neither the model nor its address is given again.
+    // The model and its URL are not given again.
     let run = model.bare(&["--continue", "-p", "which number?", "--no-tools"]).run().expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("Seven.\n", ""));
     let heard = [("system", "Be brief."), ("user", "remember 7"), ("assistant", "Noted."), ("user", "which number?")];
-    assert_eq!(model.heard(), said(&heard));
+    assert_eq!(model.wait_for(), said(&heard));
     let listed = model.list();
     assert_eq!(listed.len(), 1);
     assert_eq!((&listed[0]["title"], &listed[0]["turns"]), (&json!("remember 7"), &json!(2)));
     assert_eq!((&listed[0]["model"], &listed[0]["folder"]), (&json!("parrot"), &json!(model.place.path())));
     assert_eq!(mode(&model.folder()), 0o700);
     assert_eq!(mode(&model.files()[0]), 0o600);
-    // An option wins over what was saved, and that is told.
+    // An option wins over the saved model, with a note.
     let run = model.bare(&["--continue", "-p", "and now?", "--no-tools", "--model", "cockatoo"]).run().expect(0);
     assert!(run.stderr.starts_with("continuing with `cockatoo` at 127.0.0.1:"), "{}", run.stderr);
     assert_eq!(model.server.bodies()[2]["model"], "cockatoo");
@@ -70,7 +70,7 @@ fn a_prompt_is_saved_and_continued_with_the_same_model() {
 }
 
 #[test]
-fn a_conversation_is_resumed_by_the_beginning_of_its_id() {
+fn a_conversation_is_resumed_by_a_prefix_of_its_id() {
     let model = saying(&["One.", "Two.", "Three."]);
     model.run(&["-p", "first", "--no-tools"]).expect(0);
     model.run(&["-p", "second", "--no-tools"]).expect(0);
@@ -78,7 +78,7 @@ fn a_conversation_is_resumed_by_the_beginning_of_its_id() {
     assert_eq!(listed.iter().map(|entry| entry["title"].as_str()).collect::<Vec<_>>(), [Some("second"), Some("first")]);
     let id = listed[1]["id"].as_str().expect("an id");
     model.bare(&["--resume", id, "-p", "more", "--no-tools"]).run().expect(0);
-    assert_eq!(model.heard(), said(&[("user", "first"), ("assistant", "One."), ("user", "more")]));
+    assert_eq!(model.wait_for(), said(&[("user", "first"), ("assistant", "One."), ("user", "more")]));
     // It is the latest one now.
     assert_eq!(model.list()[0]["id"], json!(id));
 
@@ -93,12 +93,12 @@ fn a_conversation_is_resumed_by_the_beginning_of_its_id() {
     assert!(run.stderr.starts_with("error: `aaaaaaa` matches 2 conversations\n"), "{}", run.stderr);
     assert!(run.stderr.contains("aaaaaaa1 second") && run.stderr.contains("aaaaaaa2 second"), "{}", run.stderr);
     let run = model.bare(&["--resume", "zzz", "-p", "more"]).run().expect(2);
-    assert!(run.stderr.starts_with("error: no conversation `zzz`\n"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: unknown conversation `zzz`\n"), "{}", run.stderr);
     assert!(run.stderr.contains("chat --list"), "{}", run.stderr);
 }
 
 #[test]
-fn only_the_conversations_of_this_folder_are_continued() {
+fn only_conversations_of_this_directory_are_continued() {
     let model = saying(&["One."]);
     let run = model.bare(&["--continue", "-p", "hi"]).run().expect(2);
     assert!(run.stderr.starts_with("error: no conversation to continue in `/"), "{}", run.stderr);
@@ -109,7 +109,7 @@ fn only_the_conversations_of_this_folder_are_continued() {
         command.current_dir(&other);
     });
     let run = run.run().expect(2);
-    assert!(run.stderr.contains("`ropeway chat --list` shows those of other folders"), "{}", run.stderr);
+    assert!(run.stderr.contains("run `ropeway chat --list` to list those of other directories"), "{}", run.stderr);
     let list = model.bare(&["--list"]).run().expect(0);
     assert!(list.stdout.starts_with("ID        LAST TURN"), "{}", list.stdout);
     assert!(list.stdout.contains("  1      ~       first"), "{}", list.stdout);
@@ -131,7 +131,7 @@ fn the_list_fits_the_terminal() {
 }
 
 #[test]
-fn a_chat_is_not_saved_where_that_is_turned_off_and_elsewhere_on_request() {
+fn saving_can_be_disabled_or_moved_to_another_directory() {
     let model = saying(&["One.", "Two.", "Three.", "Four."]);
     model.run(&["-p", "hi", "--no-tools", "--no-save"]).expect(0);
     let with = |folder: &str| {
@@ -147,12 +147,12 @@ fn a_chat_is_not_saved_where_that_is_turned_off_and_elsewhere_on_request() {
     assert!(!model.folder().exists());
     assert_eq!(mode(&elsewhere), 0o700);
     assert_eq!(std::fs::read_dir(&elsewhere).expect("a folder").count(), 2, "a conversation and the lock");
-    // A folder that cannot be written is told, and the answer is printed all the same.
+    // An unwritable directory causes a warning, and the answer is still printed.
     let run = with("/dev/null/no-folder").run().expect(0);
     assert_eq!(run.stdout, "Four.\n");
-    assert!(run.stderr.starts_with("warning: the conversation is not saved: "), "{}", run.stderr);
+    assert!(run.stderr.starts_with("warning: could not save the conversation: "), "{}", run.stderr);
     let run = model.bare(&["--list"]).run().expect(0);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", "No conversations are saved.\n"));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", "No saved conversations.\n"));
     let off = model.bare(&["--continue", "-p", "hi"]).with(|command| {
         command.env("ROPEWAY_CONVERSATIONS_DIR", "");
     });
@@ -169,10 +169,14 @@ fn no_secret_is_part_of_a_saved_conversation() {
     run.run().expect(0);
     let text = std::fs::read_to_string(&model.files()[0]).expect("a file");
     assert!(text.contains("my key is ***") && !text.contains("sk-of"), "{text}");
-    // The variable is needed again, and there it is not set.
+    // The variable is needed again and not set.
     let run = model.bare(&["--continue", "-p", "and?", "--no-tools"]).run().expect(4);
     assert!(run.stderr.contains("`PARROT_KEY` is not set"), "{}", run.stderr);
-    assert!(run.stderr.contains("the conversation was with `parrot` at 127.0.0.1:"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("the model of the conversation is not available: `parrot` at 127.0.0.1:"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
@@ -183,7 +187,7 @@ fn a_failed_first_answer_leaves_no_conversation() {
 }
 
 #[test]
-fn files_that_are_not_ours_are_told_and_never_waited_for() {
+fn unusable_files_are_reported_and_never_block() {
     let model = saying(&["One.", "More."]);
     model.run(&["-p", "first", "--no-tools"]).expect(0);
     let file = |id: &str| model.folder().join(format!("{id}.jsonl"));
@@ -197,11 +201,11 @@ fn files_that_are_not_ours_are_told_and_never_waited_for() {
     assert!(made.success());
     std::fs::write(file("bbbbbbb5"), [0xff; 100]).expect("a file");
     let problems = [
-        ("bbbbbbb1", "it has version 2 of the format, not 1; update ropeway"),
-        ("bbbbbbb2", "it is truncated"),
-        ("bbbbbbb3", "it is larger than 128 MiB"),
-        ("bbbbbbb4", "it is not a regular file"),
-        ("bbbbbbb5", "it is truncated"),
+        ("bbbbbbb1", "unsupported format version 2 (expected 1); update ropeway"),
+        ("bbbbbbb2", "file is truncated"),
+        ("bbbbbbb3", "larger than 128 MiB"),
+        ("bbbbbbb4", "not a regular file"),
+        ("bbbbbbb5", "file is truncated"),
     ];
     for (id, _) in problems.iter().filter(|(id, _)| *id != "bbbbbbb4") {
         std::fs::set_permissions(file(id), std::fs::Permissions::from_mode(0o600)).expect("permissions");
@@ -215,7 +219,7 @@ fn files_that_are_not_ours_are_told_and_never_waited_for() {
         assert!(run.stderr.contains(&format!("`{shown}`: {problem}")), "{}", run.stderr);
     }
     assert_eq!(model.list().iter().filter(|entry| entry["error"].is_string()).count(), 5);
-    // They do not hide the one that can be continued.
+    // Unusable files do not hide the usable one.
     let run = model.bare(&["--continue", "-p", "more", "--no-tools"]).run().expect(0);
     assert_eq!(run.stdout, "More.\n");
 }
@@ -227,7 +231,7 @@ fn leave(mut window: Window) -> Run {
 }
 
 #[test]
-fn a_person_continues_a_conversation_and_is_told_how() {
+fn a_chat_shows_how_to_continue_it() {
     let model = saying(&["Hello!", "Still here.", "Fresh."]);
     let mut window = Window::open(model.chat(&["--no-tools"]));
     window.say("hi there");
@@ -235,15 +239,15 @@ fn a_person_continues_a_conversation_and_is_told_how() {
     window.see(PROMPT);
     window.press(CTRL_D);
     let id = model.list()[0]["id"].as_str().expect("an id").to_owned();
-    window.see(&format!("`ropeway chat --resume {id}` continues this conversation"));
+    window.see(&format!("continue this conversation with `ropeway chat --resume {id}`"));
     window.end().expect(0);
     let mut window = Window::open(model.bare(&["--continue", "--no-tools"]));
     window.see(&format!("continuing {id} · 1 turn · hi there"));
     window.say("and now?");
     window.see("Still here.");
-    // What is begun anew is another conversation.
+    // `/clear` starts another conversation.
     window.say("/clear");
-    window.see("everything is forgotten");
+    window.see("conversation cleared");
     window.say("something else");
     window.see("Fresh.");
     leave(window).expect(0);
@@ -265,7 +269,7 @@ fn a_conversation_that_two_terminals_continue_becomes_two() {
     one.see(PROMPT);
     other.press("there\r");
     other.see("To the other.");
-    other.see("was continued elsewhere; this one is saved as ");
+    other.see("was continued elsewhere; saving this one as ");
     other.say("more");
     let rest = other.see("Later.");
     assert!(!rest.contains("elsewhere"), "{rest}");
@@ -279,7 +283,7 @@ fn a_conversation_that_two_terminals_continue_becomes_two() {
 }
 
 #[test]
-fn a_folder_that_was_there_before_keeps_its_rights() {
+fn an_existing_directory_keeps_its_permissions() {
     let model = Model::saying([ScriptedReply::text("Hello!")]);
     let folder = model.place.path().join("shared");
     std::fs::create_dir(&folder).expect("a folder");
@@ -295,7 +299,7 @@ fn a_folder_that_was_there_before_keeps_its_rights() {
 }
 
 #[test]
-fn lines_are_kept_for_the_next_chat_unless_they_hold_a_secret_or_nothing_is_saved() {
+fn history_is_kept_without_secrets_unless_saving_is_disabled() {
     let talk = |arguments: &[&str]| {
         let model = Model::saying([ScriptedReply::text("One."), ScriptedReply::text("Two.")]);
         let token = having(entry("s", &Script::default()), json!({"env": {"TOKEN": "${KNOWN_TOKEN}"}}));

@@ -14,7 +14,7 @@ struct Server {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    // Dropped last: by then the server has ended.
+    // Dropped last, when the server has exited.
     _mark: Mark,
 }
 
@@ -29,7 +29,7 @@ impl Server {
         Self { child, input, output, _mark: mark }
     }
 
-    /// One that has shaken hands in the legacy era.
+    /// Starts a server that is initialized in the legacy era.
     fn legacy() -> Self {
         let mut server = Self::start();
         let result = server.ask("initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
@@ -55,7 +55,7 @@ impl Server {
         reply
     }
 
-    /// The same in the modern era, where a request stands for itself.
+    /// Sends a request of the stateless era.
     fn ask_modern(&mut self, method: &str, params: Value) -> Value {
         self.ask(method, modern(params))
     }
@@ -95,7 +95,7 @@ fn modern(params: Value) -> Value {
 }
 
 #[test]
-fn the_legacy_era_shakes_hands_lists_and_calls() {
+fn the_legacy_era_initializes_lists_and_calls() {
     let mut server = Server::legacy();
     assert_eq!(server.ask("ping", json!({}))["result"], json!({}));
     let list = server.ask("tools/list", json!({}))["result"].clone();
@@ -125,7 +125,7 @@ fn the_modern_era_discovers_lists_and_calls_without_a_handshake() {
 }
 
 #[test]
-fn both_eras_can_be_spoken_on_one_pipe() {
+fn both_eras_work_on_one_pipe() {
     let mut server = Server::legacy();
     assert_eq!(server.ask_modern("tools/list", json!({}))["result"]["resultType"], "complete");
     assert!(server.ask("tools/list", json!({}))["result"].get("resultType").is_none());
@@ -151,7 +151,7 @@ fn a_request_that_breaks_the_rules_of_its_era_is_refused() {
 }
 
 #[test]
-fn garbage_is_answered_and_does_no_harm() {
+fn garbage_gets_an_error_and_the_server_continues() {
     let mut server = Server::legacy();
     for (line, code) in [("{\"half\":", -32700), ("[]", -32600), ("42", -32600), ("\"\\ud800\"", -32600)] {
         server.write(line);
@@ -177,7 +177,7 @@ fn a_message_that_is_too_long_is_skipped() {
 }
 
 #[test]
-fn calculate_works_out_and_says_where_it_cannot() {
+fn calculate_evaluates_and_locates_errors() {
     let mut server = Server::start();
     assert_eq!(server.text("calculate", json!({"expression": "-2^2 + sqrt(16) * (1 - 0.5) % 3"})), "-2");
     let failure = server.failure("calculate", json!({"expression": "2 + * 3"}));
@@ -206,7 +206,7 @@ fn statistics_are_structured_and_repeated_as_text() {
 }
 
 #[test]
-fn a_chart_is_a_png_picture_of_the_promised_size() {
+fn a_chart_is_a_png_image_of_the_documented_size() {
     let mut server = Server::start();
     for kind in ["bar", "line"] {
         let result = server.call("chart", json!({"values": [3, -1, 4], "title": "Digits", "kind": kind}));
@@ -219,14 +219,14 @@ fn a_chart_is_a_png_picture_of_the_promised_size() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_are_told_as_a_tool_error() {
+fn invalid_arguments_are_tool_errors() {
     let mut server = Server::start();
     for (tool, arguments, expected) in [
-        ("chart", json!({}), "argument `values` is missing"),
-        ("chart", json!({"values": []}), "argument `values` must hold at least one number"),
-        ("chart", json!({"values": [1, "x"]}), "argument `values` holds something that is no number, at position 2"),
-        ("chart", json!({"values": [1], "titel": "x"}), "there is no argument `titel`: did you mean `title`?"),
-        ("chart", json!({"values": [1], "kind": "pie"}), "`kind` is \"bar\" or \"line\", not \"pie\""),
+        ("chart", json!({}), "missing argument `values`"),
+        ("chart", json!({"values": []}), "argument `values` must contain at least one number"),
+        ("chart", json!({"values": [1, "x"]}), "argument `values` contains a value that is not a number at position 2"),
+        ("chart", json!({"values": [1], "titel": "x"}), "unknown argument `titel`: did you mean `title`?"),
+        ("chart", json!({"values": [1], "kind": "pie"}), "`kind` must be \"bar\" or \"line\", not \"pie\""),
         ("calculate", json!({"expression": 3}), "argument `expression` must be a string"),
         ("countdown", json!({"seconds": 1e9}), "`seconds` must be between 0 and 600"),
         ("fail", json!({"message": "on purpose"}), "on purpose"),
@@ -237,7 +237,7 @@ fn arguments_that_do_not_fit_are_told_as_a_tool_error() {
 }
 
 #[test]
-fn a_countdown_reports_its_progress_and_others_need_not_wait_for_it() {
+fn a_countdown_reports_progress_and_does_not_block_other_calls() {
     let mut server = Server::legacy();
     let params =
         json!({"name": "countdown", "arguments": {"seconds": 0.6, "steps": 2}, "_meta": {"progressToken": "p"}});
@@ -259,13 +259,13 @@ fn a_cancelled_countdown_ends_without_an_answer() {
     server.write(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string());
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
     server.write(&cancelled.to_string());
-    // A later one is answered, and nothing comes before its answer.
+    // The answer to a later request comes first.
     server.write(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}).to_string());
     assert_eq!(server.read()["id"], 2);
 }
 
 #[test]
-fn the_server_ends_when_its_input_does_even_in_the_middle_of_a_call() {
+fn the_server_exits_at_the_end_of_input_even_during_a_call() {
     let mut server = Server::legacy();
     let params = json!({"name": "countdown", "arguments": {"seconds": 60}});
     server.write(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string());

@@ -45,18 +45,17 @@ fn a_tool_is_described_with_everything_about_it() {
     let expected = r#"demo.chart
     Chart
 
-    Draws numbers as a chart and returns it as a PNG picture of 640 by 360
-    pixels.
+    Draws numbers as a chart and returns a PNG image of 640 by 360 pixels.
 
 Arguments
     values: number[] (required)
-        What to draw, from left to right.
+        The values, from left to right.
         1 to 500 items
     title: string
-        What to write above the chart.
+        Title above the chart.
         at most 200 characters
     kind: "bar" | "line" (default "bar")
-        How to draw it.
+        Chart type.
     other arguments are refused
 
 Hints (claimed by the server, trusted)
@@ -80,7 +79,7 @@ fn help_behind_a_tool_prints_the_same_as_tools() {
     for words in [&["call", "--help"][..], &["--help", "call", "chart"], &["help", "call"]] {
         let help = Run::of(words).expect(0).stdout;
         assert!(help.contains("Usage: ropeway "), "{help}");
-        assert!(!help.contains("PNG picture"), "{help}");
+        assert!(!help.contains("PNG image"), "{help}");
     }
 }
 
@@ -95,7 +94,7 @@ fn an_unknown_tool_gets_the_nearest_right_name() {
     }
     let place = Place::with(&[server(json!({"type": "object"}))]);
     let run = place.run("tools t.one").expect(2);
-    assert!(run.stderr.contains("there is no server `t`"), "{}", run.stderr);
+    assert!(run.stderr.contains("unknown server `t`"), "{}", run.stderr);
 }
 
 #[test]
@@ -115,7 +114,7 @@ fn several_servers_and_tools_are_selected_at_once() {
     let names = |at: usize| mixed["servers"][at]["tools"].as_array().expect("tools").len();
     assert_eq!([names(0), names(1)], [1, 1], "{mixed}");
     let refused = place.run("tools s.one --find x").expect(2);
-    assert!(refused.stderr.contains("--find searches servers"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--find cannot be combined with a tool name"), "{}", refused.stderr);
 }
 
 #[test]
@@ -203,7 +202,7 @@ fn deep_schemas_are_spelled_out_in_signatures_and_lists() {
 }
 
 #[test]
-fn hostile_schemas_stay_small_and_harmless() {
+fn hostile_schemas_are_described_within_bounds() {
     let many = |count: usize, end: &str, field: Value| {
         (0..count).map(|at| (format!("p{at}{end}"), field.clone())).collect::<Map<String, Value>>()
     };

@@ -1,4 +1,4 @@
-//! `ropeway doctor` on things that are really broken.
+//! `ropeway doctor` with broken servers.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::home::{Home, demo};
 use crate::trial::{Site, scripted};
 use crate::{Ropeway, Run};
 
-/// What the doctor finds, without what is well: the check, what was found, the fix.
+/// Returns the check, the finding and the fix of each note and problem.
 fn examine(arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) -> (Option<i32>, Vec<[String; 3]>) {
     let run = Ropeway::new(&[&["doctor", "--json"], arguments].concat()).with(quiet).with(change).run();
     let report = run.json();
@@ -22,7 +22,7 @@ fn examine(arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) 
     (run.code, bad.map(|finding| ["check", "found", "fix"].map(|key| text(&finding[key]))).collect())
 }
 
-/// Nothing of the environment that the doctor has something to say about.
+/// Removes the variables that cause findings.
 fn quiet(command: &mut std::process::Command) {
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
         command.env_remove(name).env_remove(name.to_lowercase());
@@ -34,7 +34,7 @@ fn executable(path: &Path, text: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
 }
 
-/// Somebody who gives the same answer to everybody, for as long as the test runs.
+/// Starts a server that sends the same response to every client.
 pub(crate) fn answering(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let host = listener.local_addr().expect("an address").to_string();
@@ -49,9 +49,9 @@ pub(crate) fn answering(answer: &'static str) -> String {
 }
 
 #[test]
-fn a_server_that_works_is_well() {
+fn a_working_server_has_no_problems() {
     let run = Ropeway::new(&["doctor"]).with(quiet).run().expect(0);
-    assert!(run.stdout.starts_with("demo · all is well\n  ● ok  program    `"), "{}", run.stdout);
+    assert!(run.stdout.starts_with("demo · no problems\n  ● ok  program    `"), "{}", run.stdout);
     assert!(
         run.stdout.contains("  ● ok  handshake  demo ") && run.stdout.contains("MCP 2026-07-28 (modern), ready after")
     );
@@ -62,7 +62,7 @@ fn a_server_that_works_is_well() {
 }
 
 #[test]
-fn what_the_file_wants_of_tools_and_does_not_get_is_noted() {
+fn filters_without_a_match_are_noted() {
     let notes = |tools: &str| -> Vec<String> {
         let home = Home::with_config(&format!("servers:\n{}    tools: {tools}\n", demo("a")));
         let report = home.run(&["doctor", "--json"]).expect(0).json();
@@ -72,77 +72,78 @@ fn what_the_file_wants_of_tools_and_does_not_get_is_noted() {
     };
     assert_eq!(
         notes("{allow: [zzz*]}"),
-        ["none of the tools is wanted", "in `tools.allow`, no tool is meant by `zzz*`"]
+        ["all tools are filtered out", "patterns in `tools.allow` match no tool: `zzz*`"]
     );
     assert_eq!(
         notes("{deny: [time, 'x*', y], rename: {calculate: same, chart: same, no: b}, describe: {no: x}}"),
         [
-            "in `tools.deny`, no tool is meant by `x*`, `y`",
-            "in `tools`, no tool is meant by `no`",
-            "more than one of its tools is called `same`",
+            "patterns in `tools.deny` match no tool: `x*`, `y`",
+            "patterns in `tools` match no tool: `no`",
+            "several tools have the same name: `same`",
         ]
     );
     assert_eq!(notes("[calculate]"), [""; 0]);
 }
 
 #[test]
-fn a_command_that_does_not_exist_names_what_provides_it() {
+fn a_missing_command_suggests_what_to_install() {
     let folder = tempfile::tempdir().expect("a folder");
     let (code, findings) = examine(&["--stdio", "uvx mcp-server-time"], |command| {
         command.env("PATH", folder.path()).env("HOME", folder.path());
     });
-    // It may lie in one of the usual folders of this machine.
+    // It may be installed in a common directory of this machine.
     assert_eq!((code, findings.len()), (Some(3), 1), "{findings:?}");
-    assert_eq!(findings[0][..2], ["program", "`uvx` is not on PATH"].map(str::to_owned));
+    assert_eq!(findings[0][..2], ["program", "command `uvx` not found on PATH"].map(str::to_owned));
     let (code, findings) = examine(&["--stdio", "/no/such/program"], |_| ());
-    let expected = ["program", "there is no file `/no/such/program`", "correct the path of the command"];
+    let expected = ["program", "file `/no/such/program` does not exist", "correct the path of the command"];
     assert_eq!((code, findings), (Some(3), vec![expected.map(str::to_owned)]));
 }
 
 #[test]
-fn a_node_that_is_too_old_is_found_before_the_server_is_started() {
+fn an_old_node_is_found_before_the_server_starts() {
     let folder = tempfile::tempdir().expect("a folder");
     executable(&folder.path().join("node"), "#!/bin/sh\necho v12.22.9\n");
     let path = format!("{}:/usr/bin:/bin", folder.path().display());
     let (code, findings) = examine(&["--stdio", "node -e 1"], |command| {
         command.env("PATH", path);
     });
-    let found = format!("`{}/node` is Node 12.22.9, and servers need 18.0.0 or newer", folder.path().display());
-    let fix = "install a Node, such as with `nvm install --lts`, and put it first on PATH".to_owned();
+    let found =
+        format!("`{}/node` is Node.js 12.22.9, but MCP servers require 18.0.0 or newer", folder.path().display());
+    let fix = "install Node.js, for example with `nvm install --lts`, and put it first on PATH".to_owned();
     assert_eq!((code, findings), (Some(3), vec![["node".to_owned(), found, fix]]));
 }
 
 #[test]
-fn a_script_without_its_interpreter_is_found() {
+fn a_missing_interpreter_is_found() {
     let folder = tempfile::tempdir().expect("a folder");
     let script = folder.path().join("server");
     executable(&script, "#!/no/such/ruby\n");
     let shown = script.display().to_string();
     let (code, findings) = examine(&["--stdio", &shown], |_| ());
-    let found = format!("`{shown}` is to be run by `/no/such/ruby`, which is not there");
-    let fix = "`ruby` comes with Ruby: `apt install ruby`, or `brew install ruby`".to_owned();
+    let found = format!("interpreter `/no/such/ruby` of `{shown}` not found");
+    let fix = "install Ruby: `apt install ruby`, or `brew install ruby`".to_owned();
     assert_eq!((code, findings), (Some(3), vec![["program".to_owned(), found, fix]]));
 }
 
 #[test]
-fn a_server_that_dies_has_its_words_told_and_understood() {
+fn a_server_that_exits_shows_its_stderr_with_advice() {
     let server = "sh -c 'echo starting >&2; echo \"Error: API_KEY sesame is wrong\" >&2; exit 7'";
     let arguments = ["doctor", "--stdio", server, "--env", "API_KEY=sesame"];
     let run = Ropeway::new(&arguments).with(quiet).run().expect(3);
     let expected = "  \
-  ✗ problem  handshake  the server ended by itself, with exit status: 7
+  ✗ problem  handshake  server exited (exit status: 7)
                         │ starting
                         │ Error: API_KEY *** is wrong
-                        → it wants a secret: give it with --env NAME=VALUE; it does not get our whole environment
+                        → it needs a credential; set it with --env NAME=VALUE, since servers do not inherit the environment
 ";
     assert!(run.stdout.ends_with(expected), "{}", run.stdout);
 }
 
 #[test]
-fn a_server_that_says_nothing_is_a_timeout() {
+fn a_silent_server_times_out() {
     let (code, findings) = examine(&["--stdio", "sleep 60", "--timeout", "1s"], |_| ());
     assert_eq!((code, findings.len()), (Some(5), 1));
-    assert!(findings[0][1].starts_with("the server was not ready within "), "{findings:?}");
+    assert!(findings[0][1].starts_with("server was not ready within "), "{findings:?}");
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn a_closed_port_is_found() {
     let host = free.local_addr().expect("an address").to_string();
     drop(free);
     let (code, findings) = examine(&["--url", &format!("http://{host}/mcp")], |_| ());
-    let found = format!("nobody listens at `{host}`");
+    let found = format!("connection refused by `{host}`");
     assert_eq!(
         (code, findings),
         (Some(3), vec![["port".to_owned(), found, "start the server, or correct the port".to_owned()]])
@@ -159,11 +160,11 @@ fn a_closed_port_is_found() {
 }
 
 #[test]
-fn plain_http_behind_an_https_url_is_told() {
+fn plain_http_behind_an_https_url_is_detected() {
     let site = Site::start(&Script::default());
     let secure = site.url.replace("http://", "https://");
     let (code, findings) = examine(&["--url", &secure], |_| ());
-    let found = "the server speaks plain HTTP there, and the URL says https".to_owned();
+    let found = "the server uses plain HTTP, but the URL starts with https://".to_owned();
     assert_eq!(
         (code, findings),
         (Some(3), vec![["handshake".to_owned(), found.clone(), format!("use `{}`", site.url)]])
@@ -175,15 +176,15 @@ fn plain_http_behind_an_https_url_is_told() {
 }
 
 #[test]
-fn tls_behind_an_http_url_is_told() {
-    // An alert: the handshake failed.
+fn tls_behind_an_http_url_is_detected() {
+    // A TLS alert: handshake failure.
     let host = answering("\u{15}\u{3}\u{1}\0\u{2}\u{2}\u{28}");
     let (code, findings) = examine(&["--url", &format!("http://{host}/mcp")], |_| ());
-    let found = "the server speaks TLS there, and the URL says plain HTTP".to_owned();
+    let found = "the server expects TLS, but the URL starts with http://".to_owned();
     assert_eq!((code, findings), (Some(3), vec![["handshake".to_owned(), found, format!("use `https://{host}/mcp`")]]));
 }
 
-/// Somebody who shows a certificate to whoever connects, and has nothing else to say.
+/// Starts a server that only performs TLS handshakes.
 fn certified(parameters: rcgen::CertificateParams) -> String {
     let key = rcgen::KeyPair::generate().expect("a key");
     let certificate = parameters.self_signed(&key).expect("a certificate");
@@ -201,7 +202,7 @@ fn certified(parameters: rcgen::CertificateParams) -> String {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten().take(100) {
             let mut connection = rustls::ServerConnection::new(config.clone()).expect("a connection");
-            // Whoever does not like the certificate hangs up.
+            // A client that rejects the certificate disconnects.
             let _ = rustls::Stream::new(&mut connection, &mut stream).read(&mut [0; 4096]);
         }
     });
@@ -209,16 +210,16 @@ fn certified(parameters: rcgen::CertificateParams) -> String {
 }
 
 #[test]
-fn every_trouble_with_a_certificate_is_told_from_the_others() {
+fn every_certificate_error_has_its_own_finding() {
     let parameters = || rcgen::CertificateParams::new(["localhost".to_owned()]).expect("names");
     let mut expired = parameters();
     expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
     let mut early = parameters();
     early.not_before = rcgen::date_time_ymd(2500, 1, 1);
     for (parameters, words) in [
-        (parameters(), "the certificate of `localhost` is not signed by a trusted CA"),
-        (expired, "the certificate of `localhost` has expired"),
-        (early, "the certificate of `localhost` is not valid yet"),
+        (parameters(), "certificate of `localhost` is not signed by a trusted CA"),
+        (expired, "certificate of `localhost` has expired"),
+        (early, "certificate of `localhost` is not valid yet"),
     ] {
         let (code, findings) = examine(&["--url", &certified(parameters)], |_| ());
         assert_eq!((code, findings.len()), (Some(3), 1), "{findings:?}");
@@ -227,33 +228,33 @@ fn every_trouble_with_a_certificate_is_told_from_the_others() {
 }
 
 #[test]
-fn a_server_that_asks_who_we_are_is_told_how_to_answer() {
+fn a_server_that_requires_authentication_suggests_a_token() {
     let who = Fault::header_status(401, "WWW-Authenticate", "Bearer realm=\"here\"");
     let site = Site::start(&Script::default().fault(FaultTrigger::any(), who));
     let (code, findings) = examine(&["--url", &site.url], |_| ());
     assert_eq!(code, Some(4));
-    assert_eq!(findings[0][1], "the server wants to know who is asking; it asks for: Bearer realm=\"here\"");
+    assert_eq!(findings[0][1], "server requires authentication; challenge: Bearer realm=\"here\"");
     assert!(findings[0][2].contains("--bearer TOKEN"), "{findings:?}");
     let (code, findings) = examine(&["--url", &site.url, "--bearer", "sesame"], |_| ());
     assert_eq!(code, Some(4));
-    assert!(findings[0][1].starts_with("the server refused the token"), "{findings:?}");
+    assert!(findings[0][1].starts_with("server rejected the token"), "{findings:?}");
     let forbidden = Site::start(&Script::default().fault(FaultTrigger::any(), Fault::status(403, "no")));
     assert_eq!(examine(&["--url", &forbidden.url], |_| ()).0, Some(4));
 }
 
 #[test]
-fn a_wrong_path_is_told_with_the_right_one() {
+fn a_wrong_path_suggests_the_right_one() {
     let site = Site::start(&Script::default());
     assert!(site.url.ends_with("/mcp"), "{}", site.url);
     let wrong = site.url.replace("/mcp", "/api");
     let (code, findings) = examine(&["--url", &wrong], |_| ());
-    let found = "the server answers HTTP 404: `/api` is not where MCP is".to_owned();
-    let fix = format!("`{}` answers: use this URL", site.url);
+    let found = "server answered HTTP 404: `/api` is not an MCP endpoint".to_owned();
+    let fix = format!("use `{}`, which answers", site.url);
     assert_eq!((code, findings), (Some(3), vec![["handshake".to_owned(), found, fix]]));
 }
 
 #[test]
-fn a_web_page_is_no_server() {
+fn a_web_page_is_not_a_server() {
     let page =
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 15\r\nConnection: close\r\n\r\n<h1>Welcome</h1";
     let (code, findings) = examine(&["--url", &format!("http://{}/mcp", answering(page))], |_| ());
@@ -262,26 +263,24 @@ fn a_web_page_is_no_server() {
 }
 
 #[test]
-fn proxies_are_told_of() {
+fn proxies_are_noted() {
     let (code, findings) = examine(&[], |command| {
         command.env("HTTPS_PROXY", "http://user:sesame@127.0.0.1:1");
     });
-    let found = "`HTTPS_PROXY` is set here, and the server does not get it: its environment is minimal".to_owned();
-    let fix = "if it needs the network: --env HTTPS_PROXY=…, or --inherit-env".to_owned();
+    let found = "`HTTPS_PROXY` is set, but the server does not inherit it".to_owned();
+    let fix = "if it needs the network, use --env HTTPS_PROXY=… or --inherit-env".to_owned();
     assert_eq!((code, findings), (Some(0), vec![["proxy".to_owned(), found, fix]]));
     let (code, findings) = examine(&["--url", "https://example.com/mcp"], |command| {
         command.env("HTTPS_PROXY", "http://user:sesame@127.0.0.1:1");
     });
     let found: Vec<&str> = findings.iter().map(|finding| finding[1].as_str()).collect();
-    let expected = [
-        "requests go through the proxy `127.0.0.1:1`, because `HTTPS_PROXY` is set",
-        "nobody listens at the proxy `127.0.0.1:1`",
-    ];
+    let expected =
+        ["requests use the proxy `127.0.0.1:1` from `HTTPS_PROXY`", "connection refused by the proxy `127.0.0.1:1`"];
     assert_eq!((code, found), (Some(3), expected.to_vec()));
 }
 
 #[test]
-fn odd_tools_are_noted() {
+fn problematic_tools_are_noted() {
     let tool = |name: &str, schema: Value| json!({"name": name, "description": "x", "inputSchema": schema});
     let long = "n".repeat(65);
     let script = Script::default().tool(tool(&long, json!({"type": "object"})), json!({"content": []})).tool(
@@ -295,19 +294,19 @@ fn odd_tools_are_noted() {
 }
 
 #[test]
-fn nonsense_on_standard_output_is_noted() {
+fn non_protocol_output_is_noted() {
     let server = "sh -c 'echo Listening; exec \"$0\" demo-server'".replace("$0", env!("CARGO_BIN_EXE_ropeway"));
     let run = Run::of(&["doctor", "--stdio", &server]).expect(0);
-    assert!(run.stdout.contains("the server wrote a line that is no message to its standard output"), "{}", run.stdout);
+    assert!(run.stdout.contains("non-protocol output on standard output: 1 line"), "{}", run.stdout);
 }
 
 #[test]
-fn all_servers_of_a_file_are_examined_at_once_and_the_worst_counts() {
+fn all_servers_of_a_file_are_examined_concurrently() {
     let slow = |alias: &str| format!("  - {{alias: {alias}, command: sleep, args: ['60']}}\n");
     let home = Home::with_config(&format!("servers:\n{}{}{}{}", slow("a"), slow("b"), slow("c"), demo("demo")));
     let started = std::time::Instant::now();
     let run = home.run(&["doctor", "--json", "--timeout", "5s"]).expect(5);
-    // One after the other, three servers that say nothing would take three times as long.
+    // Sequentially, three silent servers would take three times as long.
     assert!(started.elapsed() < std::time::Duration::from_secs(15), "{:?}", started.elapsed());
     let report = run.json();
     let healthy: Vec<(&Value, &Value)> =
@@ -322,14 +321,14 @@ fn some_servers_of_a_file_are_examined_by_name() {
     let home =
         Home::with_config(&format!("servers:\n{}  - {{alias: gone, command: /no/such/program}}\n", demo("demo")));
     let run = home.run(&["doctor", "demo"]).expect(0);
-    assert!(run.stdout.starts_with("demo · all is well\n") && !run.stdout.contains("gone"), "{}", run.stdout);
+    assert!(run.stdout.starts_with("demo · no problems\n") && !run.stdout.contains("gone"), "{}", run.stdout);
     let run = home.run(&["doctor", "dmeo"]).expect(2);
-    assert_eq!(run.stderr, "error: there is no server `dmeo`\n  did you mean `demo`?\n");
+    assert_eq!(run.stderr, "error: unknown server `dmeo`\n  did you mean `demo`?\n");
     home.run(&["doctor"]).expect(3);
 }
 
 #[test]
-fn of_a_server_in_a_file_the_fix_names_its_keys() {
+fn fixes_for_a_server_in_a_file_name_its_keys() {
     let who = Fault::status(401, "who?");
     let site = Site::start(&Script::default().fault(FaultTrigger::any(), who));
     let dies = "echo API_KEY is missing >&2; exit 7";
@@ -349,16 +348,19 @@ fn of_a_server_in_a_file_the_fix_names_its_keys() {
     };
     let secrets = home.path("work/.env").display().to_string();
     let expected = [
-        ["handshake", "give a token in its `auth.bearer`, such as `bearer: ${TOKEN}`, or a header in its `headers`"],
-        ["handshake", "it wants a secret: `NAME: ${NAME}` under its `env`; it does not get our whole environment"],
+        ["handshake", "set a token in `auth.bearer`, such as `bearer: ${TOKEN}`, or a header in `headers`"],
+        [
+            "handshake",
+            "it needs a credential; add `NAME: ${NAME}` to its `env`, since servers do not inherit the environment",
+        ],
         ["secrets", &format!("`export NO_SUCH_KEY=…`, or a line `NO_SUCH_KEY=…` in `{secrets}`")],
-        ["settings", "`enabled: true` switches it on"],
+        ["settings", "set `enabled: true`"],
     ];
     assert_eq!([0, 1, 2, 3].map(worst), expected.map(|pair| pair.map(str::to_owned)));
 }
 
 #[test]
-fn the_problems_of_a_file_come_before_those_of_its_servers() {
+fn problems_of_the_file_are_reported_before_those_of_servers() {
     let home = Home::with_config("servers:\n  - alias: a\n    comand: x\n");
     let run = home.run(&["doctor"]).expect(2);
     assert!(run.stdout.contains("  3 │     comand: x\n    │     ^\n"), "{}", run.stdout);

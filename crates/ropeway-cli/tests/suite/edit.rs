@@ -86,23 +86,19 @@ fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
     home.run(&["add", "third", "--config", "other.yaml", "--", "x"]).expect(0);
     assert_eq!(home.files(), ["other.yaml"]);
     let run = home.run(&["add", "third", "--config", "mcp.json", "--", "x"]).expect(2);
-    assert!(run.stderr.contains("belongs to another client"), "{}", run.stderr);
+    assert!(run.stderr.contains("it is the file of another client"), "{}", run.stderr);
 }
 
 #[test]
-fn a_file_in_the_shape_of_another_client_is_not_changed_whatever_it_is_called() {
+fn a_file_in_the_format_of_another_client_is_not_edited() {
     for (text, what, made) in [
-        ("mcpServers:\n  x: {command: run}\n", "is written as another client's, and is not changed", "a file of ours"),
-        (
-            "services:\n  mcp:\n    - {name: x, command: run}\n",
-            "is a manifest, and is not changed: edit it by hand",
-            "a ropeway.yaml",
-        ),
+        ("mcpServers:\n  x: {command: run}\n", "it has the format of another client", "convert it"),
+        ("services:\n  mcp:\n    - {name: x, command: run}\n", "it is a manifest", "edit it by hand, or convert it"),
     ] {
         let home = Home::with_config(text);
         let file = home.path("work/ropeway.yaml").display().to_string();
         let expected =
-            format!("error: `{file}` {what}\n  `ropeway import {file} --to FILE.yaml` makes {made} from it\n");
+            format!("error: cannot edit `{file}`: {what}\n  {made} with `ropeway import {file} --to FILE.yaml`\n");
         for typed in [&["add", "z", "--", "x"][..], &["remove", "x"]] {
             assert_eq!(home.run(typed).expect(2).stderr, expected);
         }
@@ -118,24 +114,24 @@ fn a_name_that_is_taken_is_refused_with_its_line() {
     let run = home.run(&["add", "web", "--", "x"]).expect(2);
     let file = home.path("work/ropeway.yaml").display().to_string();
     let expected = format!(
-        "error: {file}:11: there is a server `web` already\n  take another name, or `ropeway remove web` first\n"
+        "error: {file}:11: server `web` already exists\n  choose another name, or try `ropeway remove web` first\n"
     );
     assert_eq!((run.stdout.as_str(), run.stderr), ("", expected));
     assert_eq!(home.read("work/ropeway.yaml"), COMMENTED);
 }
 
 #[test]
-fn what_would_make_no_sense_is_not_written() {
+fn an_invalid_entry_is_not_written() {
     let home = Home::with_config(COMMENTED);
     for (arguments, words) in [
-        (&["add", "a"][..], "how is server `a` reached?"),
+        (&["add", "a"][..], "server `a` needs a command or a URL"),
         (&["add", "a b", "--", "x"], "found `a b`"),
         (&["add", "a", "--url", "ftp://h"], "`http://` or `https://`"),
         (&["add", "a", "--", "https://h/mcp"], "the command is a URL"),
         (&["add", "a", "--", "${SHELL}"], "without `${…}`"),
-        (&["add", "a", "--env", "NAME", "--", "x"], "--env NAME=VALUE"),
+        (&["add", "a", "--env", "NAME", "--", "x"], "--env must be NAME=VALUE"),
         (&["add", "a", "--cwd", "nowhere", "--", "x"], "`nowhere` is not a folder"),
-        (&["add", "a", "--url", "http://h", "--header", "none"], "--header \"Name: value\""),
+        (&["add", "a", "--url", "http://h", "--header", "none"], "--header must be \"Name: value\""),
     ] {
         let run = home.run(arguments).expect(2);
         assert!(run.stderr.contains(words), "{arguments:?}: {}", run.stderr);
@@ -151,26 +147,27 @@ fn what_would_make_no_sense_is_not_written() {
 }
 
 #[test]
-fn what_was_typed_wrong_is_told_by_its_option_and_not_by_a_line_of_a_file() {
+fn an_invalid_option_is_reported_by_its_name() {
     let home = Home::new();
     let url = "a URL that starts with `http://` or `https://`";
     for (arguments, words) in [
         (
             &["add", "bad name", "--", "x"][..],
-            "NAME: found `bad name`, expected letters, digits, `_`, `.` and `-`, at most 64 of them (did you mean `bad-name`?)".to_owned(),
+            "NAME: expected up to 64 letters, digits, `_`, `.` and `-`, found `bad name` (did you mean `bad-name`?)"
+                .to_owned(),
         ),
-        (&["add", "a", "--url", "ftp://h"], format!("--url: found `ftp://h`, expected {url}")),
+        (&["add", "a", "--url", "ftp://h"], format!("--url: expected {url}, found `ftp://h`")),
         (
             &["add", "a", "--url", "example.com/mcp"],
-            format!("--url: found `example.com/mcp`, expected {url} (did you mean `https://example.com/mcp`?)"),
+            format!("--url: expected {url}, found `example.com/mcp` (did you mean `https://example.com/mcp`?)"),
         ),
         (
             &["add", "a", "--url", "http://h", "--header", "bad header: x"],
-            "--header: found `bad***`, expected the name of a header".to_owned(),
+            "--header: invalid header name `bad***`".to_owned(),
         ),
         (
             &["add", "a", "--url", "http://h", "--bearer", "${T"],
-            "--bearer: found `${` without a `}`, expected `${NAME}`, or `$$` for a dollar".to_owned(),
+            "--bearer: missing `}` after `${` (write `$$` for a dollar sign)".to_owned(),
         ),
     ] {
         let run = home.run(arguments).expect(2);
@@ -185,35 +182,35 @@ fn words_that_were_quoted_together_are_no_program() {
     let run = home.run(&["add", "q", "--", "npx -y foo"]).expect(2);
     assert_eq!(
         run.stderr,
-        "error: there is no program `npx -y foo`\n  its words are not quoted together: `ropeway add q -- npx -y foo`\n"
+        "error: program `npx -y foo` not found\n  try without quotes: `ropeway add q -- npx -y foo`\n"
     );
     home.write("work/my server", "");
     home.run(&["add", "q", "--", "./my server"]).expect(0);
 }
 
 #[test]
-fn a_server_that_enabled_servers_does_not_name_is_told_to_be_off() {
+fn an_added_server_missing_in_enabled_servers_is_disabled() {
     let home = Home::with_config("enabled_servers: [a]\nservers:\n  - {alias: a, command: x}\n");
     let run = home.run(&["add", "b", "--", "x"]).expect(0);
-    let words = "\n`enabled_servers` does not name `b`: until it does, it is switched off.\n";
+    let words = "\n`b` is disabled until `enabled_servers` includes it.\n";
     assert!(run.stdout.contains(words), "{}", run.stdout);
     assert_eq!(home.run(&["add", "c", "--json", "--", "x"]).expect(0).json()["enabled"], false);
     let report = home.run(&["doctor", "b", "--json"]).expect(2).json();
     let fix = &report["servers"][0]["findings"][0]["fix"];
-    assert_eq!(fix, "add `b` to `enabled_servers`, which does not name it");
+    assert_eq!(fix, "add `b` to `enabled_servers`");
 }
 
 #[test]
-fn several_secrets_are_told_in_one_sentence_and_a_dry_run_says_what_would_be() {
+fn several_secrets_are_reported_together() {
     let home = Home::new();
     let typed = ["--env", "API_KEY=s3cret-s3cret", "--env", "TOKEN=0ther-s3cret", "--", "x"];
     let run = home.run(&[&["add", "a", "--secrets", "--dry-run"], &typed[..]].concat()).expect(0);
     let file = home.path("work/.env").display().to_string();
-    let end = "The secrets of `env.API_KEY`, `env.TOKEN` would be `A_API_KEY`, `A_TOKEN` in .env.\n";
+    let end = "The secrets of `env.API_KEY`, `env.TOKEN` would be stored as `A_API_KEY`, `A_TOKEN` in .env.\n";
     assert!(run.stdout.replace(&file, ".env").ends_with(end), "{}", run.stdout);
     let run = home.run(&[&["add", "a"], &typed[..]].concat()).expect(0);
-    let words = "\nThe secrets of `env.API_KEY`, `env.TOKEN` were not written: `${A_API_KEY}`, `${A_TOKEN}` stand for \
-                 them. --secrets writes them to a .env beside the file, and --literal into the file itself.\n";
+    let words = "\nThe secrets of `env.API_KEY`, `env.TOKEN` were replaced by `${A_API_KEY}`, `${A_TOKEN}`. \
+                 --secrets stores them in a .env next to the file, --literal in the file itself.\n";
     assert!(run.stdout.contains(words), "{}", run.stdout);
 }
 
@@ -222,7 +219,7 @@ fn a_secret_on_the_line_becomes_a_reference_and_is_not_shown() {
     let home = Home::new();
     let run = home.run(&["add", "git", "--url", "http://127.0.0.1:1/", "--bearer", "s3cret-s3cret"]).expect(0);
     assert!(home.read("work/ropeway.yaml").contains("bearer: \"${GIT_TOKEN}\""));
-    assert!(run.stdout.contains("Set `GIT_TOKEN` before the server is used"), "{}", run.stdout);
+    assert!(run.stdout.contains("Set `GIT_TOKEN` to use the server"), "{}", run.stdout);
     assert!(!run.stdout.contains("s3cret"), "{}", run.stdout);
     // What a variable holds already is called by its name.
     let set = home.command(&["add", "set", "--env", "API_KEY=s3cret-s3cret", "--", "x"]).with(|command| {
@@ -230,7 +227,7 @@ fn a_secret_on_the_line_becomes_a_reference_and_is_not_shown() {
     });
     let run = set.run().expect(0);
     assert!(home.read("work/ropeway.yaml").contains("API_KEY: \"${MY_KEY}\""), "{}", run.stdout);
-    assert!(!run.stdout.contains("Set `") && !run.stdout.contains("was not written"), "{}", run.stdout);
+    assert!(!run.stdout.contains("Set `") && !run.stdout.contains("was replaced"), "{}", run.stdout);
     let run = home.run(&["add", "kept", "--secrets", "--env", "API_KEY=s3cret-s3cret", "--", "x"]).expect(0);
     assert!(
         home.read("work/.env").ends_with("KEPT_API_KEY='s3cret-s3cret'\n") && !run.stdout.contains("Set `"),
@@ -260,9 +257,9 @@ fn a_token_in_a_file_stays_there() {
 fn a_dry_run_writes_nothing() {
     let home = Home::with_config(COMMENTED);
     let run = home.run(&["add", "a", "--dry-run", "--secrets", "--env", "KEY=s3cret-s3cret", "--", "x"]).expect(0);
-    assert!(run.stdout.contains("ropeway.yaml would get:\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("ropeway.yaml:\n"), "{}", run.stdout);
     let run = home.run(&["remove", "web", "--dry-run"]).expect(0);
-    assert!(run.stdout.contains("ropeway.yaml would lose:\n    - alias: web   # keep\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("ropeway.yaml:\n    - alias: web   # keep\n"), "{}", run.stdout);
     assert_eq!(home.read("work/ropeway.yaml"), COMMENTED);
     assert_eq!(home.files(), ["ropeway.yaml"]);
 }
@@ -312,7 +309,7 @@ fn a_server_can_be_tried_at_once() {
 }
 
 #[test]
-fn servers_are_removed_with_what_belongs_to_them() {
+fn servers_are_removed_with_their_comments() {
     let home = Home::with_config(COMMENTED);
     let run = home.run(&["remove", "time"]).expect(0);
     assert_eq!(
@@ -329,10 +326,10 @@ fn servers_are_removed_with_what_belongs_to_them() {
 fn a_mistyped_name_removes_nothing_and_suggests_the_right_one() {
     let home = Home::with_config(COMMENTED);
     let run = home.run(&["remove", "time", "wbe"]).expect(2);
-    assert!(run.stderr.ends_with("there is no server `wbe`\n  did you mean `web`?\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("unknown server `wbe`\n  did you mean `web`?\n"), "{}", run.stderr);
     assert_eq!(home.read("work/ropeway.yaml"), COMMENTED);
     let run = Home::new().run(&["remove", "a"]).expect(2);
-    assert!(run.stderr.starts_with("error: there is no file `ropeway.yaml`\n"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: `ropeway.yaml` does not exist\n"), "{}", run.stderr);
 }
 
 #[test]

@@ -45,20 +45,20 @@ impl Following {
 }
 
 #[test]
-fn a_server_that_is_killed_is_seen_to_come_back_and_a_changed_file_is_followed() {
+fn a_killed_server_restarts_and_a_changed_file_is_applied() {
     let place = Place::with(&[entry("web", &Script::default())]);
     let mut following = Following::start(&place, &["events"]);
     following.until(|line| line.ends_with("● web      ready, MCP 2026-07-28"));
     for server in following.running.others() {
         signal("KILL", server);
     }
-    following.until(|line| line.contains("✗ web      down, trying again at once: the process ended with signal: 9"));
+    following.until(|line| line.contains("✗ web      down, retrying now: the process ended with signal: 9"));
     following.until(|line| line.ends_with("● web      ready, MCP 2026-07-28"));
 
     place.configure(&[entry("web", &Script::default()), entry("new", &Script::default())]);
-    following.until(|line| line.ends_with("● ropeway  the configuration was read again: started new"));
+    following.until(|line| line.ends_with("● ropeway  configuration reloaded: started new"));
     place.write("ropeway.yaml", "servers: [");
-    following.until(|line| line.contains("◐ ropeway  the changed configuration is not used, the old one stays: "));
+    following.until(|line| line.contains("◐ ropeway  configuration not reloaded, using the previous one: "));
     following.end();
 }
 
@@ -86,7 +86,7 @@ fn events_end_when_their_time_is_over() {
 }
 
 #[test]
-fn events_end_with_their_servers_when_nobody_reads_them_any_more() {
+fn events_end_when_the_reader_closes_the_pipe() {
     let place = Place::with(&[entry("web", &Script::default())]);
     let mut following = Following::start(&place, &["events"]);
     following.until(|line| line.contains("ready"));
@@ -99,7 +99,7 @@ fn events_end_with_their_servers_when_nobody_reads_them_any_more() {
 }
 
 #[test]
-fn servers_to_which_nothing_happens_are_told_at_the_start() {
+fn servers_without_events_are_listed_at_the_start() {
     let place = Place::with(&[
         entry("web", &Script::default()),
         json!({"alias": "secretive", "command": "true", "args": ["${NO_SUCH_SECRET}"]}),

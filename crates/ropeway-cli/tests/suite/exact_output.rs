@@ -26,7 +26,7 @@ fn bytes(place: &Place, typed: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_of_the_filesystem_server_comes_out_as_it_is() {
+fn a_file_of_the_filesystem_server_is_written_exactly() {
     let (files, folder) = filesystem("files");
     let place = Place::with(&[files]);
     for text in [TEXT, "ends\n", "ends\r\n\n\n", "\n", "no end"] {
@@ -78,7 +78,7 @@ fn resources_and_prompts_go_into_a_pipe_as_they_are() {
 }
 
 #[test]
-fn raw_writes_one_binary_resource_as_bytes_into_a_pipe_and_not_to_a_terminal() {
+fn raw_writes_a_binary_resource_to_a_pipe_only() {
     let place = Place::with(&[entry("a", &Script::default())]);
     assert_eq!(bytes(&place, "read a test://picture --raw"), b"\x89PNG\r\n\x1a\n");
     assert_eq!(bytes(&place, "read a test://picture"), b"test://picture\nimage/png, 8 B\n");
@@ -106,11 +106,11 @@ fn every_failure_has_one_shape_as_json() {
     for (typed, code, kind, retryable, words) in [
         ("call gone.echo", 3, "unavailable", true, "could not start `/no/such/program`"),
         ("tools gone --config nowhere.yaml", 2, "config", false, "nowhere.yaml"),
-        ("call good.ecoh", 2, "unknown_tool", false, "there is no tool `ecoh`"),
-        ("call good.echo", 2, "invalid_arguments", false, "the arguments do not fit tool `good.echo`"),
-        ("call good.echo x", 2, "invalid_arguments", false, "`x` is no argument"),
+        ("call good.ecoh", 2, "unknown_tool", false, "unknown tool `ecoh`"),
+        ("call good.echo", 2, "invalid_arguments", false, "invalid arguments for tool `good.echo`"),
+        ("call good.echo x", 2, "invalid_arguments", false, "invalid argument `x`"),
         ("call good.refuse", 1, "refused", false, "refuse"),
-        ("call good.fail message=sorry", 1, "tool_error", false, "reports a failure"),
+        ("call good.fail message=sorry", 1, "tool_error", false, "failed"),
         ("call off.echo", 2, "usage", false, "off"),
         ("read good nope://x", 1, "refused", false, ""),
         ("call", 2, "usage", false, "TOOL"),

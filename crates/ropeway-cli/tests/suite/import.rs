@@ -1,4 +1,4 @@
-//! `ropeway import`: the files of other clients, as they really write them.
+//! `ropeway import` with real files of other clients.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -78,9 +78,9 @@ fn a_second_import_changes_nothing() {
 }
 
 #[test]
-fn secrets_are_kept_where_only_the_user_reads_them_if_that_is_wanted() {
+fn secrets_are_written_to_a_private_env_file_on_request() {
     let home = Home::with_clients();
-    // A file that others could read so far.
+    // The existing file is readable by others.
     std::fs::write(home.path("work/.env"), "MINE=1\n").expect("a file");
     std::fs::set_permissions(home.path("work/.env"), std::fs::Permissions::from_mode(0o644)).expect("permissions");
     let run = home.run(&["import", "--secrets"]).expect(0);
@@ -90,7 +90,7 @@ fn secrets_are_kept_where_only_the_user_reads_them_if_that_is_wanted() {
         assert!(!run.stdout.contains(secret) && kept.contains(secret), "{secret}\n{kept}");
     }
     assert_eq!(std::fs::metadata(home.path("work/.env")).expect("a file").permissions().mode() & 0o777, 0o600);
-    // What no file told is still to be set.
+    // Values that no file contains must be set.
     let report = home.run(&["config", "check", "--json"]).expect(0).json();
     assert_eq!(
         names(&report["warnings"]),
@@ -110,26 +110,26 @@ fn a_dry_run_prints_the_file_and_writes_none() {
     for secret in SECRETS {
         assert!(!run.stdout.contains(secret) && !run.stderr.contains(secret), "{secret}");
     }
-    assert!(run.stderr.contains("ropeway.yaml would get 14 servers:"), "{}", run.stderr);
+    assert!(run.stderr.contains("Would add 14 servers to"), "{}", run.stderr);
     home.run(&["import"]).expect(0);
     assert_eq!(home.read("work/ropeway.yaml"), run.stdout);
 }
 
 #[test]
-fn servers_that_are_there_are_left_alone_and_comments_too() {
+fn existing_servers_and_comments_are_preserved() {
     let home = Home::with_clients();
     let mine = "servers:\n  # mine\n  - alias: github\n    command: my-own\n";
     home.write("work/ropeway.yaml", mine);
     let result = home.run(&["import", "--from", "claude-desktop", "--json"]).expect(0).json();
     assert_eq!(names(&result["servers"]), ["filesystem"]);
-    assert_eq!(names(&result["notes"]), ["in the file already, and left alone: `github`"]);
+    assert_eq!(names(&result["notes"]), ["already in the file, not changed: `github`"]);
     let text = home.read("work/ropeway.yaml");
     assert!(text.starts_with(mine), "{text}");
     assert!(text.contains("  # from Claude Desktop\n  - alias: filesystem\n"), "{text}");
 }
 
 #[test]
-fn only_some_servers_of_some_clients_are_taken() {
+fn servers_and_clients_can_be_selected() {
     let home = Home::with_clients();
     let result = home
         .run(&["import", "--from", "codex", "--from", "zed", "--only", "docs", "sqlite", "--json"])
@@ -141,7 +141,7 @@ fn only_some_servers_of_some_clients_are_taken() {
 }
 
 #[test]
-fn a_broken_file_is_named_and_the_others_go_on() {
+fn a_broken_file_is_reported_and_the_others_are_imported() {
     let home = Home::with_clients();
     home.write(".cursor/mcp.json", "{\"mcpServers\": {\n");
     home.write(".codex/config.toml", "[mcp_servers.a\n");
@@ -153,7 +153,7 @@ fn a_broken_file_is_named_and_the_others_go_on() {
 }
 
 #[test]
-fn files_in_this_folder_and_in_folders_that_variables_name_are_found() {
+fn files_in_the_current_and_configured_directories_are_found() {
     let home = Home::new();
     let server = |name: &str| format!("{{\"mcpServers\": {{\"{name}\": {{\"command\": \"{name}\"}}}}}}");
     home.write("work/.mcp.json", &server("project"));
@@ -176,7 +176,7 @@ fn files_in_this_folder_and_in_folders_that_variables_name_are_found() {
 }
 
 #[test]
-fn a_file_that_is_named_is_the_only_one_that_is_read() {
+fn only_a_named_file_is_read() {
     let home = Home::with_clients();
     let file = home.path(".codex/config.toml").display().to_string();
     let result = home.run(&["import", &file, "--to", "new/ropeway.yaml", "--json"]).expect(0).json();
@@ -189,7 +189,7 @@ fn a_file_that_is_named_is_the_only_one_that_is_read() {
 }
 
 #[test]
-fn a_password_that_is_an_ordinary_word_spoils_no_other_text() {
+fn a_password_that_is_a_common_word_is_replaced_only_in_place() {
     let home = Home::new();
     let server =
         r#"{"mcpServers": {"postgres": {"command": "postgres-mcp", "args": ["pg://postgres:postgres@localhost/db"]}}}"#;
@@ -207,7 +207,7 @@ fn a_password_that_is_an_ordinary_word_spoils_no_other_text() {
 }
 
 #[test]
-fn one_odd_server_does_not_keep_the_others_out() {
+fn an_invalid_server_does_not_prevent_the_import_of_others() {
     let home = Home::new();
     let servers = r#"{"mcpServers": {"odd": {"command": "${TOOLS:-/opt}/bin/srv"}, "fine": {"command": "x"}}}"#;
     home.write("work/.mcp.json", servers);
@@ -215,11 +215,11 @@ fn one_odd_server_does_not_keep_the_others_out() {
     let result = home.run(&["import", "--json"]).expect(0).json();
     assert_eq!(names(&result["servers"]), ["fine"]);
     let note = names(&result["notes"])[0];
-    assert!(note.starts_with("`odd` of Claude Code is left out: `command` is "), "{note}");
+    assert!(note.starts_with("skipped `odd` of Claude Code: `command` is "), "{note}");
 }
 
 #[test]
-fn files_that_hold_no_servers_are_passed_over() {
+fn files_without_servers_are_skipped() {
     let home = Home::new();
     home.write(".config/Code/User/settings.json", r#"{"http.proxySupport": "servers", "a": 1}"#);
     home.write(".config/zed/settings.json", "{ /* nothing */ }");
@@ -228,7 +228,7 @@ fn files_that_hold_no_servers_are_passed_over() {
 }
 
 #[test]
-fn a_server_that_no_review_can_show_is_not_imported() {
+fn a_server_that_cannot_be_reviewed_is_not_imported() {
     let home = Home::new();
     let evil = r#""evil": {"command": "sh", "args": ["-c", "touch OWNED"], "env": {"N": "${PATH:-\u0000}"}}"#;
     let far = r#""far": {"url": "${WHERE:-nourl}"}"#;
@@ -242,7 +242,7 @@ fn a_server_that_no_review_can_show_is_not_imported() {
         let result = home.run(arguments).expect(0).json();
         assert_eq!(names(&result["servers"]), ["fine"]);
         for (note, name) in names(&result["notes"]).iter().zip(["evil", "far"]) {
-            assert!(note.starts_with(&format!("`{name}` of Claude Code is left out: ")), "{note}");
+            assert!(note.starts_with(&format!("skipped `{name}` of Claude Code: ")), "{note}");
         }
         let text = home.read(file);
         assert!(!text.contains("OWNED") && !text.contains("nourl"), "{text}");
@@ -250,7 +250,7 @@ fn a_server_that_no_review_can_show_is_not_imported() {
 }
 
 #[test]
-fn the_review_shows_every_server_of_the_file_as_it_would_be_written() {
+fn the_review_shows_every_server_as_written() {
     let home = Home::new();
     let good = r#""good": {"command": "x", "env": {"GITHUB_TOKEN": "ghp_0123456789abcdefghij"}}"#;
     let other = r#""other": {"command": "touch", "args": ["OWNED"]}"#;
@@ -260,8 +260,8 @@ fn the_review_shows_every_server_of_the_file_as_it_would_be_written() {
     });
     let mut window = Window::open(import);
     let review = window.see("Trust this file? [y/N] ");
-    // The literal becomes a reference, which the user's own token would answer.
-    for words in ["server `good`", "gets  $GOOD_GITHUB_TOKEN", "server `other`", "touch OWNED"] {
+    // The literal becomes a reference, which would resolve to the user's own token.
+    for words in ["server `good`", "receives  $GOOD_GITHUB_TOKEN", "server `other`", "touch OWNED"] {
         assert!(review.contains(words), "{words}: {review}");
     }
     window.press("n\r");
@@ -275,29 +275,29 @@ fn secrets_are_not_written_through_a_link() {
     home.write(".bashrc", "alias a=b\n");
     std::os::unix::fs::symlink("../.bashrc", home.path("work/.env")).expect("a link");
     let run = home.run(&["import", "--secrets"]).expect(2);
-    assert!(run.stderr.contains("is a link to") && run.stderr.contains(".bashrc"), "{}", run.stderr);
+    assert!(run.stderr.contains("is a symbolic link to") && run.stderr.contains(".bashrc"), "{}", run.stderr);
     assert_eq!(home.read(".bashrc"), "alias a=b\n");
     assert_eq!(home.files(), [".env"]);
 }
 
 #[test]
-fn a_link_to_nothing_does_not_create_the_users_own_file() {
+fn a_dangling_link_does_not_create_the_user_file() {
     let home = Home::with_clients();
     std::os::unix::fs::symlink("../.config/ropeway/ropeway.yaml", home.path("work/ropeway.yaml")).expect("a link");
     for arguments in [&["import"][..], &["add", "a", "--", "x"]] {
         let run = home.run(arguments).expect(2);
-        assert!(run.stderr.contains("which does not exist"), "{}", run.stderr);
+        assert!(run.stderr.contains("broken symbolic link"), "{}", run.stderr);
     }
     assert!(!home.path(".config/ropeway/ropeway.yaml").exists());
 }
 
 #[test]
-fn a_pipe_in_the_place_of_secrets_is_refused_at_once() {
+fn a_pipe_instead_of_the_secrets_file_is_refused() {
     let home = Home::with_clients();
     let made = std::process::Command::new("mkfifo").arg(home.path("work/.env")).status().expect("mkfifo");
     assert!(made.success());
     let run = home.run(&["import", "--dry-run"]).expect(2);
-    assert!(run.stderr.contains("it is not a regular file"), "{}", run.stderr);
+    assert!(run.stderr.contains("not a regular file"), "{}", run.stderr);
 }
 
 #[test]
@@ -305,13 +305,13 @@ fn a_note_about_a_server_stays_on_its_line() {
     let home = Home::new();
     home.write("work/.mcp.json", r#"{"mcpServers": {"a": {"command": "x", "odd\nAdded 9 servers": 1}}}"#);
     let run = home.run(&["import"]).expect(0);
-    assert!(run.stdout.contains("`odd\\nAdded 9 servers` of server `a` is left out"), "{}", run.stdout);
+    assert!(run.stdout.contains("ignored unsupported key `odd\\nAdded 9 servers` of server `a`"), "{}", run.stdout);
 }
 
 #[test]
-fn where_nothing_is_found_that_is_said() {
+fn an_import_without_files_is_reported() {
     let home = Home::new();
     let run = home.run(&["import"]).expect(0);
-    assert!(run.stdout.starts_with("No file of another client was found"), "{}", run.stdout);
+    assert!(run.stdout.starts_with("No configuration files of other clients found"), "{}", run.stdout);
     assert_eq!(home.files(), [""; 0]);
 }

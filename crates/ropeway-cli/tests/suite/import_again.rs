@@ -1,4 +1,4 @@
-//! `ropeway import` where servers are in the file already, for folders of projects, and beside git.
+//! `ropeway import` into existing files, for project directories, and next to git.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::home::Home;
 
 const TOKEN: &str = "ghp_0123456789abcdefghij";
 
-/// A home whose Cursor knows one server with a token in `env`, a header, an argument and a URL.
+/// Returns a home in which Cursor has a server with tokens in `env`, a header, an argument and a URL.
 fn home() -> Home {
     let home = Home::new();
     let servers = json!({"mcpServers": {
@@ -25,7 +25,7 @@ fn names(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn secrets_are_written_also_when_the_servers_are_there_already() {
+fn secrets_are_written_even_if_the_servers_exist() {
     let home = home();
     home.run(&["import"]).expect(0);
     let text = home.read("work/ropeway.yaml");
@@ -49,7 +49,7 @@ fn secrets_are_written_also_when_the_servers_are_there_already() {
 }
 
 #[test]
-fn literals_of_a_known_server_become_references_and_all_else_stays() {
+fn literals_of_an_existing_server_become_references() {
     let home = home();
     let file = format!(
         "servers:\n  # mine\n  - alias: github # why\n    command: github-mcp\n    args: [--token, 's3cr3t-argument']\n    env:\n      \
@@ -69,12 +69,12 @@ fn literals_of_a_known_server_become_references_and_all_else_stays() {
     let secrets = home.read("work/.env");
     let values = [format!("GITHUB_TOKEN='{TOKEN}'\n"), "LINEAR_TOKEN='mine-0123456789'\n".to_owned()];
     assert!(values.iter().all(|line| secrets.contains(line)), "{secrets}");
-    // What the file said goes before what the other client says.
+    // The value of the file wins over that of the other client.
     assert!(!secrets.contains("lin_api_"), "{secrets}");
 }
 
 #[test]
-fn a_value_in_env_is_never_replaced_and_the_difference_is_told() {
+fn a_value_in_env_is_never_replaced_and_a_difference_is_reported() {
     let home = home();
     home.run(&["import"]).expect(0);
     home.write("work/.env", "GITHUB_TOKEN=mine\n# a comment\nLINEAR_TOKEN=\"lin\\u0061\"\n");
@@ -85,7 +85,12 @@ fn a_value_in_env_is_never_replaced_and_the_difference_is_told() {
     for name in ["GITHUB_TOKEN", "LINEAR_TOKEN"] {
         assert!(run.stdout.contains(&format!("`{name}` of `")), "{name}: {}", run.stdout);
     }
-    assert_eq!(run.stdout.matches("keeps its value, which is not that of Cursor").count(), 2, "{}", run.stdout);
+    assert_eq!(
+        run.stdout.matches("keeps its value, which differs from the one in Cursor").count(),
+        2,
+        "{}",
+        run.stdout
+    );
 }
 
 #[test]
@@ -98,18 +103,18 @@ fn another_program_of_the_same_name_gets_no_secrets() {
     assert!(!home.path("work/.env").exists());
 }
 
-/// A server that works in the folder of the project.
+/// A server that runs in the project directory.
 const IN_PROJECT: &str =
     r#""local": {"command": "srv", "args": ["--root=${workspaceFolder}/x"]}, "fine": {"command": "y"}"#;
 
 #[test]
-fn the_workspace_of_a_users_own_file_is_not_the_home_folder() {
+fn the_workspace_of_a_user_file_is_not_the_home_directory() {
     let home = Home::new();
     home.write(".cursor/mcp.json", &format!("{{\"mcpServers\": {{{IN_PROJECT}}}}}"));
     let result = home.run(&["import", "--json"]).expect(0).json();
     assert_eq!(names(&result["servers"]), ["fine"]);
     let notes = names(&result["notes"]).join("\n");
-    for words in ["server `local` is left out", "`${workspaceFolder}`", "--workspace DIR"] {
+    for words in ["server `local` is skipped", "`${workspaceFolder}`", "--workspace DIR"] {
         assert!(notes.contains(words), "{words}: {notes}");
     }
     home.write("shop/readme", "");
@@ -122,7 +127,7 @@ fn the_workspace_of_a_users_own_file_is_not_the_home_folder() {
 }
 
 #[test]
-fn the_workspace_of_a_project_file_is_its_project_wherever_it_is_imported() {
+fn the_workspace_of_a_project_file_is_its_project() {
     let home = Home::new();
     home.write("shop/.vscode/mcp.json", &format!("{{\"servers\": {{{IN_PROJECT}}}}}"));
     let file = home.path("shop/.vscode/mcp.json").display().to_string();
@@ -137,27 +142,27 @@ fn the_workspace_of_a_project_file_is_its_project_wherever_it_is_imported() {
 }
 
 #[test]
-fn a_person_is_asked_which_folder_the_workspace_is() {
+fn the_user_is_asked_for_the_workspace_directory() {
     let home = Home::new();
     home.write(".cursor/mcp.json", &format!("{{\"mcpServers\": {{{IN_PROJECT}}}}}"));
     home.write("shop/readme", "");
     let mut window = Window::open(home.command(&["import"]));
-    let asked = window.see("Folder [leave them out]: ");
-    assert!(asked.contains("~/.cursor/mcp.json refers to ${workspaceFolder} for `local`"), "{asked}");
+    let asked = window.see("Folder [skip these servers]: ");
+    assert!(asked.contains("~/.cursor/mcp.json uses ${workspaceFolder} for `local`"), "{asked}");
     window.press("/no/such/folder\r");
     window.see("`/no/such/folder` is not a folder");
-    window.see("Folder [leave them out]: ");
+    window.see("Folder [skip these servers]: ");
     window.press("~/shop\r");
     window.see("Added 2 servers");
     window.end().expect(0);
     assert!(home.read("work/ropeway.yaml").contains(&format!("--root={}/x", home.path("shop").display())));
 
     let mut window = Window::open(home.command(&["import", "--to", "other.yaml"]));
-    window.see("Folder [leave them out]: ");
+    window.see("Folder [skip these servers]: ");
     window.press("\r");
     window.see("Added 1 server to");
     window.end().expect(0);
-    // Who does not want the server is not asked.
+    // A deselected server causes no question.
     let mut window = Window::open(home.command(&["import", "--to", "third.yaml", "--only", "fine"]));
     let shown = window.see("Added 1 server to");
     assert!(!shown.contains("Folder ["), "{shown}");

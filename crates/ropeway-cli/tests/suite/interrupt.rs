@@ -48,7 +48,7 @@ fn ctrl_c_ends_the_line_of_a_question_and_of_events() {
 }
 
 #[test]
-fn ctrl_c_keeps_what_a_model_has_said_so_far() {
+fn ctrl_c_keeps_the_text_received_so_far() {
     let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Half of an answer\"}}]}\n\n";
     let model = Model::answering([ModelAnswer::events(half).stall()]);
     let (shown, run) = interrupt(model.chat(&["-p", "go"]), "Half of an ");

@@ -44,7 +44,7 @@ fn a_name_starts_only_the_servers_that_had_the_tool_the_last_time() {
     assert_eq!(calls(&place), [None, Some(1)]);
     // What both had is still asked about.
     let run = place.run("call echo message=hi").expect(2);
-    assert!(run.stderr.contains("say which one: `a.echo`, `b.echo`"), "{}", run.stderr);
+    assert!(run.stderr.contains("name the server: `a.echo`, `b.echo`"), "{}", run.stderr);
     calls(&place);
     // What none had starts all, which may have it by now.
     let run = place.run("call of_aa").expect(2);

@@ -7,11 +7,11 @@ use crate::many::mixed;
 use crate::place::{Place, entry, having};
 
 #[test]
-fn a_server_whose_tools_are_hidden_by_others_of_the_same_names_says_so() {
+fn tools_hidden_by_a_name_collision_are_reported() {
     let bare = |alias: &str| having(entry(alias, &Script::default()), json!({"prefix": "", "tools": ["echo", "add"]}));
     let place = Place::with(&[bare("a"), bare("b")]);
     let list = place.run("tools").expect(0).stdout;
-    let why = "2 of its tools are hidden: `a` has tools of the same names (`ropeway config\n    check --connect`)\n";
+    let why = "2 tools hidden: `a` has the same tool names; see `ropeway config check\n    --connect`\n";
     let (_, group) = list.split_once("● b · 2 tools").expect("the server");
     let (_, lines) = group.split_once('\n').expect("lines");
     assert!(lines.starts_with(&format!("    {why}")), "{list}");
@@ -21,7 +21,7 @@ fn a_server_whose_tools_are_hidden_by_others_of_the_same_names_says_so() {
 }
 
 #[test]
-fn lists_for_scripts_have_one_form_however_many_servers_there_are() {
+fn json_lists_have_one_form_for_any_number_of_servers() {
     let place = mixed();
     for (name, code, outcome) in [("broken", 3, "down"), ("secretive", 2, "skipped"), ("off", 2, "disabled")] {
         for command in ["tools", "resources", "prompts"] {
@@ -36,16 +36,20 @@ fn lists_for_scripts_have_one_form_however_many_servers_there_are() {
         .fault(FaultTrigger::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no"})));
     let place = Place::with(&[entry("refuses", &refuses)]);
     let list = place.run("resources --json").expect(1).json();
-    assert_eq!(list["servers"][0]["error"], "server `refuses` answered error -32000: no");
+    assert_eq!(list["servers"][0]["error"], "server `refuses` returned error -32000: no");
 }
 
 #[test]
-fn what_nobody_knows_since_nobody_is_there_is_not_blamed_on_who_typed_it() {
+fn an_unknown_name_is_not_a_usage_error_if_all_servers_are_down() {
     let broken = |alias: &str| json!({"alias": alias, "command": "/no/such/program"});
     let place = Place::with(&[broken("one"), broken("two")]);
     for typed in ["call x", "read foo://x", "prompt x"] {
         let run = place.run(typed).expect(3);
-        assert!(run.stderr.ends_with("  not there: one, two (`ropeway health` says why)\n"), "{typed}: {}", run.stderr);
+        assert!(
+            run.stderr.ends_with("  unavailable servers: one, two (see `ropeway health`)\n"),
+            "{typed}: {}",
+            run.stderr
+        );
     }
     let place = Place::with(&[broken("one"), entry("good", &Script::default())]);
     for typed in ["call xyz", "read foo://x", "prompt xyz"] {
@@ -55,7 +59,7 @@ fn what_nobody_knows_since_nobody_is_there_is_not_blamed_on_who_typed_it() {
 }
 
 #[test]
-fn what_a_server_says_about_its_use_stands_above_its_tools() {
+fn the_instructions_of_a_server_come_before_its_tools() {
     let script = Script { instructions: Some("Ask me\nanything.".to_owned()), ..Script::default() };
     let place = Place::with(&[entry("a", &script), entry("b", &Script::default())]);
     let list = place.run("tools a").expect(0).stdout;
@@ -68,15 +72,12 @@ fn where_no_server_is_configured_every_command_says_how_to_add_one() {
     let place = Place::with(&[]);
     for typed in ["", "tools", "resources", "prompts", "health"] {
         let text = place.run(typed).expect(0).stdout;
-        assert!(
-            text.starts_with("No server is configured in ") && text.contains("`ropeway add NAME"),
-            "{typed}: {text}"
-        );
+        assert!(text.starts_with("No servers configured in ") && text.contains("`ropeway add NAME"), "{typed}: {text}");
     }
 }
 
 #[test]
-fn the_health_of_a_dead_server_says_its_last_words_once_and_counts_no_tools() {
+fn a_dead_server_shows_its_last_output_once_and_no_tools() {
     let dies = "echo starting up >&2; echo DATABASE_URL is not set >&2; exit 7";
     let place = Place::with(&[json!({"alias": "dies", "command": "sh", "args": ["-c", dies]})]);
     let text = place.run("health").expect(3).stdout;

@@ -55,7 +55,7 @@ fn out(run: &Run, place: &Place) -> String {
 }
 
 #[test]
-fn the_lock_is_written_checked_and_tells_what_changed() {
+fn the_lock_is_written_checked_and_lists_changes() {
     let place = place(&[note(), tool("list", "Lists", json!({}))]);
     let run = place.run("lock").expect(0);
     assert_eq!(
@@ -107,7 +107,7 @@ fn nothing_in_a_description_hides_the_rest_of_it() {
 }
 
 #[test]
-fn a_strict_lock_hides_what_is_new_or_changed_until_it_is_accepted() {
+fn a_strict_lock_hides_new_and_changed_tools() {
     let place = place(&[note(), tool("list", "Lists", json!({}))]);
     place.run("lock").expect(0);
     let now = [shell(), tool("list", "Lists", json!({})), tool("exec", "Runs", json!({}))];
@@ -142,8 +142,8 @@ fn a_strict_lock_that_is_missing_or_broken_is_an_error() {
     let place = Place::new();
     serve(&place, &[note()], Some("strict"));
     let run = place.run("tools").expect(2);
-    assert!(run.stderr.contains("ropeway.lock` does not exist, and `lock: strict` needs it"), "{}", run.stderr);
-    assert!(run.stderr.contains("`ropeway lock` shows the tools and writes it"), "{}", run.stderr);
+    assert!(run.stderr.contains("ropeway.lock` does not exist, but `lock: strict` requires it"), "{}", run.stderr);
+    assert!(run.stderr.contains("try `ropeway lock` to review the tools and create it"), "{}", run.stderr);
     for (text, words) in [
         ("{\n oops", "ropeway.lock:2: key must be a string"),
         ("{\"version\": 9}", "ropeway.lock: lock version 9 is newer than version 1, which this program supports"),
@@ -158,7 +158,7 @@ fn a_strict_lock_that_is_missing_or_broken_is_an_error() {
 }
 
 #[test]
-fn a_server_that_is_down_keeps_what_was_accepted() {
+fn the_accepted_tools_of_a_server_that_is_down_are_kept() {
     let place = place(&[note()]);
     place.run("lock").expect(0);
     let text = lock_text(&place);
@@ -193,7 +193,7 @@ fn the_lock_of_another_project_is_not_written_through_a_link() {
     let before = lock_text(&theirs);
     std::os::unix::fs::symlink(theirs.path().join("ropeway.lock"), mine.path().join("ropeway.lock")).expect("a link");
     let run = mine.run("lock").expect(2);
-    assert!(run.stderr.contains("is a link to") && run.stderr.contains("in another folder"), "{}", run.stderr);
+    assert!(run.stderr.contains("links to") && run.stderr.contains("in another folder"), "{}", run.stderr);
     assert_eq!(lock_text(&theirs), before);
 }
 
@@ -205,7 +205,7 @@ fn a_pipe_in_the_place_of_the_lock_is_refused_at_once() {
     assert!(made.success());
     for command in ["tools", "lock", "lock --check"] {
         let run = place.run(command).expect(2);
-        assert!(run.stderr.contains("it is not a regular file"), "{command}: {}", run.stderr);
+        assert!(run.stderr.contains("not a regular file"), "{command}: {}", run.stderr);
     }
 }
 

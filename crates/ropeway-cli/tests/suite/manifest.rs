@@ -40,14 +40,14 @@ fn the_filters_of_a_manifest_hold() {
     home.write("work/manifest.yaml", &text.replace("enabled: true", "enabled: false"));
     let run = home.run(&["tools", "--config", "manifest.yaml"]);
     assert!(!run.stdout.contains("calculate"), "{}", run.stdout);
-    assert!(run.stderr.contains("warning: all servers are switched off: `enabled: false` at "), "{}", run.stderr);
+    assert!(run.stderr.contains("warning: all servers are disabled: `enabled: false` at "), "{}", run.stderr);
 }
 
 #[test]
-fn warnings_of_a_configuration_are_shown_once_by_every_command_that_uses_it() {
+fn every_command_shows_configuration_warnings_once() {
     let home =
         home("", &[entry("a", "tool_allowlist: []"), entry("b", ""), entry("c", "env: {T: '${NO_SUCH_SECRET}'}")]);
-    let empty = "warning: `tool_allowlist` of server `a` is empty: all of its tools are hidden\n";
+    let empty = "warning: `tool_allowlist` of server `a` is empty: all its tools are hidden\n";
     let skipped = "warning: server `c` is skipped: secret `NO_SUCH_SECRET` is not set\n";
     for (arguments, code) in [
         (&["tools"][..], 0),
@@ -79,7 +79,7 @@ fn warnings_of_a_configuration_are_shown_once_by_every_command_that_uses_it() {
 }
 
 #[test]
-fn a_warning_about_chat_is_shown_where_somebody_chats() {
+fn warnings_about_chat_are_shown_by_chat_only() {
     let home = Home::with_config(&format!(
         "chat: {{provider: anthropic, key: '${{NO_SUCH_SECRET}}'}}\nservers:\n{}",
         demo("a")
@@ -101,7 +101,7 @@ fn a_foreign_key_that_is_not_supported_stops_that_server_alone() {
     home.write("work/mcp.json", &text);
     let run = home.run(&["call", "good.calculate", "expression=6*7", "--config", "mcp.json"]).expect(0);
     assert_eq!(run.stdout.trim(), "42");
-    let words = "is not supported; a key that restricts or authenticates is never ignored";
+    let words = "is not supported and may restrict access or authenticate";
     assert!(run.stderr.contains("warning: server `bad` is not started: `permissions` (1:"), "{}", run.stderr);
     let run = home.run(&["call", "bad.calculate", "expression=6*7", "--config", "mcp.json"]).expect(2);
     assert!(
@@ -127,7 +127,7 @@ fn a_manifest_is_imported_with_its_filters_and_not_edited() {
     {
         let before = home.read("work/manifest.yaml");
         let run = home.run(arguments).expect(2);
-        assert!(run.stderr.contains("`manifest.yaml` is a manifest, and is not changed"), "{}", run.stderr);
+        assert!(run.stderr.contains("cannot edit `manifest.yaml`: it is a manifest"), "{}", run.stderr);
         assert_eq!(home.read("work/manifest.yaml"), before);
     }
     home.run(&["import", "manifest.yaml", "--to", "ropeway.yaml"]).expect(0);
@@ -163,7 +163,7 @@ enabled: true
         })
     };
     let run = command(&["tools"]).run().expect(2);
-    assert!(run.stderr.contains("is not trusted: nothing in it was run or read"), "{}", run.stderr);
+    assert!(run.stderr.contains("is not trusted; it was not used"), "{}", run.stderr);
     let run = command(&["trust", "--json"]).run();
     let shown = run.stdout + &run.stderr;
     for words in [

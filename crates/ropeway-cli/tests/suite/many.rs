@@ -58,29 +58,29 @@ fn a_call_by_server_and_tool_starts_only_that_server() {
 fn a_name_that_several_servers_know_is_asked_about() {
     let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
     let run = place.run("call echo message=hi").expect(2);
-    assert_eq!(run.stderr, "error: there are 2 tools `echo`\n  say which one: `a.echo`, `b.echo`\n");
+    assert_eq!(run.stderr, "error: tool `echo` is ambiguous\n  name the server: `a.echo`, `b.echo`\n");
     let run = place.run("prompt plain").expect(2);
-    assert_eq!(run.stderr, "error: several servers have a prompt `plain`\n  say which one: `a.plain`, `b.plain`\n");
+    assert_eq!(run.stderr, "error: prompt `plain` is ambiguous\n  name the server: `a.plain`, `b.plain`\n");
     let run = place.run("read test://hello").expect(2);
-    assert_eq!(run.stderr, "error: several servers have `test://hello`\n  say which one before it: a, b\n");
+    assert_eq!(run.stderr, "error: resource `test://hello` is ambiguous\n  name one of the servers before it: a, b\n");
     assert_eq!(place.run("read b test://hello").expect(0).stdout, "hello");
 }
 
 #[test]
-fn what_was_mistyped_is_suggested_with_its_server() {
+fn suggestions_include_the_server() {
     let place = Place::with(&[entry("alpha", &Script::default()), entry("files", &Script::default())]);
     for (typed, words) in [
-        ("tools fiels", "there is no server `fiels`\n  did you mean `files`?"),
-        ("health zzz", "there is no server `zzz`\n  there are: alpha, files"),
-        ("call files echo message=hi", "`echo` is no argument\n"),
+        ("tools fiels", "unknown server `fiels`\n  did you mean `files`?"),
+        ("health zzz", "unknown server `zzz`\n  configured servers: alpha, files"),
+        ("call files echo message=hi", "invalid argument `echo`\n"),
         ("call files echo message=hi", "\n  did you mean `files.echo`?\n"),
-        ("call files.ecoh", "there is no tool `ecoh`\n  did you mean `echo`?"),
-        ("call fiels.echo", "there is no tool `fiels.echo`\n  did you mean `alpha.echo` or `files.echo`?"),
-        ("prompt files.plian", "there is no prompt `files.plian`\n  did you mean `files.plain`?"),
-        ("prompt files.greet", "prompt `greet` needs `name`\n  give name=…"),
+        ("call files.ecoh", "unknown tool `ecoh`\n  did you mean `echo`?"),
+        ("call fiels.echo", "unknown tool `fiels.echo`\n  did you mean `alpha.echo` or `files.echo`?"),
+        ("prompt files.plian", "unknown prompt `files.plian`\n  did you mean `files.plain`?"),
+        ("prompt files.greet", "prompt `greet` requires argument `name`\n  try name=VALUE"),
         ("prompt files.greet nmae=x", "has no argument `nmae`\n  did you mean `name`?"),
         ("read nope://x", "no server lists `nope://x`"),
-        ("call files.echo", "the arguments do not fit tool `files.echo`\n  the required property `message` is missing"),
+        ("call files.echo", "invalid arguments for tool `files.echo`\n  required property `message` is missing"),
     ] {
         let run = place.run(typed).expect(2);
         assert!(run.stderr.contains(words), "{typed}: {}", run.stderr);
@@ -89,16 +89,16 @@ fn what_was_mistyped_is_suggested_with_its_server() {
 }
 
 #[test]
-fn servers_that_are_not_there_do_not_hide_the_others_and_say_why() {
+fn unavailable_servers_do_not_hide_the_others() {
     let place = mixed();
     let list = place.run("tools").expect(0).stdout;
     for words in [
         "● good · 16 tools · scripted",
         "  good.echo(message: string)\n      Says it back\n",
-        "✗ broken · down\n    could not start `/no/such/program`: No such file or directory (os error 2)\n    correct the path of the command\n    `ropeway doctor broken` looks for the cause\n",
-        "○ secretive · skipped: `NO_SUCH_SECRET` is not set\n    set it in the environment, or in a file .env beside",
+        "✗ broken · down\n    could not start `/no/such/program`: No such file or directory (os error 2)\n    correct the path of the command\n    try `ropeway doctor broken`\n",
+        "○ secretive · skipped: `NO_SUCH_SECRET` is not set\n    set it in the environment, or in a .env next to",
         "○ off · disabled\n",
-        "◐ unwanted · none of its 16 tools is wanted\n    ropeway.yaml says which are: `tools` or `tool_allowlist` of `unwanted`\n",
+        "◐ unwanted · all 16 tools are filtered out\n    see `tools` and `tool_allowlist` of `unwanted` in ropeway.yaml\n",
     ] {
         assert!(list.contains(words), "{words}\n{list}");
     }
@@ -121,12 +121,12 @@ fn servers_that_are_not_there_do_not_hide_the_others_and_say_why() {
 }
 
 #[test]
-fn one_server_that_is_not_there_is_a_failure_with_a_way_out() {
+fn a_single_unavailable_server_is_a_failure_with_a_fix() {
     let place = mixed();
     for (name, code, words) in [
         ("broken", 3, "error: server `broken` is unavailable\n  caused by: could not start `/no/such/program`"),
         ("secretive", 2, "error: server `secretive` is skipped: `NO_SUCH_SECRET` is not set\n  set it in"),
-        ("off", 2, "error: server `off` is switched off\n  ropeway.yaml switches it off: `enabled` of `off`"),
+        ("off", 2, "error: server `off` is disabled\n  see `enabled` of `off`"),
     ] {
         for command in [format!("tools {name}"), format!("resources {name}"), format!("call {name}.echo message=hi")] {
             let run = place.run(&command).expect(code);
@@ -138,11 +138,11 @@ fn one_server_that_is_not_there_is_a_failure_with_a_way_out() {
         }
     }
     let run = place.run("tools unwanted").expect(0);
-    assert!(run.stdout.starts_with("◐ unwanted · none of its 16 tools is wanted"), "{}", run.stdout);
+    assert!(run.stdout.starts_with("◐ unwanted · all 16 tools are filtered out"), "{}", run.stdout);
 }
 
 #[test]
-fn a_list_of_which_nothing_is_there_says_why_with_its_code() {
+fn a_list_without_available_servers_has_their_exit_code() {
     let broken = json!({"alias": "broken", "command": "/no/such/program"});
     let skipped = json!({"alias": "secretive", "command": "true", "args": ["${NO_SUCH_SECRET}"]});
     let off = json!({"alias": "off", "command": "true", "enabled": false});
@@ -150,7 +150,7 @@ fn a_list_of_which_nothing_is_there_says_why_with_its_code() {
         (&[broken, off.clone()][..], 3, "could not start"),
         (&[skipped, off.clone()], 2, "`NO_SUCH_SECRET` is not set"),
         (&[off.clone(), having(off, json!({"alias": "also-off"}))], 0, "○ also-off · disabled"),
-        (&[], 0, "No server is configured in"),
+        (&[], 0, "No servers configured in"),
     ] {
         let run = Place::with(servers).run("tools").expect(code);
         assert!(run.stdout.contains(words), "{}", run.stdout);
@@ -169,17 +169,17 @@ fn a_slow_server_does_not_hide_the_others() {
         let begun = Instant::now();
         let run = place.run(&format!("{typed} --timeout 4s")).expect(5);
         assert!(run.stdout.contains(words), "{typed}: {}", run.stdout);
-        assert!(run.stdout.contains("◐ slow · no answer within 4 s"), "{typed}: {}", run.stdout);
+        assert!(run.stdout.contains("◐ slow · no response within 4 s"), "{typed}: {}", run.stdout);
         assert!(begun.elapsed() < Duration::from_secs(15), "{typed} took {:?}", begun.elapsed());
     }
     let run = place.run("call add a=1 b=2 --timeout 1s").expect(5);
-    assert!(run.stderr.starts_with("error: server `slow` gave no answer within 1 s"), "{}", run.stderr);
-    assert!(run.stderr.contains("`SERVER.TOOL` starts only that server"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("error: server `slow` did not respond within 1 s"), "{}", run.stderr);
+    assert!(run.stderr.contains("try `SERVER.TOOL` to start only that server"), "{}", run.stderr);
     assert_eq!(place.run("call quick.add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
 }
 
 #[test]
-fn a_list_that_one_server_does_not_give_is_told_beside_the_others() {
+fn a_failed_listing_is_reported_next_to_the_others() {
     let refuses = Script::default()
         .fault(FaultTrigger::method("resources/list"), Fault::Error(json!({"code": -32000, "message": "no shelf"})));
     let never = Script::default().fault(FaultTrigger::method("resources/list"), Fault::Hang);
@@ -187,14 +187,14 @@ fn a_list_that_one_server_does_not_give_is_told_beside_the_others() {
     let run = place.run("resources --timeout 4s").expect(5);
     assert!(run.stdout.contains("● good · 3 resources, 1 template\n"), "{}", run.stdout);
     assert!(
-        run.stdout.contains("✗ refuses · no answer\n    server `refuses` answered error -32000: no shelf\n"),
+        run.stdout.contains("✗ refuses · request failed\n    server `refuses` returned error -32000: no shelf\n"),
         "{}",
         run.stdout
     );
-    assert!(run.stdout.contains("◐ never · no answer within 4 s\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("◐ never · no response within 4 s\n"), "{}", run.stdout);
     let list = place.run("resources --json --timeout 4s").expect(5).json();
-    assert_eq!(list["servers"][1]["error"], "server `refuses` answered error -32000: no shelf");
-    assert_eq!(list["servers"][2]["error"], "no answer within 4 s");
+    assert_eq!(list["servers"][1]["error"], "server `refuses` returned error -32000: no shelf");
+    assert_eq!(list["servers"][2]["error"], "no response within 4 s");
 }
 
 #[test]
@@ -243,14 +243,14 @@ fn every_command_has_its_json() {
 }
 
 #[test]
-fn the_file_of_another_client_is_read_as_it_is() {
+fn the_file_of_another_client_is_read_directly() {
     let place = Place::new();
     let script = serde_json::to_string(&Script::default()).expect("a script is JSON");
     let server = json!({"command": crate::trial::binary(), "args": [script]});
     place.write("claude.json", &json!({"mcpServers": {"one": server, "two": {"command": "/no/such"}}}).to_string());
     let run = place.run("tools --config claude.json").expect(0);
     assert!(run.stdout.contains("● one · 16 tools"), "{}", run.stdout);
-    assert!(run.stdout.contains("`ropeway doctor two --config claude.json` looks for the cause"), "{}", run.stdout);
+    assert!(run.stdout.contains("try `ropeway doctor two --config claude.json`"), "{}", run.stdout);
     assert_eq!(place.run("call one.echo message=hi --config claude.json").expect(0).stdout, "hi");
 }
 
@@ -290,7 +290,7 @@ fn a_lazy_server_is_remembered_from_one_command_to_the_next() {
 
     let second = place.run("tools").expect(0).stdout;
     assert!(
-        second.contains("◐ lazy · 16 tools, remembered; a call starts it\n  lazy.echo(message: string)\n"),
+        second.contains("◐ lazy · 16 tools (cached; starts on the first call)\n  lazy.echo(message: string)\n"),
         "{second}"
     );
     assert_eq!(started(&place, &both), ["eager"]);
@@ -324,7 +324,7 @@ fn a_picture_that_is_read_is_kept_on_request() {
     let place = Place::with(&[entry("a", &Script::default())]);
     let run = place.run("read test://picture").expect(0);
     assert_eq!(run.stdout, "test://picture\nimage/png, 8 B\n");
-    assert_eq!(run.stderr, "use --save DIR to keep what is not text\n");
+    assert_eq!(run.stderr, "use --save DIR to save binary content\n");
     let run = place.run("read test://picture --save out").expect(0);
     assert_eq!(run.stdout, "test://picture\nimage/png, 8 B → out/a-1.png\n");
     assert_eq!(std::fs::read(place.path().join("out/a-1.png")).expect("a file"), b"\x89PNG\r\n\x1a\n");

@@ -44,7 +44,7 @@ fn shown(ropeway: Ropeway) -> (String, Option<i32>) {
 }
 
 #[test]
-fn what_is_longer_than_the_screen_goes_to_the_pager() {
+fn output_longer_than_the_screen_is_paged() {
     let place = long();
     let pager = pager(&place, false);
     for words in [&["tools", "s.long"][..], &["call", "s.long", "--help"], &["tools", "s"]] {
@@ -57,7 +57,7 @@ fn what_is_longer_than_the_screen_goes_to_the_pager() {
 }
 
 #[test]
-fn what_fits_or_is_not_for_a_person_is_printed() {
+fn short_output_and_pipes_are_not_paged() {
     let place = long();
     let pager = pager(&place, false);
     for words in [&["tools", "s.long", "--no-pager"][..], &["tools", "--names"], &["tools", "s.long", "--json"]] {
@@ -86,7 +86,7 @@ fn a_pager_that_is_missing_or_switched_off_is_done_without() {
 }
 
 #[test]
-fn a_pager_that_ends_early_is_no_error() {
+fn a_pager_that_exits_early_is_not_an_error() {
     let place = long();
     for pager in ["true", "head -n 2", "sh -c 'exit 3'"] {
         let (text, code) = shown(with_pager(&place, &["tools", "s.long"], pager));

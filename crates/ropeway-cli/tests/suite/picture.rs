@@ -1,4 +1,4 @@
-//! The picture in the README: what the commands really print, colours included.
+//! The picture in the README: the real output of commands, with colours.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::Ropeway;
 use crate::terminal::Terminal;
 
-/// What is typed in the picture.
+/// The commands in the picture.
 const COMMANDS: [&str; 4] = [
     "ropeway tools",
     "ropeway call calculate expression='2^10 / 3'",
@@ -21,7 +21,7 @@ const LINE_HEIGHT: f64 = 19.0;
 const MARGIN: f64 = 20.0;
 
 #[test]
-fn the_picture_in_the_readme_is_what_the_commands_print() {
+fn the_picture_in_the_readme_matches_the_output() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/terminal.svg");
     let picture = draw(&screen());
     if std::env::var_os("UPDATE_PICTURE").is_some() {
@@ -31,7 +31,7 @@ fn the_picture_in_the_readme_is_what_the_commands_print() {
     assert!(kept == picture, "run `UPDATE_PICTURE=1 cargo test -p ropeway-cli picture` and look at docs/terminal.svg");
 }
 
-/// The terminal after all commands.
+/// Returns the terminal content after all commands.
 fn screen() -> String {
     let mut screen = String::new();
     for typed in COMMANDS {
@@ -76,7 +76,7 @@ fn draw(screen: &str) -> String {
     svg
 }
 
-/// One line, in which each piece of a colour is a span. What is on at the end of a line stays on.
+/// Renders one line with a span per colour. Attributes carry over to the next line.
 fn draw_line(line: &str, classes: &mut Vec<&'static str>) -> String {
     let mut drawn = String::new();
     for (at, piece) in line.split("\u{1b}[").enumerate() {

@@ -119,7 +119,7 @@ fn run_is_clean(typed: &[&str], run: &Run) {
 }
 
 #[test]
-fn no_secret_is_seen_in_what_the_commands_print_or_log() {
+fn no_secret_appears_in_output_or_logs() {
     let stage = Stage::new();
     let commands: &[&[&str]] = &[
         &["tools"],
@@ -162,7 +162,7 @@ fn no_secret_is_seen_in_what_the_commands_print_or_log() {
 }
 
 #[test]
-fn a_tools_own_result_may_say_what_it_was_asked_for_and_nothing_else_does() {
+fn only_tool_results_are_not_redacted() {
     let stage = Stage::new();
     for server in ["child", "web"] {
         let tool = format!("{server}.tell");

@@ -29,7 +29,7 @@ fn a_chat_names_tools_without_the_prefix_whatever_goes_wrong() {
             assert!(shown.contains("tool `files.note` was not called"), "{shown}");
         }
         if options.is_empty() {
-            assert!(shown.contains("`--allow files.note` allows it"), "{shown}");
+            assert!(shown.contains("use `--allow files.note` to allow it"), "{shown}");
         }
         // The model's names stay as they are.
         assert!(model.server.bodies()[1].to_string().contains("mcp_files_note"));

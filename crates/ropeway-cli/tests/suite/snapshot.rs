@@ -169,7 +169,7 @@ fn snapshots_of_many_servers_of_which_some_are_not_there() {
 }
 
 #[test]
-fn snapshots_of_configurations_that_make_no_sense() {
+fn snapshots_of_invalid_configurations() {
     let tools = "ropeway tools";
     keep_in("config-missing-alias", tools, "servers:\n  - command: npx\n");
     keep_in("config-unknown-transport", tools, "servers:\n  - alias: a\n    transport: stdoi\n    command: npx\n");
@@ -340,7 +340,7 @@ fn difference(kept: &str, now: &str) -> String {
 }
 
 #[test]
-fn what_differs_from_run_to_run_is_put_into_words() {
+fn values_that_differ_between_runs_are_replaced() {
     assert_eq!(normalise("a, ready after 12 ms\nb"), "a, ready after TIME\nb");
     assert_eq!(normalise("{\"took_ms\": 1.25,\n"), "{\"took_ms\": TIME,\n");
     assert_eq!(normalise("3.4 ms   13\n120 ms   2"), "TIME     13\nTIME     2");

@@ -35,20 +35,20 @@ impl Run {
 #[test]
 fn a_tool_that_reports_a_failure_ends_with_1_and_its_words() {
     let run = Trial::scripted("call fail message=sorry", &Script::default()).run().expect(1);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry", "error: tool `fail` reports a failure\n"));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry", "error: tool `fail` failed\n"));
 }
 
 #[test]
 fn a_refused_call_ends_with_1() {
     let run = Trial::scripted("call refuse", &Script::default()).run();
-    run.fails(1, &["server `scripted-server` answered error -32000: the tool refuses"]);
+    run.fails(1, &["server `scripted-server` returned error -32000: the tool refuses"]);
 }
 
 #[test]
 fn an_answer_that_is_too_large_ends_with_1() {
     let script = faulty("tools/call", Fault::Giant { bytes: 70 << 20 });
     let run = Trial::scripted("call echo message=hi", &script).run();
-    run.fails(1, &["server `scripted-server` sent more than 67108864 bytes"]);
+    run.fails(1, &["response of server `scripted-server` exceeds 67108864 bytes"]);
 }
 
 #[test]
@@ -60,7 +60,10 @@ fn a_large_answer_is_printed_whole() {
 #[test]
 fn arguments_that_do_not_fit_end_with_2_and_the_tool_is_not_called() {
     let run = Trial::scripted("call add a=1", &faulty("tools/call", Fault::exit())).run();
-    run.fails(2, &["do not fit tool `add`\n  the required property `b` is missing\n", "add(a: number, b: number)"]);
+    run.fails(
+        2,
+        &["invalid arguments for tool `add`\n  required property `b` is missing\n", "add(a: number, b: number)"],
+    );
 }
 
 #[test]
@@ -89,14 +92,14 @@ fn a_server_that_dies_on_the_way_ends_with_3() {
 }
 
 #[test]
-fn a_server_that_dies_of_an_unknown_method_is_spoken_to_in_its_own_era() {
+fn a_server_that_dies_of_an_unknown_method_gets_the_legacy_era() {
     let script = Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() };
     let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
 }
 
 #[test]
-fn a_url_where_nobody_listens_ends_with_3() {
+fn a_url_without_a_listener_ends_with_3() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let host = free.local_addr().expect("an address").to_string();
     drop(free);
@@ -136,7 +139,7 @@ fn a_server_that_never_says_a_word_ends_with_5() {
     Trial::new("tools", "sleep 60")
         .within(BRIEF)
         .run()
-        .fails(5, &["server `sleep` gave no answer within 3 s", "connecting"]);
+        .fails(5, &["server `sleep` did not respond within 3 s", "connecting"]);
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn a_server_that_hangs_at_any_step_ends_with_5_and_the_step() {
         (faulty("tools/call", Fault::Hang), "waiting for"),
     ] {
         let run = Trial::scripted("call echo message=hi", &script).within(BRIEF).run();
-        run.fails(5, &["server `scripted-server` gave no answer within 3 s", step]);
+        run.fails(5, &["server `scripted-server` did not respond within 3 s", step]);
     }
 }
 
@@ -165,7 +168,7 @@ fn a_url_that_hangs_at_any_step_ends_with_5_and_the_step() {
     ];
     for (script, step) in steps {
         let site = Site::start(&script);
-        run_url("call echo message=hi", &site.url, BRIEF).fails(5, &["gave no answer within 3 s", step]);
+        run_url("call echo message=hi", &site.url, BRIEF).fails(5, &["did not respond within 3 s", step]);
     }
 }
 
@@ -179,22 +182,25 @@ fn a_url_that_is_silent_at_the_probe_is_used_in_the_time_that_is_left() {
 #[test]
 fn a_call_that_takes_too_long_ends_with_5_though_it_reports_progress() {
     let script = Script::default();
-    Trial::scripted("call sleep ms=60000 steps=600", &script).within(BRIEF).run().fails(5, &["within 3 s"]);
+    Trial::scripted("call sleep ms=60000 steps=600", &script)
+        .within(BRIEF)
+        .run()
+        .fails(5, &["did not respond within 3 s"]);
 }
 
 #[test]
 fn a_server_that_floods_standard_output_ends_with_5() {
-    Trial::new("tools", "yes").within(BRIEF).run().fails(5, &["server `yes` gave no answer within 3 s"]);
+    Trial::new("tools", "yes").within(BRIEF).run().fails(5, &["server `yes` did not respond within 3 s"]);
     Trial::new("tools", "sh -c 'exec cat /dev/zero'")
         .within(BRIEF)
         .run()
-        .fails(5, &["server `sh` gave no answer within 3 s"]);
+        .fails(5, &["server `sh` did not respond within 3 s"]);
 }
 
 #[test]
-fn a_server_that_floods_standard_error_ends_with_5_and_few_of_its_words() {
+fn a_server_that_floods_standard_error_ends_with_5() {
     let run = Trial::new("tools", "sh -c 'yes alas >&2'").within(BRIEF).run();
-    let run = run.fails(5, &["server `sh` gave no answer within 3 s"]);
+    let run = run.fails(5, &["server `sh` did not respond within 3 s"]);
     assert!((1..=20).contains(&run.stderr.matches("alas").count()), "{}", run.stderr);
 }
 
@@ -237,7 +243,7 @@ fn a_server_that_does_not_let_go_is_ended_with_all_that_it_started() {
         let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).run().expect(0);
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
         let hangs = stubborn(grandchild).fault(FaultTrigger::method("tools/call"), Fault::Hang);
-        Trial::scripted("call echo message=hi", &hangs).within(BRIEF).run().fails(5, &["within 3 s"]);
+        Trial::scripted("call echo message=hi", &hangs).within(BRIEF).run().fails(5, &["did not respond within 3 s"]);
         let ends = stubborn(grandchild).fault(FaultTrigger::method("tools/call"), Fault::exit());
         Trial::scripted("call echo message=hi", &ends).run().fails(3, &["is unavailable"]);
     }
@@ -290,7 +296,7 @@ fn running_with(word: &str) -> Vec<u32> {
 }
 
 #[test]
-fn what_a_server_starts_in_a_session_of_its_own_ends_with_the_command() {
+fn processes_in_their_own_session_end_with_the_command() {
     let script = serde_json::to_string(&Script::default()).expect("a script is JSON");
     // One that can be told by its environment, and one that only its parent can be told of, which has ended.
     for (way, how) in [("setsid", 1), ("env -i setsid", 2), ("env -i setsid setsid", 3)] {
@@ -315,7 +321,7 @@ fn what_a_server_starts_in_a_session_of_its_own_ends_with_the_command() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let mut running = Ropeway::new(&["tools"]).start();
     let mut line = String::new();
     BufReader::new(running.child.stdout.take().expect("output")).read_line(&mut line).expect("a line");
@@ -327,14 +333,14 @@ fn a_reader_that_leaves_early_is_no_failure() {
 fn words_of_a_server_cannot_command_the_terminal() {
     let call = Ropeway::new(&["call", "fail", "message=\u{1b}[2J\u{1b}]0;owned\u{7}hidden\u{9b}31m text"]);
     let screen = Terminal { columns: 80, coloured: false }.show(call);
-    assert_eq!(screen.text, "hidden text\nerror: tool `fail` reports a failure\n");
+    assert_eq!(screen.text, "hidden text\nerror: tool `fail` failed\n");
     let run = Run::of(&["call", "fail", "message=\u{9b}31m\u{1b}[2J", "--json"]).expect(1);
     assert!(!run.stdout.contains(['\u{9b}', '\u{1b}']), "{}", run.stdout);
     assert_eq!(run.json()["data"], "\u{9b}31m\u{1b}[2J");
 }
 
 #[test]
-fn a_structured_answer_is_cast_to_its_schema_and_what_does_not_fit_is_told() {
+fn a_structured_result_is_converted_with_warnings() {
     let definition = json!({"name": "measure", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object",
         "properties": {"metres": {"type": "number"}, "exact": {"type": "boolean"}}}});
     let result = json!({"content": [], "structuredContent": {"metres": "3.5", "exact": "rather"}});

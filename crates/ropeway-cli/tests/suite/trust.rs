@@ -1,4 +1,4 @@
-//! Trust in project files: a stranger's file does nothing before a person has accepted it.
+//! Trust in project files: an untrusted file has no effect before the user accepts it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind};
@@ -18,7 +18,7 @@ use crate::{Ropeway, Run};
 
 const QUESTION: &str = "Trust this file? [y/N] ";
 
-/// A folder that was cloned from a stranger, in the home of somebody who has trusted nothing yet.
+/// An untrusted project directory, with an empty trust store.
 struct Project(Home);
 
 impl Project {
@@ -26,7 +26,7 @@ impl Project {
         Self(Home::with_config(config))
     }
 
-    /// One with the demo server.
+    /// Creates a project with the demo server.
     fn with_demo() -> Self {
         Self::new(&format!("servers:\n{}", demo("mine")))
     }
@@ -53,20 +53,20 @@ impl Project {
         self.0.path(".local/state/ropeway/trust.json")
     }
 
-    /// A server that leaves a file behind when it is started.
+    /// Returns a server that creates a file when it starts.
     fn marker(&self) -> (String, PathBuf) {
         let marker = self.0.path("started");
         (format!("  - alias: marker\n    command: touch\n    args: ['{}']\n", marker.display()), marker)
     }
 }
 
-/// The text with every break and run of spaces made one space.
+/// Collapses whitespace.
 fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn a_strangers_file_starts_nothing_reads_nothing_and_reaches_nobody() {
+fn an_untrusted_file_starts_reads_and_connects_to_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("a listener");
     let port = listener.local_addr().expect("an address").port();
@@ -79,7 +79,7 @@ fn a_strangers_file_starts_nothing_reads_nothing_and_reaches_nobody() {
     for pipe in ["work/pipe", "work/secrets.env"] {
         assert!(Command::new("mkfifo").arg(project.0.path(pipe)).status().expect("mkfifo").success());
     }
-    // Whoever reads it warns of it.
+    // Reading this file would cause a warning.
     project.0.write("work/.env", "this line is broken\nAWS_SECRET_ACCESS_KEY=from-dotenv\n");
     let command = |arguments: &[&str]| {
         project.command(arguments).with(|command| {
@@ -106,8 +106,7 @@ fn a_strangers_file_starts_nothing_reads_nothing_and_reaches_nobody() {
         &["add", "more", "--", "cat"],
     ] {
         let run = command(arguments).run().expect(2);
-        let expected =
-            ["ropeway.yaml` is not trusted: nothing in it was run or read", "run `ropeway trust`", "ROPEWAY_TRUST=1"];
+        let expected = ["ropeway.yaml` is not trusted; it was not used", "run `ropeway trust`", "ROPEWAY_TRUST=1"];
         assert!(expected.iter().all(|words| run.stderr.contains(words)), "{arguments:?}: {}", run.stderr);
         let shown = run.stdout + &run.stderr;
         assert!(!shown.contains("s3cret") && !shown.contains("left out"), "{arguments:?}: {shown}");
@@ -121,7 +120,7 @@ fn a_strangers_file_starts_nothing_reads_nothing_and_reaches_nobody() {
     assert_eq!(project.0.read("work/ropeway.yaml"), config);
     assert!(!started.exists() && !project.store().exists());
     assert_eq!(listener.accept().expect_err("nobody came").kind(), ErrorKind::WouldBlock);
-    // The same file is used when somebody says so: what is checked above could have happened.
+    // With `--trust` the file has these effects, so the checks above are meaningful.
     fs::remove_file(project.0.path("work/pipe")).expect("removed");
     project.0.write("work/pipe", "a secret");
     let run = command(&["tools", "marker", "--trust", "--timeout", "20s"]).run();
@@ -130,7 +129,7 @@ fn a_strangers_file_starts_nothing_reads_nothing_and_reaches_nobody() {
 }
 
 #[test]
-fn a_file_is_trusted_as_it_is_and_a_change_is_told_in_words() {
+fn a_file_is_trusted_by_content_and_changes_are_described() {
     let project = Project::with_demo();
     project.run(&["tools"]).expect(2);
     let run = project.run(&["trust"]).expect(0);
@@ -147,7 +146,7 @@ fn a_file_is_trusted_as_it_is_and_a_change_is_told_in_words() {
     project.configure(&format!("servers:\n{}    env: {{A: '${{B:-c}}'}}\n{marker}", demo("mine")));
     let run = project.run(&["tools"]).expect(2);
     let expected = [
-        "has changed since it was trusted",
+        "changed since it was trusted",
         "server `mine`: now sets A=${B:-c}",
         "server `marker` added: runs touch ",
         "run `ropeway trust`",
@@ -155,15 +154,15 @@ fn a_file_is_trusted_as_it_is_and_a_change_is_told_in_words() {
     assert!(expected.iter().all(|words| run.stderr.contains(words)), "{}", run.stderr);
     assert!(!started.exists());
     let run = project.run(&["trust"]).expect(0);
-    assert!(run.stderr.contains("What changed\n") && run.stderr.contains("now sets A=${B:-c}"), "{}", run.stderr);
+    assert!(run.stderr.contains("Changes\n") && run.stderr.contains("now sets A=${B:-c}"), "{}", run.stderr);
     project.run(&["health", "mine"]).expect(0);
-    // Only the layout.
+    // Only the formatting changes.
     project.configure(&format!("# new\n{}", project.0.read("work/ropeway.yaml")));
-    assert!(project.run(&["tools"]).expect(2).stderr.contains("comments, layout"));
+    assert!(project.run(&["tools"]).expect(2).stderr.contains("comments, formatting"));
 }
 
 #[test]
-fn a_change_far_behind_in_a_long_argument_is_told() {
+fn a_change_deep_in_a_long_argument_is_reported() {
     let config = |end: &str| {
         let server = json!({"alias": "a", "command": "sh", "args": ["-c", format!("{} {end}", "true;".repeat(1000))]});
         json!({"servers": [server]}).to_string()
@@ -173,13 +172,13 @@ fn a_change_far_behind_in_a_long_argument_is_told() {
     assert!(run.stderr.contains("true; exec server"), "the review is whole: {}", run.stderr);
     project.configure(&config("touch OWNED"));
     let run = project.run(&["tools"]).expect(2);
-    assert!(run.stderr.contains("server `a`: runs sh -c") && !run.stderr.contains("layout"), "{}", run.stderr);
+    assert!(run.stderr.contains("server `a`: runs sh -c") && !run.stderr.contains("formatting"), "{}", run.stderr);
 }
 
 #[test]
-fn what_is_trusted_is_listed_and_revoked() {
+fn trusted_files_are_listed_and_revoked() {
     let project = Project::with_demo();
-    assert_eq!(project.run(&["trust", "--list"]).expect(0).stdout, "no file is trusted\n");
+    assert_eq!(project.run(&["trust", "--list"]).expect(0).stdout, "no trusted files\n");
     let accepted = project.run(&["trust", "--json"]).expect(0).json();
     assert_eq!((&accepted["trusted"], &accepted["review"][0]["title"]), (&json!(true), &json!("server `mine`")));
     let path = |state: &str| {
@@ -213,7 +212,7 @@ fn what_is_trusted_is_listed_and_revoked() {
 }
 
 #[test]
-fn scripts_and_files_that_somebody_named_need_no_further_word() {
+fn named_files_and_the_trust_option_need_no_review() {
     let project = Project::with_demo();
     let with = |name: &'static str, value: &'static str, arguments: &[&str]| {
         project.command(arguments).with(|command| {
@@ -233,13 +232,13 @@ fn scripts_and_files_that_somebody_named_need_no_further_word() {
     project.run(&["config", "check", "ropeway.yaml", "--connect"]).expect(0);
     with("ROPEWAY_CONFIG", "ropeway.yaml", &["tools"]).run().expect(0);
     for run in [project.run(&["trust", "--trust"]), with(TRUST, "1", &["trust"]).run()] {
-        assert!(run.expect(2).stderr.contains("are for one run and store nothing"));
+        assert!(run.expect(2).stderr.contains("apply to a single run"));
     }
     assert!(!project.store().exists(), "nothing is remembered");
-    // Without any file there is the demo server, and nothing to ask.
+    // Without a file, the demo server needs no trust.
     fs::remove_file(project.file()).expect("removed");
     project.run(&["tools"]).expect(0);
-    // The user's own file, also from within its folder; a link to it from elsewhere is a stranger's.
+    // The user's own file needs no trust, but a link to it from elsewhere does.
     project.0.write(".config/ropeway/ropeway.yaml", &format!("servers:\n{}", demo("own")));
     project.run(&["health", "own"]).expect(0);
     let own = project.0.path(".config/ropeway");
@@ -247,14 +246,18 @@ fn scripts_and_files_that_somebody_named_need_no_further_word() {
         command.current_dir(&own);
     });
     inside.run().expect(0);
-    assert!(project.run(&["trust"]).expect(0).stdout.contains("needs no trust: it is your own file"));
+    assert!(project.run(&["trust"]).expect(0).stdout.contains("needs no trust: it is the user configuration file"));
     std::os::unix::fs::symlink(own.join("ropeway.yaml"), project.file()).expect("a link");
     let run = project.run(&["health", "own"]).expect(2);
-    assert!(run.stderr.contains("is not trusted") && run.stderr.contains("the file is a link to"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("is not trusted") && run.stderr.contains("the file is a symbolic link to"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]
-fn at_a_terminal_the_person_sees_the_review_and_is_asked_once() {
+fn at_a_terminal_the_review_is_shown_and_asked_once() {
     let project = Project::new(&format!(
         "servers:\n{}  - {{alias: web, url: 'http://127.0.0.1:9/mcp', headers: {{X: '${{AWS_SECRET_ACCESS_KEY}}'}}, enabled: false}}\n",
         demo("mine")
@@ -265,12 +268,13 @@ fn at_a_terminal_the_person_sees_the_review_and_is_asked_once() {
         for words in ["is not trusted yet", "server `mine`", "demo-server", "connects to  http://127.0.0.1:9/mcp"] {
             assert!(review.contains(words), "{words}: {review}");
         }
-        let count = "It runs 1 command with your rights, connects to 1 URL, reads 1 variable, reads 1 file.";
+        let count =
+            "It runs 1 command with your permissions, connects to 1 URL, reads 1 environment variable, reads 1 file.";
         for words in ["sends $AWS_SECRET_ACCESS_KEY to 127.0.0.1:9", count] {
             assert!(unwrapped(&review).contains(words), "{words}: {review}");
         }
         window.press(answer);
-        window.see("is not trusted: nothing was started");
+        window.see("is not trusted; nothing was started");
         window.end().expect(2);
     }
     assert!(!project.store().exists());
@@ -284,7 +288,7 @@ fn at_a_terminal_the_person_sees_the_review_and_is_asked_once() {
     project.configure(&project.0.read("work/ropeway.yaml").replace("[demo-server]", "[demo-server, --evil]"));
     let mut window = Window::open(project.command(&["trust"]));
     let review = unwrapped(&window.see(QUESTION));
-    assert!(review.contains("has changed since it was trusted"), "{review}");
+    assert!(review.contains("changed since it was trusted"), "{review}");
     assert!(review.contains("server `mine`: runs ") && review.contains(" demo-server --evil (before: "), "{review}");
     window.press("Yes\r");
     window.see("is now trusted");
@@ -294,7 +298,7 @@ fn at_a_terminal_the_person_sees_the_review_and_is_asked_once() {
 #[test]
 fn signals_at_the_question_end_the_command() {
     let project = Project::with_demo();
-    // Before a chat begins nobody listens for SIGINT, which a shell without job control makes its children ignore.
+    // Before a chat starts, SIGINT is not handled, and a shell without job control makes its children ignore it.
     for (arguments, signal) in [(&["tools"][..], Signal::INT), (&["chat", "--model", "m"], Signal::TERM)] {
         let mut window = Window::open(project.command(arguments));
         window.see(QUESTION);
@@ -305,7 +309,7 @@ fn signals_at_the_question_end_the_command() {
 }
 
 #[test]
-fn what_was_shown_is_what_runs_though_the_file_changes_before_the_answer() {
+fn the_reviewed_content_runs_even_if_the_file_changes() {
     let project = Project::with_demo();
     let (marker, started) = project.marker();
     let mut window = Window::open(project.command(&["call", "calculate", "expression=6*7"]));
@@ -315,23 +319,23 @@ fn what_was_shown_is_what_runs_though_the_file_changes_before_the_answer() {
     window.see("42");
     window.end().expect(0);
     assert!(!started.exists());
-    // What was accepted is what was shown, too.
+    // The stored content is the reviewed one.
     let run = project.run(&["tools"]).expect(2);
     assert!(run.stderr.contains("server `marker` added: runs touch"), "{}", run.stderr);
     assert!(!started.exists());
 }
 
 #[test]
-fn a_chat_is_asked_about_before_it_begins() {
+fn the_chat_settings_are_reviewed_before_the_chat_starts() {
     let project = Project::new(
         "servers: []\nchat: {provider: chat, base_url: 'http://127.0.0.1:9/v1', model: parrot, tools: {allow: ['*']}}\n",
     );
     let mut window = Window::open(project.command(&["chat"]));
     let review = window.see(QUESTION);
-    assert!(review.contains("talks to               chat at http://127.0.0.1:9/v1"), "{review}");
+    assert!(review.contains("connects to            chat at http://127.0.0.1:9/v1"), "{review}");
     assert!(review.contains("allows without asking  *"), "{review}");
     window.press("y\r");
-    window.see("/help shows what can be typed");
+    window.see("/help for commands");
     window.see("› ");
     window.press("\u{4}");
     window.end().expect(0);
@@ -343,12 +347,16 @@ fn a_link_is_shown_with_its_target_and_trusted_with_it() {
     project.0.write("shared/ropeway.yaml", &format!("servers:\n{}", demo("mine")));
     fs::remove_file(project.file()).expect("removed");
     std::os::unix::fs::symlink("../shared/ropeway.yaml", project.file()).expect("a link");
-    // That the target is trusted where it is says nothing about the link.
+    // Trust in the target does not extend to the link.
     project.run(&["trust", "../shared/ropeway.yaml"]).expect(0);
     project.run(&["tools"]).expect(2);
     let run = project.run(&["trust"]).expect(0);
     let target = fs::canonicalize(project.0.path("shared/ropeway.yaml")).expect("a path");
-    assert!(run.stderr.contains(&format!("warning: the file is a link to `{}`", target.display())), "{}", run.stderr);
+    assert!(
+        run.stderr.contains(&format!("warning: the file is a symbolic link to `{}`", target.display())),
+        "{}",
+        run.stderr
+    );
     project.run(&["tools"]).expect(0);
     project.0.write("other/ropeway.yaml", &format!("servers:\n{}", demo("mine")));
     fs::remove_file(project.file()).expect("removed");
@@ -357,19 +365,19 @@ fn a_link_is_shown_with_its_target_and_trusted_with_it() {
 }
 
 #[test]
-fn a_broken_store_trusts_nothing_and_is_kept_aside_and_a_newer_one_is_left_alone() {
+fn a_broken_store_is_renamed_and_a_newer_one_is_not_changed() {
     let project = Project::with_demo();
     project.run(&["trust"]).expect(0);
     let aside = project.store().with_file_name("trust.json.broken-1");
     fs::write(project.store(), "garbage").expect("written");
     for arguments in [&["tools"][..], &["trust", "--list"], &["trust", "--revoke"]] {
         let run = project.run(arguments).expect(2);
-        assert!(run.stderr.contains("trust.json` is broken"), "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains("trust.json` is damaged"), "{arguments:?}: {}", run.stderr);
     }
     project.run(&["tools", "--trust"]).expect(0);
     assert_eq!(fs::read_to_string(project.store()).expect("a file"), "garbage");
     let run = project.run(&["trust"]).expect(0);
-    assert!(run.stderr.contains("the trust store was broken and is now"), "{}", run.stderr);
+    assert!(run.stderr.contains("the trust store was damaged: moved it to"), "{}", run.stderr);
     assert_eq!(fs::read_to_string(aside).expect("a file"), "garbage");
     project.run(&["tools"]).expect(0);
 
@@ -377,26 +385,26 @@ fn a_broken_store_trusts_nothing_and_is_kept_aside_and_a_newer_one_is_left_alone
     fs::write(project.store(), newer).expect("written");
     for arguments in [&["tools"][..], &["trust"], &["trust", "--list"]] {
         let run = project.run(arguments).expect(2);
-        assert!(run.stderr.contains("written by a newer ropeway"), "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains("written by a newer version of ropeway"), "{arguments:?}: {}", run.stderr);
     }
     assert_eq!(fs::read_to_string(project.store()).expect("a file"), newer);
 }
 
 #[test]
-fn without_a_place_for_the_store_an_answer_holds_for_one_run() {
+fn without_a_store_an_answer_applies_to_one_run() {
     let project = Project::with_demo();
-    // Root may write into any folder, but not into a file.
+    // Root can write into any directory, but not below a file.
     project.0.write(".local", "in the way");
-    assert!(project.run(&["trust"]).expect(2).stderr.contains("`--trust` trusts the file for one run"));
+    assert!(project.run(&["trust"]).expect(2).stderr.contains("use `--trust` to trust the file for one run"));
     project.run(&["tools", "--trust"]).expect(0);
     let mut window = Window::open(project.command(&["call", "calculate", "expression=6*7"]));
     window.see(QUESTION);
     window.press("y\r");
-    window.see("the answer holds for this run only");
+    window.see("the answer applies to this run only");
     window.see("42");
     window.end().expect(0);
     project.run(&["tools"]).expect(2);
-    // What we write ourselves is written, and asked about later.
+    // `ropeway add` writes the file, which needs trust later.
     fs::remove_file(project.file()).expect("removed");
     let run = project.run(&["add", "time", "--", "cat"]).expect(0);
     assert!(
@@ -407,7 +415,7 @@ fn without_a_place_for_the_store_an_answer_holds_for_one_run() {
 }
 
 #[test]
-fn terminals_that_trust_at_once_lose_nothing() {
+fn concurrent_trust_commands_lose_nothing() {
     let project = Project::new("servers: []\n");
     let names: Vec<String> = (0..8).map(|number| format!("../{number}/ropeway.yaml")).collect();
     names.iter().for_each(|name| project.0.write(&name[3..], "servers: []\n"));
@@ -419,7 +427,7 @@ fn terminals_that_trust_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_file_that_others_own_or_may_write_is_named_as_such() {
+fn a_file_that_others_own_or_may_write_causes_a_warning() {
     let project = Project::with_demo();
     fs::set_permissions(project.file(), fs::Permissions::from_mode(0o666)).expect("permissions");
     let run = project.run(&["tools"]).expect(2);
@@ -437,7 +445,7 @@ fn a_file_that_others_own_or_may_write_is_named_as_such() {
 }
 
 #[test]
-fn what_is_added_to_a_new_or_trusted_file_is_trusted_and_an_untrusted_file_is_not_touched() {
+fn add_keeps_a_trusted_file_trusted_and_refuses_an_untrusted_one() {
     let project = Project::new("");
     fs::remove_file(project.file()).expect("removed");
     let demo_server = [env!("CARGO_BIN_EXE_ropeway"), "demo-server"];
@@ -447,12 +455,12 @@ fn what_is_added_to_a_new_or_trusted_file_is_trusted_and_an_untrusted_file_is_no
     project.run(&["health", "two"]).expect(0);
     project.run(&["remove", "two"]).expect(0);
     project.run(&["health", "one"]).expect(0);
-    // Somebody else changes the file: an edit of ours does not make up for that.
+    // An edit by ropeway does not trust the changes of others.
     let (marker, started) = project.marker();
     let changed = project.0.read("work/ropeway.yaml") + &marker;
     project.configure(&changed);
     let run = project.run(&[&["add", "two", "--"][..], &demo_server].concat()).expect(2);
-    assert!(run.stderr.contains("has changed since it was trusted"), "{}", run.stderr);
+    assert!(run.stderr.contains("changed since it was trusted"), "{}", run.stderr);
     assert_eq!(project.0.read("work/ropeway.yaml"), changed);
     project.run(&["--trust", "add", "two", "--", demo_server[0], demo_server[1]]).expect(0);
     project.run(&["remove", "two"]).expect(0);
@@ -462,7 +470,7 @@ fn what_is_added_to_a_new_or_trusted_file_is_trusted_and_an_untrusted_file_is_no
 }
 
 #[test]
-fn servers_of_other_clients_in_a_project_are_not_imported_unseen() {
+fn project_files_of_other_clients_are_reviewed_before_import() {
     let project = Project::new("");
     fs::remove_file(project.file()).expect("removed");
     let theirs = r#"{"mcpServers": {"evil": {"command": "touch", "args": ["${HOME}/x"]}, "broken": {"command": 1}}}"#;
@@ -475,12 +483,12 @@ fn servers_of_other_clients_in_a_project_are_not_imported_unseen() {
     assert!(run.stdout.contains("command: touch"), "{}", run.stdout);
     let mut window = Window::open(project.command(&["import"]));
     let review = window.see(QUESTION);
-    assert!(review.contains("server `evil`") && review.contains("runs  touch "), "{review}");
+    assert!(review.contains("server `evil`") && review.contains("runs      touch "), "{review}");
     window.press("y\r");
     window.see("ropeway health");
     window.end().expect(0);
     assert!(project.run(&["config", "path"]).expect(0).stdout.contains("ropeway.yaml, trusted"));
-    // A file that is named, and those of the user, need no further word.
+    // A named file and the user's own files need no trust.
     fs::remove_file(project.file()).expect("removed");
     project.0.write("theirs.json", theirs);
     project.run(&["import", "../theirs.json"]).expect(0);
@@ -491,7 +499,7 @@ fn servers_of_other_clients_in_a_project_are_not_imported_unseen() {
 }
 
 #[test]
-fn a_changed_project_file_is_followed_only_once_it_is_trusted_again() {
+fn a_changed_project_file_is_reloaded_only_once_trusted() {
     let project = Project::with_demo();
     project.run(&["trust"]).expect(0);
     let mut running = project.command(&["events", "--timeout", "60s"]).start();
@@ -507,20 +515,20 @@ fn a_changed_project_file_is_followed_only_once_it_is_trusted_again() {
     until("ready");
     let (marker, started) = project.marker();
     project.configure(&format!("servers:\n{}{marker}", demo("mine")));
-    let told = until("is not used");
+    let told = until("using the previous one");
     assert!(told.contains("is not trusted; run `ropeway trust`"), "{told}");
     assert!(!started.exists());
     project.configure(&format!("servers:\n{}{}", demo("mine"), demo("other")));
     until("is not trusted; run `ropeway trust`");
     project.run(&["trust"]).expect(0);
-    until("the configuration was read again: started other");
+    until("configuration reloaded: started other");
     assert!(!started.exists());
     crate::mark::signal("INT", running.child.id());
     running.end().expect(130);
 }
 
 #[test]
-fn a_key_of_the_environment_stays_here_when_a_trusted_project_names_the_address() {
+fn environment_keys_are_not_sent_to_the_url_of_a_trusted_project() {
     let list = json!({"data": [{"id": "parrot"}], "object": "list"});
     let model = Model::answering(std::iter::repeat_with(|| ropeway::testing::ModelAnswer::json(200, &list)).take(8));
     let url = model.server.url();
@@ -540,21 +548,21 @@ fn a_key_of_the_environment_stays_here_when_a_trusted_project_names_the_address(
     assert_eq!(sent(), None);
     models(&["--provider", "anthropic", "--base-url", &url]).expect(0);
     assert_eq!(sent().as_deref(), Some("anthropic-s3cret"));
-    // Named, the key is sent, and the review says so.
+    // A key that the file names is sent, and the review shows that.
     project.configure(&format!("chat: {{provider: anthropic, base_url: '{url}', key: '${{ANTHROPIC_API_KEY}}'}}\n"));
     let run = project.run(&["trust"]).expect(0);
     let host = url.trim_start_matches("http://");
-    assert!(run.stderr.contains(&format!("sends     $ANTHROPIC_API_KEY to {host}")), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("sends        $ANTHROPIC_API_KEY to {host}")), "{}", run.stderr);
     models(&[]).expect(0);
     assert_eq!(sent().as_deref(), Some("anthropic-s3cret"));
-    // Elsewhere it is an error, before anybody is asked.
+    // Otherwise it is an error, before any request.
     project.configure("chat: {provider: anthropic, base_url: 'http://evil.invalid/v1'}\n");
     project.run(&["trust"]).expect(0);
     let run = models(&[]).expect(4);
     assert!(
-        run.stderr.contains("the key in `ANTHROPIC_API_KEY` is not sent to `http://evil.invalid/v1`"),
+        run.stderr.contains("refusing to send the API key in `ANTHROPIC_API_KEY` to `http://evil.invalid/v1`"),
         "{}",
         run.stderr
     );
-    assert!(run.stderr.contains("write `key: ${ANTHROPIC_API_KEY}` under `chat`"), "{}", run.stderr);
+    assert!(run.stderr.contains("add `key: ${ANTHROPIC_API_KEY}` under `chat`"), "{}", run.stderr);
 }

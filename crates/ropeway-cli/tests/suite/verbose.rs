@@ -25,7 +25,7 @@ fn is_message(line: &str, server: &str, arrow: &str, words: &str) -> bool {
 }
 
 #[test]
-fn verbose_lines_say_in_words_what_happens_to_each_server() {
+fn verbose_lines_describe_events_of_each_server() {
     let run = Run::of(&["call", "calculate", "expression=1", "-v"]).expect(0);
     assert_eq!(run.stdout, "1");
     let lines = logged(&run.stderr);

@@ -1,44 +1,39 @@
-//! Approvals: the tools that a person allowed for good, and what they were then.
+//! Permanent approvals of tools, bound to their definitions.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use super::lock;
+use crate::sync::lock;
 use crate::tool::{Alias, DefinitionChange, Digest, Origin, ToolDefinition, differences};
 
-/// Tools that were allowed for good, each bound to its definition at that time.
+/// Permanently approved tools, each bound to its definition at that time.
 ///
-/// Clones share their contents: a host that builds one agent in the place of another gives both the same approvals
+/// Clones share their contents: a host that replaces an agent by another one gives both the same approvals
 /// ([`AgentBuilder::approvals`](super::AgentBuilder::approvals)).
 #[derive(Clone, Default)]
-pub struct Approvals(Arc<Mutex<Contents>>);
+pub struct Approvals(Arc<Mutex<HashMap<Key, Approved>>>);
 
-#[derive(Default)]
-struct Contents {
-    tools: HashMap<Key, Approved>,
-}
-
-/// A tool by its server and the server's own name for it.
+/// The server of a tool, and the server's own name of the tool.
 type Key = (Option<Alias>, String);
 
 struct Approved {
     digest: Digest,
-    /// What it was, to tell what changed.
+    /// The approved definition, to describe changes.
     definition: Option<Arc<ToolDefinition>>,
-    /// It was something else meanwhile.
+    /// The tool was seen with another definition.
     is_withdrawn: bool,
 }
 
-/// Whether a tool was allowed for good.
+/// Whether a tool is permanently approved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ApprovalStatus {
-    /// It was, and it is what it was.
+    /// Approved and unchanged.
     Approved,
-    /// It was, and it changed since.
+    /// Approved, and changed since.
     Changed(Vec<DefinitionChange>),
-    /// It was not.
+    /// Never approved.
     Unknown,
 }
 
@@ -48,20 +43,20 @@ impl Approvals {
         Self::default()
     }
 
-    /// Allows a tool for good, as long as it stays what it is.
+    /// Approves a tool until its definition changes.
     pub fn allow(&self, definition: &ToolDefinition) {
         let digest = Digest::of_approved(definition);
         self.insert(key(definition), digest, Some(Arc::new(definition.clone())));
     }
 
-    /// Allows the tool of a server whose definition has this digest ([`Digest::of_approved`]). What is known of the definition
-    /// serves to tell what changed.
+    /// Approves the tool of a server whose definition has this digest ([`Digest::of_approved`]). The definition, if known, serves to
+    /// describe changes.
     pub fn allow_digest(&self, server: &Alias, tool: &str, digest: Digest, definition: Option<ToolDefinition>) {
         self.insert((Some(server.clone()), tool.to_owned()), digest, definition.map(Arc::new));
     }
 
-    /// Allows those of the given tools that their server says are read-only, each as it is now. Tools that the server adds or
-    /// calls read-only later are not among them, and neither is one that says that it is destructive, too.
+    /// Approves those of the given tools that are annotated as read-only and not as destructive. Tools that the server adds or
+    /// annotates later are not approved.
     pub fn allow_read_only<'a>(&self, tools: impl IntoIterator<Item = &'a ToolDefinition>) {
         let says = |tool: &ToolDefinition, hint: &str| tool.annotations.0.get(hint) == Some(&true.into());
         let harmless = |tool: &&ToolDefinition| tool.annotations.read_only() && !says(tool, "destructiveHint");
@@ -69,13 +64,13 @@ impl Approvals {
     }
 
     fn insert(&self, key: Key, digest: Digest, definition: Option<Arc<ToolDefinition>>) {
-        lock(&self.0).tools.insert(key, Approved { digest, definition, is_withdrawn: false });
+        lock(&self.0).insert(key, Approved { digest, definition, is_withdrawn: false });
     }
 
-    /// Returns whether a tool was allowed for good. One that was seen changed is not allowed any more, also if it changes back.
+    /// Returns whether a tool is approved. A tool that was seen changed is not approved any more, even if it changes back.
     pub fn check(&self, definition: &ToolDefinition) -> ApprovalStatus {
-        let mut contents = lock(&self.0);
-        let Some(approved) = contents.tools.get_mut(&key(definition)) else { return ApprovalStatus::Unknown };
+        let mut tools = lock(&self.0);
+        let Some(approved) = tools.get_mut(&key(definition)) else { return ApprovalStatus::Unknown };
         let digest = Digest::of_approved(definition);
         if approved.digest == digest && !approved.is_withdrawn {
             return ApprovalStatus::Approved;
@@ -85,7 +80,7 @@ impl Approvals {
             approved.definition.as_ref().map(|earlier| differences(earlier, definition)).unwrap_or_default();
         if changes.is_empty() {
             let back = if approved.digest == digest { "changed and changed back" } else { "definition changed" };
-            changes.push(DefinitionChange::from_words(back));
+            changes.push(DefinitionChange::from_text(back));
         }
         ApprovalStatus::Changed(changes)
     }
@@ -101,7 +96,7 @@ fn key(definition: &ToolDefinition) -> Key {
 
 impl fmt::Debug for Approvals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Approvals").field("tools", &lock(&self.0).tools.len()).finish_non_exhaustive()
+        f.debug_struct("Approvals").field("tools", &lock(&self.0).len()).finish_non_exhaustive()
     }
 }
 
@@ -127,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_was_allowed_stays_so_until_it_changes() {
+    fn an_approved_tool_stays_approved_until_it_changes() {
         let approvals = Approvals::new();
         let note = tool("note", json!({}));
         assert_eq!(approvals.check(&note), ApprovalStatus::Unknown);
@@ -143,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn another_server_under_the_same_alias_is_not_the_one_that_was_allowed() {
+    fn another_server_under_the_same_alias_is_not_approved() {
         let approvals = Approvals::new();
         let at = |place: &[u8]| {
             let mut definition = tool("note", json!({"readOnlyHint": true}));
@@ -158,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn the_read_only_tools_of_a_server_are_allowed_until_one_flips() {
+    fn read_only_tools_stay_approved_until_their_hint_flips() {
         let approvals = Approvals::new();
         let read = |name| tool(name, json!({"readOnlyHint": true}));
         let wild = |name| tool(name, json!({"readOnlyHint": false}));
         let both = tool("e", json!({"readOnlyHint": true, "destructiveHint": true}));
         approvals.allow_read_only([&read("a"), &read("b"), &wild("c"), &both]);
         assert_eq!([read("a"), read("b")].map(|tool| approvals.check(&tool)), [const { ApprovalStatus::Approved }; 2]);
-        // Neither what says so only later, nor what is new, nor what contradicts itself.
+        // Annotated later, new, or contradictory.
         for tool in [wild("c"), read("c"), read("new"), both] {
             assert_eq!(approvals.check(&tool), ApprovalStatus::Unknown, "{}", tool.name);
         }
@@ -179,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allowed_by_its_digest_is_checked_like_any_other() {
+    fn a_tool_approved_by_its_digest_is_checked_like_any_other() {
         let approvals = Approvals::new();
         let note = tool("note", json!({}));
         approvals.allow_digest(&"s".into(), "note", Digest::of_approved(&note), None);

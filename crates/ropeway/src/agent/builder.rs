@@ -1,29 +1,40 @@
-//! A builder: an agent in the making.
+//! Builder of agents.
 
 use std::sync::Arc;
 
+use super::agent_loop::AgentLoop;
 use super::approvals::Approvals;
-use super::crew::{Crew, ModelOptions};
+use super::budget::OutputBudget;
+use super::budgets::OutputBudgets;
+use super::handle::Agent;
 use super::history::History;
-use super::policy::{Approval, ApprovalRequest, Desk, Policy};
+use super::limits::TurnLimits;
+use super::model_options::ModelOptions;
+use super::output_store::OutputStore;
+use super::policy::{Approval, ApprovalRequest, Approver, Policy};
+use super::read_more::ReadMore;
+use super::sampling::SamplingHandler;
+use super::server::AgentServer;
+use super::shared::AgentShared;
 use super::sources::Sources;
+use super::step::Step;
 use super::turn::Tracer;
-use super::{
-    Agent, AgentServer, Inner, OutputBudget, OutputBudgets, OutputStore, ReadMore, SamplingHandler, Step, TurnLimits,
-};
 use crate::checked::CheckedTool;
 use crate::event::Events;
 use crate::mcp::{Elicitation, ElicitationAnswer, Handlers};
-use crate::message::{Conversation, Message};
+use crate::message::Conversation;
 use crate::provider::Provider;
 use crate::registry::{ContextSource, ToolSource};
 use crate::secret::Redactor;
-use crate::tool::{BoxError, Tool, TraceParent};
+use crate::tool::{BoxError, IntoTool, Tool, TraceParent};
 
-/// With more tools than this they are searched instead of listed: some dialects take no more than 128.
+/// With more tools than this, the model searches them. Some providers accept at most 128 tools.
 const SEARCH_OVER: usize = 100;
 
-/// An agent in the making.
+/// Builds an [`Agent`].
+///
+/// A provider and a model are required; everything else has a default.
+#[derive(Default)]
 #[must_use]
 pub struct AgentBuilder {
     provider: Option<Provider>,
@@ -32,173 +43,153 @@ pub struct AgentBuilder {
     history: Option<Conversation>,
     options: ModelOptions,
     limits: TurnLimits,
-    desk: Desk,
+    approver: Approver,
     budgets: OutputBudgets,
-    spill: OutputStore,
+    store: OutputStore,
     tools: Vec<Arc<dyn Tool>>,
     servers: Vec<AgentServer>,
-    sampling: Option<Asked>,
+    sampling: Option<SamplingModel>,
     handlers: Handlers,
     events: Events,
     sources: Vec<Arc<dyn ToolSource>>,
     contexts: Vec<Arc<dyn ContextSource>>,
-    search_over: usize,
+    search_over: Option<usize>,
     tracer: Option<Tracer>,
     traceparent: Option<TraceParent>,
     secrets: Redactor,
 }
 
-/// Which model servers may ask.
-enum Asked {
-    /// The agent's own.
+/// The model that answers sampling requests of servers.
+enum SamplingModel {
+    /// The agent's own model.
     Own,
-    /// This one.
     Other(SamplingHandler),
 }
 
-/// Why an agent cannot be made.
+/// Why an agent could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentBuildError {
-    /// Nobody said which provider to ask.
-    #[error("an agent needs a provider")]
+    /// No provider was set.
+    #[error("missing provider")]
     NoProvider,
-    /// Nobody said which model to ask.
-    #[error("an agent needs a model")]
+    /// No model was set.
+    #[error("missing model")]
     NoModel,
-    /// A pattern of the policy or of a budget is not one.
-    #[error("`{pattern}` is not a glob: {problem}")]
+    /// A tool pattern of the policy or of an output budget is invalid.
+    #[error("invalid pattern `{pattern}`: {problem}")]
     Glob {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         problem: String,
     },
 }
 
-impl Default for AgentBuilder {
-    fn default() -> Self {
-        Self {
-            provider: None,
-            model: None,
-            system: None,
-            history: None,
-            options: ModelOptions::default(),
-            limits: TurnLimits::default(),
-            desk: Desk::default(),
-            budgets: OutputBudgets::default(),
-            spill: OutputStore::default(),
-            tools: Vec::new(),
-            servers: Vec::new(),
-            sampling: None,
-            handlers: Handlers::new(),
-            events: Events::default(),
-            sources: Vec::new(),
-            contexts: Vec::new(),
-            search_over: SEARCH_OVER,
-            tracer: None,
-            traceparent: None,
-            secrets: Redactor::default(),
-        }
+impl Agent {
+    /// Returns a builder without provider and model.
+    pub fn builder() -> AgentBuilder {
+        AgentBuilder::default()
     }
 }
 
 impl AgentBuilder {
-    /// Who is asked.
+    /// Sets the provider of the model. Required.
     pub fn provider(mut self, provider: Provider) -> Self {
         self.provider = Some(provider);
         self
     }
 
-    /// Which model is asked.
+    /// Sets the name of the model. Required.
     pub fn model(mut self, model: impl Into<String>) -> Self {
         self.model = Some(model.into());
         self
     }
 
-    /// What the model is told to be and to do; it wins over what a history says, also over one that comes later.
+    /// Sets the system prompt. It overrides that of every history, also of one that is set later.
     pub fn system(mut self, system: impl Into<String>) -> Self {
         self.system = Some(system.into());
         self
     }
 
-    /// Goes on with what was said before.
+    /// Continues a conversation.
     pub fn history(mut self, conversation: Conversation) -> Self {
         self.history = Some(conversation);
         self
     }
 
-    /// How the model is asked.
+    /// Sets the parameters of model requests.
     pub fn options(mut self, options: ModelOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// How far a turn may go.
+    /// Sets the limits of a turn.
     pub fn limits(mut self, limits: TurnLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How much of each tool's output reaches the model.
+    /// Sets how much of each tool's output is sent to the model.
     pub fn budget(mut self, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_default(budget);
         self
     }
 
-    /// The same for tools whose names match the glob. The first glob that matches decides.
+    /// Sets the budget of tools whose names match the glob. The first match applies.
     pub fn budget_for(mut self, pattern: &str, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_tool(pattern, budget);
         self
     }
 
-    /// How much the results of one step bring together.
+    /// Sets the budget of all results of one step together.
     pub fn round_budget(mut self, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_round(budget);
         self
     }
 
-    /// Where outputs are kept that are too large for the model.
-    pub fn spill(mut self, spill: OutputStore) -> Self {
-        self.spill = spill;
+    /// Sets where outputs are stored that are too large for the model.
+    pub fn spill(mut self, store: OutputStore) -> Self {
+        self.store = store;
         self
     }
 
-    /// Which calls are made, which are asked about, and which are not made.
+    /// Sets which calls are allowed, denied, or need approval. By default all are allowed.
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.desk.policy = policy;
+        self.approver.policy = policy;
         self
     }
 
-    /// Shares tools that were allowed for good with other agents, and with agents to come.
+    /// Shares permanent approvals with other agents.
     pub fn approvals(mut self, approvals: Approvals) -> Self {
-        self.desk.approvals = approvals;
+        self.approver.approvals = approvals;
         self
     }
 
-    /// Who is asked about calls, one after the other.
-    pub fn on_approval<F, R>(mut self, asker: F) -> Self
+    /// Sets the handler of approval requests. It receives one request at a time. Without a handler, calls that need approval are
+    /// denied.
+    pub fn on_approval<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(ApprovalRequest) -> R + Send + Sync + 'static,
         R: Future<Output = Approval> + Send + 'static,
     {
-        self.desk.asker = Some(Arc::new(move |request| Box::pin(asker(request))));
+        self.approver.handler = Some(Arc::new(move |request| Box::pin(handler(request))));
         self
     }
 
     /// Adds a tool of the host.
-    pub fn tool(self, tool: impl Tool) -> Self {
+    pub fn tool(self, tool: impl IntoTool) -> Self {
         self.tools([tool])
     }
 
-    /// Adds tools of the host: `[echo, add]`, or what [`Mcp::list_tools`](crate::mcp::Mcp::list_tools) returns.
-    pub fn tools(mut self, tools: impl IntoIterator<Item = impl Tool>) -> Self {
-        self.tools.extend(tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+    /// Adds tools of the host: `[echo, add]`, or the result of [`Mcp::list_tools`](crate::mcp::Mcp::list_tools).
+    pub fn tools(mut self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
+        self.tools.extend(tools.into_iter().map(IntoTool::into_tool));
         self
     }
 
-    /// Adds a server: a connection of the host, or the settings of one that is made at the first turn and ends with the agent. Its
-    /// tools are called `mcp_<alias>_<tool>`.
+    /// Adds a server: a connection of the host, or settings to connect with at the first turn, until the agent is dropped. Its
+    /// tools are named `mcp_<alias>_<tool>`.
     pub fn mcp(mut self, server: impl Into<AgentServer>) -> Self {
         self.servers.push(server.into());
         self
@@ -210,24 +201,25 @@ impl AgentBuilder {
         self
     }
 
-    /// The same, with tools that are called `<prefix>_<tool>`.
+    /// Adds a server whose tools are named `<prefix>_<tool>`.
     pub fn mcp_with_prefix(self, server: impl Into<AgentServer>, prefix: &str) -> Self {
         self.mcp(server.into().with_prefix(prefix))
     }
 
-    /// Lets servers whose settings were given to [`AgentBuilder::mcp`] ask the agent's own model, outside of its history.
+    /// Answers sampling requests with the agent's own model, for servers that the agent connects to. The history is not part of
+    /// such requests.
     pub fn allow_sampling(mut self) -> Self {
-        self.sampling = Some(Asked::Own);
+        self.sampling = Some(SamplingModel::Own);
         self
     }
 
-    /// Lets these servers ask a model as it is said there.
+    /// Answers sampling requests with this handler, for servers that the agent connects to.
     pub fn sampling(mut self, sampling: SamplingHandler) -> Self {
-        self.sampling = Some(Asked::Other(sampling));
+        self.sampling = Some(SamplingModel::Other(sampling));
         self
     }
 
-    /// Answers what these servers ask the user.
+    /// Answers elicitation requests of servers that the agent connects to.
     pub fn on_elicitation<F, R>(mut self, handler: F) -> Self
     where
         F: Fn(Elicitation) -> R + Send + Sync + 'static,
@@ -237,13 +229,13 @@ impl AgentBuilder {
         self
     }
 
-    /// Where events of these servers are told, for a host that gathers them.
+    /// Sends the events of servers that the agent connects to here, instead of to a channel of the agent's own.
     pub fn events(mut self, events: Events) -> Self {
         self.events = events;
         self
     }
 
-    /// Adds a bridge, or whatever else has both tools and context to give.
+    /// Adds a bridge, or another source of tools and context.
     pub fn bridge(mut self, bridge: impl ToolSource + ContextSource + 'static) -> Self {
         let bridge = Arc::new(bridge);
         self.sources.push(bridge.clone());
@@ -257,73 +249,79 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a source of what the model is told before a conversation.
+    /// Adds a source of context, which precedes the conversation.
     pub fn context(mut self, source: impl ContextSource + 'static) -> Self {
         self.contexts.push(Arc::new(source));
         self
     }
 
-    /// With more tools than this the model is not told of all of them, but how to find them.
+    /// Sets the number of tools above which the model searches tools instead of receiving all of them; 100 by default.
     pub fn search_over(mut self, tools: usize) -> Self {
-        self.search_over = tools;
+        self.search_over = Some(tools);
         self
     }
 
-    /// Hears every step of every turn. It must not block.
+    /// Calls a function for every step of every turn. It must not block.
     pub fn tracer(mut self, tracer: impl Fn(&Step) + Send + Sync + 'static) -> Self {
         self.tracer = Some(Arc::new(tracer));
         self
     }
 
-    /// Makes all turns a part of a trace; see [`Input::with_traceparent`](super::Input::with_traceparent) for one of them.
+    /// Makes all turns part of a trace. [`TurnInput::with_traceparent`](super::TurnInput::with_traceparent) does so for one turn.
     pub fn traceparent(mut self, parent: TraceParent) -> Self {
         self.traceparent = Some(parent);
         self
     }
 
-    /// Redacts these secrets, besides those of the servers, in the [summaries](Tool::summarize) of calls.
+    /// Redacts these secrets in the [summaries](Tool::summarize) of calls. Secrets of servers are always redacted.
     pub fn secrets(mut self, secrets: Redactor) -> Self {
         self.secrets = self.secrets.with(&secrets);
         self
     }
 
-    /// Checks the settings. Nothing is started.
+    /// Builds the agent. Servers are connected at the first turn.
+    ///
+    /// # Errors
+    /// Fails without a provider or a model, and if a pattern of the policy or of a budget is invalid.
     pub fn build(self) -> Result<Agent, AgentBuildError> {
         let provider = self.provider.ok_or(AgentBuildError::NoProvider)?;
         let model = self.model.ok_or(AgentBuildError::NoModel)?;
-        if let Some((pattern, problem)) = self.desk.policy.broken.iter().chain(&self.budgets.broken).next().cloned() {
+        if let Some((pattern, problem)) =
+            self.approver.policy.invalid.iter().chain(&self.budgets.invalid).next().cloned()
+        {
             return Err(AgentBuildError::Glob { pattern, problem });
         }
         let mut conversation = self.history.unwrap_or_default();
         conversation.system = self.system.clone().or(conversation.system);
-        self.spill.skip_to(first_output(&conversation));
-        let read_more = ReadMore::new(self.spill.clone()).with_page(self.budgets.page());
-        let sources = Sources::new(vec![CheckedTool::new(Arc::new(read_more))], self.search_over);
+        self.store.skip_outputs_of(&conversation);
+        let read_more = ReadMore::new(self.store.clone()).with_page(self.budgets.page());
+        let sources =
+            Sources::new(vec![CheckedTool::new(Arc::new(read_more))], self.search_over.unwrap_or(SEARCH_OVER));
         sources.add_tools(self.tools);
         sources.add_secrets(&self.secrets);
         let handlers = match self.sampling {
             None => self.handlers,
-            Some(Asked::Own) => {
+            Some(SamplingModel::Own) => {
                 self.handlers.on_sampling(SamplingHandler::new(provider.clone(), model.clone()).handler())
             }
-            Some(Asked::Other(sampling)) => self.handlers.on_sampling(sampling.handler()),
+            Some(SamplingModel::Other(sampling)) => self.handlers.on_sampling(sampling.handler()),
         };
         for server in self.servers {
             sources.add_server(Arc::new(server.into_source(handlers.clone(), self.events.clone())));
         }
         self.sources.into_iter().for_each(|source| sources.add_source(source));
         self.contexts.into_iter().for_each(|source| sources.add_context(source));
-        let crew = Crew {
+        let agent_loop = AgentLoop {
             provider,
             model,
             options: self.options,
             limits: self.limits,
-            desk: self.desk,
+            approver: self.approver,
             budgets: self.budgets,
-            spill: Some(self.spill),
+            store: Some(self.store),
         };
-        let inner = Inner {
-            crew: Arc::new(crew),
+        let shared = AgentShared {
+            agent_loop: Arc::new(agent_loop),
             history: History::new(conversation),
             system: self.system,
             sources,
@@ -333,15 +331,6 @@ impl AgentBuilder {
             traceparent: self.traceparent,
             queue: Default::default(),
         };
-        Ok(Agent { inner: Arc::new(inner) })
+        Ok(Agent { shared: Arc::new(shared) })
     }
-}
-
-/// A number that no kept output of this conversation has: each result has at most two.
-pub(super) fn first_output(conversation: &Conversation) -> u64 {
-    let results = conversation.messages.iter().map(|message| match message {
-        Message::Tool(message) => message.results.len() as u64,
-        _ => 0,
-    });
-    1 + 2 * results.sum::<u64>()
 }

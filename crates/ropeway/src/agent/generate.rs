@@ -1,4 +1,4 @@
-//! Generating: the loop of an agent for a host that keeps its tools and its history itself.
+//! Generation: the agent loop for a host that keeps tools and history itself.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,12 +11,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::crew::{Crew, ModelOptions, Scene};
+use super::agent_loop::AgentLoop;
+use super::budgets::OutputBudgets;
+use super::exposed_tools::ExposedTools;
 use super::history::History;
-use super::offer::Offer;
-use super::policy::Desk;
-use super::turn::Task;
-use super::{AgentError, OutputBudgets, Step, Turn, TurnControl, TurnLimits, TurnOutcome};
+use super::limits::TurnLimits;
+use super::model_options::ModelOptions;
+use super::policy::Approver;
+use super::step::Step;
+use super::turn::{AgentError, Turn, TurnControl, TurnOutcome, TurnTask};
+use super::turn_context::TurnContext;
 use crate::checked::CheckedTool;
 use crate::config::CollisionPolicy;
 use crate::message::Conversation;
@@ -26,29 +30,29 @@ use crate::tool::{
     Arguments, BoxFuture, CallContext, CallError, CallId, Tool, ToolCallError, ToolDefinition, ToolOutput, TraceParent,
 };
 
-/// What a model is asked by a host that keeps its own loop.
+/// The request of [`generate`] and [`stream`].
 ///
 /// Tools are lowered once for a `GenerateRequest` and its clones.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GenerateRequest {
-    /// The model.
+    /// The name of the model.
     pub model: String,
-    /// Everything that was said so far.
+    /// The conversation so far.
     pub conversation: Conversation,
-    /// How the model is asked.
+    /// Parameters of model requests.
     pub options: ModelOptions,
-    /// How far it may go.
+    /// Limits of the turn.
     pub limits: TurnLimits,
-    /// How much of a tool's output reaches the model; the rest is dropped, and the model is told so.
+    /// How much of a tool's output is sent to the model. The rest is dropped, and a notice replaces it.
     pub budgets: OutputBudgets,
-    /// Whose trace it belongs to.
+    /// The trace that the turn belongs to.
     pub traceparent: Option<TraceParent>,
     tools: Registry,
 }
 
 impl GenerateRequest {
-    /// A question without tools.
+    /// Creates a request without tools.
     pub fn new(model: impl Into<String>, conversation: Conversation) -> Self {
         Self {
             model: model.into(),
@@ -61,37 +65,38 @@ impl GenerateRequest {
         }
     }
 
-    /// Offers tools. Of two with one name the later one is taken.
+    /// Sets the tools. If two have the same name, the later one wins.
     #[must_use]
     pub fn with_tools(mut self, definitions: impl IntoIterator<Item = ToolDefinition>) -> Self {
-        let named = definitions.into_iter().map(|definition| vec![CheckedTool::new(Arc::new(Named(definition)))]);
-        // Each in a group of its own: of two with one name the later one is taken.
-        self.tools = Registry::assemble(named, CollisionPolicy::LastWins).0;
+        let groups =
+            definitions.into_iter().map(|definition| vec![CheckedTool::new(Arc::new(DefinitionOnly(definition)))]);
+        // One group per tool: the collision policy applies between groups.
+        self.tools = Registry::assemble(groups, CollisionPolicy::LastWins).0;
         self
     }
 
-    /// How the model is asked.
+    /// Sets the parameters of model requests.
     #[must_use]
     pub fn with_options(mut self, options: ModelOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// How far it may go.
+    /// Sets the limits of the turn.
     #[must_use]
     pub fn with_limits(mut self, limits: TurnLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How much of a tool's output reaches the model.
+    /// Sets how much of a tool's output is sent to the model.
     #[must_use]
     pub fn with_budgets(mut self, budgets: OutputBudgets) -> Self {
         self.budgets = budgets;
         self
     }
 
-    /// The same tools and settings with another conversation.
+    /// Replaces the conversation and keeps tools and settings.
     #[must_use]
     pub fn with_conversation(mut self, conversation: Conversation) -> Self {
         self.conversation = conversation;
@@ -99,24 +104,24 @@ impl GenerateRequest {
     }
 }
 
-/// What generating came to.
+/// The outcome of [`generate`].
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct GenerateOutcome {
-    /// Everything that was said, also before.
+    /// The whole conversation, including that of the request.
     pub conversation: Conversation,
-    /// What it came to.
+    /// The outcome of the turn.
     #[serde(flatten)]
     pub outcome: TurnOutcome,
 }
 
-/// Why generating came to nothing, and what was said by then.
+/// Why [`generate`] failed, with the conversation up to then.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct GenerateError {
-    /// Everything that was said, also before; the calls that were made are in it, with their results.
+    /// The conversation up to the failure, including the results of all calls that were made.
     pub conversation: Box<Conversation>,
-    /// Why.
+    /// The reason.
     pub error: AgentError,
 }
 
@@ -128,39 +133,42 @@ impl fmt::Display for GenerateError {
 
 impl std::error::Error for GenerateError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The message is the error's own, so that it is not said twice.
+        // `Display` shows the inner error already.
         self.error.source()
     }
 }
 
-/// Generating as it goes on. Dropping it ends it.
-#[must_use = "dropping it ends it"]
+/// A running generation. Dropping it cancels it.
+#[must_use = "dropping a generation cancels it"]
 #[derive(Debug)]
 pub struct Generation {
     turn: Turn,
     history: Arc<History>,
 }
 
-/// A call that a model wants made, for the host's `on_tool_call`.
+/// A tool call of the model, for the host's `on_tool_call`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolCallRequest {
-    /// The id of the call, as the model gave it.
+    /// The id of the call, as sent by the model.
     pub id: CallId,
-    /// The name of the tool, one of those that were offered.
+    /// The name of the tool, one of those of the request.
     pub name: String,
-    /// The arguments. They fit the tool's input schema.
+    /// The arguments. They match the tool's input schema.
     pub arguments: Arguments,
-    /// The deadline, the cancel switch and the progress listener of the call, to pass on to
+    /// The deadline, the cancel token and the progress listener of the call, to pass on to
     /// [`Tool::call`](crate::tool::Tool::call).
     pub context: CallContext,
 }
 
 impl ToolCallRequest {
-    /// Deserializes the arguments. An error is reported to the model, which may correct them.
+    /// Deserializes the arguments.
+    ///
+    /// # Errors
+    /// Fails if the arguments do not match `T`. Returned from the callback, the error is reported to the model.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ToolCallError> {
         serde_json::from_value(Value::Object(self.arguments.clone())).map_err(|error| {
-            let message = format!("the arguments do not fit: {error}");
+            let message = format!("invalid arguments: {error}");
             ToolCallError::new(message).with_kind("invalid_arguments").into_retryable().with_source(error)
         })
     }
@@ -170,26 +178,29 @@ type CallAnswer = Result<Option<ToolOutput>, ToolCallError>;
 
 type OnToolCall = Arc<dyn Fn(ToolCallRequest) -> BoxFuture<'static, CallAnswer> + Send + Sync>;
 
-/// Asks a model, and goes on until it has no more calls to make: the stream, finished.
+/// Sends a conversation to a model and makes its tool calls, until it replies without calls. [`stream`] reports the steps, too.
 ///
-/// Each call goes to `on_tool_call`, those of one answer concurrently. The callback returns
+/// Each call goes to `on_tool_call`, those of one reply concurrently. The callback returns
 /// - `Ok(Some(output))`, the result for the model;
-/// - `Ok(None)` for a tool that it does not know; the model is told so;
+/// - `Ok(None)` for an unknown tool, which is reported to the model;
 /// - `Err(error)`: the error is reported to the model. A [fatal](ToolCallError::fatal) error ends the turn with
 ///   [`AgentError::ToolCall`] instead.
 ///
-/// The callback is not called for arguments that are no JSON object or do not fit the tool's input schema: the model is told what is
-/// wrong with them. A callback that panics or takes longer than [`TurnLimits::call_time`] is reported to the model, too.
+/// Arguments that do not match the tool's input schema are reported to the model without a call of the callback. A callback that
+/// panics or takes longer than [`TurnLimits::call_time`] is reported to the model, too.
+///
+/// # Errors
+/// Fails if a model request fails or the callback returns a fatal error. [`GenerateError::conversation`] has everything up to then.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// use ropeway::agent::{Generate, generate};
+/// use ropeway::agent::{GenerateRequest, generate};
 /// # use ropeway::{mcp::Mcp, message::Conversation, provider::Provider};
 ///
 /// # async fn run(server: Mcp, provider: Provider, conversation: Conversation) -> Result<(), Box<dyn std::error::Error>> {
-/// let tools = server.list_tools(None).await?;
-/// let request = Generate::new("gpt-5", conversation).with_tools(server.list_tool_definitions(None).await?);
+/// let tools = server.list_tools().await?;
+/// let request = GenerateRequest::new("gpt-5", conversation).with_tools(server.list_tool_definitions().await?);
 /// let generated = generate(&provider, request, move |call| {
 ///     let tool = tools.iter().find(|tool| tool.definition().name == call.name).cloned();
 ///     async move {
@@ -212,10 +223,10 @@ where
     stream(provider, request, on_tool_call).finish().await
 }
 
-/// The same step by step.
+/// Runs [`generate`] in a task of its own and reports its steps.
 ///
 /// # Panics
-/// Outside of a tokio runtime.
+/// Panics outside of a tokio runtime.
 pub fn stream<F, R>(provider: &Provider, request: GenerateRequest, on_tool_call: F) -> Generation
 where
     F: Fn(ToolCallRequest) -> R + Send + Sync + 'static,
@@ -223,59 +234,68 @@ where
 {
     let GenerateRequest { model, conversation, options, limits, budgets, traceparent, tools } = request;
     let on_tool_call: OnToolCall = Arc::new(move |call| Box::pin(on_tool_call(call)));
-    let answered = tools.tools().map(|named| {
-        let tool = HostTool { named: named.tool(), on_tool_call: on_tool_call.clone() };
-        // What was found out about its schema holds for every question.
-        named.answered_by(Arc::new(tool))
+    let callable = tools.tools().map(|definition| {
+        let tool = CallbackTool { definition: definition.tool(), on_tool_call: on_tool_call.clone() };
+        // Keeps the compiled schema.
+        definition.with_tool(Arc::new(tool))
     });
-    let (answered, _) = Registry::assemble([answered.collect()], CollisionPolicy::LastWins);
-    let offer = Offer::listed(answered, tools);
+    let (callable, _) = Registry::assemble([callable.collect()], CollisionPolicy::LastWins);
+    let tools = ExposedTools::listed(callable, tools);
     let provider = provider.clone();
-    let desk = Desk::default();
-    let crew = Arc::new(Crew { provider, model, options, limits, desk, budgets, spill: None });
+    let approver = Approver::default();
+    let agent_loop = Arc::new(AgentLoop { provider, model, options, limits, approver, budgets, store: None });
     let history = Arc::new(History::new(conversation));
     let (turn, task) = Turn::new(None);
-    tokio::spawn(run(crew, history.clone(), offer, task, traceparent));
+    tokio::spawn(run(agent_loop, history.clone(), tools, task, traceparent));
     Generation { turn, history }
 }
 
-async fn run(crew: Arc<Crew>, history: Arc<History>, offer: Offer, task: Task, traceparent: Option<TraceParent>) {
-    let Task { sink, control, outcome } = task;
-    let deadline = crew.limits.time.and_then(|time| Instant::now().checked_add(time));
-    let scene = Scene {
+async fn run(
+    agent_loop: Arc<AgentLoop>,
+    history: Arc<History>,
+    tools: ExposedTools,
+    task: TurnTask,
+    traceparent: Option<TraceParent>,
+) {
+    let TurnTask { sink, control, outcome } = task;
+    let deadline = agent_loop.limits.time.and_then(|time| Instant::now().checked_add(time));
+    let turn = TurnContext {
         history: &history,
-        offer: &offer,
+        tools: &tools,
         sources: None,
         sink: &sink,
         control: &control,
         deadline,
         traceparent,
     };
-    let came_to = match crew.budgets.broken.first().cloned() {
+    let result = match agent_loop.budgets.invalid.first().cloned() {
         Some((pattern, problem)) => Err(AgentError::Glob { pattern, problem }),
-        None => crew.play(&scene).await,
+        None => agent_loop.run_turn(&turn).await,
     };
     drop(sink);
-    let _ = outcome.send(came_to);
+    let _ = outcome.send(result);
 }
 
 impl Generation {
-    /// The next step; `None` after the last one.
+    /// Returns the next step, or `None` after the last one.
     pub async fn next(&mut self) -> Option<Step> {
         self.turn.next().await
     }
 
-    /// Waits for the end; steps that were not read are passed over.
+    /// Waits for the end and discards unread steps.
+    ///
+    /// # Errors
+    /// See [`generate`].
     pub async fn finish(self) -> Result<GenerateOutcome, GenerateError> {
-        let came_to = self.turn.finish().await;
+        let result = self.turn.finish().await;
         let conversation = self.history.snapshot();
-        match came_to {
+        match result {
             Ok(outcome) => Ok(GenerateOutcome { conversation, outcome }),
             Err(error) => Err(GenerateError { conversation: Box::new(conversation), error }),
         }
     }
 
-    /// A handle that can only end it, to be kept elsewhere.
+    /// Returns a handle that cancels or stops the generation.
     pub fn control(&self) -> TurnControl {
         self.turn.control()
     }
@@ -289,10 +309,10 @@ impl Stream for Generation {
     }
 }
 
-/// A tool of which only the definition is known.
-struct Named(ToolDefinition);
+/// A tool that cannot be called.
+struct DefinitionOnly(ToolDefinition);
 
-impl Tool for Named {
+impl Tool for DefinitionOnly {
     fn definition(&self) -> &ToolDefinition {
         &self.0
     }
@@ -303,15 +323,15 @@ impl Tool for Named {
     }
 }
 
-/// A tool of which the host knows how to call it.
-struct HostTool {
-    named: Arc<dyn Tool>,
+/// A tool that is called through the callback of the host.
+struct CallbackTool {
+    definition: Arc<dyn Tool>,
     on_tool_call: OnToolCall,
 }
 
-impl Tool for HostTool {
+impl Tool for CallbackTool {
     fn definition(&self) -> &ToolDefinition {
-        self.named.definition()
+        self.definition.definition()
     }
 
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {

@@ -1,30 +1,31 @@
-//! A history: everything that was said, with what stands before it and the calls that are not answered yet.
+//! History: the conversation, the context before it, and the calls that have no result yet.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{AgentContext, lock};
+use super::context::AgentContext;
 use crate::message::{AssistantMessage, Conversation, Message, ToolCall, ToolMessage, ToolResult};
+use crate::sync::lock;
 
-/// What stands for the result of a call that has none yet.
-const UNFINISHED: &str = "there is no result of this call: it had not ended yet";
+/// The result of a call that is still running.
+const UNFINISHED: &str = "no result: the call has not finished";
 
-/// What stands for the result of a call whose turn is gone.
-const INTERRUPTED: &str = "there is no result of this call: the turn was interrupted";
+/// The result of a call whose turn ended without one.
+const INTERRUPTED: &str = "no result: the turn was interrupted";
 
-/// Everything that was said.
+/// The conversation of an agent.
 #[derive(Debug, Default)]
 pub(super) struct History(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// As it is sent: with what stands before it.
+    /// The conversation as it is sent, including context.
     sent: Arc<Conversation>,
-    /// What the model is told to be, without what servers have to say.
+    /// The system prompt without context.
     system: Option<String>,
-    /// The first message is the context, and not a part of what was said.
+    /// Whether the first message of `sent` is context.
     has_context: bool,
-    /// The calls of the last answer, with their results so far.
-    open: Vec<(ToolCall, Option<ToolResult>)>,
+    /// The calls of the last reply, with their results so far.
+    pending: Vec<(ToolCall, Option<ToolResult>)>,
 }
 
 impl History {
@@ -38,36 +39,36 @@ impl History {
         lock(&self.0)
     }
 
-    /// Everything as it is to be sent. Nobody should hold it for long: what is added meanwhile is added to a copy.
-    pub(super) fn sent(&self) -> Arc<Conversation> {
+    /// Returns the conversation to send. While the value is held, changes of the history copy it.
+    pub(super) fn conversation(&self) -> Arc<Conversation> {
         self.state().sent.clone()
     }
 
-    /// Everything that was said; calls without a result have one that says so.
+    /// Returns the conversation without context. Calls without a result get one that says so.
     pub(super) fn snapshot(&self) -> Conversation {
         let state = self.state();
-        let said = &state.sent.messages[usize::from(state.has_context)..];
-        let mut conversation = Conversation { system: state.system.clone(), messages: said.to_vec() };
-        if !state.open.is_empty() {
+        let messages = state.sent.messages[usize::from(state.has_context)..].to_vec();
+        let mut conversation = Conversation { system: state.system.clone(), messages };
+        if !state.pending.is_empty() {
             let result = |(call, result): &(ToolCall, Option<ToolResult>)| {
                 result.clone().unwrap_or_else(|| ToolResult::error(call, UNFINISHED))
             };
-            conversation.push(state.open.iter().map(result).collect::<Vec<_>>());
+            conversation.push(state.pending.iter().map(result).collect::<Vec<_>>());
         }
         conversation
     }
 
-    /// Puts another history in the place of this one.
+    /// Replaces the whole conversation.
     pub(super) fn replace(&self, conversation: Conversation) {
         let mut state = self.state();
         *state = State { system: conversation.system.clone(), ..State::default() };
         state.sent = Arc::new(conversation);
     }
 
-    /// Sets what stands before everything that was said.
+    /// Sets the context before the conversation.
     pub(super) fn set_context(&self, context: AgentContext) {
         let mut state = self.state();
-        let system = context.system_after(state.system.as_deref());
+        let system = context.system_prompt(state.system.as_deref());
         let message = context.message.map(Message::User);
         let before = state.sent.messages.first().filter(|_| state.has_context);
         if state.sent.system == system && before == message.as_ref() {
@@ -79,18 +80,17 @@ impl History {
         sent.messages.splice(..usize::from(had_context), message);
     }
 
-    /// Is there something that a model could answer?
-    pub(super) fn has_question(&self) -> bool {
+    /// Returns `true` if the conversation ends with something for the model to answer.
+    pub(super) fn needs_reply(&self) -> bool {
         let state = self.state();
-        let said = &state.sent.messages[usize::from(state.has_context)..];
-        match said.last() {
+        match state.sent.messages[usize::from(state.has_context)..].last() {
             None => false,
             Some(Message::Assistant(message)) => message.calls().next().is_some(),
             Some(_) => true,
         }
     }
 
-    /// How often in a row the calls of the last answer were made right before it, each time with the same results.
+    /// Returns how often the calls of the last reply were made in the replies right before it, with the same results.
     pub(super) fn repeats(&self) -> usize {
         let state = self.state();
         let Some((Message::Assistant(last), before)) = state.sent.messages.split_last() else { return 0 };
@@ -102,49 +102,49 @@ impl History {
         1 + rounds.take_while(|others| same_results(results, others)).count()
     }
 
-    /// Adds messages of the host.
+    /// Appends messages of the host.
     pub(super) fn extend(&self, messages: Vec<Message>) {
         Arc::make_mut(&mut self.state().sent).messages.extend(messages);
     }
 
-    /// Adds an answer, and opens its calls. One that says nothing is not worth keeping.
-    pub(super) fn answer(&self, message: AssistantMessage) -> Vec<ToolCall> {
+    /// Appends a reply, unless it is empty, and returns its calls, which are pending now.
+    pub(super) fn push_reply(&self, message: AssistantMessage) -> Vec<ToolCall> {
         let calls: Vec<ToolCall> = message.calls().cloned().collect();
         if !message.parts.is_empty() {
             let mut state = self.state();
-            state.open = calls.iter().map(|call| (call.clone(), None)).collect();
+            state.pending = calls.iter().map(|call| (call.clone(), None)).collect();
             Arc::make_mut(&mut state.sent).push(message);
         }
         calls
     }
 
-    /// The result of a call of the last answer is there.
-    pub(super) fn settle(&self, at: usize, result: ToolResult) {
-        if let Some((_, place)) = self.state().open.get_mut(at) {
-            *place = Some(result);
+    /// Sets the result of a pending call, by its index in the reply.
+    pub(super) fn set_result(&self, index: usize, result: ToolResult) {
+        if let Some((_, slot)) = self.state().pending.get_mut(index) {
+            *slot = Some(result);
         }
     }
 
-    /// The calls of the last answer are over: their results become a message. What has no result says so.
-    pub(super) fn close(&self) {
+    /// Appends the results of the pending calls as a message. Calls without a result get one that says so.
+    pub(super) fn close_calls(&self) {
         let mut state = self.state();
-        let open = std::mem::take(&mut state.open);
-        if !open.is_empty() {
+        let pending = std::mem::take(&mut state.pending);
+        if !pending.is_empty() {
             let result = |(call, result): (ToolCall, Option<ToolResult>)| {
                 result.unwrap_or_else(|| ToolResult::error(&call, INTERRUPTED))
             };
-            Arc::make_mut(&mut state.sent).push(open.into_iter().map(result).collect::<Vec<_>>());
+            Arc::make_mut(&mut state.sent).push(pending.into_iter().map(result).collect::<Vec<_>>());
         }
     }
 }
 
-/// Do two answers make the same calls, whatever they call them?
+/// Returns `true` if two replies make the same calls, regardless of call ids.
 fn same_calls(one: &AssistantMessage, other: &AssistantMessage) -> bool {
     let calls = |message| AssistantMessage::calls(message).map(|call: &ToolCall| (&call.name, &call.arguments));
     calls(one).eq(calls(other))
 }
 
-/// Do two rounds have the same results?
+/// Returns `true` if two messages have the same results, regardless of call ids.
 fn same_results(one: &ToolMessage, other: &ToolMessage) -> bool {
     one.results.iter().map(|result| &result.content).eq(other.results.iter().map(|result| &result.content))
 }
@@ -156,26 +156,26 @@ mod tests {
     use crate::message::{AssistantPart, UserMessage};
     use crate::tool::Arguments;
 
-    fn asking(ids: &[&str]) -> AssistantMessage {
+    fn calling(ids: &[&str]) -> AssistantMessage {
         let call = |id: &&str| AssistantPart::ToolCall(ToolCall::new(*id, "t", Arguments::new()));
         AssistantMessage::new(ids.iter().map(call).collect())
     }
 
     #[test]
-    fn a_snapshot_in_the_midst_of_calls_has_a_result_for_each() {
+    fn a_snapshot_has_a_result_for_every_running_call() {
         let history = History::new(Conversation::new().with_system("s").with("q"));
-        let calls = history.answer(asking(&["a", "b"]));
-        history.settle(1, ToolResult::new(&calls[1], vec![ContentPart::text("2")]));
-        let said = Conversation::new().with_system("s").with("q").with(asking(&["a", "b"]));
+        let calls = history.push_reply(calling(&["a", "b"]));
+        history.set_result(1, ToolResult::new(&calls[1], vec![ContentPart::text("2")]));
+        let said = Conversation::new().with_system("s").with("q").with(calling(&["a", "b"]));
         let second = ToolResult::new(&calls[1], vec![ContentPart::text("2")]);
         let unfinished = vec![ToolResult::error(&calls[0], UNFINISHED), second.clone()];
         assert_eq!(history.snapshot(), said.clone().with(unfinished));
-        history.close();
+        history.close_calls();
         assert_eq!(history.snapshot(), said.with(vec![ToolResult::error(&calls[0], INTERRUPTED), second]));
     }
 
     #[test]
-    fn what_stands_before_the_conversation_is_sent_and_not_saved() {
+    fn context_is_sent_but_not_saved() {
         let history = History::new(Conversation::new().with_system("own").with("q"));
         let context = |text: &str| AgentContext {
             system: Some("more".to_owned()),
@@ -183,42 +183,42 @@ mod tests {
         };
         history.set_context(context("a"));
         history.set_context(context("b"));
-        assert_eq!(*history.sent(), Conversation::new().with_system("own\n\nmore").with("b").with("q"));
+        assert_eq!(*history.conversation(), Conversation::new().with_system("own\n\nmore").with("b").with("q"));
         assert_eq!(history.snapshot(), Conversation::new().with_system("own").with("q"));
         history.set_context(AgentContext::default());
-        assert_eq!(*history.sent(), history.snapshot());
+        assert_eq!(*history.conversation(), history.snapshot());
     }
 
     #[test]
-    fn a_context_that_is_the_same_changes_nothing() {
+    fn an_unchanged_context_changes_nothing() {
         let history = History::new(Conversation::new().with("q"));
         history.set_context(AgentContext { system: Some("s".to_owned()), message: None });
-        let before = history.sent();
+        let before = history.conversation();
         history.set_context(AgentContext { system: Some("s".to_owned()), message: None });
-        assert!(Arc::ptr_eq(&before, &history.sent()));
+        assert!(Arc::ptr_eq(&before, &history.conversation()));
     }
 
     #[test]
-    fn only_what_was_not_answered_is_a_question() {
+    fn only_an_unanswered_message_needs_a_reply() {
         let history = History::default();
-        assert!(!history.has_question());
+        assert!(!history.needs_reply());
         history.extend(vec!["q".into()]);
-        assert!(history.has_question());
-        history.answer(AssistantMessage::text("a"));
-        assert!(!history.has_question());
-        history.answer(asking(&["a"]));
-        history.close();
-        assert!(history.has_question());
+        assert!(history.needs_reply());
+        history.push_reply(AssistantMessage::text("a"));
+        assert!(!history.needs_reply());
+        history.push_reply(calling(&["a"]));
+        history.close_calls();
+        assert!(history.needs_reply());
     }
 
     #[test]
-    fn the_same_calls_with_the_same_results_are_counted_under_whatever_ids() {
+    fn repeated_calls_are_counted_regardless_of_their_ids() {
         let history = History::new(Conversation::new().with("q"));
         let round = |id: &str, result: &str| {
-            let calls = history.answer(asking(&[id]));
+            let calls = history.push_reply(calling(&[id]));
             let repeats = history.repeats();
-            history.settle(0, ToolResult::new(&calls[0], vec![ContentPart::text(result)]));
-            history.close();
+            history.set_result(0, ToolResult::new(&calls[0], vec![ContentPart::text(result)]));
+            history.close_calls();
             repeats
         };
         assert_eq!([round("a", "1"), round("b", "1"), round("c", "2"), round("d", "2")], [0, 1, 2, 1]);
@@ -228,9 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_says_nothing_is_not_kept() {
+    fn an_empty_reply_is_not_kept() {
         let history = History::new(Conversation::new().with("q"));
-        history.answer(AssistantMessage::default());
+        history.push_reply(AssistantMessage::default());
         assert_eq!(history.snapshot(), Conversation::new().with("q"));
     }
 }

@@ -1,10 +1,10 @@
-//! An input: what is said to an agent.
+//! Input of a turn.
 
 use crate::content::ContentPart;
 use crate::message::{Message, UserMessage};
 use crate::tool::TraceParent;
 
-/// What is said to an agent: text, parts, or whole messages, such as those of a prompt.
+/// The input of a turn: text, content parts, or whole messages such as those of a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnInput {
     pub(super) messages: Vec<Message>,
@@ -12,7 +12,7 @@ pub struct TurnInput {
 }
 
 impl TurnInput {
-    /// Makes the turn a part of a trace; it wins over what the agent was built with.
+    /// Makes the turn part of a trace. Overrides [`AgentBuilder::traceparent`](super::AgentBuilder::traceparent).
     #[must_use]
     pub fn with_traceparent(self, parent: TraceParent) -> Self {
         Self { traceparent: Some(parent), ..self }

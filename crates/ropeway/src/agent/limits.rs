@@ -1,29 +1,29 @@
-//! Limits: how far a turn may go, and which one it came to.
+//! Limits of a turn.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::duration::format_duration;
 
-/// How far one turn may go.
+/// Limits of one turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TurnLimits {
-    /// How often the model is asked.
+    /// Maximum model requests.
     pub steps: usize,
-    /// How long it may take in all.
+    /// Maximum duration of the turn.
     pub time: Option<Duration>,
-    /// How many tokens it may cost, read and written.
+    /// Maximum tokens, input and output together. The reply that exceeds it is the last one.
     pub tokens: Option<u64>,
-    /// How many calls run at once; one means one after the other.
+    /// Maximum concurrent calls; 1 runs them in order.
     pub parallel_calls: usize,
-    /// How many calls the model may ask for at once; what comes on top is not made, and it is told so.
+    /// Maximum calls per reply. Further calls are not made, and the model receives an error for each.
     pub calls_per_step: usize,
-    /// How long one call may take.
+    /// Timeout of one call.
     pub call_time: Duration,
-    /// How often in a row the model may make the same calls and get the same results.
+    /// Maximum repetitions of the same calls with the same results in a row.
     pub repeats: usize,
-    /// How long a turn waits for servers that are being connected. It goes on without those that are late, and later turns do not wait
+    /// How long a turn waits for servers that are connecting. It continues without those that are late, and later turns do not wait
     /// for the same servers again.
     pub connect_time: Duration,
 }
@@ -44,77 +44,77 @@ impl Default for TurnLimits {
 }
 
 impl TurnLimits {
-    /// Asks the model at most so often.
+    /// Sets the maximum number of model requests.
     #[must_use]
     pub fn with_steps(self, steps: usize) -> Self {
         Self { steps, ..self }
     }
 
-    /// Takes at most so long in all.
+    /// Sets the maximum duration of the turn.
     #[must_use]
     pub fn with_time(self, time: Duration) -> Self {
         Self { time: Some(time), ..self }
     }
 
-    /// Costs at most about so many tokens: the answer that passes the limit is the last one.
+    /// Sets the maximum number of tokens. The reply that exceeds it is the last one.
     #[must_use]
     pub fn with_tokens(self, tokens: u64) -> Self {
         Self { tokens: Some(tokens), ..self }
     }
 
-    /// Runs at most so many calls at once.
+    /// Sets the maximum number of concurrent calls.
     #[must_use]
     pub fn with_parallel_calls(self, parallel_calls: usize) -> Self {
         Self { parallel_calls, ..self }
     }
 
-    /// Runs one call after the other, in the order in which the model asked for them.
+    /// Runs calls one after the other, in the order of the reply.
     #[must_use]
     pub fn sequential(self) -> Self {
         self.with_parallel_calls(1)
     }
 
-    /// Makes at most so many calls of one answer.
+    /// Sets the maximum number of calls per reply.
     #[must_use]
     pub fn with_calls_per_step(self, calls_per_step: usize) -> Self {
         Self { calls_per_step, ..self }
     }
 
-    /// Gives each call so much time.
+    /// Sets the timeout of one call.
     #[must_use]
     pub fn with_call_time(self, call_time: Duration) -> Self {
         Self { call_time, ..self }
     }
 
-    /// Takes the same calls with the same results so often in a row.
+    /// Sets the maximum repetitions of the same calls with the same results.
     #[must_use]
     pub fn with_repeats(self, repeats: usize) -> Self {
         Self { repeats, ..self }
     }
 
-    /// Waits so long for servers that are being connected.
+    /// Sets how long a turn waits for servers that are connecting.
     #[must_use]
     pub fn with_connect_time(self, connect_time: Duration) -> Self {
         Self { connect_time, ..self }
     }
 }
 
-/// The limit that a turn came to.
+/// The limit that ended a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnLimit {
-    /// The model was asked so often.
+    /// Maximum model requests.
     Steps(usize),
-    /// It took so long.
+    /// Maximum duration.
     Time(Duration),
-    /// It may cost so many tokens, and has cost more.
+    /// Maximum tokens.
     Tokens(u64),
-    /// The model made the same calls and got the same results so often.
+    /// Maximum repetitions of the same calls with the same results.
     Repeats(usize),
 }
 
 impl TurnLimit {
-    /// Its name in JSON, and how much there may be; times are in milliseconds.
+    /// Returns its name in JSON and its value; durations are in milliseconds.
     pub(super) fn parts(&self) -> (&'static str, u64) {
         match *self {
             Self::Steps(steps) => ("steps", steps as u64),
@@ -128,12 +128,12 @@ impl TurnLimit {
 impl fmt::Display for TurnLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Steps(1) => f.write_str("the limit of 1 step is reached"),
-            Self::Steps(steps) => write!(f, "the limit of {steps} steps is reached"),
-            Self::Time(time) => write!(f, "the limit of {} is reached", format_duration(*time)),
-            Self::Tokens(tokens) => write!(f, "the limit of {tokens} tokens is reached"),
-            Self::Repeats(1) => f.write_str("the same calls were made before with the same results"),
-            Self::Repeats(times) => write!(f, "the same calls were made {times} times with the same results"),
+            Self::Steps(1) => f.write_str("reached the limit of 1 step"),
+            Self::Steps(steps) => write!(f, "reached the limit of {steps} steps"),
+            Self::Time(time) => write!(f, "reached the limit of {}", format_duration(*time)),
+            Self::Tokens(tokens) => write!(f, "reached the limit of {tokens} tokens"),
+            Self::Repeats(1) => f.write_str("repeated the same calls with the same results"),
+            Self::Repeats(times) => write!(f, "repeated the same calls {times} times with the same results"),
         }
     }
 }

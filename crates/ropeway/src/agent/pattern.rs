@@ -1,26 +1,27 @@
-//! A pattern over tools, anchored to servers.
+//! Tool patterns, anchored to servers.
 
 use crate::config::Glob;
 use crate::tool::{Origin, ToolDefinition};
 
-/// Number of patterns that `{one,two}` may stand for.
-const MOST_ALTERNATIVES: usize = 256;
+/// Maximum number of patterns that `{one,two}` may expand to.
+const MAX_ALTERNATIVES: usize = 256;
 
-/// What the names of a server's tools begin with unless its entry says otherwise.
-const USUAL_PREFIX: &str = "mcp_";
+/// The default beginning of the tool names of servers.
+const DEFAULT_PREFIX: &str = "mcp_";
 
-/// A pattern over tools: `SERVER.TOOL`, or the name that models call a tool by.
+/// A pattern over tools: `SERVER.TOOL`, or a tool name as models see it.
 ///
-/// `*`, `?`, `[ab]` and `{one,two}` are wildcards, and `\` takes the meaning from the character behind it. A wildcard never reaches
-/// from the server into the tool:
+/// `*`, `?`, `[ab]` and `{one,two}` are wildcards, and `\` escapes the next character. A wildcard never reaches from the server
+/// into the tool:
 ///
-/// - `files.read_*`: the tools `read_*` of the server `files`. The server's part ends at the last dot before the first wildcard; when
-///   no dot stands before it, as in `*.read_*`, at the first dot behind it.
+/// - `files.read_*`: the tools `read_*` of the server `files`. The server's part ends at the last dot before the first wildcard, or
+///   at the first dot after it, as in `*.read_*`.
 /// - `mcp_files_*`: all tools of the server whose tools begin with `mcp_files_`. The text before the wildcard must be the whole
-///   prefix: `mcp_my_files_*` is not about a tool `files_wipe` of a server `my`. For some tools of a server write `my.files_*`.
+///   prefix: `mcp_my_files_*` does not match a tool `files_wipe` of a server `my`. To match some tools of a server, write
+///   `my.files_*`.
 /// - `mcp_files_read`: the tool of this name. `*`: all tools. `mcp_*`: all tools whose prefix begins with `mcp_`.
-/// - `read_*`: local tools, and tools of servers without a prefix. A tool of such a server is never meant by a pattern that begins
-///   with `mcp_`, which belongs to the names of others.
+/// - `read_*`: local tools, and tools of servers without a prefix. A tool of such a server never matches a pattern that begins
+///   with `mcp_`, which is reserved for servers with a prefix.
 #[derive(Clone, Debug)]
 pub struct ToolPattern {
     text: String,
@@ -28,7 +29,7 @@ pub struct ToolPattern {
     alternatives: Vec<Alternative>,
 }
 
-/// The text is not a pattern.
+/// An invalid tool pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct PatternError {
@@ -41,21 +42,24 @@ struct Alternative {
     whole: Glob,
     /// The text before the first wildcard.
     head: String,
-    /// What follows it; nothing when there is no wildcard.
+    /// The pattern from the first wildcard on.
     tail: Option<Tail>,
-    /// The patterns of server and tool; several when nothing says where the server ends.
+    /// The patterns of server and tool; several if it is ambiguous where the server ends.
     parts: Vec<(Glob, Glob)>,
 }
 
 #[derive(Clone, Debug)]
 struct Tail {
     glob: Glob,
-    /// It is `*`.
-    is_anything: bool,
+    /// Whether it is `*`.
+    matches_all: bool,
 }
 
 impl ToolPattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
+    ///
+    /// # Errors
+    /// Fails if a wildcard is malformed, or `{one,two}` expands to more than 256 patterns.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         let whole = glob(text)?;
         let alternatives = expand(text)?.iter().map(|text| Alternative::new(text)).collect::<Result<_, _>>()?;
@@ -67,7 +71,7 @@ impl ToolPattern {
         &self.text
     }
 
-    /// Returns whether the pattern means this tool.
+    /// Returns `true` if the pattern matches this tool.
     pub fn matches(&self, definition: &ToolDefinition) -> bool {
         match &definition.origin {
             Origin::Local => self.whole.matches(&definition.name),
@@ -75,8 +79,8 @@ impl ToolPattern {
         }
     }
 
-    /// Returns whether the pattern may mean this tool, also where a wildcard reaches from the server into the tool. Used for ask
-    /// and deny rules.
+    /// Returns `true` if the pattern matches this tool, even if a wildcard reaches from the server into the tool. Used by ask and
+    /// deny rules.
     pub fn matches_loosely(&self, definition: &ToolDefinition) -> bool {
         let dotted = || match &definition.origin {
             Origin::Server { server, tool } => self.whole.matches(&format!("{server}.{tool}")),
@@ -85,12 +89,12 @@ impl ToolPattern {
         self.matches(definition) || self.whole.matches(&definition.name) || dotted()
     }
 
-    /// Returns whether the pattern may mean some tool of this server, whose tools are not known. `prefix` is what stands before
-    /// their names.
+    /// Returns `true` if the pattern may match a tool of this server, whose tools are unknown. `prefix` is the prefix of their
+    /// names.
     pub fn may_match_server(&self, alias: &str, prefix: &str) -> bool {
         self.alternatives.iter().any(|alternative| {
             let head = alternative.head.as_str();
-            let by_name = if alternative.tail.is_some() { prefix.starts_with(head) } else { false };
+            let by_name = alternative.tail.is_some() && prefix.starts_with(head);
             by_name || head.starts_with(prefix) || alternative.parts.iter().any(|(server, _)| server.matches(alias))
         })
     }
@@ -102,13 +106,13 @@ impl Alternative {
         let tail = match wildcard {
             Some(at) => {
                 let rest = &text[at..];
-                Some(Tail { glob: glob(rest)?, is_anything: rest.bytes().all(|byte| byte == b'*') })
+                Some(Tail { glob: glob(rest)?, matches_all: rest.bytes().all(|byte| byte == b'*') })
             }
             None => None,
         };
         let before = |dot: &&usize| wildcard.is_none_or(|at| **dot < at);
         let splits: Vec<usize> = match (wildcard, dots.iter().rfind(before)) {
-            // Without wildcards all of it is the name of one tool.
+            // Without wildcards it names one tool, and any dot may separate it from the server.
             (None, _) => dots,
             (Some(_), Some(&last)) => vec![last],
             (Some(_), None) => dots.first().copied().into_iter().collect(),
@@ -127,9 +131,9 @@ impl Alternative {
         }
         let (name, prefix) = (definition.name.as_str(), &*definition.provenance.prefix);
         match &self.tail {
-            Some(tail) if tail.is_anything && prefix.starts_with(&self.head) => true,
-            // The server chooses these names alone, also those of others' tools.
-            _ if prefix.is_empty() => !self.head.starts_with(USUAL_PREFIX) && self.whole.matches(name),
+            Some(tail) if tail.matches_all && prefix.starts_with(&self.head) => true,
+            // A server without a prefix could choose the tool names of other servers.
+            _ if prefix.is_empty() => !self.head.starts_with(DEFAULT_PREFIX) && self.whole.matches(name),
             Some(tail) => self.head == prefix && name.strip_prefix(prefix).is_some_and(|rest| tail.glob.matches(rest)),
             None => self.head == name,
         }
@@ -140,12 +144,12 @@ fn glob(text: &str) -> Result<Glob, PatternError> {
     Glob::new(text).map_err(|error| PatternError { problem: error.to_string() })
 }
 
-/// Where the parts of a pattern without `{one,two}` are.
+/// The parts of a pattern without `{one,two}`.
 struct Scan {
     /// The text before the first wildcard, without backslashes.
     head: String,
     wildcard: Option<usize>,
-    /// The dots that are not within brackets.
+    /// The dots outside of brackets.
     dots: Vec<usize>,
 }
 
@@ -157,7 +161,7 @@ fn scan(text: &str) -> Scan {
             '\\' => characters.next().map(|(_, escaped)| escaped),
             '*' | '?' => None,
             '[' => {
-                // The first character of a class, and the one behind a `!`, may be `]`.
+                // The first character of a class, after an optional `!` or `^`, may be `]`.
                 let inside = text[at + 1..].strip_prefix(['!', '^']).unwrap_or(&text[at + 1..]);
                 let from = text.len() - inside.len();
                 let skip = inside.chars().next().map_or(0, char::len_utf8);
@@ -181,13 +185,13 @@ fn scan(text: &str) -> Scan {
     scan
 }
 
-/// The patterns that a pattern with `{one,two}` stands for.
+/// Expands `{one,two}`.
 fn expand(text: &str) -> Result<Vec<String>, PatternError> {
     let mut done = Vec::new();
     let mut open = vec![text.to_owned()];
     while let Some(text) = open.pop() {
-        if open.len() + done.len() > MOST_ALTERNATIVES {
-            return Err(PatternError { problem: format!("it stands for more than {MOST_ALTERNATIVES} patterns") });
+        if open.len() + done.len() > MAX_ALTERNATIVES {
+            return Err(PatternError { problem: format!("expands to more than {MAX_ALTERNATIVES} patterns") });
         }
         match braces(&text) {
             Some((before, alternatives, behind)) => {
@@ -199,7 +203,7 @@ fn expand(text: &str) -> Result<Vec<String>, PatternError> {
     Ok(done)
 }
 
-/// What stands before the first `{one,two}`, in it, and behind it.
+/// Returns the text before the first `{one,two}`, its alternatives, and the text after it.
 fn braces(text: &str) -> Option<(&str, Vec<&str>, &str)> {
     let (mut depth, mut begin, mut from, mut within) = (0_usize, 0, 0, Vec::new());
     let mut in_class = false;
@@ -211,7 +215,7 @@ fn braces(text: &str) -> Option<(&str, Vec<&str>, &str)> {
             _ if in_class => {}
             '[' => {
                 in_class = true;
-                // A class is not empty.
+                // A `]` at the beginning of a class does not close it.
                 let rest = characters.as_str();
                 if rest.starts_with(['!', '^']) {
                     characters.next();
@@ -256,7 +260,7 @@ mod tests {
         definition
     }
 
-    fn means(pattern: &str, tool: &ToolDefinition) -> bool {
+    fn matches(pattern: &str, tool: &ToolDefinition) -> bool {
         ToolPattern::new(pattern).expect("a pattern").matches(tool)
     }
 
@@ -264,20 +268,20 @@ mod tests {
     fn a_glob_never_reaches_from_the_server_into_the_tool() {
         let wipe = tool("my", "files_wipe");
         for pattern in ["mcp_my_files_*", "mcp_*_wipe", "*_wipe", "m*wipe", "mcp_m?_*", "my_*", "my*"] {
-            assert!(!means(pattern, &wipe), "{pattern}");
-            // Only what forbids goes by this.
+            assert!(!matches(pattern, &wipe), "{pattern}");
+            // Only ask and deny rules match loosely.
             let broad = ToolPattern::new(pattern).expect("a pattern").matches_loosely(&wipe);
             assert_eq!(broad, pattern != "my_*", "{pattern}");
         }
-        assert!(means("mcp_my_*_wipe", &wipe), "the server is pinned");
-        assert!(means("mcp_my_files_*", &tool("my_files", "wipe")));
+        assert!(matches("mcp_my_*_wipe", &wipe), "the server is pinned");
+        assert!(matches("mcp_my_files_*", &tool("my_files", "wipe")));
         let dotted = tool("my", "files.wipe");
-        assert!(!means("my.files.*", &dotted) && !means("*.wipe", &dotted));
-        assert!(means("my.files.*", &tool("my.files", "wipe")));
+        assert!(!matches("my.files.*", &dotted) && !matches("*.wipe", &dotted));
+        assert!(matches("my.files.*", &tool("my.files", "wipe")));
     }
 
     #[test]
-    fn patterns_that_say_which_server_they_mean_go_on_working() {
+    fn patterns_with_a_server_match_its_tools() {
         let read = tool("files", "read_it");
         for pattern in [
             "files.*",
@@ -296,34 +300,34 @@ mod tests {
             r"files.read\_it",
             "fil?s.*",
         ] {
-            assert!(means(pattern, &read), "{pattern}");
+            assert!(matches(pattern, &read), "{pattern}");
         }
         for pattern in
             ["file.*", "files", "read_*", "read_it", "files.write", "mcp_file_*", "mcp_filesx_*", "*.it", "{files,web}"]
         {
-            assert!(!means(pattern, &read), "{pattern}");
+            assert!(!matches(pattern, &read), "{pattern}");
         }
-        assert!(means("my.files.read", &tool("my", "files.read")));
+        assert!(matches("my.files.read", &tool("my", "files.read")));
     }
 
     #[test]
-    fn tools_without_a_prefix_go_by_their_names_but_not_by_those_of_others() {
+    fn tools_without_a_prefix_match_by_name_but_not_as_others() {
         let local = ToolDefinition::new("read_it");
         let bare = prefixed("", "s", "read_it");
         for pattern in ["read_*", "*_it", "read_it", "*"] {
-            assert!(means(pattern, &local) && means(pattern, &bare), "{pattern}");
+            assert!(matches(pattern, &local) && matches(pattern, &bare), "{pattern}");
         }
         let posing = prefixed("", "s", "mcp_files_read");
         for pattern in ["mcp_files_*", "mcp_files_read", "mcp_f*"] {
-            assert!(!means(pattern, &posing), "{pattern}");
+            assert!(!matches(pattern, &posing), "{pattern}");
         }
-        assert!(means("s.*", &posing) && means("s.mcp_files_read", &posing));
+        assert!(matches("s.*", &posing) && matches("s.mcp_files_read", &posing));
         let own = prefixed("fs_", "files", "read");
-        assert!(means("fs_*", &own) && means("fs_read", &own) && !means("fs_r*", &own));
+        assert!(matches("fs_*", &own) && matches("fs_read", &own) && !matches("fs_r*", &own));
     }
 
     #[test]
-    fn a_pattern_tells_which_servers_it_may_be_about() {
+    fn a_pattern_knows_which_servers_it_may_match() {
         let may = |pattern: &str| ToolPattern::new(pattern).expect("a pattern").may_match_server("files", "mcp_files_");
         for pattern in ["files.x", "*", "mcp_*", "mcp_files_x", "mcp_files_*", "*.x", "f*.x"] {
             assert!(may(pattern), "{pattern}");
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_says_why() {
+    fn an_invalid_pattern_says_why() {
         for (text, why) in [
             ("a[", "unclosed character class; missing ']'"),
             ("a.{b", "unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)"),
@@ -342,9 +346,9 @@ mod tests {
             assert_eq!(ToolPattern::new(text).expect_err("no pattern").to_string(), why);
         }
         let many = "{a,b}".repeat(20);
-        assert_eq!(ToolPattern::new(&many).expect_err("too many").to_string(), "it stands for more than 256 patterns");
+        assert_eq!(ToolPattern::new(&many).expect_err("too many").to_string(), "expands to more than 256 patterns");
         for odd in ["[]a].x", "[!]].x", "{a,b", "[{]", r"\{a", "a]b", "[a-z].{b,[,]}"] {
-            // Whatever it means, it does not panic.
+            // Must not panic.
             let _ = ToolPattern::new(odd);
         }
     }

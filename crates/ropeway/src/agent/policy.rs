@@ -1,4 +1,4 @@
-//! A policy: which calls are made, which are asked about, and which are not made.
+//! Policy: which calls are allowed, denied, or need approval.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,96 +9,96 @@ use super::approvals::{ApprovalStatus, Approvals};
 use super::pattern::ToolPattern;
 use crate::tool::{Annotations, Arguments, BoxFuture, CallId, DefinitionChange, Origin, ToolDefinition};
 
-/// What becomes of a call.
+/// Whether a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Permission {
-    /// It is made.
+    /// The call is made.
     Allow,
-    /// Somebody is asked first.
+    /// The call needs approval.
     Ask,
-    /// It is not made, and the model is told so.
+    /// The call is not made, and the model receives an error.
     Deny,
 }
 
-/// Which calls are made, which are asked about, and which are not made: the first rule that fits a tool decides.
+/// Decides which calls are allowed, denied, or need approval. The first rule that matches a tool applies.
 ///
-/// It is about the tools of the host and of servers. Those that come with an agent, which find tools and read on in what was cut,
-/// are always called: what is told of them to the model must be true, and what they lead to has rules of its own.
+/// The policy covers the tools of the host and of servers. Built-in tools are always allowed: `find_tools` and `read_more` change
+/// nothing, and `call_tool` is subject to the rules of the tool that it calls.
 ///
-/// Rules go by [patterns](ToolPattern), which are anchored to a server. [`allow`](Self::allow) takes them strictly; [`ask`](Self::ask) and
-/// [`deny`](Self::deny) also where a wildcard reaches from the server into the tool, which is the safe side.
+/// Rules use [patterns](ToolPattern), which are anchored to a server. [`allow`](Self::allow) matches them strictly.
+/// [`ask`](Self::ask) and [`deny`](Self::deny) also match if a wildcard reaches from the server into the tool, which is the safe
+/// side.
 ///
-/// What a server says about the behaviour of its tools (`readOnlyHint`, `destructiveHint`) counts only where the host
-/// [believes it](crate::config::ServerEntry::trust_hints).
+/// A server's [annotations](https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool) of its tools
+/// (`readOnlyHint`, `destructiveHint`) count only if the host [trusts them](crate::config::ServerEntry::trust_hints).
 ///
-/// A pattern that is none is an error of [`AgentBuilder::build`](super::AgentBuilder::build). Whoever asks the policy itself is on
-/// the safe side: such a rule allows nothing, and asks about or denies everything.
+/// An invalid pattern is an error of [`AgentBuilder::build`](super::AgentBuilder::build). Until then, such a rule allows nothing,
+/// and asks about or denies everything.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<(Rule, Permission)>,
     otherwise: Permission,
-    /// Patterns that are none, each with what is wrong with it.
-    pub(super) broken: Vec<(String, String)>,
+    /// Invalid patterns, each with the reason.
+    pub(super) invalid: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
 enum Rule {
-    /// The pattern means the tool.
     Named(ToolPattern),
-    /// Nobody knows which tools were meant: all of them.
-    Unreadable,
-    /// The tool may destroy something.
+    /// An invalid pattern; it matches all tools.
+    Invalid,
+    /// The tool may be destructive.
     Destructive,
-    /// The tool does not say that it changes nothing.
+    /// The tool is not known to be read-only.
     Changing,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { rules: Vec::new(), otherwise: Permission::Allow, broken: Vec::new() }
+        Self { rules: Vec::new(), otherwise: Permission::Allow, invalid: Vec::new() }
     }
 }
 
 impl Policy {
-    /// Every call is made.
+    /// Creates a policy that allows every call.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Calls of tools that the [pattern](ToolPattern) means are made.
+    /// Allows calls of tools that match the [pattern](ToolPattern).
     #[must_use]
     pub fn allow(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Allow)
     }
 
-    /// Calls of tools that the [pattern](ToolPattern) means, or [matches loosely](ToolPattern::matches_loosely), are asked about.
+    /// Asks about calls of tools that match the [pattern](ToolPattern), also [loosely](ToolPattern::matches_loosely).
     #[must_use]
     pub fn ask(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Ask)
     }
 
-    /// Calls of tools that the [pattern](ToolPattern) means, or [matches loosely](ToolPattern::matches_loosely), are not made.
+    /// Denies calls of tools that match the [pattern](ToolPattern), also [loosely](ToolPattern::matches_loosely).
     #[must_use]
     pub fn deny(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Deny)
     }
 
-    /// What becomes of calls of tools that may destroy something. A server's tool is taken for one unless it says that it is not
-    /// and the host believes that; a local one only if it says so.
+    /// Sets the permission of destructive tools. A server's tool counts as destructive unless a trusted annotation denies it; a
+    /// local tool only if its annotations say so.
     #[must_use]
     pub fn destructive(self, permission: Permission) -> Self {
         self.with(Rule::Destructive, permission)
     }
 
-    /// What becomes of calls of tools that do not say that they change nothing, or are not believed; of local ones that say that
-    /// they may.
+    /// Sets the permission of tools that may change something. A server's tool counts as changing unless a trusted annotation
+    /// marks it read-only; a local tool only if its annotations say so.
     #[must_use]
     pub fn changing(self, permission: Permission) -> Self {
         self.with(Rule::Changing, permission)
     }
 
-    /// What becomes of calls that no rule is about; allowed where nothing is said.
+    /// Sets the permission of tools that no rule matches; [`Permission::Allow`] by default.
     #[must_use]
     pub fn otherwise(mut self, permission: Permission) -> Self {
         self.otherwise = permission;
@@ -109,10 +109,10 @@ impl Policy {
         match ToolPattern::new(pattern) {
             Ok(pattern) => self.with(Rule::Named(pattern), permission),
             Err(error) => {
-                self.broken.push((pattern.to_owned(), error.to_string()));
+                self.invalid.push((pattern.to_owned(), error.to_string()));
                 match permission {
                     Permission::Allow => self,
-                    Permission::Ask | Permission::Deny => self.with(Rule::Unreadable, permission),
+                    Permission::Ask | Permission::Deny => self.with(Rule::Invalid, permission),
                 }
             }
         }
@@ -123,38 +123,38 @@ impl Policy {
         self
     }
 
-    /// What becomes of calls of this tool.
+    /// Returns the permission of a tool.
     pub fn permission(&self, definition: &ToolDefinition) -> Permission {
         self.rule(definition).map_or(self.otherwise, |(_, permission)| *permission)
     }
 
     fn rule(&self, definition: &ToolDefinition) -> Option<&(Rule, Permission)> {
-        self.rules.iter().find(|(rule, permission)| rule.fits(definition, *permission))
+        self.rules.iter().find(|(rule, permission)| rule.matches(definition, *permission))
     }
 
-    /// Returns whether a decision about a tool depends on its definition: a rule that names it holds whatever it says of itself.
-    pub(super) fn is_bound(&self, definition: &ToolDefinition) -> bool {
+    /// Returns `true` if the permission depends on the definition of the tool. An `allow` rule with a pattern does not.
+    pub(super) fn depends_on_definition(&self, definition: &ToolDefinition) -> bool {
         !self.rules.is_empty() && !matches!(self.rule(definition), Some((Rule::Named(_), Permission::Allow)))
     }
 
-    /// Returns whether every call is decided about in the same way.
+    /// Returns `true` if all tools have the same permission.
     pub(super) fn is_uniform(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Returns the patterns that mean none of these tools.
+    /// Returns the patterns that match none of these tools.
     pub fn unmatched(&self, tools: &[&ToolDefinition]) -> Vec<&ToolPattern> {
         let named = self.rules.iter().filter_map(|(rule, permission)| match rule {
             Rule::Named(pattern) => Some((rule, pattern, *permission)),
             _ => None,
         });
-        let unmatched = named.filter(|(rule, _, permission)| !tools.iter().any(|tool| rule.fits(tool, *permission)));
+        let unmatched = named.filter(|(rule, _, permission)| !tools.iter().any(|tool| rule.matches(tool, *permission)));
         unmatched.map(|(_, pattern, _)| pattern).collect()
     }
 }
 
 impl Rule {
-    fn fits(&self, definition: &ToolDefinition, permission: Permission) -> bool {
+    fn matches(&self, definition: &ToolDefinition, permission: Permission) -> bool {
         let ToolDefinition { annotations, origin, .. } = definition;
         let trusted = definition.provenance.trust_hints;
         let says =
@@ -164,93 +164,92 @@ impl Rule {
                 Permission::Allow => pattern.matches(definition),
                 Permission::Ask | Permission::Deny => pattern.matches_loosely(definition),
             },
-            (Self::Unreadable, _) => true,
+            (Self::Invalid, _) => true,
             (Self::Destructive, Origin::Server { .. }) => !trusted || annotations.destructive(),
             (Self::Changing, Origin::Server { .. }) => !trusted || !annotations.read_only(),
-            // The host knows its own tools: what it says nothing about is harmless.
+            // The host knows its own tools: without annotations they are harmless.
             (Self::Destructive, Origin::Local) => says("destructiveHint", true),
             (Self::Changing, Origin::Local) => says("readOnlyHint", false) || says("destructiveHint", true),
         }
     }
 }
 
-/// A call that somebody must agree to.
+/// A call that needs approval.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
-    /// The call.
+    /// The id of the call.
     pub call: CallId,
-    /// The tool, by our own name for it.
+    /// The name of the tool, as the model sees it.
     pub tool: String,
-    /// Where the tool comes from.
+    /// The origin of the tool.
     pub origin: Origin,
-    /// What the tool says about its behaviour.
+    /// The annotations of the tool.
     pub annotations: Annotations,
-    /// What it is to be called with.
+    /// The arguments of the call.
     pub arguments: Arguments,
-    /// The tool's own [summary](crate::tool::Tool::summarize) of the call, safe to show. It is built from the arguments, which come
-    /// from a model: show it beside them, not instead of them. Tools of MCP servers have none.
+    /// The tool's own [summary](crate::tool::Tool::summarize) of the call, redacted. It is built from the arguments, which come from
+    /// a model: show it next to them, not instead of them. Tools of MCP servers have none.
     pub summary: Option<String>,
-    /// What changed since the tool was last allowed for good, in words; empty for one that never was.
+    /// The changes of the tool since it was approved permanently; empty if it never was.
     pub changes: Vec<DefinitionChange>,
-    /// The definition that is approved, or not.
+    /// The definition that the approval is for.
     pub definition: ToolDefinition,
 }
 
-/// What somebody says to a call.
+/// The answer to an [`ApprovalRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Approval {
-    /// It may be made.
+    /// Allows this call.
     Allow,
-    /// It may be made, and so may all further calls of the same tool, as long as its definition stays the same.
+    /// Allows this and all further calls of the tool, until its definition changes.
     Always,
-    /// It may be made, and so may all further calls of tools of the same server that say `readOnlyHint: true`, each as long as its
-    /// definition stays the same.
+    /// Allows this call, and all further calls of tools of the same server with `readOnlyHint: true`, until the definition of the
+    /// tool changes.
     AlwaysReadOnly,
-    /// It must not be made.
+    /// Denies the call.
     Deny {
-        /// Why, for the model.
+        /// The reason, for the model.
         reason: Option<String>,
     },
 }
 
 impl Approval {
-    /// It must not be made.
+    /// Denies the call without a reason.
     pub fn deny() -> Self {
         Self::Deny { reason: None }
     }
 }
 
-pub(super) type Asker = Arc<dyn Fn(ApprovalRequest) -> BoxFuture<'static, Approval> + Send + Sync>;
+pub(super) type ApprovalHandler = Arc<dyn Fn(ApprovalRequest) -> BoxFuture<'static, Approval> + Send + Sync>;
 
-/// Who decides about calls.
+/// Decides about calls: by the policy, permanent approvals, and the handler of approval requests.
 #[derive(Clone, Default)]
-pub(super) struct Desk {
+pub(super) struct Approver {
     pub(super) policy: Policy,
-    pub(super) asker: Option<Asker>,
-    /// Tools that were allowed for good.
+    pub(super) handler: Option<ApprovalHandler>,
     pub(super) approvals: Approvals,
 }
 
-/// What becomes of a call, and why.
+/// The decision about a call.
 pub(super) struct PolicyDecision {
     pub(super) permission: Permission,
-    /// It holds only for this definition of the tool.
-    pub(super) is_bound: bool,
-    /// What changed since the tool was allowed for good.
+    /// Whether it holds only for this definition of the tool.
+    pub(super) only_unchanged: bool,
+    /// The changes of the tool since it was approved.
     pub(super) changes: Vec<DefinitionChange>,
 }
 
-impl Desk {
+impl Approver {
     #[cfg(test)]
     fn permission(&self, definition: &ToolDefinition) -> Permission {
         self.decide(definition).permission
     }
 
     pub(super) fn decide(&self, definition: &ToolDefinition) -> PolicyDecision {
-        let is_bound = self.policy.is_bound(definition);
-        let decision = |permission, changes| PolicyDecision { permission, is_bound, changes };
+        let only_unchanged = self.policy.depends_on_definition(definition);
+        let decision = |permission, changes| PolicyDecision { permission, only_unchanged, changes };
         match self.policy.permission(definition) {
             Permission::Ask => match self.approvals.check(definition) {
                 ApprovalStatus::Approved => decision(Permission::Allow, Vec::new()),
@@ -262,9 +261,9 @@ impl Desk {
     }
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for Approver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").field("policy", &self.policy).field("asks", &self.asker.is_some()).finish()
+        f.debug_struct("Approver").field("policy", &self.policy).field("asks", &self.handler.is_some()).finish()
     }
 }
 
@@ -316,12 +315,12 @@ mod tests {
         assert_eq!(permission(json!({})), Permission::Ask);
         assert_eq!(permission(json!({"destructiveHint": false})), Permission::Allow);
         assert_eq!(permission(json!({"readOnlyHint": true})), Permission::Allow);
-        // Not a boolean: it says nothing.
+        // Not a boolean, so it is ignored.
         assert_eq!(permission(json!({"readOnlyHint": "true"})), Permission::Ask);
     }
 
     #[test]
-    fn what_a_server_says_of_its_tools_counts_only_where_it_is_believed() {
+    fn annotations_count_only_if_they_are_trusted() {
         let mut lying = of_server("wipe", json!({"readOnlyHint": true, "destructiveHint": false}));
         lying.provenance.trust_hints = false;
         for policy in [Policy::new().changing(Permission::Ask), Policy::new().destructive(Permission::Ask)] {
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_does_not_say_that_it_changes_nothing_may_change_something() {
+    fn a_tool_without_annotations_may_change_something() {
         let policy = Policy::new().changing(Permission::Ask);
         let permission = |hints| policy.permission(&of_server("t", hints));
         assert_eq!(permission(json!({"destructiveHint": false})), Permission::Ask);
@@ -362,46 +361,46 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_is_none_is_told() {
+    fn an_invalid_pattern_is_reported() {
         let policy = Policy::new().allow("a[").deny("b");
-        assert_eq!(policy.broken.len(), 1);
-        assert_eq!(policy.broken[0].0, "a[");
+        assert_eq!(policy.invalid.len(), 1);
+        assert_eq!(policy.invalid[0].0, "a[");
     }
 
     #[test]
-    fn what_was_agreed_to_for_ever_is_not_asked_again_and_what_is_denied_stays_so() {
-        let desk = Desk { policy: Policy::new().ask("a").deny("b"), ..Desk::default() };
-        desk.approvals.allow(&local("a", json!({})));
-        desk.approvals.allow(&local("b", json!({})));
-        assert_eq!(desk.permission(&local("a", json!({}))), Permission::Allow);
-        assert_eq!(desk.permission(&local("b", json!({}))), Permission::Deny);
+    fn a_permanent_approval_does_not_override_a_denial() {
+        let approver = Approver { policy: Policy::new().ask("a").deny("b"), ..Approver::default() };
+        approver.approvals.allow(&local("a", json!({})));
+        approver.approvals.allow(&local("b", json!({})));
+        assert_eq!(approver.permission(&local("a", json!({}))), Permission::Allow);
+        assert_eq!(approver.permission(&local("b", json!({}))), Permission::Deny);
     }
 
     #[test]
-    fn what_was_agreed_to_is_a_tool_and_not_a_name() {
-        let desk = Desk { policy: Policy::new().ask("*"), ..Desk::default() };
+    fn an_approval_is_for_a_tool_and_not_for_a_name() {
+        let approver = Approver { policy: Policy::new().ask("*"), ..Approver::default() };
         let (mine, other) = (of_server("a", json!({})), local("a", json!({})));
-        desk.approvals.allow(&mine);
-        assert_eq!([&mine, &other].map(|tool| desk.permission(tool)), [Permission::Allow, Permission::Ask]);
+        approver.approvals.allow(&mine);
+        assert_eq!([&mine, &other].map(|tool| approver.permission(tool)), [Permission::Allow, Permission::Ask]);
         let mut elsewhere = mine.clone();
         elsewhere.origin = Origin::Server { server: "t".into(), tool: "a".into() };
-        assert_eq!(desk.permission(&elsewhere), Permission::Ask);
-        assert_eq!(desk.permission(&mine), Permission::Allow);
+        assert_eq!(approver.permission(&elsewhere), Permission::Ask);
+        assert_eq!(approver.permission(&mine), Permission::Allow);
     }
 
     #[test]
-    fn a_tool_that_says_something_else_about_itself_is_asked_about_again() {
-        let desk = Desk { policy: Policy::new().ask("*"), ..Desk::default() };
+    fn a_tool_whose_annotations_change_needs_approval_again() {
+        let approver = Approver { policy: Policy::new().ask("*"), ..Approver::default() };
         let (tame, wild) = (of_server("a", json!({"readOnlyHint": true})), of_server("a", json!({})));
-        desk.approvals.allow(&tame);
+        approver.approvals.allow(&tame);
         assert_eq!(
-            [&tame, &wild, &tame].map(|tool| desk.permission(tool)),
+            [&tame, &wild, &tame].map(|tool| approver.permission(tool)),
             [Permission::Allow, Permission::Ask, Permission::Ask]
         );
     }
 
     #[test]
-    fn a_rule_that_cannot_be_read_is_on_the_safe_side() {
+    fn an_invalid_rule_is_on_the_safe_side() {
         let permission = |policy: Policy| policy.permission(&local("x", json!({})));
         assert_eq!(permission(Policy::new().deny("a[")), Permission::Deny);
         assert_eq!(permission(Policy::new().ask("a[")), Permission::Ask);

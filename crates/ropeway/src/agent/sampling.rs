@@ -1,4 +1,6 @@
-//! Sampling: a model that servers may ask.
+//! Sampling: answers `sampling/createMessage` requests of servers with a model.
+//!
+//! See <https://modelcontextprotocol.io/specification/2025-06-18/client/sampling>.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,34 +10,35 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::lock;
-use super::wish::Wish;
-use crate::mcp::{Refusal, SamplingRequest, chain};
+use super::sampling_params::SamplingParams;
+use crate::error_chain::chain;
+use crate::mcp::{HandlerError, SamplingRequest};
 use crate::protocol::code;
 use crate::provider::{ChatRequest, Provider, ProviderError, ProviderErrorKind, ReasoningEffort, Reply, StopReason};
+use crate::sync::lock;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
-/// How many tokens of an answer a server may ask for where nothing else is said.
+/// Default maximum tokens of a reply.
 const MAX_TOKENS: u32 = 4096;
 
-/// How many requests of one server are worked on at once where nothing else is said.
+/// Default maximum concurrent requests of one server.
 const CONCURRENCY: usize = 4;
 
-/// How many requests of one server are answered in all where nothing else is said.
-const MOST_REQUESTS: usize = 100;
+/// Default maximum requests of one server in total.
+const MAX_REQUESTS: usize = 100;
 
-/// How many bytes of messages a server may send where nothing else is said.
+/// Default maximum bytes of the parameters of a request.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What the protocol has for a request that the user turned down.
+/// The error code of a request that the user rejected, from the specification.
 const REJECTED: i64 = -1;
 
 type Approve = Arc<dyn Fn(SamplingRequest) -> BoxFuture<'static, bool> + Send + Sync>;
 
-/// A model that servers may ask, with what they may ask for.
+/// Answers sampling requests of servers with a model.
 ///
-/// Cheap to clone; clones share their bounds. A server chooses its own words and nothing else: model, provider and the most
-/// tokens are the host's, and nothing of the host's conversations goes along. What the model thinks stays here.
+/// Cheap to clone; clones share their limits. A server chooses its messages and nothing else: provider, model and maximum tokens
+/// are the host's. The request contains nothing of the host's conversations, and the result nothing of the model's reasoning.
 #[derive(Clone)]
 pub struct SamplingHandler {
     provider: Provider,
@@ -44,23 +47,22 @@ pub struct SamplingHandler {
     effort: Option<ReasoningEffort>,
     approve: Option<Approve>,
     concurrency: usize,
-    most: usize,
+    max_requests: usize,
     max_bytes: usize,
-    /// What each server has asked so far.
-    servers: Arc<Mutex<HashMap<Alias, Asked>>>,
+    servers: Arc<Mutex<HashMap<Alias, ServerUsage>>>,
 }
 
-/// What one server has asked so far.
+/// The requests of one server so far.
 #[derive(Clone)]
-struct Asked {
-    /// How many requests were let through.
+struct ServerUsage {
+    /// Number of accepted requests.
     count: usize,
-    /// Those that are worked on. Its own: no server waits for another.
+    /// Limits concurrent requests, per server.
     permits: Arc<Semaphore>,
 }
 
 impl SamplingHandler {
-    /// Lets servers ask this model.
+    /// Creates a handler with default limits.
     pub fn new(provider: Provider, model: impl Into<String>) -> Self {
         Self {
             provider,
@@ -69,27 +71,27 @@ impl SamplingHandler {
             effort: None,
             approve: None,
             concurrency: CONCURRENCY,
-            most: MOST_REQUESTS,
+            max_requests: MAX_REQUESTS,
             max_bytes: MAX_BYTES,
             servers: Arc::default(),
         }
     }
 
-    /// The most tokens of an answer; a server that asks for more gets these.
+    /// Sets the maximum tokens of a reply. A server that requests more gets this many; 4096 by default.
     #[must_use]
     pub fn with_max_tokens(mut self, tokens: u32) -> Self {
         self.max_tokens = tokens.max(1);
         self
     }
 
-    /// How hard the model thinks before it answers a server. What it thinks counts against the server's tokens.
+    /// Sets the reasoning effort. Reasoning counts against the maximum tokens.
     #[must_use]
     pub fn with_effort(mut self, effort: ReasoningEffort) -> Self {
         self.effort = Some(effort);
         self
     }
 
-    /// Asks before each request whether it may be made.
+    /// Asks for approval before each request.
     #[must_use]
     pub fn with_approval<F, R>(mut self, approve: F) -> Self
     where
@@ -100,28 +102,28 @@ impl SamplingHandler {
         self
     }
 
-    /// How many requests of one server are worked on at once, the question whether they may be made included; others wait.
+    /// Sets the maximum concurrent requests of one server, including those that await approval. Further requests wait.
     #[must_use]
     pub fn with_concurrency(mut self, requests: usize) -> Self {
         self.concurrency = requests.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// How many requests of each server are answered in all; the rest is refused. 100 where nothing is said.
+    /// Sets the maximum requests of each server in total. Further requests are refused; 100 by default.
     #[must_use]
-    pub fn with_most_requests(mut self, requests: usize) -> Self {
-        self.most = requests;
+    pub fn with_max_requests(mut self, requests: usize) -> Self {
+        self.max_requests = requests;
         self
     }
 
-    /// How many bytes of messages a request may have; a larger one is refused. 1 MiB where nothing is said.
+    /// Sets the maximum bytes of a request. Larger requests are refused; 1 MiB by default.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// What answers servers, for [`Handlers::on_sampling`](crate::mcp::Handlers::on_sampling).
+    /// Returns the function for [`Handlers::on_sampling`](crate::mcp::Handlers::on_sampling).
     pub fn handler(
         &self,
     ) -> impl Fn(SamplingRequest) -> BoxFuture<'static, Result<Value, BoxError>> + Clone + Send + Sync + 'static {
@@ -132,72 +134,72 @@ impl SamplingHandler {
         }
     }
 
-    async fn answer(&self, request: SamplingRequest) -> Result<Value, Refusal> {
-        // A person is not asked about what cannot be done.
+    async fn answer(&self, request: SamplingRequest) -> Result<Value, HandlerError> {
+        // Invalid requests are refused before anyone is asked for approval.
         if is_longer(&request.params, self.max_bytes) {
-            let message = format!("the messages have more than {} bytes", self.max_bytes);
-            return Err(Refusal { code: code::INVALID_PARAMS, message });
+            let message = format!("request exceeds {} bytes", self.max_bytes);
+            return Err(HandlerError { code: code::INVALID_PARAMS, message });
         }
-        let wish = Wish::read(&request.params)?;
+        let params = SamplingParams::parse(&request.params)?;
         let server = request.server.clone();
-        let permits = self.asked(&server)?;
-        // Nobody ever closes it.
+        let permits = self.permits(&server)?;
+        // Fails only on a closed semaphore, and this one is never closed.
         let _permit = permits.acquire().await;
-        // Others may have been let through meanwhile.
-        self.asked(&server)?;
+        // Other requests may have used up the limit meanwhile.
+        self.permits(&server)?;
         if let Some(approve) = &self.approve
             && !approve(request).await
         {
-            return Err(Refusal { code: REJECTED, message: "the user rejected the sampling request".to_owned() });
+            return Err(HandlerError { code: REJECTED, message: "the user rejected the sampling request".to_owned() });
         }
         self.count(&server)?;
-        let mut chat = ChatRequest::new(&self.model, &wish.conversation);
-        chat.max_tokens = Some(wish.max_tokens.min(self.max_tokens));
-        chat.temperature = wish.temperature;
-        chat.stop_sequences = wish.stop_sequences;
+        let mut chat = ChatRequest::new(&self.model, &params.conversation);
+        chat.max_tokens = Some(params.max_tokens.min(self.max_tokens));
+        chat.temperature = params.temperature;
+        chat.stop_sequences = params.stop_sequences;
         chat.effort = self.effort;
         match self.provider.complete(&chat).await {
             Ok(reply) => Ok(result(&reply, &self.model)),
             Err(error) => {
-                tracing::warn!(%server, "a sampling request was not answered: {}", chain(&error));
+                tracing::warn!(%server, "sampling request failed: {}", chain(&error));
                 Err(refusal(&error))
             }
         }
     }
 
-    /// The permits of a server that has not asked too often.
-    fn asked(&self, server: &Alias) -> Result<Arc<Semaphore>, Refusal> {
-        self.with_asked(server, |asked| asked.permits.clone())
+    /// Returns the permits of a server that has not reached its limit.
+    fn permits(&self, server: &Alias) -> Result<Arc<Semaphore>, HandlerError> {
+        self.with_usage(server, |usage| usage.permits.clone())
     }
 
-    /// Counts a request that is let through.
-    fn count(&self, server: &Alias) -> Result<(), Refusal> {
-        self.with_asked(server, |asked| asked.count += 1)
+    /// Counts an accepted request.
+    fn count(&self, server: &Alias) -> Result<(), HandlerError> {
+        self.with_usage(server, |usage| usage.count += 1)
     }
 
-    fn with_asked<T>(&self, server: &Alias, then: impl FnOnce(&mut Asked) -> T) -> Result<T, Refusal> {
+    fn with_usage<T>(&self, server: &Alias, then: impl FnOnce(&mut ServerUsage) -> T) -> Result<T, HandlerError> {
         let mut servers = lock(&self.servers);
-        let none = || Asked { count: 0, permits: Arc::new(Semaphore::new(self.concurrency)) };
-        let asked = servers.entry(server.clone()).or_insert_with(none);
-        if asked.count >= self.most {
-            let message = format!("no more than {} sampling requests are answered", self.most);
-            return Err(Refusal { code: code::INTERNAL, message });
+        let none = || ServerUsage { count: 0, permits: Arc::new(Semaphore::new(self.concurrency)) };
+        let usage = servers.entry(server.clone()).or_insert_with(none);
+        if usage.count >= self.max_requests {
+            let message = format!("limit of {} sampling requests reached", self.max_requests);
+            return Err(HandlerError { code: code::INTERNAL, message });
         }
-        Ok(then(asked))
+        Ok(then(usage))
     }
 }
 
 impl fmt::Debug for SamplingHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sampling")
+        f.debug_struct("SamplingHandler")
             .field("model", &self.model)
             .field("max_tokens", &self.max_tokens)
-            .field("most", &self.most)
+            .field("max_requests", &self.max_requests)
             .finish_non_exhaustive()
     }
 }
 
-/// Are parameters longer than this, as text? They are not written down to be measured.
+/// Returns `true` if the parameters are longer than this as JSON, without writing all of it.
 fn is_longer(params: &Value, bytes: usize) -> bool {
     struct Room(usize);
     impl std::io::Write for Room {
@@ -212,7 +214,7 @@ fn is_longer(params: &Value, bytes: usize) -> bool {
     serde_json::to_writer(Room(bytes), params).is_err()
 }
 
-/// The result that a server gets: the answer's text and nothing that is private to the model.
+/// Returns the result for the server: the text of the reply, without reasoning.
 fn result(reply: &Reply, model: &str) -> Value {
     let model = reply.model.as_deref().unwrap_or(model);
     let content = json!({"type": "text", "text": reply.message.to_text()});
@@ -223,28 +225,28 @@ fn result(reply: &Reply, model: &str) -> Value {
         StopReason::MaxTokens | StopReason::ContextWindow => "maxTokens",
         StopReason::Refusal => "refusal",
         StopReason::ContentFilter => "contentFilter",
-        // The field is left out where there is no word for it that a server could know.
+        // The specification has no value for other reasons.
         _ => return result,
     };
     result["stopReason"] = stop.into();
     result
 }
 
-/// What a server is told when the model has no answer. The provider's own words are for the host.
-fn refusal(error: &ProviderError) -> Refusal {
+/// Returns the error for the server. The provider's message may be confidential and is only logged.
+fn refusal(error: &ProviderError) -> HandlerError {
     let (code, message) = match error.kind {
         ProviderErrorKind::ContextLength | ProviderErrorKind::TooLarge => {
-            (code::INVALID_PARAMS, "the messages are longer than the model takes")
+            (code::INVALID_PARAMS, "the messages are too long for the model")
         }
         ProviderErrorKind::Unusable | ProviderErrorKind::InvalidRequest | ProviderErrorKind::Media => {
-            (code::INVALID_PARAMS, "the model does not take this request")
+            (code::INVALID_PARAMS, "the model does not accept this request")
         }
         ProviderErrorKind::RateLimited | ProviderErrorKind::Overloaded => {
-            (code::INTERNAL, "the model has too much to do: try again later")
+            (code::INTERNAL, "the model is overloaded; try again later")
         }
-        _ => (code::INTERNAL, "the model could not be asked"),
+        _ => (code::INTERNAL, "the model request failed"),
     };
-    Refusal { code, message: message.to_owned() }
+    HandlerError { code, message: message.to_owned() }
 }
 
 #[cfg(test)]
@@ -258,7 +260,7 @@ mod tests {
     const KEY: &str = "sk-test-0123456789";
 
     fn provider(answers: impl IntoIterator<Item = Exchange>) -> Provider {
-        let retries = RetryPolicy { most: 0, ..RetryPolicy::default() };
+        let retries = RetryPolicy { max_retries: 0, ..RetryPolicy::default() };
         let settings = ProviderSettings::new(Dialect::Chat)
             .with_base_url("http://127.0.0.1:9/v1")
             .with_key(KEY)
@@ -272,30 +274,30 @@ mod tests {
         Exchange::events(format!("data: {delta}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
     }
 
-    fn asking(text: &str) -> Value {
+    fn request(text: &str) -> Value {
         json!({"maxTokens": 100, "messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
     }
 
     async fn ask(sampling: &SamplingHandler, params: Value) -> Result<Value, (i64, String)> {
         let answer = sampling.handler()(SamplingRequest::new("peer", params)).await;
-        answer.map_err(|error| match error.downcast::<Refusal>() {
+        answer.map_err(|error| match error.downcast::<HandlerError>() {
             Ok(refusal) => (refusal.code, refusal.message),
             Err(error) => panic!("{error}"),
         })
     }
 
     #[tokio::test]
-    async fn a_server_gets_the_text_of_an_answer_and_none_of_the_thoughts() {
+    async fn a_server_gets_the_text_of_a_reply_without_reasoning() {
         for (finish, stop) in [("stop", "endTurn"), ("length", "maxTokens"), ("content_filter", "contentFilter")] {
             let sampling = SamplingHandler::new(provider([said("Hello.", finish)]), "m");
             let content = json!({"type": "text", "text": "Hello."});
             let expected = json!({"role": "assistant", "content": content, "model": "m-2", "stopReason": stop});
-            assert_eq!(ask(&sampling, asking("Hi")).await, Ok(expected));
+            assert_eq!(ask(&sampling, request("Hi")).await, Ok(expected));
         }
     }
 
     #[tokio::test]
-    async fn what_a_server_wishes_for_is_sent_within_the_bounds_and_nothing_else_is() {
+    async fn supported_parameters_are_sent_within_the_limits() {
         let params = json!({
             "messages": [
                 {"role": "user", "content": [{"type": "text", "text": "What is it?"}, {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]},
@@ -323,29 +325,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_hears_that_the_model_failed_but_not_what_the_provider_said() {
-        let told = |status, body: Value| {
+    async fn a_server_does_not_see_the_message_of_the_provider() {
+        let failed = |status, body: Value| {
             Exchange::new(status, body.to_string()).with_header("content-type", "application/json")
         };
         let private = |message: &str| json!({"error": {"message": format!("{message} for account acme-7 with {KEY}")}});
         let cases = [
-            (told(401, private("bad key")), (code::INTERNAL, "the model could not be asked")),
-            (told(429, private("slow down")), (code::INTERNAL, "the model has too much to do: try again later")),
-            (told(400, private("no such field")), (code::INVALID_PARAMS, "the model does not take this request")),
-            (told(500, private("oops")), (code::INTERNAL, "the model could not be asked")),
-            (
-                Exchange::failed(ProviderErrorKind::Connection, "acme-7"),
-                (code::INTERNAL, "the model could not be asked"),
-            ),
+            (failed(401, private("bad key")), (code::INTERNAL, "the model request failed")),
+            (failed(429, private("slow down")), (code::INTERNAL, "the model is overloaded; try again later")),
+            (failed(400, private("no such field")), (code::INVALID_PARAMS, "the model does not accept this request")),
+            (failed(500, private("oops")), (code::INTERNAL, "the model request failed")),
+            (Exchange::failed(ProviderErrorKind::Connection, "acme-7"), (code::INTERNAL, "the model request failed")),
         ];
         for (answer, (code, words)) in cases {
             let sampling = SamplingHandler::new(provider([answer]), "m");
-            assert_eq!(ask(&sampling, asking("Hi")).await, Err((code, words.to_owned())));
+            assert_eq!(ask(&sampling, request("Hi")).await, Err((code, words.to_owned())));
         }
     }
 
     #[tokio::test]
-    async fn a_request_that_is_turned_down_is_not_made_and_nonsense_is_not_asked_about() {
+    async fn a_rejected_request_is_not_made_and_an_invalid_one_not_shown() {
         let questions: Arc<Mutex<Vec<SamplingRequest>>> = Arc::default();
         let sink = questions.clone();
         let sampling = SamplingHandler::new(provider([]), "m").with_approval(move |request| {
@@ -353,19 +352,19 @@ mod tests {
             async { false }
         });
         let rejected = (-1, "the user rejected the sampling request".to_owned());
-        assert_eq!(ask(&sampling, asking("Hi")).await, Err(rejected));
+        assert_eq!(ask(&sampling, request("Hi")).await, Err(rejected));
         assert!(ask(&sampling, json!({})).await.is_err());
-        assert_eq!(*questions.lock().expect("no panic"), [SamplingRequest::new("peer", asking("Hi"))]);
+        assert_eq!(*questions.lock().expect("no panic"), [SamplingRequest::new("peer", request("Hi"))]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_so_many_requests_are_worked_on_at_once_and_of_each_server_only_so_many_in_all() {
+    async fn requests_are_limited_concurrently_and_in_total_per_server() {
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (count, top) = (now.clone(), most.clone());
         let answers = std::iter::repeat_n(said("Hello.", "stop"), 8);
         let sampling = SamplingHandler::new(provider(answers), "m")
             .with_concurrency(2)
-            .with_most_requests(5)
+            .with_max_requests(5)
             .with_approval(move |_| {
                 let (count, top) = (count.clone(), top.clone());
                 async move {
@@ -378,32 +377,32 @@ mod tests {
         let mut requests = tokio::task::JoinSet::new();
         for _ in 0..6 {
             let sampling = sampling.clone();
-            requests.spawn(async move { ask(&sampling, asking("Hi")).await });
+            requests.spawn(async move { ask(&sampling, request("Hi")).await });
         }
         let answers = requests.join_all().await;
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 5);
-        let refused = (code::INTERNAL, "no more than 5 sampling requests are answered".to_owned());
+        let refused = (code::INTERNAL, "limit of 5 sampling requests reached".to_owned());
         assert_eq!(answers.iter().filter_map(|answer| answer.as_ref().err()).collect::<Vec<_>>(), [&refused]);
         assert_eq!(most.load(Ordering::Relaxed), 2);
-        // Another server has its own number.
-        let other = sampling.handler()(SamplingRequest::new("other", asking("Hi"))).await;
+        // Each server has its own limit.
+        let other = sampling.handler()(SamplingRequest::new("other", request("Hi"))).await;
         assert!(other.is_ok(), "{other:?}");
     }
 
     #[tokio::test]
-    async fn messages_that_are_too_long_and_requests_that_were_turned_down_cost_nothing() {
+    async fn rejected_and_oversized_requests_are_not_counted() {
         let long = SamplingHandler::new(provider([]), "m").with_max_bytes(100);
-        let refused = (code::INVALID_PARAMS, "the messages have more than 100 bytes".to_owned());
-        assert_eq!(ask(&long, asking(&"x".repeat(100))).await, Err(refused));
+        let refused = (code::INVALID_PARAMS, "request exceeds 100 bytes".to_owned());
+        assert_eq!(ask(&long, request(&"x".repeat(100))).await, Err(refused));
         let answers = Arc::new(Mutex::new(vec![true, false, false]));
-        let sampling = SamplingHandler::new(provider([said("Hello.", "stop")]), "m").with_most_requests(1);
+        let sampling = SamplingHandler::new(provider([said("Hello.", "stop")]), "m").with_max_requests(1);
         let sampling =
             sampling.with_approval(move |_| std::future::ready(answers.lock().expect("no panic").pop() == Some(true)));
         let asked = [
-            ask(&sampling, asking("Hi")).await,
-            ask(&sampling, asking("Hi")).await,
-            ask(&sampling, asking("Hi")).await,
+            ask(&sampling, request("Hi")).await,
+            ask(&sampling, request("Hi")).await,
+            ask(&sampling, request("Hi")).await,
         ];
-        assert_eq!(asked.map(|answer| answer.is_ok()), [false, false, true], "only what was let through is counted");
+        assert_eq!(asked.map(|answer| answer.is_ok()), [false, false, true], "only accepted requests are counted");
     }
 }

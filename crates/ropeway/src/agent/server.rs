@@ -1,4 +1,4 @@
-//! A server of an agent: one connection as a source of tools.
+//! Servers of an agent: one connection as a source of tools.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,29 +6,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::lock;
 use crate::config::{CollisionPolicy, ServerConfig};
 use crate::duration::format_duration;
+use crate::error_chain::chain;
 use crate::event::Events;
-use crate::mcp::{ConnectionState, Handlers, Mcp, chain};
+use crate::mcp::{ConnectionState, Handlers, Mcp};
 use crate::registry::{ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolShape, ToolSource};
 use crate::secret::Redactor;
+use crate::sync::lock;
 use crate::tool::{Alias, BoxFuture, Tool};
 
-/// How long a turn waits for a list that has changed; until it is there, the one before it is used.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a turn waits for a changed tool list before it uses the previous one.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The shortest time between two looks at a list that could not be had, or that the server itself calls short-lived.
-const PAUSE: Duration = Duration::from_secs(30);
+/// Minimum time between two requests of a tool list that failed or has a short time to live.
+const MIN_LIST_INTERVAL: Duration = Duration::from_secs(30);
 
-/// One server as an agent is given it.
+/// A server for an agent.
 ///
-/// An [`Mcp`] is the host's: its handlers and events stay the host's own, and as long as the host holds it, it stays open when the
-/// agent goes. A [`ServerConfig`] is the agent's: it is connected at the first turn, with the agent's handlers and events, and
-/// ends with the agent.
+/// An [`Mcp`] belongs to the host: it keeps its handlers and events, and stays open when the agent is dropped. A [`ServerConfig`]
+/// belongs to the agent: it is connected at the first turn, with the agent's handlers and events, and closed with the agent.
 #[derive(Clone, Debug)]
 pub struct AgentServer {
-    reach: Reach,
+    connection: ServerConnection,
     prefix: Option<String>,
     instructions: bool,
     trust_hints: bool,
@@ -36,64 +36,65 @@ pub struct AgentServer {
 }
 
 #[derive(Clone, Debug)]
-enum Reach {
+enum ServerConnection {
+    /// Connected by the host.
     Host(Mcp),
+    /// To be connected by the agent.
     Agent(Box<ServerConfig>),
 }
 
 impl AgentServer {
-    fn new(reach: Reach) -> Self {
-        Self { reach, prefix: None, instructions: false, trust_hints: false, required: false }
+    fn new(connection: ServerConnection) -> Self {
+        Self { connection, prefix: None, instructions: false, trust_hints: false, required: false }
     }
 
-    /// Puts `prefix_` before the names of its tools, instead of `mcp_alias_`; nothing when the prefix is empty.
+    /// Sets the prefix of tool names to `<prefix>_` instead of `mcp_<alias>_`. An empty prefix removes it.
     #[must_use]
     pub fn with_prefix(mut self, prefix: &str) -> Self {
         self.prefix = Some(if prefix.is_empty() { String::new() } else { format!("{prefix}_") });
         self
     }
 
-    /// Adds what the server says about its use to the system prompt.
+    /// Adds the server's instructions to the system prompt.
     #[must_use]
     pub fn with_instructions(mut self) -> Self {
         self.instructions = true;
         self
     }
 
-    /// Believes what the server says about the behaviour of its tools, such as `readOnlyHint`; a [`Policy`](super::Policy) goes by
-    /// it then.
+    /// Trusts the server's tool annotations, such as `readOnlyHint`, in a [`Policy`](super::Policy).
     #[must_use]
     pub fn with_trusted_hints(mut self) -> Self {
         self.trust_hints = true;
         self
     }
 
-    /// Makes turns depend on the server: one that begins while the server is unavailable ends with
-    /// [`AgentError::RequiredServer`](super::AgentError::RequiredServer). Each turn tries to connect again.
+    /// Makes turns fail with [`AgentError::RequiredServer`](super::AgentError::RequiredServer) while the server is unavailable. Each
+    /// turn tries to connect again.
     #[must_use]
     pub fn required(mut self) -> Self {
         self.required = true;
         self
     }
 
-    /// Our name for the server.
+    /// Returns the alias of the server.
     pub fn alias(&self) -> &Alias {
-        match &self.reach {
-            Reach::Host(mcp) => mcp.alias(),
-            Reach::Agent(config) => &config.alias,
+        match &self.connection {
+            ServerConnection::Host(mcp) => mcp.alias(),
+            ServerConnection::Agent(config) => &config.alias,
         }
     }
 
-    /// The server as a source of tools. Nothing is started; handlers and events are for a connection that is yet to be made.
+    /// Converts the server into a source of tools. Does not connect yet. Handlers and events apply to a [`ServerConfig`] only.
     pub fn into_source(self, handlers: Handlers, events: Events) -> ServerSource {
         let shape = ToolShape::plain(self.alias().clone()).with_trusted_hints(self.trust_hints);
         let shape = match self.prefix {
             Some(prefix) => shape.with_prefix(prefix),
             None => shape,
         };
-        let mcp = match self.reach {
-            Reach::Host(mcp) => mcp,
-            Reach::Agent(config) => Mcp::with_host(*config, handlers, events),
+        let mcp = match self.connection {
+            ServerConnection::Host(mcp) => mcp,
+            ServerConnection::Agent(config) => Mcp::with_host(*config, handlers, events),
         };
         let shape = shape.with_endpoint(mcp.endpoint());
         ServerSource {
@@ -102,72 +103,68 @@ impl AgentServer {
             shape,
             wants_instructions: self.instructions,
             required: self.required,
-            none: Registry::default(),
-            found: Mutex::default(),
+            empty: Registry::default(),
+            listing: Mutex::default(),
         }
     }
 }
 
 impl From<Mcp> for AgentServer {
     fn from(mcp: Mcp) -> Self {
-        Self::new(Reach::Host(mcp))
+        Self::new(ServerConnection::Host(mcp))
     }
 }
 
 impl From<ServerConfig> for AgentServer {
     fn from(config: ServerConfig) -> Self {
-        Self::new(Reach::Agent(Box::new(config)))
+        Self::new(ServerConnection::Agent(Box::new(config)))
     }
 }
 
 /// One connection as a source of tools and instructions.
 ///
-/// [`ToolSource::ready`] waits for the first try to connect and no other: a server that is down is tried behind the scenes, and
-/// found when it is back.
+/// [`ToolSource::ready`] only waits for the first attempt to connect. Later attempts happen in the background, and a server that
+/// is back is used again.
 pub struct ServerSource {
     mcp: Mcp,
     shape: ToolShape,
     wants_instructions: bool,
-    /// A turn does not run without it.
     required: bool,
-    /// The secrets of its settings.
     secrets: Redactor,
-    /// What is listed of a server that is not there: always the same.
-    none: Registry,
-    found: Mutex<Found>,
+    /// The tools of an unavailable server: always the same value.
+    empty: Registry,
+    listing: Mutex<Listing>,
 }
 
-/// What is known of the server.
+/// The last known tools and instructions of the server.
 #[derive(Default)]
-struct Found {
-    /// The first try is over, whatever came of it.
-    tried: bool,
-    /// As the server has them.
+struct Listing {
+    /// Whether the first attempt to connect has ended.
+    was_tried: bool,
+    /// The tools under the server's names.
     tools: Vec<Arc<dyn Tool>>,
-    /// As they are handed out; `None` as long as they were never listed.
+    /// The tools under the agent's names; `None` before the first list.
     registry: Option<Registry>,
-    /// As the server said them last, if they are wanted.
     instructions: Option<String>,
-    look: Look,
+    state: ListState,
 }
 
-/// The last look at the tools.
+/// The result of the last tool list request.
 #[derive(Clone, Default)]
-enum Look {
-    /// There was none.
+enum ListState {
     #[default]
     Never,
-    /// They were listed as of this mark; after the time they should be looked at again.
-    Listed(Mark, Option<Instant>),
-    /// They could not be had for this reason, and are not asked for again before the time.
+    /// The list has this version, and expires at the time.
+    Listed(ListVersion, Option<Instant>),
+    /// The request failed for this reason, and is not repeated before the time.
     Failed(String, Instant),
 }
 
-/// Where the tool list stands: how often it has changed, and how often the server has said so.
-type Mark = (u64, u64);
+/// The version of a tool list: how often it changed, and how many change notifications arrived.
+type ListVersion = (u64, u64);
 
 impl ServerSource {
-    /// Our name for the server.
+    /// Returns the alias of the server.
     pub fn alias(&self) -> &Alias {
         self.mcp.alias()
     }
@@ -176,76 +173,78 @@ impl ServerSource {
         &self.secrets
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
-        lock(&self.found)
+    fn listing(&self) -> MutexGuard<'_, Listing> {
+        lock(&self.listing)
     }
 
-    fn mark(&self) -> Mark {
-        (*self.mcp.tools_version().borrow(), self.mcp.tools_told())
+    fn version(&self) -> ListVersion {
+        (*self.mcp.tools_version().borrow(), self.mcp.tools_notified())
     }
 
-    async fn look(&self) {
+    /// Connects if necessary, and lists the tools if they may have changed.
+    async fn refresh(&self) {
         // A connection that the host closed stays closed.
         let is_lost = !matches!(*self.mcp.state().borrow(), ConnectionState::Ready { .. } | ConnectionState::Closed);
-        if !self.found().tried || (self.required && is_lost) {
-            // That it failed is the verdict. Whoever gives up waiting here leaves the first try to the next one.
+        if !self.listing().was_tried || (self.required && is_lost) {
+            // A failure shows in the status. If this future is dropped here, the next one makes the first attempt.
             let _ = self.mcp.connect().await;
-            self.found().tried = true;
+            self.listing().was_tried = true;
         }
         let Some(server) = self.mcp.server_info() else { return };
         if self.wants_instructions {
-            self.found().instructions.clone_from(&server.instructions);
+            self.listing().instructions.clone_from(&server.instructions);
         }
-        // Taken before the list, so that what changes meanwhile is seen the next time.
-        let (mark, now) = (self.mark(), Instant::now());
-        let is_first = match &self.found().look {
-            Look::Never => true,
-            Look::Listed(seen, until) if *seen == mark && until.is_none_or(|until| now < until) => return,
-            Look::Failed(_, until) if now < *until => return,
-            Look::Listed(..) | Look::Failed(..) => false,
+        // Read before the request, so that the next refresh sees changes made during it.
+        let (version, now) = (self.version(), Instant::now());
+        let is_first = match &self.listing().state {
+            ListState::Never => true,
+            ListState::Listed(seen, until) if *seen == version && until.is_none_or(|until| now < until) => return,
+            ListState::Failed(_, until) if now < *until => return,
+            ListState::Listed(..) | ListState::Failed(..) => false,
         };
-        // The first list belongs to the first try: the connection's own clocks are for it.
-        let listed = match is_first {
-            true => Ok(self.mcp.loose_tools().await),
-            false => tokio::time::timeout(PATIENCE, self.mcp.loose_tools()).await,
+        // The first list is part of connecting, so the timeouts of the connection apply.
+        let listed = if is_first {
+            Ok(self.mcp.detached_tools().await)
+        } else {
+            tokio::time::timeout(LIST_TIMEOUT, self.mcp.detached_tools()).await
         };
         match listed {
             Ok(Ok(tools)) => {
-                let life = self.mcp.tools_life().map(|life| Instant::now() + life.max(PAUSE));
-                self.take(tools, Look::Listed(mark, life));
+                let expiry = self.mcp.tools_ttl().map(|life| Instant::now() + life.max(MIN_LIST_INTERVAL));
+                self.set_tools(tools, ListState::Listed(version, expiry));
             }
-            // A connection that is lost says so itself.
+            // The status of the connection says why.
             Ok(Err(_)) if !self.mcp.is_connected() => {}
             Ok(Err(error)) => self.failed(chain(&error)),
-            Err(_) => self.failed(format!("its tools could not be listed within {}", format_duration(PATIENCE))),
+            Err(_) => self.failed(format!("listing tools timed out after {}", format_duration(LIST_TIMEOUT))),
         }
     }
 
-    /// Takes over the tools; those that are what they were stay the same value.
-    fn take(&self, tools: Vec<Arc<dyn Tool>>, look: Look) {
-        let mut found = self.found();
-        let is_same = found.tools.iter().map(|tool| tool.definition()).eq(tools.iter().map(|tool| tool.definition()));
-        if !is_same || found.registry.is_none() {
+    /// Stores the tools. If their definitions are unchanged, the registry stays the same value.
+    fn set_tools(&self, tools: Vec<Arc<dyn Tool>>, state: ListState) {
+        let mut listing = self.listing();
+        let is_same = listing.tools.iter().map(|tool| tool.definition()).eq(tools.iter().map(|tool| tool.definition()));
+        if !is_same || listing.registry.is_none() {
             let group = self.shape.apply_all(tools.iter().cloned());
-            // Tools of one server do not push each other out, so there is nothing to choose.
+            // Names of one server do not collide, so the policy does not matter.
             let (registry, _) = Registry::assemble([group], CollisionPolicy::Suffix);
-            found.registry = Some(registry);
-            found.tools = tools;
+            listing.registry = Some(registry);
+            listing.tools = tools;
         }
-        found.look = look;
+        listing.state = state;
     }
 
     fn failed(&self, cause: String) {
-        tracing::warn!(server = %self.alias(), "its tools could not be listed: {cause}");
-        self.found().look = Look::Failed(cause, Instant::now() + PAUSE);
+        tracing::warn!(server = %self.alias(), "could not list tools: {cause}");
+        self.listing().state = ListState::Failed(cause, Instant::now() + MIN_LIST_INTERVAL);
     }
 
-    /// How the server stands, and whether its tools are listed. Those of one that may be back any moment are: a vanished server
-    /// fails its call, not the list.
-    fn standing(&self, found: &Found) -> (ServerState, bool) {
-        match (&*self.mcp.state().borrow(), &found.registry, &found.look) {
+    /// Returns the state of the server, and whether its tools are exposed. Tools of a server that reconnects stay exposed: their
+    /// calls fail until it is back.
+    fn state(&self, listing: &Listing) -> (ServerState, bool) {
+        match (&*self.mcp.state().borrow(), &listing.registry, &listing.state) {
             (ConnectionState::Ready { .. }, Some(registry), _) => (ServerState::Ready { tools: registry.len() }, true),
-            (ConnectionState::Ready { .. }, None, Look::Failed(cause, _)) => {
+            (ConnectionState::Ready { .. }, None, ListState::Failed(cause, _)) => {
                 (ServerState::Down { cause: cause.clone() }, false)
             }
             (ConnectionState::Ready { .. } | ConnectionState::Connecting { .. }, ..) => (ServerState::Connecting, true),
@@ -260,26 +259,26 @@ impl ServerSource {
 
 impl ToolSource for ServerSource {
     fn registry(&self) -> Registry {
-        let found = self.found();
-        match &found.registry {
-            Some(registry) if self.standing(&found).1 => registry.clone(),
-            _ => self.none.clone(),
+        let listing = self.listing();
+        match &listing.registry {
+            Some(registry) if self.state(&listing).1 => registry.clone(),
+            _ => self.empty.clone(),
         }
     }
 
-    fn verdicts(&self) -> Vec<ServerStatus> {
-        vec![ServerStatus::new(self.alias().clone(), self.standing(&self.found()).0).with_required(self.required)]
+    fn statuses(&self) -> Vec<ServerStatus> {
+        vec![ServerStatus::new(self.alias().clone(), self.state(&self.listing()).0).with_required(self.required)]
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.look())
+        Box::pin(self.refresh())
     }
 }
 
 impl ContextSource for ServerSource {
     fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>> {
-        let found = self.found();
-        let text = found.instructions.as_ref().filter(|_| self.standing(&found).1);
+        let listing = self.listing();
+        let text = listing.instructions.as_ref().filter(|_| self.state(&listing).1);
         let items: Vec<_> =
             text.map(|text| ContextItem::instructions(self.alias().clone(), text)).into_iter().collect();
         Box::pin(std::future::ready(items))

@@ -1,4 +1,4 @@
-//! Sources: where an agent's tools and context come from, and the offer that is made of them.
+//! Sources of an agent's tools and context, and the tools that a turn exposes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,23 +7,21 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::lock;
-use super::offer::Offer;
-use super::round::sleep_until;
+use super::exposed_tools::ExposedTools;
 use super::server::ServerSource;
 use crate::checked::CheckedTool;
 use crate::registry::{Collision, ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolSource};
 use crate::secret::Redactor;
+use crate::sync::{lock, sleep_until};
 use crate::tool::{Alias, BoxFuture, Tool};
 
-/// How often a required server that is connecting is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Interval at which the status of a connecting required server is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Where an agent's tools and context come from.
+/// The sources of an agent's tools and context.
 pub(super) struct Sources {
     state: Mutex<State>,
-    /// Tools that come with every agent.
-    ours: Vec<CheckedTool>,
+    builtin: Vec<CheckedTool>,
     search_over: usize,
 }
 
@@ -32,22 +30,22 @@ struct State {
     local: Vec<CheckedTool>,
     tools: Vec<SourceEntry>,
     contexts: Vec<ContextEntry>,
-    /// Secrets of the servers and of the host.
+    /// Secrets of the servers and of the host, to redact summaries.
     secrets: Redactor,
-    /// The last offer, and what it was made of.
-    made: Option<(Vec<Registry>, Arc<Offer>)>,
-    /// Names of it that collide and that nobody was told of.
-    untold: Vec<Collision>,
-    /// How the servers stood when it was told last.
-    told: Vec<ServerStatus>,
-    /// The servers that a turn has waited for in vain.
+    /// The exposed tools of the last turn, and the registries that they were made of.
+    exposed: Option<(Vec<Registry>, Arc<ExposedTools>)>,
+    /// Name collisions that were not reported yet.
+    collisions: Vec<Collision>,
+    /// The status of the servers that was reported last.
+    reported: Vec<ServerStatus>,
+    /// The servers that the last turn gave up on.
     late: Vec<String>,
 }
 
 /// A source of tools.
 #[derive(Clone)]
 struct SourceEntry {
-    /// The name of the server, if the source is one server of the agent.
+    /// The alias, if the source is one server of the agent.
     server: Option<Alias>,
     source: Arc<dyn ToolSource>,
 }
@@ -61,24 +59,23 @@ struct ContextEntry {
     last: Vec<ContextItem>,
 }
 
-/// How many sources did not do what they were asked.
+/// Number of sources that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Missing {
-    /// Those that were not waited for.
+pub(super) struct SourceFailures {
+    /// Not ready in time.
     pub(super) late: usize,
-    /// Those that panicked.
-    pub(super) fallen: usize,
+    pub(super) panicked: usize,
 }
 
 impl Sources {
-    pub(super) fn new(ours: Vec<CheckedTool>, search_over: usize) -> Self {
-        Self { state: Mutex::default(), ours, search_over }
+    pub(super) fn new(builtin: Vec<CheckedTool>, search_over: usize) -> Self {
+        Self { state: Mutex::default(), builtin, search_over }
     }
 
     pub(super) fn add_tools(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
         let mut state = lock(&self.state);
         state.local.extend(tools.into_iter().map(CheckedTool::new));
-        state.made = None;
+        state.exposed = None;
     }
 
     pub(super) fn add_source(&self, source: Arc<dyn ToolSource>) {
@@ -94,7 +91,7 @@ impl Sources {
         self.add_context(bridge);
     }
 
-    /// Adds one server, which [`remove_server`](Self::remove_server) can remove by its name.
+    /// Adds a server, which [`remove_server`](Self::remove_server) removes by its alias.
     pub(super) fn add_server(&self, server: Arc<ServerSource>) {
         let alias = Some(server.alias().clone());
         let mut state = lock(&self.state);
@@ -103,34 +100,34 @@ impl Sources {
         state.contexts.push(ContextEntry { server: alias, source: server, last: Vec::new() });
     }
 
-    /// Removes the servers of this name; false if there is none.
+    /// Removes the servers with this alias. Returns `false` if none has it.
     ///
-    /// A turn under way keeps its offer, and the offer keeps the server: connections of the agent close when that turn is over.
+    /// A running turn keeps its tools, and the tools keep the server: connections of the agent close when that turn ends.
     pub(super) fn remove_server(&self, alias: &str) -> bool {
-        let is_meant = |server: &Option<Alias>| server.as_ref().is_some_and(|server| server.as_str() == alias);
+        let has_alias = |server: &Option<Alias>| server.as_ref().is_some_and(|server| server.as_str() == alias);
         let removed = {
             let mut state = lock(&self.state);
-            let tools: Vec<SourceEntry> = state.tools.extract_if(.., |entry| is_meant(&entry.server)).collect();
-            let contexts: Vec<ContextEntry> = state.contexts.extract_if(.., |entry| is_meant(&entry.server)).collect();
-            let made = if tools.is_empty() { None } else { state.made.take() };
-            (tools, contexts, made)
+            let tools: Vec<SourceEntry> = state.tools.extract_if(.., |entry| has_alias(&entry.server)).collect();
+            let contexts: Vec<ContextEntry> = state.contexts.extract_if(.., |entry| has_alias(&entry.server)).collect();
+            let exposed = if tools.is_empty() { None } else { state.exposed.take() };
+            (tools, contexts, exposed)
         };
-        // Connections close when this is dropped, which must not happen under the lock.
+        // Dropping this closes connections, which must not happen under the lock.
         !removed.0.is_empty()
     }
 
-    /// Removes the tools of the host with this name; false if there is none.
+    /// Removes the tools of the host with this name. Returns `false` if none has it.
     pub(super) fn remove_tool(&self, name: &str) -> bool {
         let removed = {
             let mut state = lock(&self.state);
             let tools: Vec<CheckedTool> = state.local.extract_if(.., |tool| tool.definition().name == name).collect();
-            let made = if tools.is_empty() { None } else { state.made.take() };
-            (tools, made)
+            let exposed = if tools.is_empty() { None } else { state.exposed.take() };
+            (tools, exposed)
         };
         !removed.0.is_empty()
     }
 
-    /// Adds secrets that are not shown in summaries.
+    /// Adds secrets to redact in summaries.
     pub(super) fn add_secrets(&self, secrets: &Redactor) {
         let mut state = lock(&self.state);
         state.secrets = state.secrets.with(secrets);
@@ -144,132 +141,133 @@ impl Sources {
         lock(&self.state).tools.iter().map(|entry| entry.source.clone()).collect()
     }
 
-    /// Waits until all of them are as ready as they get, or the time is over.
-    pub(super) async fn ready(&self, until: Option<Instant>) -> Missing {
-        let getting_ready = self
+    /// Waits until all sources are ready, or the deadline passes.
+    pub(super) async fn ready(&self, until: Option<Instant>) -> SourceFailures {
+        let ready = self
             .sources()
             .into_iter()
             .map(|source| -> BoxFuture<'static, ()> { Box::pin(async move { source.ready().await }) });
-        ask(getting_ready, until).await.1
+        join_until(ready, until).await.1
     }
 
-    /// Waits for required servers that are still connecting, as long as there is time.
+    /// Waits for required servers that are still connecting, until the deadline.
     pub(super) async fn required(&self, until: Option<Instant>) {
-        let is_on_its_way = |verdict: &ServerStatus| verdict.required && verdict.outcome == ServerState::Connecting;
-        while self.verdicts().iter().any(is_on_its_way) && until.is_none_or(|until| Instant::now() < until) {
-            tokio::time::sleep(LOOK_AGAIN).await;
+        let is_connecting = |server: &ServerStatus| server.required && server.outcome == ServerState::Connecting;
+        while self.statuses().iter().any(is_connecting) && until.is_none_or(|until| Instant::now() < until) {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Returns the context of all sources, in their order. For a source that is late or panics, it is the context of the turn
-    /// before.
-    pub(super) async fn context(&self, until: Option<Instant>) -> (Vec<ContextItem>, Missing) {
-        let asked = lock(&self.state).contexts.clone();
-        let sources: Vec<_> = asked.iter().map(|entry| entry.source.clone()).collect();
-        let saying = sources
+    /// Returns the context of all sources, in order. A source that is late or panics keeps its context of the previous turn.
+    pub(super) async fn context(&self, until: Option<Instant>) -> (Vec<ContextItem>, SourceFailures) {
+        let entries = lock(&self.state).contexts.clone();
+        let sources: Vec<_> = entries.iter().map(|entry| entry.source.clone()).collect();
+        let contexts = sources
             .into_iter()
             .map(|source| -> BoxFuture<'static, Vec<ContextItem>> { Box::pin(async move { source.context().await }) });
-        let (said, missing) = ask(saying, until).await;
+        let (answers, failures) = join_until(contexts, until).await;
         let mut items = Vec::new();
         let mut state = lock(&self.state);
-        for (mut entry, said) in asked.into_iter().zip(said) {
+        for (mut entry, answer) in entries.into_iter().zip(answers) {
             // Sources may have been added and removed meanwhile.
             let current = state.contexts.iter_mut().find(|current| Arc::ptr_eq(&current.source, &entry.source));
-            if let Some(said) = said {
+            if let Some(answer) = answer {
                 if let Some(current) = current {
-                    current.last.clone_from(&said);
+                    current.last.clone_from(&answer);
                 }
-                entry.last = said;
+                entry.last = answer;
             }
             items.extend(entry.last);
         }
-        (items, missing)
+        (items, failures)
     }
 
-    /// Returns true if an earlier turn has waited in vain for all of these servers.
+    /// Returns `true` if the last turn gave up on all of these servers.
     pub(super) fn gave_up_on(&self, servers: &[String]) -> bool {
         let state = lock(&self.state);
         !state.late.is_empty() && servers.iter().all(|server| state.late.contains(server))
     }
 
-    /// Remembers the servers that a turn has waited for in vain.
+    /// Remembers the servers that a turn gave up on.
     pub(super) fn give_up_on(&self, servers: Vec<String>) {
         lock(&self.state).late = servers;
     }
 
-    /// The servers that may yet become ready.
+    /// Returns the servers that may still become ready.
     pub(super) fn waiting(&self) -> Vec<String> {
         let waiting =
-            |verdict: &ServerStatus| matches!(verdict.outcome, ServerState::Connecting | ServerState::NotStarted);
-        self.verdicts().iter().filter(|it| waiting(it)).map(|it| format!("`{}`", it.server)).collect()
+            |server: &ServerStatus| matches!(server.outcome, ServerState::Connecting | ServerState::NotStarted);
+        let servers = self.statuses();
+        servers.iter().filter(|server| waiting(server)).map(|server| format!("`{}`", server.server)).collect()
     }
 
-    pub(super) fn verdicts(&self) -> Vec<ServerStatus> {
-        self.sources().iter().flat_map(|source| source.verdicts()).collect()
+    pub(super) fn statuses(&self) -> Vec<ServerStatus> {
+        self.sources().iter().flat_map(|source| source.statuses()).collect()
     }
 
-    /// How the servers stand, if that is not known yet.
-    pub(super) fn news(&self) -> Option<Vec<ServerStatus>> {
-        let verdicts = self.verdicts();
+    /// Returns the status of all servers if it changed since the last call.
+    pub(super) fn changed_status(&self) -> Option<Vec<ServerStatus>> {
+        let verdicts = self.statuses();
         let mut state = lock(&self.state);
-        if state.told == verdicts {
+        if state.reported == verdicts {
             return None;
         }
-        state.told.clone_from(&verdicts);
+        state.reported.clone_from(&verdicts);
         Some(verdicts)
     }
 
-    /// The tools as of now. Where nothing has changed it is the same offer.
-    pub(super) fn offer(&self) -> Arc<Offer> {
+    /// Returns the current tools; the same value as before if nothing changed.
+    pub(super) fn exposed_tools(&self) -> Arc<ExposedTools> {
         let sources = self.sources();
         let registries: Vec<Registry> = sources.iter().map(|source| source.registry()).collect();
         let mut state = lock(&self.state);
-        if let Some((made_of, offer)) = &state.made
-            && made_of.len() == registries.len()
-            && made_of.iter().zip(&registries).all(|(one, other)| one.same_as(other))
+        if let Some((before, exposed)) = &state.exposed
+            && before.len() == registries.len()
+            && before.iter().zip(&registries).all(|(one, other)| one.ptr_eq(other))
         {
-            return offer.clone();
+            return exposed.clone();
         }
-        let (offer, collisions) = Offer::new(&state.local, &registries, &self.ours, self.search_over);
-        let offer = Arc::new(offer.keeping(sources));
-        state.made = Some((registries, offer.clone()));
-        state.untold = collisions;
-        offer
+        let (exposed, collisions) = ExposedTools::new(&state.local, &registries, &self.builtin, self.search_over);
+        let exposed = Arc::new(exposed.with_sources(sources));
+        state.exposed = Some((registries, exposed.clone()));
+        state.collisions = collisions;
+        exposed
     }
 
-    /// The names of the last offer that collide, once.
-    pub(super) fn untold(&self) -> Vec<Collision> {
-        std::mem::take(&mut lock(&self.state).untold)
+    /// Returns name collisions that were not returned before.
+    pub(super) fn take_collisions(&self) -> Vec<Collision> {
+        std::mem::take(&mut lock(&self.state).collisions)
     }
 }
 
-/// Asks everybody at once, each in a task of its own, and waits no longer than this: the answers in their order.
-async fn ask<T: Send + 'static>(
-    questions: impl Iterator<Item = BoxFuture<'static, T>>,
+/// Runs futures concurrently, each in its own task, until the deadline. Returns their values in order; `None` for those that
+/// are late or panicked.
+async fn join_until<T: Send + 'static>(
+    futures: impl Iterator<Item = BoxFuture<'static, T>>,
     until: Option<Instant>,
-) -> (Vec<Option<T>>, Missing) {
-    let (mut asked, mut places, mut answers) = (JoinSet::new(), HashMap::new(), Vec::new());
-    for question in questions {
-        places.insert(asked.spawn(question).id(), answers.len());
-        answers.push(None);
+) -> (Vec<Option<T>>, SourceFailures) {
+    let (mut tasks, mut positions, mut values) = (JoinSet::new(), HashMap::new(), Vec::new());
+    for future in futures {
+        positions.insert(tasks.spawn(future).id(), values.len());
+        values.push(None);
     }
-    let mut missing = Missing::default();
-    let mut time_is_over = std::pin::pin!(sleep_until(until));
+    let mut failures = SourceFailures::default();
+    let mut timeout = std::pin::pin!(sleep_until(until));
     loop {
-        let answer = tokio::select! {
+        let joined = tokio::select! {
             biased;
-            answer = asked.join_next_with_id() => answer,
-            () = &mut time_is_over => {
-                // Also one that holds its thread is not waited for.
-                missing.late = asked.len();
+            joined = tasks.join_next_with_id() => joined,
+            () = &mut timeout => {
+                // Tasks make this work even for a future that blocks its thread.
+                failures.late = tasks.len();
                 break;
             }
         };
-        match answer {
-            Some(Ok((id, answer))) => answers[places[&id]] = Some(answer),
-            Some(Err(_)) => missing.fallen += 1,
+        match joined {
+            Some(Ok((id, value))) => values[positions[&id]] = Some(value),
+            Some(Err(_)) => failures.panicked += 1,
             None => break,
         }
     }
-    (answers, missing)
+    (values, failures)
 }

@@ -1,4 +1,4 @@
-//! A step: something that happens in a turn, told while it happens.
+//! Steps: the events of a turn, reported while they happen.
 
 use std::sync::Arc;
 
@@ -10,67 +10,68 @@ use crate::provider::{StopReason, Usage};
 use crate::registry::ServerStatus;
 use crate::tool::{CallId, Origin, Progress};
 
-/// Something that happens in a turn.
+/// An event of a turn.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Step {
-    /// How the servers stand; told in the first turn, and when it has changed.
+    /// The status of the servers; reported in the first turn and after changes.
     Servers {
-        /// One for each server.
-        verdicts: Vec<ServerStatus>,
+        /// One status per server.
+        #[serde(rename = "verdicts")]
+        statuses: Vec<ServerStatus>,
     },
-    /// More text of the model.
+    /// A piece of the model's text.
     Text {
-        /// The piece.
+        /// The text of the piece.
         text: String,
     },
-    /// More of what the model thinks.
+    /// A piece of the model's reasoning.
     Reasoning {
-        /// The piece.
+        /// The text of the piece.
         text: String,
     },
-    /// One answer of the model is whole.
+    /// A reply of the model is complete.
     Answered {
-        /// Why it stopped.
+        /// Why the model stopped.
         stop: StopReason,
-        /// What the answer has cost.
+        /// Token usage of the reply.
         usage: Usage,
     },
-    /// A call begins; if somebody must be asked first, it waits for that.
+    /// A call starts, or waits for approval.
     CallStarted {
-        /// The call.
+        /// The id of the call.
         call: CallId,
-        /// The tool, by our own name for it.
+        /// The name of the tool, as the model sees it.
         tool: String,
-        /// Where the tool comes from.
+        /// The origin of the tool.
         origin: Origin,
-        /// What it is called with.
+        /// The arguments of the call.
         #[serde(flatten)]
         arguments: CallArguments,
-        /// The tool's own [summary](crate::tool::Tool::summarize) of the call, safe to show.
+        /// The tool's own [summary](crate::tool::Tool::summarize) of the call, redacted.
         #[serde(skip_serializing_if = "Option::is_none")]
         summary: Option<String>,
     },
-    /// A call has come a little further.
+    /// A call reports progress.
     CallProgress {
-        /// The call.
+        /// The id of the call.
         call: CallId,
-        /// How far.
+        /// The newest progress.
         #[serde(flatten)]
         progress: Progress,
     },
-    /// A call is over, whatever became of it.
+    /// A call finished, failed or was not made.
     CallFinished {
-        /// The call.
+        /// The id of the call.
         call: CallId,
-        /// All that is known of it.
+        /// The result and its metadata.
         #[serde(flatten)]
         envelope: Arc<Envelope>,
     },
-    /// Something is odd but was dealt with.
+    /// A problem that did not end the turn.
     Warning {
-        /// What is odd.
+        /// Describes the problem.
         message: String,
     },
 }

@@ -1,25 +1,26 @@
-//! The spans of a turn: the turn, each question to the model, each call of the host's own tools.
+//! Tracing spans: a turn, each model request, each call of a local tool.
 //!
-//! The names are those of OpenTelemetry's conventions for generative AI. The calls of servers have spans of their own.
+//! Names and fields follow the OpenTelemetry conventions for generative AI
+//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>). Calls of MCP tools have spans of their own.
 
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{AgentError, Crew, TurnOutcome};
+use super::agent_loop::AgentLoop;
+use super::turn::{AgentError, TurnOutcome};
 use crate::message::Dialect;
 use crate::provider::{Reply, Usage};
 use crate::tool::{Origin, ToolDefinition};
 
-/// The span of a turn.
-pub(super) fn of_turn(crew: &Crew) -> Span {
+pub(super) fn turn_span(agent_loop: &AgentLoop) -> Span {
     tracing::info_span!(
         "invoke_agent",
         otel.name = "invoke_agent",
         otel.kind = "internal",
         otel.status_code = Empty,
         gen_ai.operation.name = "invoke_agent",
-        gen_ai.provider.name = vendor(crew.provider.dialect()),
-        gen_ai.request.model = crew.model,
+        gen_ai.provider.name = vendor(agent_loop.provider.dialect()),
+        gen_ai.request.model = agent_loop.model,
         gen_ai.usage.input_tokens = Empty,
         gen_ai.usage.output_tokens = Empty,
         "error.type" = Empty,
@@ -27,18 +28,18 @@ pub(super) fn of_turn(crew: &Crew) -> Span {
     )
 }
 
-/// The span of one question to the model.
-pub(super) fn of_question(crew: &Crew) -> Span {
+/// Returns the span of one model request.
+pub(super) fn request_span(agent_loop: &AgentLoop) -> Span {
     tracing::info_span!(
         "chat",
-        otel.name = %format_args!("chat {}", crew.model),
+        otel.name = %format_args!("chat {}", agent_loop.model),
         otel.kind = "client",
         otel.status_code = Empty,
         gen_ai.operation.name = "chat",
-        gen_ai.provider.name = vendor(crew.provider.dialect()),
-        gen_ai.request.model = crew.model,
-        gen_ai.request.max_tokens = crew.options.max_tokens,
-        gen_ai.request.temperature = crew.options.temperature,
+        gen_ai.provider.name = vendor(agent_loop.provider.dialect()),
+        gen_ai.request.model = agent_loop.model,
+        gen_ai.request.max_tokens = agent_loop.options.max_tokens,
+        gen_ai.request.temperature = agent_loop.options.temperature,
         gen_ai.response.id = Empty,
         gen_ai.response.model = Empty,
         gen_ai.response.finish_reasons = Empty,
@@ -48,8 +49,8 @@ pub(super) fn of_question(crew: &Crew) -> Span {
     )
 }
 
-/// The span of a call, for a tool that makes none itself.
-pub(super) fn of_call(definition: &ToolDefinition, call: &str) -> Span {
+/// Returns the span of a call; none for MCP tools, which create their own.
+pub(super) fn call_span(definition: &ToolDefinition, call: &str) -> Span {
     match definition.origin {
         Origin::Server { .. } => Span::none(),
         Origin::Local => tracing::info_span!(
@@ -64,24 +65,21 @@ pub(super) fn of_call(definition: &ToolDefinition, call: &str) -> Span {
     }
 }
 
-/// Writes down what a turn came to.
-pub(super) fn turn_over(span: &Span, came_to: &Result<TurnOutcome, AgentError>) {
-    match came_to {
-        Ok(outcome) => spent(span, outcome.usage),
-        Err(error) => failed(span, error),
+pub(super) fn record_outcome(span: &Span, outcome: &Result<TurnOutcome, AgentError>) {
+    match outcome {
+        Ok(outcome) => record_usage(span, outcome.usage),
+        Err(error) => record_error(span, error),
     }
 }
 
-/// Writes down what a question came to.
-pub(super) fn answered(span: &Span, reply: &Reply) {
-    spent(span, reply.usage);
+pub(super) fn record_reply(span: &Span, reply: &Reply) {
+    record_usage(span, reply.usage);
     span.record("gen_ai.response.id", reply.id.as_deref());
     span.record("gen_ai.response.model", reply.model.as_deref());
     span.record("gen_ai.response.finish_reasons", tracing::field::debug(&reply.stop));
 }
 
-/// Writes down why there is no answer.
-pub(super) fn failed(span: &Span, error: &AgentError) {
+pub(super) fn record_error(span: &Span, error: &AgentError) {
     let kind = match error {
         AgentError::Provider { source, .. } => format!("{:?}", source.kind),
         _ => "_OTHER".to_owned(),
@@ -90,12 +88,12 @@ pub(super) fn failed(span: &Span, error: &AgentError) {
     span.record("error.type", kind.as_str());
 }
 
-fn spent(span: &Span, usage: Usage) {
+fn record_usage(span: &Span, usage: Usage) {
     span.record("gen_ai.usage.input_tokens", usage.input);
     span.record("gen_ai.usage.output_tokens", usage.output);
 }
 
-/// The conventions name vendors, not dialects: whoever speaks Chat Completions may be anybody.
+/// Returns the vendor name of the conventions. Any vendor may offer Chat Completions, so it has none.
 fn vendor(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Anthropic => "anthropic",

@@ -1,4 +1,4 @@
-//! A turn: the handle of one message to an agent and of everything that it leads to.
+//! A turn: the handle of one message to an agent, with its steps and its outcome.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -11,41 +11,49 @@ use futures_core::Stream;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tokio::sync::oneshot;
 
-use super::steps::{self, StepReceiver, StepSender, WeakStepSender};
-use super::{Step, TurnLimit};
+use super::limits::TurnLimit;
+use super::step::Step;
+use super::step_queue::{self, StepReceiver, StepSender, WeakStepSender};
 use crate::provider::{ProviderError, StopReason, Usage};
 use crate::registry::ServerStatus;
 use crate::tool::{Alias, BoxError, CancelToken, ToolCallError};
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct TurnOutcome {
-    /// What the model said last.
+    /// The text of the model's last reply.
     pub text: String,
-    /// Why the turn is over.
+    /// Why the turn ended.
     pub end: TurnEnd,
-    /// What all answers have cost together.
+    /// Token usage of all replies.
     pub usage: Usage,
-    /// How often the model was asked.
+    /// Number of model requests.
     pub steps: usize,
-    /// The servers that were unavailable when the turn began, each with the reason. The model was not offered tools of a server
-    /// that never connected. A missing server that is marked `required` is an [`AgentError::RequiredServer`] instead.
+    /// The servers that were unavailable when the turn began, each with the reason. The model does not see tools of a server that
+    /// never connected. A missing server that is marked `required` is an [`AgentError::RequiredServer`] instead.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<ServerStatus>,
 }
 
-/// Why a turn is over. As JSON, `{"reason": "done", "stop": "end_turn"}`.
+impl TurnOutcome {
+    /// Creates the outcome of a turn without model requests.
+    pub(super) fn empty(end: TurnEnd) -> Self {
+        Self { text: String::new(), end, usage: Usage::default(), steps: 0, missing: Vec::new() }
+    }
+}
+
+/// Why a turn ended. As JSON, `{"reason": "done", "stop": "end_turn"}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnEnd {
-    /// The model has no more calls to make.
+    /// The model replied without tool calls.
     Done(StopReason),
     /// A limit was reached.
     Limit(TurnLimit),
-    /// The host wanted no further step.
+    /// The host stopped the turn after a step.
     Stopped,
-    /// The host wanted it to end at once.
+    /// The host cancelled the turn.
     Cancelled,
 }
 
@@ -72,65 +80,65 @@ impl Serialize for TurnEnd {
     }
 }
 
-/// Why a turn has no outcome. A failed tool call is never a reason, unless the host itself calls its error
+/// Why a turn failed. A failed tool call is reported to the model and does not fail the turn, unless the host marks its error
 /// [fatal](ToolCallError::fatal).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
-    /// The model gave no answer. What was said and done before is in the history.
-    #[error("model `{model}` gave no answer")]
+    /// A model request failed. Everything before it is in the history.
+    #[error("request to model `{model}` failed")]
     Provider {
-        /// The model that was asked.
+        /// The name of the model.
         model: String,
-        /// What the answers before it have cost.
+        /// Token usage of the replies before it.
         usage: Usage,
-        /// How often the model was asked.
+        /// Number of model requests.
         steps: usize,
-        /// What is known of it.
+        /// Why the request failed.
         #[source]
         source: ProviderError,
     },
-    /// A server that is marked `required` is unavailable. The model was not asked; the message is in the history, so that
+    /// A server that is marked `required` is unavailable. No model request was made. The message is in the history, and
     /// [`Agent::resume`](super::Agent::resume) tries again.
     #[error("required server `{server}` is unavailable")]
     RequiredServer {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
         /// Why it is unavailable.
         #[source]
         source: BoxError,
     },
     /// A tool of the host or an `on_tool_call` callback returned a fatal error. The results of all calls are in the history.
-    #[error("tool `{tool}` ended the turn")]
+    #[error("tool `{tool}` returned a fatal error")]
     ToolCall {
         /// The tool that was called.
         tool: String,
-        /// What the answers have cost.
+        /// Token usage of all replies.
         usage: Usage,
-        /// How often the model was asked.
+        /// Number of model requests.
         steps: usize,
         /// The fatal error.
         #[source]
         source: ToolCallError,
     },
-    /// There is nothing that the model could answer: nobody said anything, or the model itself spoke last.
-    #[error("there is nothing to answer")]
+    /// The history is empty or ends with a reply of the model.
+    #[error("nothing to answer")]
     NothingToAnswer,
-    /// A pattern of a budget is not one.
-    #[error("`{pattern}` is not a glob: {problem}")]
+    /// The tool pattern of an output budget is invalid.
+    #[error("invalid pattern `{pattern}`: {problem}")]
     Glob {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         problem: String,
     },
-    /// The turn has no end: the runtime that it ran on is gone, or code of the host has panicked in it, such as a tracer.
-    #[error("the turn was lost")]
+    /// The task of the turn is gone: its runtime was shut down, or code of the host, such as a tracer, panicked in it.
+    #[error("the turn ended unexpectedly")]
     Lost,
 }
 
 impl AgentError {
-    /// The same, with what had been spent by then.
+    /// Sets usage and steps to those of the turn so far.
     pub(super) fn after(self, outcome: &TurnOutcome) -> Self {
         match self {
             Self::Provider { model, source, .. } => {
@@ -144,7 +152,7 @@ impl AgentError {
     }
 }
 
-/// Ends a turn from anywhere. Cheap to clone.
+/// Cancels or stops a turn from anywhere. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct TurnControl {
     pub(super) cancel: CancelToken,
@@ -153,40 +161,39 @@ pub struct TurnControl {
 }
 
 impl TurnControl {
-    /// Ends the turn at once: calls in flight are cancelled, and an answer that is coming in is not waited for.
+    /// Ends the turn immediately: cancels running calls and the current model request.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// Ends the turn after the step that is going on: its calls are made to their end, and the model is not asked again.
+    /// Ends the turn after the current step: its calls run to completion, and no further model request is made.
     pub fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Is there a turn that could be ended?
+    /// Returns `true` until the turn ends.
     pub(super) fn is_live(&self) -> bool {
         !self.over.load(Ordering::Relaxed)
     }
 
-    /// The turn is over.
+    /// Marks the turn as ended.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
 }
 
-/// A turn that is going on. Dropping it cancels it.
-#[must_use = "dropping a turn cancels it; `detach` lets it go on"]
+/// A running turn. Dropping it cancels the turn.
+#[must_use = "dropping a turn cancels it; `detach` lets it run"]
 pub struct Turn {
     steps: StepReceiver,
     outcome: oneshot::Receiver<Result<TurnOutcome, AgentError>>,
     control: TurnControl,
-    /// Cancels when the handle is gone.
-    guard: Guard,
+    guard: CancelOnDrop,
 }
 
-struct Guard(Option<TurnControl>);
+struct CancelOnDrop(Option<TurnControl>);
 
-impl Drop for Guard {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(control) = self.0.take() {
             control.cancel();
@@ -194,98 +201,101 @@ impl Drop for Guard {
     }
 }
 
-/// Where a turn tells its steps.
+/// Reports the steps of a turn to its reader and to the tracer.
 #[derive(Clone)]
-pub(super) struct Sink {
+pub(super) struct StepSink {
     steps: StepSender,
     tracer: Option<Tracer>,
 }
 
-/// The same for whoever may live longer than the turn: a call that was given up must not keep its end open.
+/// A [`StepSink`] that does not keep the turn open, for calls that may outlive it.
 #[derive(Clone)]
-pub(super) struct WeakSink {
+pub(super) struct WeakStepSink {
     steps: WeakStepSender,
     tracer: Option<Tracer>,
 }
 
 pub(super) type Tracer = Arc<dyn Fn(&Step) + Send + Sync>;
 
-impl Sink {
-    pub(super) fn tell(&self, step: Step) {
+impl StepSink {
+    pub(super) fn send(&self, step: Step) {
         if let Some(tracer) = &self.tracer {
             tracer(&step);
         }
         self.steps.send(step);
     }
 
-    pub(super) fn downgrade(&self) -> WeakSink {
-        WeakSink { steps: self.steps.downgrade(), tracer: self.tracer.clone() }
+    pub(super) fn downgrade(&self) -> WeakStepSink {
+        WeakStepSink { steps: self.steps.downgrade(), tracer: self.tracer.clone() }
     }
 
     pub(super) fn warn(&self, message: impl Into<String>) {
-        self.tell(Step::Warning { message: message.into() });
+        self.send(Step::Warning { message: message.into() });
     }
 }
 
-impl WeakSink {
-    /// Tells a step, if the turn is not over.
-    pub(super) fn tell(&self, step: Step) {
+impl WeakStepSink {
+    /// Reports a step, unless the turn has ended.
+    pub(super) fn send(&self, step: Step) {
         if let Some(steps) = self.steps.upgrade() {
-            Sink { steps, tracer: self.tracer.clone() }.tell(step);
+            StepSink { steps, tracer: self.tracer.clone() }.send(step);
         }
     }
 }
 
-/// The other end of a turn's handle.
-pub(super) struct Task {
-    pub(super) sink: Sink,
+/// The task's half of a [`Turn`].
+pub(super) struct TurnTask {
+    pub(super) sink: StepSink,
     pub(super) control: TurnControl,
     pub(super) outcome: oneshot::Sender<Result<TurnOutcome, AgentError>>,
 }
 
 impl Turn {
-    pub(super) fn new(tracer: Option<Tracer>) -> (Self, Task) {
-        let (steps, receiver) = steps::channel();
+    pub(super) fn new(tracer: Option<Tracer>) -> (Self, TurnTask) {
+        let (steps, receiver) = step_queue::channel();
         let (outcome, awaited) = oneshot::channel();
         let control = TurnControl::default();
-        let guard = Guard(Some(control.clone()));
-        let task = Task { sink: Sink { steps, tracer }, control: control.clone(), outcome };
+        let guard = CancelOnDrop(Some(control.clone()));
+        let task = TurnTask { sink: StepSink { steps, tracer }, control: control.clone(), outcome };
         (Self { steps: receiver, outcome: awaited, control, guard }, task)
     }
 
-    /// The next step; `None` after the last one.
+    /// Returns the next step, or `None` after the last one.
     ///
-    /// The turn never waits for its reader. Steps that nobody has taken yet are merged where nothing is lost by it: of the
-    /// progress of one call only the newest waits, and adjacent pieces of text are joined.
+    /// The turn never waits for its reader. Unread steps are merged without loss of information: only the newest progress of a
+    /// call is kept, and adjacent pieces of text are joined.
     pub async fn next(&mut self) -> Option<Step> {
         std::future::poll_fn(|cx| self.steps.poll_recv(cx)).await
     }
 
-    /// Waits for the end of the turn; steps that were not read are passed over.
+    /// Waits for the end of the turn and discards unread steps.
+    ///
+    /// # Errors
+    /// Fails if a model request fails, a required server is unavailable or a tool returns a fatal error; see [`AgentError`].
     pub async fn finish(mut self) -> Result<TurnOutcome, AgentError> {
-        // They are not kept until somebody drops them.
+        // Discard steps as they arrive, so that they do not pile up.
         while self.next().await.is_some() {}
         let outcome = (&mut self.outcome).await;
         self.guard.0 = None;
         outcome.unwrap_or(Err(AgentError::Lost))
     }
 
-    /// Ends the turn at once.
+    /// Ends the turn immediately; see [`TurnControl::cancel`].
     pub fn cancel(&self) {
         self.control.cancel();
     }
 
-    /// Ends the turn after the step that is going on.
+    /// Ends the turn after the current step; see [`TurnControl::stop`].
     pub fn stop(&self) {
         self.control.stop();
     }
 
-    /// A handle that can only end the turn, to be kept elsewhere.
+    /// Returns a handle that cancels or stops the turn.
     pub fn control(&self) -> TurnControl {
         self.control.clone()
     }
 
-    /// Lets the turn go on without anybody who waits for it.
+    /// Lets the turn run to its end in the background.
     pub fn detach(mut self) {
         self.guard.0 = None;
     }

@@ -10,7 +10,7 @@ async fn main() {
     let port = match arguments.first().map(String::as_str) {
         Some("--http") if arguments.len() >= 2 => {
             let port = arguments.drain(..2).nth(1).and_then(|port| port.parse().ok());
-            Some(port.unwrap_or_else(|| usage("the port is no number")))
+            Some(port.unwrap_or_else(|| usage("the port is not a number")))
         }
         _ => None,
     };
@@ -39,7 +39,7 @@ fn script(argument: Option<&str>) -> Script {
             None => argument.to_owned(),
         },
     };
-    serde_json::from_str(&text).unwrap_or_else(|error| usage(&format!("the script is not one: {error}")))
+    serde_json::from_str(&text).unwrap_or_else(|error| usage(&format!("invalid script: {error}")))
 }
 
 fn usage(problem: &str) -> ! {

@@ -1,8 +1,9 @@
-//! Discovery for hosts that keep their tools themselves.
+//! Tool discovery for hosts with a tool registry of their own.
 
 use std::sync::Arc;
 
-use super::{Bridge, BridgeError};
+use super::error::BridgeError;
+use super::handle::Bridge;
 use crate::checked::CheckedTool;
 use crate::config::Config;
 use crate::registry::{Collision, Registry, ServerStatus, ToolShape, Transformer, naming};
@@ -13,8 +14,12 @@ use crate::tool::{
 /// Connects to all servers and returns their tools under the servers' own names.
 ///
 /// Filters and transformers that run over the result therefore see those names; the prefix of the configuration is added by
-/// [`DiscoveredTool::register`]. Every tool keeps the bridge, and so its connection, alive. A server that cannot be reached has no
-/// tools here: [`Bridge::verdicts`] says why.
+/// [`DiscoveredTool::register`]. Every tool keeps the bridge, and so its connection, alive. [`Bridge::statuses`] reports servers that
+/// could not be connected.
+///
+/// # Errors
+///
+/// Returns an error if the configuration is invalid or a required server fails.
 ///
 /// # Examples
 ///
@@ -40,36 +45,37 @@ pub async fn connect_and_discover(config: Config) -> Result<(Bridge, Vec<Discove
     Ok((bridge, tools))
 }
 
-/// Connects to all servers and adds their tools, with their prefixes, to a registry; where names are equal, the servers' win.
+/// Connects to all servers and adds their tools, with their prefixes, to a registry. They replace tools with the same name.
 ///
 /// Returns the status of each server. The tools keep their connections alive: they work until the last clone of the registry, or
 /// the last registry [without the server](Registry::without_server), is dropped. The registry is not updated when a server changes
 /// its tools; [`Bridge::tools`] is.
 ///
+/// # Errors
+///
+/// Returns an error if the configuration is invalid or a required server fails.
+///
 /// # Examples
 ///
 /// ```no_run
 /// use ropeway::bridge::discover_and_register;
-/// use ropeway::config::{Config, Secrets};
-/// use ropeway::registry::Registry;
-/// use ropeway::tool::CallContext;
+/// use ropeway::prelude::*;
+/// use serde_json::json;
 ///
-/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn run() -> Result<(), ropeway::Error> {
 /// let mut tools = Registry::default();
 /// discover_and_register(Config::load("ropeway.yaml".as_ref(), &Secrets::from_env())?, &mut tools).await?;
-/// let arguments = serde_json::from_str(r#"{"expression": "6 * 7"}"#)?;
-/// let envelope = tools.call("mcp_demo_calculate", arguments, &CallContext::default()).await;
-/// println!("{}", serde_json::to_string(&envelope)?);
+/// println!("{}", tools.call("demo.calculate", json!({"expression": "6 * 7"})).await);
 /// # Ok(()) }
 /// ```
 pub async fn discover_and_register(config: Config, tools: &mut Registry) -> Result<Vec<ServerStatus>, BridgeError> {
     let (bridge, found) = connect_and_discover(config).await?;
     for tool in found {
         if let Some(collision) = tool.register(tools) {
-            bridge.inner.roof.warn(None, collision.to_string());
+            bridge.state.shared.warn(None, collision.to_string());
         }
     }
-    Ok(bridge.verdicts())
+    Ok(bridge.statuses())
 }
 
 /// A tool found by [`connect_and_discover`], under its server's own name, that keeps its connection alive.
@@ -86,9 +92,11 @@ impl DiscoveredTool {
     fn new(tool: &CheckedTool, bridge: &Bridge) -> Self {
         let exposed = tool.definition().clone();
         let prefix = &*exposed.provenance.prefix;
-        // A name that was shortened or told apart has another beginning or end: then the server's own is the better one.
-        let name =
-            exposed.name.strip_prefix(prefix).filter(|name| naming::legal(&format!("{prefix}{name}")) == exposed.name);
+        // A shortened or disambiguated name cannot be split into prefix and name: the server's own name is used instead.
+        let name = exposed
+            .name
+            .strip_prefix(prefix)
+            .filter(|name| naming::sanitize(&format!("{prefix}{name}")) == exposed.name);
         let name = name.unwrap_or(exposed.own_name()).to_owned();
         let definition = ToolDefinition { name, ..exposed.clone() };
         Self { tool: tool.tool(), definition, exposed, bridge: bridge.clone() }
@@ -102,7 +110,7 @@ impl DiscoveredTool {
         }
     }
 
-    /// Returns the name that [`register`](Self::register) gives the tool: with the prefix of the configuration, and legal for
+    /// Returns the name that [`register`](Self::register) gives the tool: with the prefix of the configuration, and valid for
     /// every model.
     pub fn exposed_name(&self) -> &str {
         &self.exposed.name
@@ -113,23 +121,24 @@ impl DiscoveredTool {
     pub fn transformed(self, transformer: Arc<dyn Transformer>) -> Option<Self> {
         let Self { exposed, bridge, .. } = self.clone();
         let server = self.server().cloned().unwrap_or_else(|| "local".into());
-        let own = self.definition.name.clone();
+        let own_name = self.definition.name.clone();
         let shape = ToolShape::plain(server).with_prefix("").with_transformer(transformer);
         let tool = shape.apply(Arc::new(self))?;
         let mut definition = tool.definition().clone();
-        // The lock and approvals compare the definition of the server, also if this transformer is the first to change it.
+        // Locks and approvals compare the definition of the server.
         let original = exposed.provenance.original.clone().or(definition.provenance.original.take());
         definition.provenance = Provenance { original, ..exposed.provenance };
-        let name = if definition.name == own {
+        let name = if definition.name == own_name {
             exposed.name
         } else {
-            naming::legal(&format!("{}{}", definition.provenance.prefix, definition.name))
+            naming::sanitize(&format!("{}{}", definition.provenance.prefix, definition.name))
         };
         let exposed = ToolDefinition { name, ..definition.clone() };
         Some(Self { tool, definition, exposed, bridge })
     }
 
-    /// Adds the tool to a registry under its [exposed name](Self::exposed_name). Returns what became of a tool that had the name.
+    /// Adds the tool to a registry under its [exposed name](Self::exposed_name). Returns the collision with a tool
+    /// that had the name, if any.
     ///
     /// [`Registry::register`] adds it under the name of its definition instead, without the prefix.
     pub fn register(self, tools: &mut Registry) -> Option<Collision> {

@@ -1,21 +1,21 @@
-//! Checks of what this module reads, for any input. The fuzz targets run them.
+//! Checks of this module's parsers, for the fuzz targets.
 
-use super::memory::Remembered;
+use super::cache::CachedDefinitions;
 use crate::secret::Redactor;
-use crate::tool::Alias;
+use crate::tool::{Alias, ToolDefinition};
 
-/// What is remembered of a server is the same after it was written and read.
-pub(crate) fn memory(data: &[u8]) {
+/// Cached definitions stay the same when they are written and read again.
+pub(crate) fn cache(data: &[u8]) {
     let server = Alias::new("server");
-    let Some(remembered) = Remembered::read(&server, data) else { return };
-    // A schema that is too deep to be read is not written either.
-    let is_deep = |tool: &crate::tool::ToolDefinition| {
+    let Some(cached) = CachedDefinitions::parse(&server, data) else { return };
+    // A schema that is nested too deeply is not written.
+    let is_deep = |tool: &ToolDefinition| {
         let output = tool.output_schema.as_ref();
-        tool.input_schema.trouble().is_some() || output.is_some_and(|schema| schema.trouble().is_some())
+        tool.input_schema.parse_error().is_some() || output.is_some_and(|schema| schema.parse_error().is_some())
     };
-    if remembered.tools.iter().any(is_deep) {
+    if cached.tools.iter().any(is_deep) {
         return;
     }
-    let again = Remembered::read(&server, remembered.to_text(&server, &Redactor::default()).as_bytes());
-    assert_eq!(again, Some(remembered));
+    let again = CachedDefinitions::parse(&server, cached.to_text(&server, &Redactor::default()).as_bytes());
+    assert_eq!(again, Some(cached));
 }

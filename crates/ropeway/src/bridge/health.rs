@@ -1,98 +1,96 @@
-//! Health: how every server of a bridge does.
+//! Health of the servers of a bridge.
 
 use std::time::{Duration, SystemTime};
 
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
-use super::slot::Slot;
+use super::slot::ServerSlot;
 use crate::config::Transport;
 use crate::duration::format_duration;
+use crate::error_chain::chain;
 use crate::mcp::Era;
 use crate::registry::ServerState;
 use crate::tool::Alias;
 
-/// How long a server may take to say that it is alive, where nothing else is said.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Default timeout of a ping.
+pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How every server of a bridge does.
+/// Health of the servers of a bridge, as returned by [`Bridge::health_check`](super::Bridge::health_check).
 ///
-/// [`is_well`](Self::is_well) asks for every configured server, [`is_running_well`](Self::is_running_well) only for those that run.
-///
-/// In JSON they are `well` and `running_well`.
+/// In JSON, [`is_healthy`](Self::is_healthy) is `well` and [`is_running_healthy`](Self::is_running_healthy) is `running_well`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BridgeHealth {
-    /// One record for each server, in the order of the configuration.
+    /// Health of each server, in the order of the configuration.
     pub servers: Vec<ServerHealth>,
 }
 
 impl BridgeHealth {
-    /// Returns whether every server of the configuration is well: it answers, sleeps until it is needed, or is disabled.
-    pub fn is_well(&self) -> bool {
-        self.servers.iter().all(ServerHealth::is_well)
+    /// Returns `true` if every server of the configuration responds, is lazy and not started yet, or is disabled.
+    pub fn is_healthy(&self) -> bool {
+        self.servers.iter().all(ServerHealth::is_healthy)
     }
 
-    /// Returns whether every server that runs answers. Servers that are down, skipped or not started do not count, so a bridge
-    /// whose remaining servers work is well in this sense.
-    pub fn is_running_well(&self) -> bool {
-        self.servers.iter().filter(|server| server.is_running()).all(ServerHealth::is_well)
+    /// Returns `true` if every connected server responds. Servers that are down, skipped or not started are ignored.
+    pub fn is_running_healthy(&self) -> bool {
+        self.servers.iter().filter(|server| server.is_running()).all(ServerHealth::is_healthy)
     }
 }
 
 impl Serialize for BridgeHealth {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut record = serializer.serialize_struct("Health", 3)?;
-        record.serialize_field("well", &self.is_well())?;
-        record.serialize_field("running_well", &self.is_running_well())?;
+        record.serialize_field("well", &self.is_healthy())?;
+        record.serialize_field("running_well", &self.is_running_healthy())?;
         record.serialize_field("servers", &self.servers)?;
         record.end()
     }
 }
 
-/// How one server does.
+/// Health of one server.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ServerHealth {
-    /// The server.
+    /// Alias of the server.
     pub server: Alias,
-    /// What it has to offer right now.
+    /// State of the server.
     #[serde(rename = "verdict")]
     pub outcome: ServerState,
-    /// How it is reached: `stdio`, `http`, `sse` or `in-process`; absent when that is not known.
+    /// Transport: `stdio`, `http`, `sse` or `in-process`; `None` if the entry is disabled or invalid.
     pub transport: Option<&'static str>,
-    /// What it calls itself.
+    /// Name that the server reports.
     pub name: Option<String>,
-    /// Its version.
+    /// Version that the server reports.
     pub version: Option<String>,
-    /// The era that it speaks.
+    /// Protocol era of the connection.
     pub era: Option<Era>,
-    /// The protocol version that was agreed on.
+    /// Negotiated protocol version; `None` if the server is not connected.
     pub protocol_version: Option<String>,
-    /// How long it took to answer just now; absent when it did not.
+    /// Round-trip time of the ping; `None` if it failed.
     #[serde(rename = "latency_ms", serialize_with = "milliseconds")]
     pub latency: Option<Duration>,
-    /// How many of its tools are handed out.
+    /// Number of exposed tools.
     pub tools: usize,
-    /// What else is to be known of them, such as that the list has reached a limit.
+    /// Note about the tools, such as a limit that was reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What went wrong last.
+    /// Latest failure.
     pub last_error: Option<String>,
-    /// How long ago that was.
+    /// Time since the latest failure.
     #[serde(rename = "last_error_ago_ms", serialize_with = "milliseconds")]
     pub last_error_ago: Option<Duration>,
-    /// The last lines that its process wrote to stderr.
+    /// Last lines of the process's stderr.
     pub stderr: Vec<String>,
-    /// Lines on its standard output that were no messages.
+    /// Number of lines on stdout that are not JSON-RPC messages.
     pub noise: u64,
-    /// How many entries share its connection, in this bridge and in others.
+    /// Number of entries that share the connection, in all bridges of the process.
     pub users: usize,
 }
 
 impl ServerHealth {
-    /// It answers, or need not.
-    pub fn is_well(&self) -> bool {
+    /// Returns `true` if the server responds, is lazy and not started yet, or is disabled.
+    pub fn is_healthy(&self) -> bool {
         match self.outcome {
             ServerState::Ready { .. } | ServerState::FilteredToZero { .. } | ServerState::Hidden { .. } => {
                 self.latency.is_some() || !self.is_running()
@@ -102,40 +100,40 @@ impl ServerHealth {
         }
     }
 
-    /// Returns whether the server is connected.
+    /// Returns `true` if the server is connected.
     pub fn is_running(&self) -> bool {
         self.protocol_version.is_some()
     }
 
-    /// Looks at a server, and asks it whether it is alive.
-    pub(super) async fn of(slot: &Slot, patience: Duration) -> Self {
+    /// Pings a server.
+    pub(super) async fn of(slot: &ServerSlot, timeout: Duration) -> Self {
         let mcp = slot.mcp();
         let mut last_error = slot.last_error();
         let mut latency = None;
         if let Some(mcp) = mcp.as_ref().filter(|mcp| mcp.is_connected()) {
-            match tokio::time::timeout(patience, mcp.ping()).await {
+            match tokio::time::timeout(timeout, mcp.ping()).await {
                 Ok(Ok(took)) => latency = Some(took),
-                Ok(Err(error)) => last_error = Some(slot.failed(crate::mcp::chain(&error))),
+                Ok(Err(error)) => last_error = Some(slot.set_last_error(chain(&error))),
                 Err(_) => {
                     last_error =
-                        Some(slot.failed(format!("it gave no sign of life within {}", format_duration(patience))))
+                        Some(slot.set_last_error(format!("no response to ping within {}", format_duration(timeout))));
                 }
             }
         }
-        let view = slot.view();
+        let snapshot = slot.snapshot();
         let info = mcp.as_ref().and_then(|mcp| mcp.server_info());
         let info = info.as_deref();
         Self {
             server: slot.alias().clone(),
-            outcome: view.outcome,
-            transport: slot.config().map(|config| transport(&config.transport)),
+            outcome: snapshot.state,
+            transport: slot.config().map(|config| transport_name(&config.transport)),
             name: info.map(|info| info.name.clone()).filter(|name| !name.is_empty()),
             version: info.map(|info| info.version.clone()).filter(|version| !version.is_empty()),
             era: info.map(|info| info.era),
             protocol_version: info.map(|info| info.protocol_version.clone()),
             latency,
-            tools: view.tools,
-            note: view.note,
+            tools: snapshot.tools,
+            note: snapshot.note,
             last_error_ago: last_error.as_ref().and_then(|error| SystemTime::now().duration_since(error.at).ok()),
             last_error: last_error.map(|error| error.message),
             stderr: mcp.as_ref().map(|mcp| mcp.stderr_tail()).unwrap_or_default(),
@@ -145,7 +143,7 @@ impl ServerHealth {
     }
 }
 
-fn transport(transport: &Transport) -> &'static str {
+fn transport_name(transport: &Transport) -> &'static str {
     match transport {
         Transport::Stdio(_) => "stdio",
         Transport::Http(_) => "http",

@@ -1,93 +1,33 @@
-//! Settings: of one server, and of many in one file.
+//! Server settings, and the configuration files they are read from.
+//!
+//! [`Config`] and the types it contains are plain records that a program can build by hand. With the feature `bridge`,
+//! [`Config::load`] reads them from a `ropeway.yaml`, from a manifest, or from the file of another MCP client.
 
-#[cfg(feature = "bridge")]
-mod auth;
-#[cfg(feature = "bridge")]
-mod callback;
-mod chat;
-#[cfg(feature = "bridge")]
-mod credential;
-#[cfg(feature = "bridge")]
-mod decode;
-#[cfg(feature = "bridge")]
-pub mod edit;
-#[cfg(feature = "bridge")]
-mod emit;
-mod entry;
 #[cfg(feature = "bridge")]
 mod file;
-#[cfg(feature = "bridge")]
-mod foreign;
-#[cfg(feature = "testing")]
-pub(crate) mod fuzz;
-#[cfg(feature = "bridge")]
-mod glob;
-mod hidden;
-#[cfg(feature = "bridge")]
-mod import;
-#[cfg(feature = "bridge")]
-mod json;
-#[cfg(feature = "bridge")]
-mod manifest;
-#[cfg(feature = "bridge")]
-mod node;
-#[cfg(feature = "bridge")]
-mod problem;
-#[cfg(feature = "bridge")]
-pub mod raw;
-#[cfg(feature = "bridge")]
-mod read;
-#[cfg(feature = "bridge")]
-mod reference;
-#[cfg(feature = "bridge")]
-mod resolve;
-#[cfg(feature = "bridge")]
-mod review;
-#[cfg(feature = "bridge")]
-mod secrets;
-mod server;
-#[cfg(feature = "bridge")]
-mod short;
-#[cfg(all(test, feature = "bridge"))]
-mod tests;
-#[cfg(feature = "bridge")]
-mod toml;
-#[cfg(feature = "bridge")]
-mod tool_reference;
-#[cfg(feature = "bridge")]
-mod unit;
-#[cfg(feature = "bridge")]
-mod yaml;
+mod setters;
+mod settings;
 
-pub use self::chat::{ChatSettings, MissingSecretsError, ProviderName, ToolApproval, UnknownProviderError};
+#[cfg(feature = "testing")]
+pub(crate) use self::file::fuzz;
 #[cfg(feature = "bridge")]
-pub(crate) use self::entry::PREFIX;
-pub use self::entry::{
-    CollisionPolicy, Config, LockPolicy, PromptSettings, ResourceSettings, ServerEntry, ServerSettings, StartMode,
-    ToolOverride, ToolSettings,
+// Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
+#[doc(hidden)]
+pub use self::file::{
+    ChatReview, ConfigReview, ForeignConfig, ForeignServer, ServerReview, ToolReference, ToolReferenceKind,
+    TransportReview, ValueReference, edit, is_manifest, open_regular, raw, read_foreign, read_foreign_in, read_regular,
+    read_text, review, tool_references,
 };
 #[cfg(feature = "bridge")]
-pub use self::file::{open_regular, read_regular};
-#[cfg(feature = "bridge")]
-pub(crate) use self::glob::Glob;
-#[cfg(feature = "bridge")]
-pub use self::import::{ForeignConfig, ForeignServer, is_manifest, read_foreign, read_foreign_in};
-#[cfg(feature = "bridge")]
-pub use self::problem::{ConfigError, ConfigProblem};
-#[cfg(feature = "bridge")]
-pub use self::raw::json_schema;
-#[cfg(feature = "bridge")]
-pub use self::read::read_text;
-#[cfg(feature = "bridge")]
-pub use self::review::{ChatReview, ConfigReview, ServerReview, TransportReview, ValueReference, review};
-#[cfg(feature = "bridge")]
-pub use self::secrets::Secrets;
+pub use self::file::{ConfigError, ConfigProblem, Secrets, json_schema};
 #[cfg(feature = "mcp")]
-pub(crate) use self::server::A_YEAR;
-pub use self::server::{
-    EraChoice, HttpServer, InProcessServer, ReconnectPolicy, ServerConfig, ServerLimits, ServerTimeouts, StdioServer,
-    Transport,
+pub(crate) use self::settings::MAX_TIMEOUT;
+pub use self::settings::{
+    ChatSettings, CollisionPolicy, Config, EraChoice, HttpServer, InProcessServer, LockPolicy, MissingChatSecrets,
+    PromptSettings, ProviderName, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry, ServerLimits,
+    ServerSettings, ServerTimeouts, StartMode, StdioServer, ToolApproval, ToolOverride, ToolSettings, Transport,
+    UnknownProviderError,
 };
 #[cfg(feature = "bridge")]
-pub use self::tool_reference::{ToolReference, ToolReferenceKind, tool_references};
+pub(crate) use self::{file::Glob, settings::DEFAULT_PREFIX};
 pub use crate::secret::Secret;

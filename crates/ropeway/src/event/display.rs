@@ -1,4 +1,4 @@
-//! Events in words, one line each.
+//! Events as text, one line each.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use super::Event;
 use crate::duration::format_duration;
 use crate::tool::Alias;
 
-/// Describes the event in one line for people, without the name of its server.
+/// Describes the event in one line, without the name of its server.
 ///
-/// Text of a server appears as it came, except for secrets: a terminal needs it without control characters.
+/// Text of a server is redacted but otherwise unchanged. Escape control characters before printing it to a terminal.
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -18,23 +18,23 @@ impl fmt::Display for Event {
             Self::Ready { protocol_version, .. } => write!(f, "ready, MCP {protocol_version}"),
             Self::Down { cause, retry_in: None, .. } => write!(f, "down: {cause}"),
             Self::Down { cause, retry_in: Some(time), .. } if time.as_millis() == 0 => {
-                write!(f, "down, trying again at once: {cause}")
+                write!(f, "down, retrying now: {cause}")
             }
             Self::Down { cause, retry_in: Some(time), .. } => {
-                write!(f, "down, trying again in {}: {cause}", format_duration(*time))
+                write!(f, "down, retrying in {}: {cause}", format_duration(*time))
             }
             Self::NeedsAuth { .. } => f.write_str("needs authentication"),
             Self::Closed { .. } => f.write_str("closed"),
-            Self::ToolsChanged { .. } => f.write_str("its tools have changed"),
-            Self::PromptsChanged { .. } => f.write_str("its prompts have changed"),
-            Self::ResourcesChanged { .. } => f.write_str("its resources have changed"),
-            Self::ResourceUpdated { uri, .. } => write!(f, "`{uri}` has changed"),
+            Self::ToolsChanged { .. } => f.write_str("tools changed"),
+            Self::PromptsChanged { .. } => f.write_str("prompts changed"),
+            Self::ResourcesChanged { .. } => f.write_str("resources changed"),
+            Self::ResourceUpdated { uri, .. } => write!(f, "`{uri}` changed"),
             Self::ToolCalled { tool, took, is_error: true, .. } => {
-                write!(f, "{tool} reported a failure after {}", format_duration(*took))
+                write!(f, "{tool} reported an error after {}", format_duration(*took))
             }
             Self::ToolCalled { tool, took, .. } => write!(f, "{tool} answered after {}", format_duration(*took)),
             Self::ToolFailed { tool, took, cause, .. } => {
-                write!(f, "{tool} gave no answer after {}: {cause}", format_duration(*took))
+                write!(f, "{tool} failed after {}: {cause}", format_duration(*took))
             }
             Self::Progress { progress, .. } => {
                 write!(f, "progress {}", progress.progress)?;
@@ -63,11 +63,11 @@ impl fmt::Display for Event {
                     format!("{what} {}", names.join(", "))
                 });
                 let parts: Vec<String> = parts.collect();
-                let words = if parts.is_empty() { "no server has changed".to_owned() } else { parts.join("; ") };
-                write!(f, "the configuration was read again: {words}")
+                let changes = if parts.is_empty() { "no server changed".to_owned() } else { parts.join("; ") };
+                write!(f, "configuration reloaded: {changes}")
             }
             Self::Warning { message, .. } => f.write_str(message),
-            Self::Lagged { missed } => write!(f, "{missed} events came too fast to be shown"),
+            Self::Lagged { missed } => write!(f, "{missed} events were dropped"),
         }
     }
 }

@@ -1,33 +1,34 @@
-//! Where events are told, and heard.
+//! A broadcast channel for events.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, RwLock, RwLockReadGuard, Weak};
 
 use tokio::sync::broadcast;
 
 use super::Event;
+use crate::sync::{read, write};
 use crate::tool::Alias;
 
-/// Where events are told. Telling never waits.
+/// A broadcast channel for [`Event`]s. Sending never waits.
 ///
-/// Cheap to clone; all clones are one.
+/// Cloning is cheap, and all clones are the same channel.
 #[derive(Clone, Debug)]
-pub struct Events(Arc<Teller>);
+pub struct Events(Arc<EventBus>);
 
 #[derive(Debug)]
-struct Teller {
+struct EventBus {
     own: broadcast::Sender<Event>,
-    relays: RwLock<Vec<Onward>>,
-    /// How many relays there are, so that the many tellers without one need no lock.
+    relays: RwLock<Vec<RelayTarget>>,
+    /// Number of relays, so that channels without relays need no lock.
     count: AtomicUsize,
-    /// What tools are called with and what they answer is told as well.
+    /// Whether events include arguments and results.
     payloads: AtomicBool,
 }
 
-/// Where else events are told, and under which name of the server.
+/// Another channel that gets all events, under another alias of the server.
 #[derive(Debug)]
-struct Onward {
+struct RelayTarget {
     number: u64,
     alias: Alias,
     to: Events,
@@ -40,10 +41,10 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Keeps up to `capacity` events for a slow listener.
+    /// Creates a channel that buffers up to `capacity` events for slow listeners.
     pub fn new(capacity: usize) -> Self {
         let own = broadcast::Sender::new(capacity.max(1));
-        Self(Arc::new(Teller {
+        Self(Arc::new(EventBus {
             own,
             relays: RwLock::default(),
             count: AtomicUsize::new(0),
@@ -51,67 +52,67 @@ impl Events {
         }))
     }
 
-    /// From here on tells also what tools are called with and what they answer, without what is known to be secret.
+    /// Includes the arguments and results of tool calls in events, with known secrets redacted.
     #[must_use]
     pub fn with_payloads(self) -> Self {
         self.0.payloads.store(true, Ordering::Release);
         self
     }
 
-    /// Does anybody who listens want to know what tools are called with and what they answer?
+    /// Returns `true` if a listener wants arguments and results.
     #[cfg(feature = "mcp")]
     pub(crate) fn wants_payloads(&self) -> bool {
-        (self.0.tells_payloads() && self.0.own.receiver_count() > 0)
-            || (self.0.is_relayed() && self.0.relays().iter().any(|onward| onward.to.wants_payloads()))
+        (self.0.has_payloads() && self.0.own.receiver_count() > 0)
+            || (self.0.is_relayed() && self.0.relays().iter().any(|target| target.to.wants_payloads()))
     }
 
-    /// Tells an event to everybody who listens now.
-    pub fn tell(&self, event: Event) {
+    /// Sends an event to all current listeners.
+    pub fn emit(&self, event: Event) {
         if self.0.is_relayed() {
-            // That tools have changed is told by whoever has the new ones ready.
+            // Each owner of a shared connection emits its own `ToolsChanged`.
             let is_passed_on = !matches!(event, Event::ToolsChanged { .. });
-            for onward in self.0.relays().iter().filter(|onward| is_passed_on && onward.to.heard()) {
-                onward.to.tell(event.clone().renamed(&onward.alias));
+            for target in self.0.relays().iter().filter(|target| is_passed_on && target.to.has_listeners()) {
+                target.to.emit(event.clone().renamed(&target.alias));
             }
         }
-        // Who did not ask for them is not told them, though somebody else may be.
-        let plain = event.has_payload() && !self.0.tells_payloads();
-        // An error only says that nobody listens.
+        // A relay target may want payloads that this channel does not.
+        let plain = event.has_payload() && !self.0.has_payloads();
+        // Sending fails only without listeners.
         let _ = self.0.own.send(if plain { event.without_payload() } else { event });
     }
 
-    /// Is anybody listening? Spares the making of an event that nobody would hear.
-    pub fn heard(&self) -> bool {
+    /// Returns `true` if the channel has listeners. Callers can skip creating an event otherwise.
+    pub fn has_listeners(&self) -> bool {
         self.0.own.receiver_count() > 0
-            || (self.0.is_relayed() && self.0.relays().iter().any(|onward| onward.to.heard()))
+            || (self.0.is_relayed() && self.0.relays().iter().any(|target| target.to.has_listeners()))
     }
 
-    /// Listens from now on.
-    pub fn listen(&self) -> EventStream {
+    /// Subscribes to future events.
+    pub fn subscribe(&self) -> EventStream {
         EventStream { earlier: VecDeque::new(), receiver: self.0.own.subscribe() }
     }
 
-    /// Listens from now on, after some events that were told before.
+    /// Subscribes to future events, preceded by some earlier ones.
     #[cfg(feature = "bridge")]
-    pub(crate) fn listen_after(&self, earlier: impl IntoIterator<Item = Event>) -> EventStream {
-        EventStream { earlier: earlier.into_iter().collect(), ..self.listen() }
+    pub(crate) fn subscribe_after(&self, earlier: impl IntoIterator<Item = Event>) -> EventStream {
+        EventStream { earlier: earlier.into_iter().collect(), ..self.subscribe() }
     }
 
-    /// From now on tells every event to somebody else as well, whose name for the server is `alias`.
+    /// Forwards all future events to another channel, with `alias` as the server.
     ///
-    /// For a connection that several owners share, each of whom tells changes of the tools itself. Two that relay to each
-    /// other would never come to an end.
-    #[cfg_attr(not(feature = "bridge"), expect(dead_code, reason = "it is the bridge that shares connections"))]
+    /// For a connection with several owners, each of which emits changes of the tools itself. Two channels must not relay to
+    /// each other.
+    #[cfg_attr(not(feature = "bridge"), expect(dead_code, reason = "only the bridge shares connections"))]
     pub(crate) fn relay(&self, alias: Alias, to: Self) -> Relay {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.0.change(|relays| relays.push(Onward { number, alias, to }));
+        self.0.change(|relays| relays.push(RelayTarget { number, alias, to }));
         Relay { from: Arc::downgrade(&self.0), number }
     }
 }
 
-impl Teller {
-    fn tells_payloads(&self) -> bool {
+impl EventBus {
+    fn has_payloads(&self) -> bool {
         self.payloads.load(Ordering::Acquire)
     }
 
@@ -119,42 +120,42 @@ impl Teller {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    fn relays(&self) -> RwLockReadGuard<'_, Vec<Onward>> {
-        self.relays.read().unwrap_or_else(PoisonError::into_inner)
+    fn relays(&self) -> RwLockReadGuard<'_, Vec<RelayTarget>> {
+        read(&self.relays)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<Onward>)) {
-        let mut relays = self.relays.write().unwrap_or_else(PoisonError::into_inner);
+    fn change(&self, change: impl FnOnce(&mut Vec<RelayTarget>)) {
+        let mut relays = write(&self.relays);
         change(&mut relays);
         self.count.store(relays.len(), Ordering::Release);
     }
 }
 
-/// A relay of events. Dropping it ends it.
+/// A relay of events. Dropping it stops the relay.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    from: Weak<Teller>,
+    from: Weak<EventBus>,
     number: u64,
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
         if let Some(from) = self.from.upgrade() {
-            from.change(|relays| relays.retain(|onward| onward.number != self.number));
+            from.change(|relays| relays.retain(|target| target.number != self.number));
         }
     }
 }
 
-/// One listener's events, in order.
+/// The events of one listener, in order.
 #[derive(Debug)]
 pub struct EventStream {
-    /// Events that come before those of the receiver.
+    /// Events that precede those of the receiver.
     earlier: VecDeque<Event>,
     receiver: broadcast::Receiver<Event>,
 }
 
 impl EventStream {
-    /// The next event; `None` once nobody can tell any more.
+    /// Returns the next event, or `None` once the channel is closed.
     pub async fn next(&mut self) -> Option<Event> {
         if let Some(event) = self.earlier.pop_front() {
             return Some(event);
@@ -166,12 +167,12 @@ impl EventStream {
         }
     }
 
-    /// How many events wait to be heard, those that are lost already included.
+    /// Returns the number of unread events, including those that were missed.
     pub(crate) fn waiting(&self) -> usize {
         self.earlier.len() + self.receiver.len()
     }
 
-    /// The next event if there is one already.
+    /// Returns the next event, if one is available.
     pub fn try_next(&mut self) -> Option<Event> {
         if let Some(event) = self.earlier.pop_front() {
             return Some(event);
@@ -198,11 +199,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_listener_loses_old_events_and_is_told_how_many() {
+    async fn a_slow_listener_misses_old_events_and_learns_how_many() {
         let events = Events::new(2);
-        let mut slow = events.listen();
+        let mut slow = events.subscribe();
         for name in ["a", "b", "c", "d"] {
-            events.tell(closed(name));
+            events.emit(closed(name));
         }
         assert_eq!(slow.next().await, Some(Event::Lagged { missed: 2 }));
         assert_eq!(slow.next().await, Some(closed("c")));
@@ -212,34 +213,35 @@ mod tests {
     }
 
     #[test]
-    fn telling_without_a_listener_is_fine() {
+    fn sending_without_a_listener_is_allowed() {
         let events = Events::default();
-        assert!(!events.heard());
-        events.tell(closed("a"));
+        assert!(!events.has_listeners());
+        events.emit(closed("a"));
     }
+
     #[test]
-    fn a_relay_tells_events_under_its_own_name_until_it_is_dropped() {
+    fn a_relay_forwards_events_under_its_own_alias_until_dropped() {
         let (shared, one, two) = (Events::default(), Events::default(), Events::default());
         let relay = shared.relay("one".into(), one.clone());
         let _other = shared.relay("two".into(), two.clone());
-        assert!(!shared.heard());
-        let mut at_one = one.listen();
-        assert!(shared.heard());
-        let mut at_two = two.listen();
+        assert!(!shared.has_listeners());
+        let mut at_one = one.subscribe();
+        assert!(shared.has_listeners());
+        let mut at_two = two.subscribe();
         let general = Event::Warning { server: None, message: "general".into() };
-        shared.tell(closed("shared"));
-        shared.tell(general.clone());
+        shared.emit(closed("shared"));
+        shared.emit(general.clone());
         drop(relay);
-        shared.tell(closed("shared"));
+        shared.emit(closed("shared"));
         let all = |stream: &mut EventStream| std::iter::from_fn(|| stream.try_next()).collect::<Vec<_>>();
         assert_eq!(all(&mut at_one), [closed("one"), general.clone()]);
         assert_eq!(all(&mut at_two), [closed("two"), general, closed("two")]);
         drop(at_two);
-        assert!(!shared.heard());
+        assert!(!shared.has_listeners());
     }
 
     #[test]
-    fn only_who_asks_for_payloads_is_told_them() {
+    fn only_listeners_that_ask_for_payloads_get_them() {
         let called = |arguments: Option<Value>| Event::ToolCalled {
             server: "one".into(),
             tool: "t".into(),
@@ -251,22 +253,22 @@ mod tests {
         };
         let (shared, plain, full) = (Events::default(), Events::default(), Events::default().with_payloads());
         let _relays = [shared.relay("one".into(), plain.clone()), shared.relay("one".into(), full.clone())];
-        let (mut at_shared, mut at_plain) = (shared.listen(), plain.listen());
+        let (mut at_shared, mut at_plain) = (shared.subscribe(), plain.subscribe());
         assert!(!shared.wants_payloads());
-        let mut at_full = full.listen();
+        let mut at_full = full.subscribe();
         assert!(shared.wants_payloads());
         let secret = Some(Value::from("private"));
-        shared.tell(called(secret.clone()));
+        shared.emit(called(secret.clone()));
         assert_eq!(at_shared.try_next(), Some(called(None)));
         assert_eq!(at_plain.try_next(), Some(called(None)));
         assert_eq!(at_full.try_next(), Some(called(secret)));
     }
 
     #[test]
-    fn a_relay_may_outlive_what_it_relays_from() {
+    fn a_relay_may_outlive_its_source() {
         let (shared, one) = (Events::default(), Events::default());
         let relay = shared.relay("one".into(), one.clone());
-        let mut listener = one.listen();
+        let mut listener = one.subscribe();
         drop((shared, one));
         drop(relay);
         assert_eq!(listener.try_next(), None);

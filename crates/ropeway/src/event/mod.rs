@@ -1,4 +1,4 @@
-//! Events: what happens, for whoever wants to know.
+//! Events of connections, calls and the bridge.
 
 mod display;
 mod events;
@@ -16,161 +16,161 @@ pub use self::events::{EventStream, Events};
 pub use self::log::{EventLog, timestamp};
 use crate::tool::{Alias, CallId, Progress};
 
-/// Something that happened.
+/// An event of a connection, a call or the bridge.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event")]
 #[non_exhaustive]
 pub enum Event {
-    /// A connection is being made.
+    /// A connection attempt starts.
     #[serde(rename = "server.connecting")]
     Connecting {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
-        /// How many tries have failed in a row.
+        /// Number of consecutive failed attempts.
         failures: u32,
     },
-    /// A connection is made.
+    /// A connection is established.
     #[serde(rename = "server.ready")]
     Ready {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
-        /// The protocol version that was agreed on.
+        /// The negotiated protocol version.
         protocol_version: String,
     },
-    /// A connection is lost, or could not be made.
+    /// A connection failed or was lost.
     #[serde(rename = "server.down")]
     Down {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
-        /// Why.
+        /// The reason.
         cause: String,
-        /// When it will be tried again; absent when it will not.
+        /// Delay before the next attempt; `None` if there is none.
         #[serde(rename = "retry_in_ms", serialize_with = "maybe_milliseconds")]
         retry_in: Option<Duration>,
     },
-    /// A server wants to know who is asking.
+    /// A server requires authentication.
     #[serde(rename = "server.needs_auth")]
     NeedsAuth {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
     },
-    /// A connection was closed by its owner.
+    /// A connection was closed by the client.
     #[serde(rename = "server.closed")]
     Closed {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
     },
-    /// A server's tools are not what they were.
+    /// The tools of a server have changed.
     #[serde(rename = "server.tools_changed")]
     ToolsChanged {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
     },
-    /// A server's prompts are not what they were.
+    /// The prompts of a server have changed.
     #[serde(rename = "server.prompts_changed")]
     PromptsChanged {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
     },
-    /// A server's resources are not what they were.
+    /// The resources of a server have changed.
     #[serde(rename = "server.resources_changed")]
     ResourcesChanged {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
     },
-    /// A resource that we subscribed to has changed.
+    /// A subscribed resource has changed.
     #[serde(rename = "server.resource_updated")]
     ResourceUpdated {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
-        /// Where the resource lives.
+        /// The URI of the resource.
         uri: String,
     },
-    /// A tool answered; also when its answer is that it failed.
+    /// A tool call returned a result, which may report an error.
     #[serde(rename = "mcp.tool_called")]
     ToolCalled {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
-        /// The server's name for the tool.
+        /// The tool's name on the server.
         tool: String,
-        /// The call.
+        /// The id of the call.
         call: CallId,
-        /// How long it took.
+        /// The duration of the call.
         #[serde(rename = "took_ms", serialize_with = "milliseconds")]
         took: Duration,
-        /// The tool reports a failure.
+        /// Whether the tool reported an error.
         is_error: bool,
-        /// What it was called with, where [`Events::with_payloads`] asks for it.
+        /// The arguments, if [`Events::with_payloads`] is set.
         #[serde(skip_serializing_if = "Option::is_none")]
         arguments: Option<Arc<Value>>,
-        /// What it answered, where [`Events::with_payloads`] asks for it.
+        /// The result, if [`Events::with_payloads`] is set.
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<Arc<Value>>,
     },
-    /// A call has no answer.
+    /// A tool call failed without a result.
     #[serde(rename = "mcp.tool_failed")]
     ToolFailed {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
-        /// The server's name for the tool.
+        /// The tool's name on the server.
         tool: String,
-        /// The call.
+        /// The id of the call.
         call: CallId,
-        /// How long it took.
+        /// The duration of the call.
         #[serde(rename = "took_ms", serialize_with = "milliseconds")]
         took: Duration,
-        /// Why there is no answer.
+        /// The reason.
         cause: String,
-        /// What it was called with, where [`Events::with_payloads`] asks for it.
+        /// The arguments, if [`Events::with_payloads`] is set.
         #[serde(skip_serializing_if = "Option::is_none")]
         arguments: Option<Arc<Value>>,
     },
-    /// A call has come a little further.
+    /// A call made progress.
     #[serde(rename = "progress")]
     Progress {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
-        /// The call.
+        /// The id of the call.
         call: CallId,
-        /// How far.
+        /// The progress so far.
         #[serde(flatten)]
         progress: Progress,
     },
-    /// A server has something to say.
+    /// A server sent a log message.
     #[serde(rename = "log")]
     Log {
-        /// The server.
+        /// The alias of the server.
         server: Alias,
-        /// How important it says that it is.
+        /// The log level, such as `info`.
         level: String,
-        /// Which part of the server speaks.
+        /// The name of the logger.
         logger: Option<String>,
-        /// What it says.
+        /// The message, as any JSON value.
         data: Value,
     },
-    /// A new configuration is in use.
+    /// The configuration was reloaded.
     #[serde(rename = "config.reloaded")]
     Reloaded {
-        /// Servers that are new.
+        /// Added servers.
         started: Vec<Alias>,
-        /// Servers that are gone.
+        /// Removed servers.
         stopped: Vec<Alias>,
-        /// Servers whose entry has changed.
+        /// Servers with a changed entry.
         restarted: Vec<Alias>,
     },
-    /// Something is odd but was dealt with.
+    /// A problem that was handled.
     #[serde(rename = "warning")]
     Warning {
-        /// The server, when it is about one.
+        /// The server, if the warning is about one.
         #[serde(skip_serializing_if = "Option::is_none")]
         server: Option<Alias>,
-        /// What is odd.
+        /// The warning.
         message: String,
     },
-    /// The listener was too slow: this many events are lost to it.
+    /// The listener was too slow and missed events.
     #[serde(rename = "lagged")]
     Lagged {
-        /// How many.
+        /// Number of missed events.
         missed: u64,
     },
 }
@@ -186,7 +186,7 @@ fn maybe_milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> 
     }
 }
 
-/// The server that an event is about, shared or to be changed, as the event is.
+/// Returns the server of an event, by shared or mutable reference.
 macro_rules! server_of {
     ($event:expr) => {
         match $event {
@@ -210,7 +210,7 @@ macro_rules! server_of {
 }
 
 impl Event {
-    /// The server that it is about, when it is about one.
+    /// Returns the server that the event is about, if any.
     pub fn server(&self) -> Option<&Alias> {
         server_of!(self)
     }
@@ -219,7 +219,7 @@ impl Event {
         server_of!(self)
     }
 
-    /// Does it tell what a tool was called with, or what it answered?
+    /// Returns `true` if the event contains arguments or a result.
     fn has_payload(&self) -> bool {
         matches!(
             self,
@@ -229,7 +229,7 @@ impl Event {
         )
     }
 
-    /// The same event without what a tool was called with and what it answered.
+    /// Removes the arguments and the result.
     fn without_payload(mut self) -> Self {
         match &mut self {
             Self::ToolCalled { arguments, result, .. } => (*arguments, *result) = (None, None),
@@ -239,7 +239,7 @@ impl Event {
         self
     }
 
-    /// The same event of a server that goes by another name here.
+    /// Replaces the alias of the server.
     fn renamed(mut self, alias: &Alias) -> Self {
         if let Some(server) = self.server_mut() {
             *server = alias.clone();
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_flat_json_object_with_times_in_milliseconds() {
+    fn an_event_is_a_flat_json_object_with_milliseconds() {
         let event = Event::ToolFailed {
             server: "a".into(),
             tool: "t".into(),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_names_the_server_that_it_is_about() {
+    fn an_event_names_its_server() {
         assert_eq!(Event::Closed { server: "a".into() }.server(), Some(&"a".into()));
         assert_eq!(Event::Lagged { missed: 1 }.server(), None);
         assert_eq!(Event::Warning { server: None, message: String::new() }.server(), None);

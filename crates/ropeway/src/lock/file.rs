@@ -1,40 +1,45 @@
-//! The lock as a file: read within bounds, and written whole or not at all.
+//! Reads and writes the lock file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Lock, LockError};
+use super::accepted::Lock;
+use super::error::LockError;
 use crate::config::open_regular;
 
-/// Name of the file, beside the configuration file.
-pub const NAME: &str = "ropeway.lock";
+/// Name of the lock file in the folder of the configuration file.
+pub const LOCK_FILE_NAME: &str = "ropeway.lock";
 
-/// Largest file that is read or written, in bytes.
-const LARGEST: u64 = 32 << 20;
+/// Maximum size of the file in bytes.
+const MAX_BYTES: u64 = 32 << 20;
 
-/// How long another process may take to write the file.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout for another process that writes the file.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A lock file.
+/// The lock file of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockFile {
     path: PathBuf,
 }
 
 impl LockFile {
-    /// The lock file beside a configuration file.
+    /// Returns the lock file in the folder of a configuration file.
     pub fn beside(config: &Path) -> Self {
-        Self { path: config.with_file_name(NAME) }
+        Self { path: config.with_file_name(LOCK_FILE_NAME) }
     }
 
-    /// Returns where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads the file: its lock and the text of that; nothing when there is no file.
+    /// Reads the lock and its text. Returns `None` if the file does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read or is not a valid lock.
     pub fn read(&self) -> Result<Option<(Lock, String)>, LockError> {
         let failed = |source| LockError::Read { path: self.path.clone(), source };
         let file = match open_regular(&self.path) {
@@ -45,9 +50,9 @@ impl LockFile {
             Err(error) => return Err(failed(error)),
         };
         let mut bytes = Vec::new();
-        file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(failed(io::Error::other(format!("larger than {} MiB", LARGEST >> 20))));
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(failed(io::Error::other(format!("larger than {} MiB", MAX_BYTES >> 20))));
         }
         let text = String::from_utf8(bytes).map_err(|_| LockError::Broken {
             path: self.path.clone(),
@@ -57,18 +62,22 @@ impl LockFile {
         Ok(Some((Lock::parse(&text, &self.path)?, text)))
     }
 
-    /// Changes the lock as the file has it by now, so that two processes do not undo each other's changes, and returns the text that
-    /// was written and what `change` returned. The file is replaced in one step; one that is no lock is not touched, nor is one outside
-    /// of the folder that the path links to.
+    /// Reads the lock, applies `change` and replaces the file atomically. Other processes wait meanwhile. Returns the new text and
+    /// the value of `change`.
     ///
-    /// `change` gets the lock and the text that it was read from.
+    /// `change` receives the lock and its current text. An invalid file is not overwritten, nor is the target of a link into
+    /// another folder.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read or written, or is not a valid lock.
     pub fn update<T>(&self, change: impl FnOnce(&mut Lock, Option<&str>) -> T) -> Result<(String, T), LockError> {
         let failed = |source| LockError::Write { path: self.path.clone(), source };
         let folder = match self.path.parent() {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
-        // The folder itself is locked: a file for it would be left behind.
+        // A separate file for locking would be left behind.
         let _held = hold(folder).map_err(failed)?;
         let (mut lock, before) = match self.read()? {
             Some((lock, text)) => (lock, Some(text)),
@@ -76,8 +85,8 @@ impl LockFile {
         };
         let changed = change(&mut lock, before.as_deref());
         let text = lock.to_text();
-        if text.len() as u64 > LARGEST {
-            return Err(failed(io::Error::other(format!("larger than {} MiB", LARGEST >> 20))));
+        if text.len() as u64 > MAX_BYTES {
+            return Err(failed(io::Error::other(format!("larger than {} MiB", MAX_BYTES >> 20))));
         }
         if before.as_deref() != Some(text.as_str()) {
             let target = if before.is_some() { target(&self.path, folder).map_err(failed)? } else { self.path.clone() };
@@ -87,41 +96,41 @@ impl LockFile {
     }
 }
 
-/// Waits until no other process changes a lock in this folder.
+/// Waits until no other process writes a lock in this folder.
 fn hold(folder: &Path) -> io::Result<File> {
     let held = File::open(folder)?;
     let began = Instant::now();
     loop {
         match held.try_lock() {
             Ok(()) => return Ok(held),
-            // Some file systems have no locks.
+            // Some file systems do not support locks.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(held),
             Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if began.elapsed() > PATIENCE => {
-                return Err(io::Error::other("another process is writing it"));
+            Err(TryLockError::WouldBlock) if began.elapsed() > WRITE_TIMEOUT => {
+                return Err(io::Error::other("another process is writing to it"));
             }
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
         }
     }
 }
 
-/// Returns the file to write to. A link stays one, but may not lead to the lock of another project.
+/// Returns the file to write. A link is followed, but not to another folder.
 fn target(path: &Path, folder: &Path) -> io::Result<PathBuf> {
     let target = fs::canonicalize(path)?;
     if !target.starts_with(fs::canonicalize(folder)?) {
-        let problem = format!("it is a link to `{}`, which is in another folder", target.display());
+        let problem = format!("links to `{}` in another folder", target.display());
         return Err(io::Error::other(problem));
     }
     Ok(target)
 }
 
-/// Puts a text in the place of a file, with the permissions that this has.
+/// Replaces a file atomically, and keeps its permissions.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}.new", std::process::id()));
     let new = path.with_file_name(name);
-    // Left behind by a process of this number that was killed.
+    // May be left behind by a killed process with the same id.
     let _ = fs::remove_file(&new);
     let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
     let written =
@@ -150,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_kept_in_a_file() {
+    fn a_lock_round_trips_through_its_file() {
         let (folder, file) = file();
         assert_eq!(file.read().expect("no file"), None);
         let (text, ()) = file.update(|lock, _| lock.accept(&"s".into(), [&tool("s")])).expect("written");
@@ -160,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn many_writers_at_once_lose_nothing() {
+    fn concurrent_updates_are_all_kept() {
         let (_folder, file) = file();
         std::thread::scope(|scope| {
             for number in 0..16 {
@@ -175,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_lock_is_not_overwritten() {
+    fn an_invalid_file_is_not_overwritten() {
         let (_folder, file) = file();
         for text in ["precious", "{\"version\": 9}", ""] {
             fs::write(file.path(), text).expect("a file");
@@ -189,7 +198,7 @@ mod tests {
         fs::create_dir(file.path()).expect("a folder");
         assert!(matches!(file.read(), Err(LockError::Read { .. })));
         let sparse = File::create(file.path().with_file_name("huge")).expect("a file");
-        sparse.set_len(LARGEST + 1).expect("a size");
+        sparse.set_len(MAX_BYTES + 1).expect("a size");
         fs::remove_dir(file.path()).expect("removed");
         fs::rename(file.path().with_file_name("huge"), file.path()).expect("renamed");
         let huge = std::error::Error::source(&file.read().expect_err("huge")).map(ToString::to_string);
@@ -197,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_followed_when_it_leads_to_a_lock_and_to_nothing_else() {
+    fn a_link_is_followed_to_a_valid_lock_only() {
         let (folder, file) = file();
         let target = folder.path().join("elsewhere");
         std::os::unix::fs::symlink(&target, file.path()).expect("a link");
@@ -211,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_of_another_project_is_not_written_through_a_link() {
+    fn a_link_to_another_folder_is_not_written() {
         let ((_mine, mine), (_theirs, theirs)) = (file(), file());
         let before = Lock::new().to_text();
         fs::write(theirs.path(), &before).expect("a lock");
@@ -219,12 +228,12 @@ mod tests {
         let refused = mine.update(|lock, _| lock.accept(&"s".into(), [&tool("s")])).expect_err("another folder");
         let why = std::error::Error::source(&refused).expect("a source").to_string();
         let target = fs::canonicalize(theirs.path()).expect("a path");
-        assert_eq!(why, format!("it is a link to `{}`, which is in another folder", target.display()));
+        assert_eq!(why, format!("links to `{}` in another folder", target.display()));
         assert_eq!(fs::read_to_string(theirs.path()).expect("a lock"), before);
     }
 
     #[test]
-    fn a_pipe_in_the_place_of_a_lock_is_refused_at_once() {
+    fn a_pipe_is_rejected_without_blocking() {
         let (_folder, file) = file();
         let made = std::process::Command::new("mkfifo").arg(file.path()).status().expect("mkfifo");
         assert!(made.success());

@@ -1,39 +1,43 @@
-//! The keywords of arrays.
+//! Array keywords.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::ChangeKind;
-use super::keywords::Making;
+use super::change::ChangeKind;
+use super::cow_value::{CowObject, CowValue};
+use super::keywords::SchemaBuilder;
 use super::node::{self, Node};
-use super::object::nothing;
-use super::walker::{Done, Failure, Walker};
-use super::written::{Object, Written};
+use super::object::false_schema;
+use super::walker::{LoweredSchema, SchemaError, Walker};
 
 impl<'d> Walker<'d> {
-    pub(super) fn items(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
-        if let Some(schema) = self.untouched(value) {
-            making.out.set("items", Written::Value(Cow::Borrowed(schema)));
+    pub(super) fn items(&mut self, value: &Cow<'d, Value>, builder: &mut SchemaBuilder<'d>) -> Result<(), SchemaError> {
+        if let Some(schema) = self.unchanged(value) {
+            builder.out.set("items", CowValue::Value(Cow::Borrowed(schema)));
             return Ok(());
         }
         let schema = match self.step(&["items"], value.clone())? {
             Some(done) => {
-                let (schema, shape) = done.described();
-                making.shape.items(shape);
+                let (schema, mapping) = done.described();
+                builder.mapping.items(mapping);
                 schema
             }
             None => {
                 self.report("items", ChangeKind::Rewritten("maxItems".to_owned()));
-                making.set("maxItems", Value::from(0));
-                Object::default()
+                builder.set("maxItems", Value::from(0));
+                CowObject::default()
             }
         };
-        making.set("items", schema);
+        builder.set("items", schema);
         Ok(())
     }
 
-    pub(super) fn prefix_items(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
+    pub(super) fn prefix_items(
+        &mut self,
+        value: &Cow<'d, Value>,
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
         let prefix = node::items(value);
         if prefix.is_empty() {
             self.report("prefixItems", ChangeKind::Dropped);
@@ -43,11 +47,11 @@ impl<'d> Walker<'d> {
         for (at, schema) in prefix.into_iter().enumerate() {
             let done = self.step(&["prefixItems", &at.to_string()], schema)?;
             self.loosened += usize::from(done.is_none());
-            let (schema, shape) = done.unwrap_or_default().described();
-            making.shape.items(shape);
-            lowered.push(Written::Object(schema));
+            let (schema, mapping) = done.unwrap_or_default().described();
+            builder.mapping.items(mapping);
+            lowered.push(CowValue::Object(schema));
         }
-        making.set("prefixItems", Written::List(lowered));
+        builder.set("prefixItems", CowValue::List(lowered));
         Ok(())
     }
 
@@ -55,35 +59,40 @@ impl<'d> Walker<'d> {
         &mut self,
         node: &Node<'d>,
         value: &Cow<'d, Value>,
-        making: &mut Making<'d>,
-    ) -> Result<(), Failure> {
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
         let loosened = self.loosened;
-        let done = self.measuring(|walker| walker.step(&["contains"], value.clone()))?;
+        let done = self.checking_only(|walker| walker.step(&["contains"], value.clone()))?;
         let is_exact = self.loosened == loosened;
-        let (schema, shape) = done.map_or_else(|| (nothing(), None), Done::described);
-        making.shape.items(shape);
-        let mut said = Object::default();
-        said.push("contains", schema);
+        let (schema, mapping) = done.map_or_else(|| (false_schema(), None), LoweredSchema::described);
+        builder.mapping.items(mapping);
+        let mut lowered = CowObject::default();
+        lowered.push("contains", schema);
         for keyword in ["minContains", "maxContains"] {
             if let Some(count) = node.source(keyword).filter(|count| count.is_u64()) {
-                said.push(keyword, Written::Value(count.clone()));
+                lowered.push(keyword, CowValue::Value(count.clone()));
             }
         }
-        // At most so many of what is now more than it was: that would forbid what is allowed.
-        if self.form.is_lenient() && (is_exact || !said.has("maxContains")) {
-            making.out.extend(said);
+        // `maxContains` with a widened schema would forbid valid values.
+        if self.target.is_lenient() && (is_exact || !lowered.has("maxContains")) {
+            builder.out.extend(lowered);
         } else {
-            said.iter().for_each(|(keyword, value)| self.describe_written(keyword, value, making));
+            lowered.iter().for_each(|(keyword, value)| self.describe_lowered(keyword, value, builder));
         }
         Ok(())
     }
 
-    pub(super) fn content_schema(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
-        let done = self.measuring(|walker| walker.step(&["contentSchema"], value.clone()))?;
-        let schema = done.map_or_else(nothing, |done| done.described().0);
-        match self.form.is_lenient() {
-            true => making.set("contentSchema", schema),
-            false => self.describe_written("contentSchema", &schema.into(), making),
+    pub(super) fn content_schema(
+        &mut self,
+        value: &Cow<'d, Value>,
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
+        let done = self.checking_only(|walker| walker.step(&["contentSchema"], value.clone()))?;
+        let schema = done.map_or_else(false_schema, |done| done.described().0);
+        if self.target.is_lenient() {
+            builder.set("contentSchema", schema)
+        } else {
+            self.describe_lowered("contentSchema", &schema.into(), builder)
         }
         Ok(())
     }

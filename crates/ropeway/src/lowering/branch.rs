@@ -1,33 +1,33 @@
-//! The keywords that put schemas together: alternatives, negation, conditions.
+//! Keywords that combine schemas: alternatives, negation, conditions.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::ChangeKind;
-use super::arguments::Shape;
-use super::keywords::Making;
+use super::argument_mapping::ArgumentMapping;
+use super::change::ChangeKind;
+use super::cow_value::{CowObject, CowValue};
+use super::keywords::SchemaBuilder;
 use super::node::{self, GROUPS, Node};
 use super::note::Notes;
-use super::object::nothing;
+use super::object::false_schema;
 use super::types::Types;
-use super::walker::{Done, Failure, Walker};
-use super::written::{Object, Written};
+use super::walker::{LoweredSchema, SchemaError, Walker};
 
-/// So many alternatives are compared with each other.
+/// Maximum number of alternatives that are compared for duplicates.
 const MAX_COMPARED: usize = 64;
 
 impl<'d> Walker<'d> {
-    /// Lowers a node for a form that takes nothing beside alternatives: what is beside goes into each of them.
+    /// Lowers a node for a target that accepts no siblings of alternatives: siblings are moved into each alternative.
     pub(super) fn with_alternatives(
         &mut self,
         mut node: Node<'d>,
         mut notes: Notes,
-    ) -> Result<Option<Done<'d>>, Failure> {
+    ) -> Result<Option<LoweredSchema<'d>>, SchemaError> {
         let is_list = |keyword: &&str| node.get(keyword).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
         let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(is_list) else { return self.keywords(&node, notes) };
         let Some(list) = node.remove(keyword) else { return self.keywords(&node, notes) };
-        if self.is_spent() {
+        if self.is_exhausted() {
             self.report(keyword, ChangeKind::Described);
             self.loosened += 1;
             notes.keyword(keyword, &list);
@@ -38,40 +38,40 @@ impl<'d> Walker<'d> {
         }
         let (annotations, beside) = node.split_annotations();
         if !beside.is_empty() {
-            self.report(keyword, ChangeKind::Rewritten("with all that is beside it inside".to_owned()));
+            self.report(keyword, ChangeKind::Rewritten("with its sibling keywords inside".to_owned()));
         }
-        let mut making = Making { notes, ..Making::default() };
-        self.each(&annotations, None, &mut making)?;
-        let mut branches: Vec<Written<'d>> = Vec::new();
+        let mut builder = SchemaBuilder { notes, ..SchemaBuilder::default() };
+        self.lower_each(&annotations, None, &mut builder)?;
+        let mut branches: Vec<CowValue<'d>> = Vec::new();
         for (at, branch) in node::items(&list).into_iter().enumerate() {
             let length = self.path.len();
             self.path.push_str(&format!("/{keyword}/{at}"));
             let done = self.schema(branch, beside.clone())?;
             self.path.truncate(length);
-            take(done, &mut branches, &mut making.shape);
+            push_branch(done, &mut branches, &mut builder.mapping);
         }
         match branches.len() {
             0 => return Ok(None),
             1 => {
-                // What is said of the whole is said last, and wins.
-                if let Some(Written::Object(mut only)) = branches.pop() {
-                    only.extend(std::mem::take(&mut making.out));
-                    making.out = only;
+                // Annotations of the whole schema take precedence.
+                if let Some(CowValue::Object(mut only)) = branches.pop() {
+                    only.extend(std::mem::take(&mut builder.out));
+                    builder.out = only;
                 }
             }
-            _ => making.set("anyOf", Written::List(branches)),
+            _ => builder.set("anyOf", CowValue::List(branches)),
         }
-        Ok(Some(making.done()))
+        Ok(Some(builder.done()))
     }
 
-    /// Lowers alternatives, or parts; false where nothing is allowed.
+    /// Lowers alternatives or parts. Returns `false` if no value is allowed.
     pub(super) fn branches(
         &mut self,
         node: &Node<'d>,
         keyword: &Cow<'d, str>,
         value: &Cow<'d, Value>,
-        making: &mut Making<'d>,
-    ) -> Result<bool, Failure> {
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<bool, SchemaError> {
         let list = node::items(value);
         if list.is_empty() {
             self.report(keyword, ChangeKind::Dropped);
@@ -82,39 +82,45 @@ impl<'d> Walker<'d> {
         for (at, branch) in list.into_iter().enumerate() {
             let at = at.to_string();
             let steps = [&**keyword, at.as_str()];
-            let done = match keyword == "allOf" {
-                true => self.measuring(|walker| walker.step(&steps, branch))?,
-                false => self.step(&steps, branch)?,
+            let done = if keyword == "allOf" {
+                self.checking_only(|walker| walker.step(&steps, branch))?
+            } else {
+                self.step(&steps, branch)?
             };
             if done.is_none() && keyword == "allOf" {
                 return Ok(false);
             }
-            take(done, &mut branches, &mut making.shape);
+            push_branch(done, &mut branches, &mut builder.mapping);
         }
         if branches.is_empty() {
             return Ok(false);
         }
-        // What is there twice can never be the only one.
+        // With `oneOf`, a duplicate alternative never matches alone.
         let is_exact = self.loosened == loosened && branches.len() == count;
-        let branches = Written::List(branches);
+        let branches = CowValue::List(branches);
         if keyword != "oneOf" || is_exact {
-            making.out.set(keyword.clone(), branches);
+            builder.out.set(keyword.clone(), branches);
         } else if node.has("anyOf") {
-            self.describe_written(keyword, &branches, making);
+            self.describe_lowered(keyword, &branches, builder);
         } else {
-            // Alternatives that allow more than they should may overlap.
+            // Widened alternatives may overlap.
             self.loosened += 1;
             self.report(keyword, ChangeKind::Rewritten("anyOf".to_owned()));
-            making.set("anyOf", branches);
+            builder.set("anyOf", branches);
         }
         Ok(true)
     }
 
-    pub(super) fn negation(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
-        let (schema, is_exact) = self.measured("not", value, making)?;
-        match self.form.is_lenient() && is_exact {
-            true => making.set("not", schema),
-            false => self.describe_written("not", &schema.into(), making),
+    pub(super) fn negation(
+        &mut self,
+        value: &Cow<'d, Value>,
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
+        let (schema, is_exact) = self.lower_check("not", value, builder)?;
+        if self.target.is_lenient() && is_exact {
+            builder.set("not", schema)
+        } else {
+            self.describe_lowered("not", &schema.into(), builder)
         }
         Ok(())
     }
@@ -123,38 +129,39 @@ impl<'d> Walker<'d> {
         &mut self,
         node: &Node<'d>,
         value: &Cow<'d, Value>,
-        making: &mut Making<'d>,
-    ) -> Result<(), Failure> {
-        let (condition, is_exact) = self.measured("if", value, making)?;
-        let mut said = Object::default();
-        said.push("if", condition);
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
+        let (condition, is_exact) = self.lower_check("if", value, builder)?;
+        let mut lowered = CowObject::default();
+        lowered.push("if", condition);
         for keyword in ["then", "else"] {
             if let Some(value) = node.source(keyword) {
-                said.push(keyword, self.measured(keyword, value, making)?.0);
+                lowered.push(keyword, self.lower_check(keyword, value, builder)?.0);
             }
         }
-        match self.form.is_lenient() && is_exact {
-            true => making.out.extend(said),
-            false => said.iter().for_each(|(keyword, value)| self.describe_written(keyword, value, making)),
+        if self.target.is_lenient() && is_exact {
+            builder.out.extend(lowered)
+        } else {
+            lowered.iter().for_each(|(keyword, value)| self.describe_lowered(keyword, value, builder))
         }
         Ok(())
     }
 
-    /// Lowers a schema that a value is only measured by; says whether it still allows just what it did.
-    fn measured(
+    /// Lowers a schema that only checks a value. Returns whether it is still exact.
+    fn lower_check(
         &mut self,
         keyword: &str,
         value: &Cow<'d, Value>,
-        making: &mut Making<'d>,
-    ) -> Result<(Object<'d>, bool), Failure> {
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(CowObject<'d>, bool), SchemaError> {
         let loosened = self.loosened;
-        let done = self.measuring(|walker| walker.step(&[keyword], value.clone()))?;
-        let (schema, shape) = done.map_or_else(|| (nothing(), None), Done::described);
-        making.shape.join(shape);
+        let done = self.checking_only(|walker| walker.step(&[keyword], value.clone()))?;
+        let (schema, mapping) = done.map_or_else(|| (false_schema(), None), LoweredSchema::described);
+        builder.mapping.merge(mapping);
         Ok((schema, self.loosened == loosened))
     }
 
-    /// Writes older forms of keywords as they are written today.
+    /// Rewrites keywords of older drafts.
     pub(super) fn modernise(&mut self, node: &mut Node<'d>, notes: &mut Notes) {
         for (keyword, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
             let Some(is_exclusive) = node.get(keyword).and_then(Value::as_bool) else { continue };
@@ -208,13 +215,13 @@ impl<'d> Walker<'d> {
             self.report("nullable", ChangeKind::Rewritten("type".to_owned()));
             node.set("type", types.and(Types::NULL).to_value());
         }
-        if self.form.is_strict() {
-            self.untuple(node, notes);
+        if self.target.is_strict() {
+            self.rewrite_tuple(node, notes);
         }
     }
 
-    /// A tuple, for a form that has none, is a list of what may be in it.
-    fn untuple(&mut self, node: &mut Node<'d>, notes: &mut Notes) {
+    /// Rewrites a tuple as a list, for targets without tuples.
+    fn rewrite_tuple(&mut self, node: &mut Node<'d>, notes: &mut Notes) {
         let Some(prefix) = node.remove("prefixItems") else { return };
         let Value::Array(mut kinds) = prefix.into_owned() else { return };
         self.report("prefixItems", ChangeKind::Rewritten("items".to_owned()));
@@ -230,12 +237,12 @@ impl<'d> Walker<'d> {
     }
 }
 
-/// Takes what a branch became, unless it allows nothing or was there before.
-fn take<'d>(done: Option<Done<'d>>, branches: &mut Vec<Written<'d>>, shape: &mut Shape) {
+/// Adds a lowered branch, unless it allows nothing or is a duplicate.
+fn push_branch<'d>(done: Option<LoweredSchema<'d>>, branches: &mut Vec<CowValue<'d>>, mapping: &mut ArgumentMapping) {
     let Some(done) = done else { return };
-    let (schema, branch_shape) = done.described();
-    shape.join(branch_shape);
-    let schema = Written::Object(schema);
+    let (schema, branch_mapping) = done.described();
+    mapping.merge(branch_mapping);
+    let schema = CowValue::Object(schema);
     if branches.len() > MAX_COMPARED || !branches.contains(&schema) {
         branches.push(schema);
     }

@@ -1,50 +1,49 @@
-//! A declaration: one tool as it stands in a request.
+//! The declaration of a tool in a request.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use super::written::Object;
+use super::cow_value::CowObject;
 use crate::message::Dialect;
 
-/// One tool as it stands in a request.
+/// The declaration of a tool in a request.
 pub(super) struct Declaration<'a> {
     pub(super) dialect: Dialect,
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
-    pub(super) schema: &'a Object<'a>,
-    /// Is the model held to the schema? Where nothing is said, nobody asked.
+    pub(super) schema: &'a CowObject<'a>,
+    /// Whether the provider enforces the schema; `None` if the definition does not say.
     pub(super) strict: Option<bool>,
-    /// What the definition says to this provider.
+    /// The provider options of the definition.
     pub(super) options: &'a Map<String, Value>,
 }
 
-/// What only we may say, whatever the options are.
-pub(super) fn is_ours(name: &str, dialect: Dialect) -> bool {
+/// Returns `true` for fields that options cannot override.
+pub(super) fn is_reserved(name: &str, dialect: Dialect) -> bool {
     match name {
         "name" | "parameters" | "input_schema" | "parametersJsonSchema" | "strict" => true,
-        // Only one dialect has kinds of tools that are declared in the same way.
+        // Anthropic's server tools are declared with the same fields.
         "type" | "function" => dialect != Dialect::Anthropic,
         _ => false,
     }
 }
 
-/// Whether an option is written into a declaration.
+/// What happens to a provider option.
 pub(super) enum OptionUse {
-    /// It is.
     Sent,
-    /// It is, and the vendor's reference does not list it.
+    /// It is sent, but the vendor's reference does not list it.
     Unknown,
-    /// It is not, for this reason.
+    /// It is not sent, for this reason.
     Refused(&'static str),
 }
 
-/// Returns what becomes of an option.
+/// Returns what happens to an option.
 ///
 /// The known ones are those of the vendors' references:
 /// <https://docs.claude.com/en/api/messages#body-tools>,
 /// <https://platform.openai.com/docs/api-reference/responses/create#responses-create-tools> and
 /// <https://ai.google.dev/api/caching#FunctionDeclaration>.
-pub(super) fn option(name: &str, dialect: Dialect) -> OptionUse {
+pub(super) fn option_use(name: &str, dialect: Dialect) -> OptionUse {
     let known: &[&str] = match dialect {
         Dialect::Anthropic => &[
             "description",
@@ -64,7 +63,7 @@ pub(super) fn option(name: &str, dialect: Dialect) -> OptionUse {
         _ if known.contains(&name) => OptionUse::Sent,
         "grounding" if dialect == Dialect::Gemini => OptionUse::Refused("functions have no grounding"),
         "strict" => OptionUse::Refused("the provider has no such option"),
-        _ if is_ours(name, dialect) => OptionUse::Refused("it is set by the definition of the tool"),
+        _ if is_reserved(name, dialect) => OptionUse::Refused("it is set by the definition of the tool"),
         _ => OptionUse::Unknown,
     }
 }
@@ -87,7 +86,7 @@ impl Serialize for Declaration<'_> {
     }
 }
 
-/// What is said of the function itself.
+/// The fields of the function.
 struct Fields<'a>(&'a Declaration<'a>);
 
 impl Fields<'_> {
@@ -99,7 +98,7 @@ impl Fields<'_> {
         }
         let (key, strict) = match dialect {
             Dialect::Anthropic => ("input_schema", strict),
-            // What is not said means true there.
+            // The Responses API defaults to `true`.
             Dialect::Responses => ("parameters", Some(strict.unwrap_or(false))),
             Dialect::Chat => ("parameters", strict),
             Dialect::Gemini => ("parametersJsonSchema", None),
@@ -110,7 +109,7 @@ impl Fields<'_> {
         }
         for (key, value) in options
             .iter()
-            .filter(|(key, _)| !is_ours(key, dialect) && !matches!(option(key, dialect), OptionUse::Refused(_)))
+            .filter(|(key, _)| !is_reserved(key, dialect) && !matches!(option_use(key, dialect), OptionUse::Refused(_)))
         {
             map.serialize_entry(key, value)?;
         }

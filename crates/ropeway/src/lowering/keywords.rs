@@ -1,121 +1,122 @@
-//! Keywords: what becomes of each of them.
+//! Lowering of one node, keyword by keyword.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::ChangeKind;
-use super::arguments::Shape;
-use super::form::Form;
+use super::argument_mapping::ArgumentMapping;
+use super::change::ChangeKind;
+use super::cow_value::{CowObject, CowValue};
 use super::node::Node;
 use super::note::Notes;
+use super::target::SchemaTarget;
 use super::types::Types;
-use super::walker::{Done, Failure, Walker};
-use super::written::{Object, Written};
+use super::walker::{LoweredSchema, SchemaError, Walker};
 
-/// How many values a list of values may have. OpenAI takes no more.
+/// Maximum number of `enum` values that OpenAI accepts.
 pub(super) const MAX_ENUM: usize = 1_000;
 
-/// A schema in the making.
+/// The lowered schema under construction.
 #[derive(Default)]
-pub(super) struct Making<'d> {
-    pub(super) out: Object<'d>,
+pub(super) struct SchemaBuilder<'d> {
+    pub(super) out: CowObject<'d>,
     pub(super) notes: Notes,
-    pub(super) shape: Shape,
+    pub(super) mapping: ArgumentMapping,
 }
 
-impl<'d> Making<'d> {
-    /// Writes down what is as it was.
+impl<'d> SchemaBuilder<'d> {
+    /// Copies a keyword unchanged.
     pub(super) fn keep(&mut self, keyword: &Cow<'d, str>, value: &Cow<'d, Value>) {
-        self.out.set(keyword.clone(), Written::Value(value.clone()));
+        self.out.set(keyword.clone(), CowValue::Value(value.clone()));
     }
 
-    pub(super) fn set(&mut self, keyword: &'static str, value: impl Into<Written<'d>>) {
+    pub(super) fn set(&mut self, keyword: &'static str, value: impl Into<CowValue<'d>>) {
         self.out.set(keyword, value);
     }
 
-    pub(super) fn done(self) -> Done<'d> {
-        Done { schema: self.out, notes: self.notes, shape: self.shape.some() }
+    pub(super) fn done(self) -> LoweredSchema<'d> {
+        LoweredSchema { schema: self.out, notes: self.notes, mapping: self.mapping.into_option() }
     }
 }
 
 impl<'d> Walker<'d> {
-    /// Lowers a node; `None` where it allows nothing.
-    pub(super) fn keywords(&mut self, node: &Node<'d>, notes: Notes) -> Result<Option<Done<'d>>, Failure> {
+    /// Lowers a node. Returns `None` if no value is allowed.
+    pub(super) fn keywords(&mut self, node: &Node<'d>, notes: Notes) -> Result<Option<LoweredSchema<'d>>, SchemaError> {
         self.spend(1);
-        let mut making = Making { out: Object::with_capacity(node.len() + 1), notes, shape: Shape::default() };
+        let mut builder =
+            SchemaBuilder { out: CowObject::with_capacity(node.len() + 1), notes, mapping: ArgumentMapping::default() };
         let types = self.types(node);
-        if self.form.is_strict() && !self.measures {
+        if self.target.is_strict() && !self.checks_only {
             self.check_strict(node, types)?;
         }
         if let Some(types) = types.filter(|_| !node.has("type")) {
             self.report("type", ChangeKind::Added);
-            making.set("type", types.to_value());
+            builder.set("type", types.to_value());
         }
-        if !self.each(node, types, &mut making)? {
+        if !self.lower_each(node, types, &mut builder)? {
             return Ok(None);
         }
-        let says_something = || ["type", "anyOf", "const", "enum"].iter().any(|keyword| making.out.has(keyword));
-        if self.form.is_strict() && !self.measures && !says_something() {
+        let says_something = || ["type", "anyOf", "const", "enum"].iter().any(|keyword| builder.out.has(keyword));
+        if self.target.is_strict() && !self.checks_only && !says_something() {
             return Err(self.not_strict("takes anything"));
         }
-        self.complete(node, types, &mut making)?;
-        Ok(Some(self.split(making, types)))
+        self.add_required_keywords(node, types, &mut builder)?;
+        Ok(Some(self.split(builder, types)))
     }
 
-    /// Deals with each keyword; false where nothing is allowed.
-    pub(super) fn each(
+    /// Lowers each keyword. Returns `false` if no value is allowed.
+    pub(super) fn lower_each(
         &mut self,
         node: &Node<'d>,
         types: Option<Types>,
-        making: &mut Making<'d>,
-    ) -> Result<bool, Failure> {
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<bool, SchemaError> {
         for (keyword, value) in node.iter() {
-            if !self.form.is_lenient() && types.is_some_and(|types| !applies(keyword, types)) {
+            if !self.target.is_lenient() && types.is_some_and(|types| !applies(keyword, types)) {
                 self.report(keyword, ChangeKind::Dropped);
                 continue;
             }
             match &**keyword {
-                "type" => self.type_keyword(value, types, making),
+                "type" => self.type_keyword(value, types, builder),
                 "description" => match value.as_str() {
                     Some(text) => {
                         self.spend_text(text.len());
-                        making.keep(keyword, value);
+                        builder.keep(keyword, value);
                     }
                     None => self.report(keyword, ChangeKind::Dropped),
                 },
-                "enum" => self.enumeration(node, value, types, making),
-                "const" => self.constant(value, making),
-                "properties" => self.properties(node, value, making)?,
-                "required" => self.required(node, value, making),
-                "additionalProperties" => self.additional_properties(node, value, making)?,
-                "patternProperties" => self.pattern_properties(node, value, making)?,
-                "dependentRequired" => self.dependent_required(value, making),
-                "dependentSchemas" => self.dependent_schemas(value, making)?,
-                "propertyNames" => self.property_names(value, making)?,
-                "items" => self.items(value, making)?,
-                "prefixItems" => self.prefix_items(value, making)?,
-                "contains" => self.contains(node, value, making)?,
-                // Written down with the keyword that they belong to.
+                "enum" => self.enumeration(node, value, types, builder),
+                "const" => self.constant(value, builder),
+                "properties" => self.properties(node, value, builder)?,
+                "required" => self.required(node, value, builder),
+                "additionalProperties" => self.additional_properties(node, value, builder)?,
+                "patternProperties" => self.pattern_properties(node, value, builder)?,
+                "dependentRequired" => self.dependent_required(value, builder),
+                "dependentSchemas" => self.dependent_schemas(value, builder)?,
+                "propertyNames" => self.property_names(value, builder)?,
+                "items" => self.items(value, builder)?,
+                "prefixItems" => self.prefix_items(value, builder)?,
+                "contains" => self.contains(node, value, builder)?,
+                // Handled with `contains` and `if`.
                 "minContains" | "maxContains" | "then" | "else" => {}
-                // What they see is known only when all others are written down.
+                // Handled at the end, because they depend on all others.
                 "unevaluatedItems" | "unevaluatedProperties" => {}
                 "anyOf" | "oneOf" | "allOf" => {
-                    if !self.branches(node, keyword, value, making)? {
+                    if !self.branches(node, keyword, value, builder)? {
                         return Ok(false);
                     }
                 }
-                "not" => self.negation(value, making)?,
-                "if" => self.condition(node, value, making)?,
-                "contentSchema" => self.content_schema(value, making)?,
-                _ => self.plain(keyword, value, making),
+                "not" => self.negation(value, builder)?,
+                "if" => self.condition(node, value, builder)?,
+                "contentSchema" => self.content_schema(value, builder)?,
+                _ => self.plain(keyword, value, builder),
             }
         }
         Ok(true)
     }
 
-    /// The types of a node: what it says, or what the rest of it says.
+    /// Returns the types of a node, declared or derived from its other keywords.
     fn types(&mut self, node: &Node<'d>) -> Option<Types> {
         let values = match (node.get("const"), node.get("enum")) {
             (Some(value), _) => std::slice::from_ref(value),
@@ -127,16 +128,16 @@ impl<'d> Walker<'d> {
             Some(all).filter(|types| !types.is_empty())
         };
         if let Some(types) = node.types() {
-            // A list of numbers that says it is one of strings: the list is what was meant.
+            // If no value has the declared type, the values take precedence.
             let fits = values.is_empty() || values.iter().any(|value| types.has(Types::of(value)));
             self.loosened += usize::from(!fits);
             return if fits { Some(types) } else { of_values() };
         }
-        if self.measures {
+        if self.checks_only {
             return None;
         }
         if !values.is_empty() {
-            return of_values().filter(|_| !self.form.is_lenient());
+            return of_values().filter(|_| !self.target.is_lenient());
         }
         if node.has("properties") {
             return Some(Types::OBJECT);
@@ -146,42 +147,47 @@ impl<'d> Walker<'d> {
         }
         let is_list = |keyword| node.get(keyword).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
         let is_open = !["anyOf", "oneOf", "allOf"].into_iter().any(is_list);
-        // Some that compile schemas understand `{}`, but nothing else that has no type.
-        (is_open && !node.is_empty() && !self.form.is_strict()).then_some(Types::ALL)
+        // Some schema compilers accept `{}`, but no other schema without a type.
+        (is_open && !node.is_empty() && !self.target.is_strict()).then_some(Types::ALL)
     }
 
-    /// Adds what the form wants to be there.
-    fn complete(&mut self, node: &Node<'d>, types: Option<Types>, making: &mut Making<'d>) -> Result<(), Failure> {
+    /// Adds keywords that the target requires.
+    fn add_required_keywords(
+        &mut self,
+        node: &Node<'d>,
+        types: Option<Types>,
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
         let has = |types: Option<Types>, one: Types| types.is_some_and(|types| types.has(one));
-        if self.form.wants_items() && has(types, Types::ARRAY) && !making.out.has("items") {
+        if self.target.wants_items() && has(types, Types::ARRAY) && !builder.out.has("items") {
             self.report("items", ChangeKind::Added);
-            making.set("items", Object::default());
+            builder.set("items", CowObject::default());
         }
-        let wants_properties = self.form.wants_properties() && types == Some(Types::OBJECT);
-        if (self.is_root() || wants_properties) && !making.out.has("properties") {
+        let wants_properties = self.target.wants_properties() && types == Some(Types::OBJECT);
+        if (self.is_root() || wants_properties) && !builder.out.has("properties") {
             self.report("properties", ChangeKind::Added);
-            making.set("properties", Object::default());
-            // Some take a list of properties for all there are.
-            if !self.is_root() && self.form == Form::OpenAi && !making.out.has("additionalProperties") {
-                making.set("additionalProperties", Value::Bool(true));
+            builder.set("properties", CowObject::default());
+            // Some servers treat objects as closed by default.
+            if !self.is_root() && self.target == SchemaTarget::OpenAi && !builder.out.has("additionalProperties") {
+                builder.set("additionalProperties", Value::Bool(true));
             }
         }
-        self.unevaluated(node, making)?;
-        if !self.form.is_lenient() {
-            forget_undeclared(&mut making.out);
+        self.unevaluated(node, builder)?;
+        if !self.target.is_lenient() {
+            drop_undeclared_required(&mut builder.out);
         }
-        if self.form.is_strict() && !self.measures && has(types, Types::OBJECT) {
-            self.close(making);
+        if self.target.is_strict() && !self.checks_only && has(types, Types::OBJECT) {
+            self.close(builder);
         }
         Ok(())
     }
 }
 
-/// Takes back that a property is required which may not be there, and so is not declared any more.
-fn forget_undeclared(schema: &mut Object<'_>) {
+/// Removes undeclared properties from `required`.
+fn drop_undeclared_required(schema: &mut CowObject<'_>) {
     let Some(names) = schema.value("required").and_then(Value::as_array) else { return };
-    let properties = schema.get("properties").and_then(Written::object);
-    let known: HashSet<&str> = properties.into_iter().flat_map(Object::keys).collect();
+    let properties = schema.get("properties").and_then(CowValue::object);
+    let known: HashSet<&str> = properties.into_iter().flat_map(CowObject::keys).collect();
     let is_declared = |name: &&Value| name.as_str().is_some_and(|name| known.contains(name));
     let declared: Vec<Value> = names.iter().filter(is_declared).cloned().collect();
     if declared.len() < names.len() {
@@ -189,7 +195,7 @@ fn forget_undeclared(schema: &mut Object<'_>) {
     }
 }
 
-/// Does a keyword say anything about values of these types?
+/// Returns `true` if a keyword applies to values of these types.
 pub(super) fn applies(keyword: &str, types: Types) -> bool {
     let about = match keyword {
         "properties"

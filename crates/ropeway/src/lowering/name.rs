@@ -1,71 +1,72 @@
-//! Names: what a dialect lets tools and arguments be called.
+//! Rules for tool and argument names.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::hash;
 use crate::message::Dialect;
 
-/// What a name may be made of.
+/// The rules for names in a dialect.
 #[derive(Debug)]
-pub(crate) struct Alphabet {
-    /// How many characters at most.
+pub(crate) struct NameRules {
+    /// Maximum number of characters.
     pub(crate) most: usize,
-    /// Which ones, beside letters, digits and `_`.
-    others: &'static str,
-    /// May it begin with anything but a letter or `_`?
-    begins_anyhow: bool,
-    /// What stands for a name that is empty.
-    nameless: &'static str,
+    /// Allowed characters, in addition to ASCII letters, digits and `_`.
+    extra_chars: &'static str,
+    /// Whether the first character may be other than a letter or `_`.
+    any_first_char: bool,
+    /// The replacement for an empty name.
+    fallback: &'static str,
 }
 
-/// What every registry makes its names of.
-pub(crate) const EVERYWHERE: Alphabet = Alphabet { most: 64, others: "-", begins_anyhow: true, nameless: "tool" };
+/// The rules for names in registries.
+pub(crate) const EVERYWHERE: NameRules =
+    NameRules { most: 64, extra_chars: "-", any_first_char: true, fallback: "tool" };
 
-/// What every dialect understands.
+/// The rules that every dialect shares.
 #[cfg(feature = "providers")]
-const PLAIN: Alphabet = Alphabet { begins_anyhow: false, ..EVERYWHERE };
+const PLAIN: NameRules = NameRules { any_first_char: false, ..EVERYWHERE };
 
-impl Alphabet {
-    /// What a dialect wants tools to be called by.
+impl NameRules {
+    /// Returns the rules for tool names.
     pub(super) fn of_tools(dialect: Dialect) -> &'static Self {
         match dialect {
             Dialect::Anthropic => &Self { most: 128, ..EVERYWHERE },
             Dialect::Responses | Dialect::Chat => &EVERYWHERE,
-            Dialect::Gemini => &Self { most: 128, others: "-.:", begins_anyhow: false, nameless: "tool" },
+            Dialect::Gemini => &Self { most: 128, extra_chars: "-.:", any_first_char: false, fallback: "tool" },
         }
     }
 
-    /// What a dialect wants arguments to be called by, if it cares.
+    /// Returns the rules for argument names, if the dialect has any.
     pub(super) fn of_arguments(dialect: Dialect) -> Option<&'static Self> {
         match dialect {
-            Dialect::Anthropic => Some(&Self { most: 64, others: "-.", begins_anyhow: true, nameless: "_" }),
+            Dialect::Anthropic => Some(&Self { most: 64, extra_chars: "-.", any_first_char: true, fallback: "_" }),
             Dialect::Responses | Dialect::Chat => None,
-            // Said of the older form of schema only, but names that both take cannot be wrong.
-            Dialect::Gemini => Some(&Self { most: 64, others: "", begins_anyhow: false, nameless: "_" }),
+            // Documented only for the older schema format. Names that satisfy it are valid in both.
+            Dialect::Gemini => Some(&Self { most: 64, extra_chars: "", any_first_char: false, fallback: "_" }),
         }
     }
 
-    /// Is it a name as it stands?
-    pub(super) fn takes(&self, name: &str) -> bool {
+    /// Returns `true` if the name is valid.
+    pub(super) fn accepts(&self, name: &str) -> bool {
         (1..=self.most).contains(&name.len())
             && name.chars().all(|c| self.has(c))
-            && (self.begins_anyhow || self.begins(name))
+            && (self.any_first_char || self.begins(name))
     }
 
-    /// The name that is nearest. One that has to be cut ends in a hash.
+    /// Replaces invalid characters. A truncated name ends with a hash.
     pub(crate) fn legal(&self, raw: &str) -> String {
         let mut name: String = raw.chars().map(|c| if self.has(c) { c } else { '_' }).collect();
         if name.is_empty() {
-            return self.nameless.to_owned();
+            return self.fallback.to_owned();
         }
-        if !self.begins_anyhow && !self.begins(&name) {
+        if !self.any_first_char && !self.begins(&name) {
             name.insert(0, '_');
         }
         if name.len() > self.most { hashed(&name, raw, self.most) } else { name }
     }
 
     fn has(&self, c: char) -> bool {
-        c.is_ascii_alphanumeric() || c == '_' || self.others.contains(c)
+        c.is_ascii_alphanumeric() || c == '_' || self.extra_chars.contains(c)
     }
 
     fn begins(&self, name: &str) -> bool {
@@ -73,35 +74,35 @@ impl Alphabet {
     }
 }
 
-/// A name, cut where it must be, that ends in a hash of `raw`. Models remember names, so it must never change.
+/// Truncates a name and appends a hash of `raw`. Conversations contain such names, so the hash must never change.
 pub(crate) fn hashed(name: &str, raw: &str, most: usize) -> String {
     ending(name, &format!("_{:08x}", hash::short(raw)), most)
 }
 
-/// A name, cut where it must be, with an ending. One that is not ASCII is cut between two characters.
+/// Truncates a name at a character boundary and appends a suffix.
 pub(crate) fn ending(name: &str, end: &str, most: usize) -> String {
     let room = name.floor_char_boundary(most - end.len());
     format!("{}{end}", &name[..room])
 }
 
-/// A name that every dialect takes.
+/// Returns a name that every dialect accepts.
 #[cfg(feature = "providers")]
 pub(super) fn plain(name: &str) -> String {
     PLAIN.legal(name)
 }
 
-/// Names of an alphabet for other names, all different.
+/// Returns distinct valid names.
 ///
-/// One that is legal is kept. What a name becomes does not depend on the order of the others.
-pub(super) fn legal_names<'a>(names: &[&'a str], alphabet: &Alphabet) -> HashMap<&'a str, String> {
+/// A valid name is kept. The result for a name does not depend on the order of the others.
+pub(super) fn legal_names<'a>(names: &[&'a str], name_rules: &NameRules) -> HashMap<&'a str, String> {
     let mut legal: HashMap<&str, String> = HashMap::with_capacity(names.len());
     let mut taken: HashSet<String> = HashSet::new();
     let mut changed: Vec<(&str, String)> = Vec::new();
     for &name in names {
-        if alphabet.takes(name) {
+        if name_rules.accepts(name) {
             legal.insert(name, name.to_owned());
         } else {
-            changed.push((name, alphabet.legal(name)));
+            changed.push((name, name_rules.legal(name)));
         }
     }
     let mut wanted: HashMap<&str, usize> = HashMap::new();
@@ -117,12 +118,12 @@ pub(super) fn legal_names<'a>(names: &[&'a str], alphabet: &Alphabet) -> HashMap
     changed.dedup();
     for (raw, mut name) in changed {
         if doubled.contains(&name) {
-            name = hashed(&name, raw, alphabet.most);
+            name = hashed(&name, raw, name_rules.most);
         }
-        // Two hashes may be the same, or somebody's own name.
+        // Two hashes may collide with each other, or with an existing name.
         let mut numbers = 2_u32..;
         while taken.contains(&name) || legal.contains_key(&*name) {
-            name = ending(&name, &format!("_{}", numbers.next().unwrap_or_default()), alphabet.most);
+            name = ending(&name, &format!("_{}", numbers.next().unwrap_or_default()), name_rules.most);
         }
         taken.insert(name.clone());
         legal.insert(raw, name);

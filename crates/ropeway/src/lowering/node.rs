@@ -1,4 +1,4 @@
-//! A node: one schema, not looked into yet, as the list of its keywords.
+//! A schema as a list of keywords, before its subschemas are lowered.
 
 use std::borrow::Cow;
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 use super::types::Types;
 use crate::json;
 
-/// One schema's keywords, in their order.
+/// The keywords of a schema, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node<'d> {
     entries: Vec<(Cow<'d, str>, Cow<'d, Value>)>,
-    /// Is there, or was there, a keyword that makes work?
-    is_laborious: bool,
+    /// Whether any keyword, present or removed, requires rewriting.
+    needs_rewriting: bool,
 }
 
-/// Keywords that mean nothing without the first of them.
+/// Keywords that have no effect without the first of their group.
 pub(super) const GROUPS: [[&str; 3]; 2] = [["if", "then", "else"], ["contains", "minContains", "maxContains"]];
 
-/// There is no value that fits both schemas.
-pub(super) struct Impossible;
+/// The error for two schemas that no value matches at once.
+pub(super) struct Unsatisfiable;
 
 impl<'d> Node<'d> {
-    /// The keywords of a schema; `None` if it is no object.
+    /// Reads the keywords of a schema; `None` if it is not an object.
     pub(super) fn of(schema: Cow<'d, Value>) -> Option<Self> {
         let entries: Vec<(Cow<'d, str>, Cow<'d, Value>)> = match schema {
             Cow::Borrowed(Value::Object(map)) => {
@@ -33,20 +33,20 @@ impl<'d> Node<'d> {
             }
             _ => return None,
         };
-        let is_laborious = entries.iter().any(|(keyword, _)| is_laborious(keyword));
-        Some(Self { entries, is_laborious })
+        let needs_rewriting = entries.iter().any(|(keyword, _)| needs_rewriting(keyword));
+        Some(Self { entries, needs_rewriting })
     }
 
-    /// Is there a keyword that makes work: an older form, a reference, parts or alternatives?
-    pub(super) fn is_laborious(&self) -> bool {
-        self.is_laborious
+    /// Returns `true` if the node has a reference, parts, alternatives or a keyword of an older draft.
+    pub(super) fn needs_rewriting(&self) -> bool {
+        self.needs_rewriting
     }
 
     pub(super) fn get(&self, keyword: &str) -> Option<&Value> {
         self.source(keyword).map(|value| &**value)
     }
 
-    /// What a keyword says, as it was borrowed.
+    /// Returns the value of a keyword as it is borrowed.
     pub(super) fn source(&self, keyword: &str) -> Option<&Cow<'d, Value>> {
         self.entries.iter().find(|(other, _)| other == keyword).map(|(_, value)| value)
     }
@@ -55,7 +55,7 @@ impl<'d> Node<'d> {
         self.source(keyword).is_some()
     }
 
-    /// Sets a keyword, in its place if it has one.
+    /// Sets a keyword, in place if it exists.
     pub(super) fn set(&mut self, keyword: &'static str, value: Value) {
         match self.entries.iter_mut().find(|(other, _)| other == keyword) {
             Some((_, old)) => *old = Cow::Owned(value),
@@ -63,7 +63,7 @@ impl<'d> Node<'d> {
         }
     }
 
-    /// Sets a keyword, before all others if it has no place yet.
+    /// Sets a keyword, in place or before all others.
     pub(super) fn set_first(&mut self, keyword: &'static str, value: Value) {
         if !self.has(keyword) {
             self.entries.insert(0, (Cow::Borrowed(keyword), Cow::Owned(Value::Null)));
@@ -82,7 +82,6 @@ impl<'d> Node<'d> {
         }
     }
 
-    /// The keywords and what they say.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Cow<'d, str>, &Cow<'d, Value>)> {
         self.entries.iter().map(|(keyword, value)| (keyword, value))
     }
@@ -95,20 +94,21 @@ impl<'d> Node<'d> {
         self.entries.len()
     }
 
-    /// The keywords that say something to the reader only, and the others.
+    /// Splits off the annotations: keywords that do not constrain values.
     pub(super) fn split_annotations(self) -> (Self, Self) {
-        let is_laborious = self.is_laborious;
+        let needs_rewriting = self.needs_rewriting;
         let (annotations, rest) = self.entries.into_iter().partition(|(keyword, _)| is_annotation(keyword));
-        (Self { entries: annotations, is_laborious: false }, Self { entries: rest, is_laborious })
+        (Self { entries: annotations, needs_rewriting: false }, Self { entries: rest, needs_rewriting })
     }
 
-    /// The types it allows, if it says so.
+    /// Returns the declared types.
     pub(super) fn types(&self) -> Option<Types> {
         self.get("type").map(Types::read).filter(|types| !types.is_empty())
     }
 
-    /// Is there a keyword that is about all that its neighbours are not about, where the other has more of those?
-    pub(super) fn minds(&self, other: &Self) -> bool {
+    /// Returns `true` if a keyword such as `additionalProperties` covers what its siblings do not, and `other` adds
+    /// siblings.
+    pub(super) fn is_affected_by(&self, other: &Self) -> bool {
         let has = |keywords: &[&str]| keywords.iter().any(|keyword| self.has(keyword));
         let brings = |keywords: &[&str]| keywords.iter().any(|keyword| other.has(keyword));
         has(&["unevaluatedProperties", "unevaluatedItems"])
@@ -116,10 +116,14 @@ impl<'d> Node<'d> {
             || (has(&["items"]) && brings(&["prefixItems"]))
     }
 
-    /// Adds another schema's keywords, so that only what fits both is allowed.
+    /// Merges the keywords of another schema: only values that match both are allowed.
     ///
-    /// What cannot be said of both at once is handed to `leftover`: without it more is allowed than should be.
-    pub(super) fn merge(&mut self, mut other: Self, leftover: &mut dyn FnMut(&str, &Value)) -> Result<(), Impossible> {
+    /// Calls `leftover` for keywords that cannot be merged. Without them, the schema allows too much.
+    pub(super) fn merge(
+        &mut self,
+        mut other: Self,
+        leftover: &mut dyn FnMut(&str, &Value),
+    ) -> Result<(), Unsatisfiable> {
         for group in GROUPS {
             if self.has(group[0]) && other.has(group[0]) {
                 for keyword in group {
@@ -129,21 +133,21 @@ impl<'d> Node<'d> {
                 }
             }
         }
-        self.is_laborious |= other.is_laborious;
+        self.needs_rewriting |= other.needs_rewriting;
         for (keyword, theirs) in other.entries {
             let Some((_, ours)) = self.entries.iter_mut().find(|(known, _)| *known == keyword) else {
                 self.entries.push((keyword, theirs));
                 continue;
             };
             if **ours != *theirs && !is_annotation(&keyword) {
-                both(&keyword, ours, theirs, leftover)?;
+                intersect(&keyword, ours, theirs, leftover)?;
             }
         }
         Ok(())
     }
 }
 
-/// Does a keyword say something to the reader only?
+/// Returns `true` if a keyword does not constrain values.
 pub(super) fn is_annotation(keyword: &str) -> bool {
     matches!(
         keyword,
@@ -168,7 +172,7 @@ pub(super) fn is_annotation(keyword: &str) -> bool {
     ) || keyword.starts_with("x-")
 }
 
-fn is_laborious(keyword: &str) -> bool {
+fn needs_rewriting(keyword: &str) -> bool {
     matches!(
         keyword,
         "$ref"
@@ -190,7 +194,7 @@ fn is_laborious(keyword: &str) -> bool {
     )
 }
 
-/// The schemas in a list: borrowed where the list is.
+/// Returns the schemas of a list, borrowed if the list is.
 pub(super) fn items<'d>(list: &Cow<'d, Value>) -> Vec<Cow<'d, Value>> {
     match list {
         Cow::Borrowed(Value::Array(items)) => items.iter().map(Cow::Borrowed).collect(),
@@ -199,7 +203,7 @@ pub(super) fn items<'d>(list: &Cow<'d, Value>) -> Vec<Cow<'d, Value>> {
     }
 }
 
-/// The schemas in a map: borrowed where the map is.
+/// Returns the schemas of a map, borrowed if the map is.
 pub(super) fn entries<'d>(map: &Cow<'d, Value>) -> Vec<(Cow<'d, str>, Cow<'d, Value>)> {
     match map {
         Cow::Borrowed(Value::Object(map)) => {
@@ -212,32 +216,32 @@ pub(super) fn entries<'d>(map: &Cow<'d, Value>) -> Vec<(Cow<'d, str>, Cow<'d, Va
     }
 }
 
-/// Makes a keyword say what it says when two schemas are to hold.
-fn both<'d>(
+/// Intersects the values of one keyword.
+fn intersect<'d>(
     keyword: &str,
     ours: &mut Cow<'d, Value>,
     theirs: Cow<'d, Value>,
     leftover: &mut dyn FnMut(&str, &Value),
-) -> Result<(), Impossible> {
+) -> Result<(), Unsatisfiable> {
     match keyword {
         "type" => {
             let (one, other) = (Types::read(ours), Types::read(&theirs));
             match one.common(other) {
                 _ if other.is_empty() => {}
                 _ if one.is_empty() => *ours = theirs,
-                common if common.is_empty() => return Err(Impossible),
+                common if common.is_empty() => return Err(Unsatisfiable),
                 common => *ours = Cow::Owned(common.to_value()),
             }
         }
-        "const" => return Err(Impossible),
+        "const" => return Err(Unsatisfiable),
         "enum" => {
             if let (Value::Array(one), Value::Array(other)) = (&**ours, &*theirs) {
-                // Longer lists are not shown anyhow, and the work grows with the square.
+                // Longer lists are not sent, and the intersection takes quadratic time.
                 let known = one.iter().take(1000);
                 let common: Vec<Value> =
                     known.filter(|value| other.iter().take(1000).any(|o| o == *value)).cloned().collect();
                 if common.is_empty() {
-                    return Err(Impossible);
+                    return Err(Unsatisfiable);
                 }
                 *ours = Cow::Owned(Value::Array(common));
             }
@@ -247,7 +251,7 @@ fn both<'d>(
                 let Value::Object(all) = ours.to_mut() else { return Ok(()) };
                 for (name, schema) in other {
                     match all.get_mut(name) {
-                        Some(known) => all_of(known, schema),
+                        Some(known) => add_all_of(known, schema),
                         None => drop(all.insert(name.clone(), schema.clone())),
                     }
                 }
@@ -265,18 +269,18 @@ fn both<'d>(
             _ => {}
         },
         "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
-            if json::nearest(ours) < json::nearest(&theirs) {
+            if json::to_f64(ours) < json::to_f64(&theirs) {
                 *ours = theirs;
             }
         }
         "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
             let is_kept = |(one, other): (f64, f64)| one <= other;
-            if theirs.is_number() && !json::nearest(ours).zip(json::nearest(&theirs)).is_some_and(is_kept) {
+            if theirs.is_number() && !json::to_f64(ours).zip(json::to_f64(&theirs)).is_some_and(is_kept) {
                 *ours = theirs;
             }
         }
         "items" | "additionalProperties" | "propertyNames" | "unevaluatedItems" | "unevaluatedProperties" => {
-            all_of(ours.to_mut(), &theirs);
+            add_all_of(ours.to_mut(), &theirs);
         }
         "uniqueItems" => *ours = Cow::Owned(Value::Bool(true)),
         _ => leftover(keyword, &theirs),
@@ -284,8 +288,8 @@ fn both<'d>(
     Ok(())
 }
 
-/// Makes a schema want another one as well.
-fn all_of(schema: &mut Value, other: &Value) {
+/// Adds a schema to the `allOf` of another one.
+fn add_all_of(schema: &mut Value, other: &Value) {
     match (&mut *schema, other) {
         (one, other) if one == other => {}
         (Value::Bool(false), _) | (_, Value::Bool(true)) => {}

@@ -1,28 +1,28 @@
-//! Notes: what a dialect does not take of a schema, told in its description.
+//! Notes in a description about keywords that a dialect does not accept.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::written::Object;
+use super::cow_value::CowObject;
 
-/// How long one note may be, in bytes.
-const LONGEST: usize = 300;
+/// Maximum length of a note in bytes.
+const MAX_LENGTH: usize = 300;
 
-/// How long all notes on one schema may be, in bytes.
-const LONGEST_ALL: usize = 2_000;
+/// Maximum length of all notes of a schema in bytes.
+const MAX_TOTAL_LENGTH: usize = 2_000;
 
-/// What is to be told of one schema.
+/// The notes of one schema.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     text: String,
 }
 
 impl Notes {
-    /// Tells something in words.
-    pub(super) fn say(&mut self, words: &str) {
-        if words.is_empty() || self.text.len() + words.len() > LONGEST_ALL {
+    /// Adds text.
+    pub(super) fn add_text(&mut self, words: &str) {
+        if words.is_empty() || self.text.len() + words.len() > MAX_TOTAL_LENGTH {
             return;
         }
         if !self.text.is_empty() {
@@ -31,31 +31,31 @@ impl Notes {
         self.text.push_str(words);
     }
 
-    /// Tells what a keyword says.
+    /// Adds a keyword and its value.
     pub(super) fn keyword(&mut self, keyword: &str, value: &Value) {
         match value {
-            Value::String(text) => self.say(&format!("{keyword}: {}", short(text))),
+            Value::String(text) => self.add_text(&format!("{keyword}: {}", short(text))),
             value => self.json(keyword, value),
         }
     }
 
-    /// Tells what a keyword says, as JSON.
+    /// Adds a keyword and its value as JSON.
     pub(super) fn json(&mut self, keyword: &str, value: &impl Serialize) {
         let text = serde_json::to_string(value).unwrap_or_default();
-        self.say(&format!("{keyword}: {}", short(&text)));
+        self.add_text(&format!("{keyword}: {}", short(&text)));
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// The notes in brackets.
+    /// Returns the notes in parentheses.
     pub(super) fn bracketed(&self) -> String {
         format!("({})", self.text)
     }
 
-    /// A text with the notes behind it.
-    pub(super) fn after<'t>(&self, text: Option<&'t str>) -> Option<Cow<'t, str>> {
+    /// Appends the notes to a text.
+    pub(super) fn appended_to<'t>(&self, text: Option<&'t str>) -> Option<Cow<'t, str>> {
         match text {
             text if self.is_empty() => text.map(Cow::Borrowed),
             None | Some("") => Some(Cow::Owned(self.bracketed())),
@@ -63,19 +63,20 @@ impl Notes {
         }
     }
 
-    /// Puts the notes into a schema's description.
-    pub(super) fn append_to(&self, schema: &mut Object<'_>) {
+    /// Appends the notes to the description of a schema.
+    pub(super) fn append_to(&self, schema: &mut CowObject<'_>) {
         if !self.is_empty() {
-            let text = self.after(schema.value("description").and_then(Value::as_str)).map(Cow::into_owned);
+            let text = self.appended_to(schema.value("description").and_then(Value::as_str)).map(Cow::into_owned);
             schema.set("description", Value::from(text));
         }
     }
 }
 
-/// A text cut to what a note may be.
+/// Truncates a text to the maximum length of a note.
 pub(super) fn short(text: &str) -> Cow<'_, str> {
-    match text.len() > LONGEST {
-        true => Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(LONGEST)])),
-        false => Cow::Borrowed(text),
+    if text.len() > MAX_LENGTH {
+        Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(MAX_LENGTH)]))
+    } else {
+        Cow::Borrowed(text)
     }
 }

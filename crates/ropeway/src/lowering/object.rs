@@ -1,23 +1,23 @@
-//! The keywords of objects.
+//! Object keywords.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::ChangeKind;
-use super::arguments::Null;
-use super::form::Form;
-use super::keywords::Making;
+use super::argument_mapping::NullMeaning;
+use super::change::ChangeKind;
+use super::cow_value::{CowObject, CowValue};
+use super::keywords::SchemaBuilder;
 use super::node::{self, Node};
 use super::pattern;
+use super::target::SchemaTarget;
 use super::types::Types;
-use super::walker::{Done, Failure, Walker};
-use super::written::{Object, Written};
+use super::walker::{LoweredSchema, SchemaError, Walker};
 
 impl<'d> Walker<'d> {
-    /// Is it what a model can be held to?
-    pub(super) fn check_strict(&self, node: &Node<'d>, types: Option<Types>) -> Result<(), Failure> {
+    /// Checks that strict mode supports the node.
+    pub(super) fn check_strict(&self, node: &Node<'d>, types: Option<Types>) -> Result<(), SchemaError> {
         let Some(types) = types else { return Ok(()) };
         if types.has(Types::ARRAY) && !node.has("items") && node.get("maxItems") != Some(&Value::from(0)) {
             return Err(self.not_strict("is a list of anything"));
@@ -40,8 +40,8 @@ impl<'d> Walker<'d> {
         &mut self,
         node: &Node<'d>,
         value: &Cow<'d, Value>,
-        making: &mut Making<'d>,
-    ) -> Result<(), Failure> {
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
         if !value.is_object() {
             self.report("properties", ChangeKind::Dropped);
             return Ok(());
@@ -51,56 +51,53 @@ impl<'d> Walker<'d> {
             _ => HashSet::new(),
         };
         let properties = node::entries(value);
-        let mut lowered = Object::with_capacity(properties.len());
+        let mut lowered = CowObject::with_capacity(properties.len());
         for (name, schema) in properties {
-            if let Some(schema) = self.untouched(&schema).filter(|_| self.names.takes(&name)) {
-                lowered.push(name, Written::Value(Cow::Borrowed(schema)));
+            if let Some(schema) = self.unchanged(&schema).filter(|_| self.names.accepts(&name)) {
+                lowered.push(name, CowValue::Value(Cow::Borrowed(schema)));
                 continue;
             }
             let done = self.step(&["properties", &name], schema)?;
             let wire = self.names.wire_name(&name);
             let Some(mut done) = done else {
-                if self.measures {
-                    making.shape.property(&wire, &name, Null::Unknown, None);
-                    lowered.push(wire.into_owned(), nothing());
+                if self.checks_only {
+                    builder.mapping.property(&wire, &name, NullMeaning::Unknown, None);
+                    lowered.push(wire.into_owned(), false_schema());
                 } else {
                     self.loosened += 1;
-                    self.report(
-                        "properties",
-                        ChangeKind::Rewritten(format!("without `{name}`, which may not be there")),
-                    );
+                    self.report("properties", ChangeKind::Rewritten(format!("without `{name}`, which is not allowed")));
                 }
                 continue;
             };
             if let Cow::Owned(wire) = &wire {
-                self.report("properties", ChangeKind::Rewritten(format!("`{name}` is called `{wire}`")));
-                done.notes.say(&format!("name: {name}"));
+                self.report("properties", ChangeKind::Rewritten(format!("`{name}` renamed to `{wire}`")));
+                done.notes.add_text(&format!("name: {name}"));
             }
-            let (mut schema, shape) = done.described();
+            let (mut schema, mapping) = done.described();
             let is_optional = !required.contains(&*name);
-            self.tally.properties += 1;
-            self.tally.characters += name.len();
-            self.tally.optional += usize::from(is_optional);
-            self.tally.unions += usize::from(schema.has("anyOf") || schema.value("type").is_some_and(Value::is_array));
-            let null = match self.form == Form::StrictOpenAi {
-                true if is_nullable(&schema) => Null::Meant,
+            self.stats.properties += 1;
+            self.stats.characters += name.len();
+            self.stats.optional += usize::from(is_optional);
+            self.stats.unions += usize::from(schema.has("anyOf") || schema.value("type").is_some_and(Value::is_array));
+            let null = match self.target == SchemaTarget::StrictOpenAi {
+                true if is_nullable(&schema) => NullMeaning::Accepted,
                 true if is_optional => {
                     make_nullable(&mut schema);
-                    Null::Absent
+                    NullMeaning::Absent
                 }
-                _ => Null::Unknown,
+                _ => NullMeaning::Unknown,
             };
-            making.shape.property(&wire, &name, null, shape);
+            builder.mapping.property(&wire, &name, null, mapping);
             match wire {
                 Cow::Owned(wire) => lowered.push(wire, schema),
                 Cow::Borrowed(_) => lowered.push(name, schema),
             }
         }
-        making.set("properties", lowered);
+        builder.set("properties", lowered);
         Ok(())
     }
 
-    pub(super) fn required(&mut self, node: &Node<'d>, value: &Cow<'d, Value>, making: &mut Making<'d>) {
+    pub(super) fn required(&mut self, node: &Node<'d>, value: &Cow<'d, Value>, builder: &mut SchemaBuilder<'d>) {
         let Value::Array(names) = &**value else { return self.report("required", ChangeKind::Dropped) };
         let declared = node.get("properties").and_then(Value::as_object);
         let mut kept: Vec<Cow<'_, str>> = Vec::with_capacity(names.len());
@@ -110,16 +107,17 @@ impl<'d> Walker<'d> {
                 self.report("required", ChangeKind::Dropped);
                 continue;
             };
-            if !self.form.is_lenient() && !declared.is_some_and(|declared| declared.contains_key(text)) {
-                self.describe("required", name, making);
+            if !self.target.is_lenient() && !declared.is_some_and(|declared| declared.contains_key(text)) {
+                self.describe("required", name, builder);
             } else if seen.insert(text) {
-                kept.push(self.known_name(text, making));
+                kept.push(self.known_name(text, builder));
             }
         }
         let is_same = kept.len() == names.len() && kept.iter().all(|name| matches!(name, Cow::Borrowed(_)));
-        match is_same {
-            true => making.out.set("required", Written::Value(value.clone())),
-            false => making.set("required", kept.into_iter().collect::<Value>()),
+        if is_same {
+            builder.out.set("required", CowValue::Value(value.clone()))
+        } else {
+            builder.set("required", kept.into_iter().collect::<Value>())
         }
     }
 
@@ -127,39 +125,39 @@ impl<'d> Walker<'d> {
         &mut self,
         node: &Node<'d>,
         value: &Cow<'d, Value>,
-        making: &mut Making<'d>,
-    ) -> Result<(), Failure> {
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
         let keyword = "additionalProperties";
-        // It would forbid what those allow.
+        // It would forbid properties that the removed patterns allow.
         if node.has("patternProperties") && !self.keeps_pattern_properties(node) {
-            self.describe(keyword, value, making);
+            self.describe(keyword, value, builder);
             return Ok(());
         }
         if value.is_boolean() {
-            making.out.set(keyword, Written::Value(value.clone()));
+            builder.out.set(keyword, CowValue::Value(value.clone()));
             return Ok(());
         }
         match self.step(&[keyword], value.clone())? {
             Some(done) => {
-                let (schema, shape) = done.described();
-                making.shape.others(shape);
-                making.set(keyword, schema);
+                let (schema, mapping) = done.described();
+                builder.mapping.others(mapping);
+                builder.set(keyword, schema);
             }
-            None => making.set(keyword, Value::Bool(false)),
+            None => builder.set(keyword, Value::Bool(false)),
         }
         Ok(())
     }
 
     fn keeps_pattern_properties(&mut self, node: &Node<'d>) -> bool {
-        let is_plain = |map: &Map<String, Value>| map.keys().all(|text| pattern::is_plain(text));
-        let are_plain = node.get("patternProperties").and_then(Value::as_object).is_some_and(is_plain);
-        self.form.is_lenient() && are_plain && !self.names.has_others()
+        let is_portable = |map: &Map<String, Value>| map.keys().all(|text| pattern::is_portable(text));
+        let are_plain = node.get("patternProperties").and_then(Value::as_object).is_some_and(is_portable);
+        self.target.is_lenient() && are_plain && !self.names.needs_renaming()
     }
 
-    /// The dialect's name for a property that need not be declared here.
-    fn known_name<'n>(&mut self, name: &'n str, making: &mut Making<'d>) -> Cow<'n, str> {
+    /// Returns the dialect's name of a property that need not be declared here.
+    fn known_name<'n>(&mut self, name: &'n str, builder: &mut SchemaBuilder<'d>) -> Cow<'n, str> {
         let wire = self.names.wire_name(name);
-        making.shape.property(&wire, name, Null::Unknown, None);
+        builder.mapping.property(&wire, name, NullMeaning::Unknown, None);
         wire
     }
 
@@ -167,146 +165,158 @@ impl<'d> Walker<'d> {
         &mut self,
         node: &Node<'d>,
         value: &Cow<'d, Value>,
-        making: &mut Making<'d>,
-    ) -> Result<(), Failure> {
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
         let keyword = "patternProperties";
         if !value.is_object() {
             self.report(keyword, ChangeKind::Dropped);
             return Ok(());
         }
-        let mut lowered = Object::default();
+        let mut lowered = CowObject::default();
         for (name, schema) in node::entries(value) {
             let done = self.step(&[keyword, &name], schema)?;
-            let (schema, shape) = done.map_or_else(|| (nothing(), None), Done::described);
-            making.shape.others(shape);
+            let (schema, mapping) = done.map_or_else(|| (false_schema(), None), LoweredSchema::described);
+            builder.mapping.others(mapping);
             lowered.push(name, schema);
         }
-        match self.keeps_pattern_properties(node) {
-            true => making.set(keyword, lowered),
-            false => self.describe_written(keyword, &lowered.into(), making),
+        if self.keeps_pattern_properties(node) {
+            builder.set(keyword, lowered)
+        } else {
+            self.describe_lowered(keyword, &lowered.into(), builder)
         }
         Ok(())
     }
 
-    pub(super) fn dependent_required(&mut self, value: &Value, making: &mut Making<'d>) {
+    pub(super) fn dependent_required(&mut self, value: &Value, builder: &mut SchemaBuilder<'d>) {
         let keyword = "dependentRequired";
         let is_right = |value: &Value| value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
-        let map = value.as_object().filter(|map| self.form.is_lenient() && map.values().all(is_right));
-        let Some(map) = map else { return self.describe(keyword, value, making) };
-        let mut renamed = Object::with_capacity(map.len());
+        let map = value.as_object().filter(|map| self.target.is_lenient() && map.values().all(is_right));
+        let Some(map) = map else { return self.describe(keyword, value, builder) };
+        let mut renamed = CowObject::with_capacity(map.len());
         for (name, others) in map {
             let mut names: Vec<Value> = Vec::new();
             for other in others.as_array().into_iter().flatten().filter_map(Value::as_str).take(1_000) {
-                let other = Value::from(self.known_name(other, making));
+                let other = Value::from(self.known_name(other, builder));
                 if !names.contains(&other) {
                     names.push(other);
                 }
             }
-            renamed.push(self.known_name(name, making).into_owned(), Value::Array(names));
+            renamed.push(self.known_name(name, builder).into_owned(), Value::Array(names));
         }
-        making.set(keyword, renamed);
+        builder.set(keyword, renamed);
     }
 
-    pub(super) fn dependent_schemas(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
+    pub(super) fn dependent_schemas(
+        &mut self,
+        value: &Cow<'d, Value>,
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
         let keyword = "dependentSchemas";
         if !value.is_object() {
             self.report(keyword, ChangeKind::Dropped);
             return Ok(());
         }
-        let mut lowered = Object::default();
+        let mut lowered = CowObject::default();
         for (name, schema) in node::entries(value) {
-            let done = self.measuring(|walker| walker.step(&[keyword, &name], schema))?;
-            let (schema, shape) = done.map_or_else(|| (nothing(), None), Done::described);
-            making.shape.join(shape);
-            lowered.push(self.known_name(&name, making).into_owned(), schema);
+            let done = self.checking_only(|walker| walker.step(&[keyword, &name], schema))?;
+            let (schema, mapping) = done.map_or_else(|| (false_schema(), None), LoweredSchema::described);
+            builder.mapping.merge(mapping);
+            lowered.push(self.known_name(&name, builder).into_owned(), schema);
         }
-        match self.form.is_lenient() {
-            true => making.set(keyword, lowered),
-            false => self.describe_written(keyword, &lowered.into(), making),
+        if self.target.is_lenient() {
+            builder.set(keyword, lowered)
+        } else {
+            self.describe_lowered(keyword, &lowered.into(), builder)
         }
         Ok(())
     }
 
-    pub(super) fn property_names(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) -> Result<(), Failure> {
+    pub(super) fn property_names(
+        &mut self,
+        value: &Cow<'d, Value>,
+        builder: &mut SchemaBuilder<'d>,
+    ) -> Result<(), SchemaError> {
         let keyword = "propertyNames";
-        let done = self.measuring(|walker| walker.step(&[keyword], value.clone()))?;
-        let schema = done.map_or_else(nothing, |done| done.described().0);
-        let is_string = |value: &Written<'_>| value.value().is_some_and(|value| value == "string");
-        let says_nothing = schema.iter().all(|(keyword, value)| keyword == "type" && is_string(value));
-        match self.form.is_lenient() && !self.names.has_others() {
-            true => making.set(keyword, schema),
-            // Names are strings anyhow.
-            false if says_nothing => self.report(keyword, ChangeKind::Dropped),
-            false => self.describe_written(keyword, &schema.into(), making),
+        let done = self.checking_only(|walker| walker.step(&[keyword], value.clone()))?;
+        let schema = done.map_or_else(false_schema, |done| done.described().0);
+        let is_string = |value: &CowValue<'_>| value.value().is_some_and(|value| value == "string");
+        let is_trivial = schema.iter().all(|(keyword, value)| keyword == "type" && is_string(value));
+        if self.target.is_lenient() && !self.names.needs_renaming() {
+            builder.set(keyword, schema);
+        } else if is_trivial {
+            // Names are always strings.
+            self.report(keyword, ChangeKind::Dropped);
+        } else {
+            self.describe_lowered(keyword, &schema.into(), builder);
         }
         Ok(())
     }
 
-    /// Deals with what nothing else has dealt with.
-    pub(super) fn unevaluated(&mut self, node: &Node<'d>, making: &mut Making<'d>) -> Result<(), Failure> {
+    /// Lowers `unevaluatedItems` and `unevaluatedProperties`.
+    pub(super) fn unevaluated(&mut self, node: &Node<'d>, builder: &mut SchemaBuilder<'d>) -> Result<(), SchemaError> {
         for keyword in ["unevaluatedProperties", "unevaluatedItems"] {
             let Some(value) = node.source(keyword) else { continue };
-            // It counts on every keyword that is beside it, and in schemas beside it.
+            // It depends on all sibling keywords and on their subschemas.
             let others = ["anyOf", "oneOf", "allOf", "if", "dependentSchemas", "not"];
-            let is_alone = making.notes.is_empty() && !others.into_iter().any(|keyword| node.has(keyword));
-            if self.form.is_lenient() && is_alone {
+            let is_alone = builder.notes.is_empty() && !others.into_iter().any(|keyword| node.has(keyword));
+            if self.target.is_lenient() && is_alone {
                 match self.step(&[keyword], value.clone())? {
-                    _ if value.is_boolean() => making.out.set(keyword, Written::Value(value.clone())),
-                    Some(done) => making.set(keyword, done.described().0),
-                    None => making.set(keyword, Value::Bool(false)),
+                    _ if value.is_boolean() => builder.out.set(keyword, CowValue::Value(value.clone())),
+                    Some(done) => builder.set(keyword, done.described().0),
+                    None => builder.set(keyword, Value::Bool(false)),
                 }
-            } else if **value == Value::Bool(true) || self.form.is_strict() {
+            } else if **value == Value::Bool(true) || self.target.is_strict() {
                 self.report(keyword, ChangeKind::Dropped);
             } else {
-                self.describe(keyword, value, making);
+                self.describe(keyword, value, builder);
             }
         }
         Ok(())
     }
 
-    /// Closes an object, and asks for every property where the form wants that.
-    pub(super) fn close(&mut self, making: &mut Making<'d>) {
-        if making.out.value("additionalProperties") != Some(&Value::Bool(false)) {
+    /// Closes an object, and requires all its properties if the target does.
+    pub(super) fn close(&mut self, builder: &mut SchemaBuilder<'d>) {
+        if builder.out.value("additionalProperties") != Some(&Value::Bool(false)) {
             self.report("additionalProperties", ChangeKind::Rewritten("false".to_owned()));
-            making.set("additionalProperties", Value::Bool(false));
+            builder.set("additionalProperties", Value::Bool(false));
         }
-        if self.form != Form::StrictOpenAi {
+        if self.target != SchemaTarget::StrictOpenAi {
             return;
         }
-        let properties = making.out.get("properties").and_then(Written::object);
-        let names: Vec<Value> = properties.into_iter().flat_map(Object::keys).map(Value::from).collect();
-        if making.out.value("required").and_then(Value::as_array).map_or(0, Vec::len) != names.len() {
-            self.report("required", ChangeKind::Rewritten("all, where need be as null".to_owned()));
+        let properties = builder.out.get("properties").and_then(CowValue::object);
+        let names: Vec<Value> = properties.into_iter().flat_map(CowObject::keys).map(Value::from).collect();
+        if builder.out.value("required").and_then(Value::as_array).map_or(0, Vec::len) != names.len() {
+            self.report("required", ChangeKind::Rewritten("all, optional ones as null".to_owned()));
         }
-        making.set("required", Value::Array(names));
+        builder.set("required", Value::Array(names));
     }
 
-    /// Lowers schemas that a value is only measured by.
-    pub(super) fn measuring<T>(&mut self, lower: impl FnOnce(&mut Self) -> T) -> T {
-        let before = std::mem::replace(&mut self.measures, true);
+    /// Lowers schemas that only check a value.
+    pub(super) fn checking_only<T>(&mut self, lower: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.checks_only, true);
         let lowered = lower(self);
-        self.measures = before;
+        self.checks_only = before;
         lowered
     }
 }
 
-/// A schema that allows nothing.
-pub(super) fn nothing<'d>() -> Object<'d> {
-    let mut nothing = Object::default();
-    nothing.push("not", Object::default());
-    nothing
+/// Returns a schema that allows no value.
+pub(super) fn false_schema<'d>() -> CowObject<'d> {
+    let mut false_schema = CowObject::default();
+    false_schema.push("not", CowObject::default());
+    false_schema
 }
 
-fn types_of(schema: &Object<'_>) -> Types {
+fn types_of(schema: &CowObject<'_>) -> Types {
     schema.value("type").map(Types::read).unwrap_or_default()
 }
 
-/// Does a lowered schema allow `null`?
-fn is_nullable(schema: &Object<'_>) -> bool {
-    if let Some(Written::List(branches)) = schema.get("anyOf") {
+/// Returns `true` if a lowered schema allows `null`.
+fn is_nullable(schema: &CowObject<'_>) -> bool {
+    if let Some(CowValue::List(branches)) = schema.get("anyOf") {
         let allows_null =
-            |branch: &Object<'_>| types_of(branch).has(Types::NULL) || branch.value("const") == Some(&Value::Null);
-        return branches.iter().filter_map(Written::object).any(allows_null);
+            |branch: &CowObject<'_>| types_of(branch).has(Types::NULL) || branch.value("const") == Some(&Value::Null);
+        return branches.iter().filter_map(CowValue::object).any(allows_null);
     }
     if let Some(value) = schema.value("const") {
         return value.is_null();
@@ -315,12 +325,12 @@ fn is_nullable(schema: &Object<'_>) -> bool {
     types_of(schema).has(Types::NULL) && values.is_none_or(|values| values.contains(&Value::Null))
 }
 
-/// Lets a lowered schema allow `null` that did not.
-fn make_nullable(schema: &mut Object<'_>) {
-    if let Some(Written::List(branches)) = schema.get_mut("anyOf") {
-        let mut null = Object::default();
+/// Makes a lowered schema allow `null`.
+fn make_nullable(schema: &mut CowObject<'_>) {
+    if let Some(CowValue::List(branches)) = schema.get_mut("anyOf") {
+        let mut null = CowObject::default();
         null.push("type", Value::from("null"));
-        branches.push(Written::Object(null));
+        branches.push(CowValue::Object(null));
         return;
     }
     if let Some(value) = schema.value("const").cloned() {

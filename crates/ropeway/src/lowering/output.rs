@@ -1,58 +1,64 @@
-//! The schema of an answer, as a dialect takes it.
+//! Lowering of the schema for structured output.
 
 use serde_json::Value;
 
-use super::SchemaChange;
-use super::arguments::Shape;
-use super::form::Form;
-use super::root::{self, Root};
-use super::tool::words;
-use super::walker::Failure;
+use super::argument_mapping::ArgumentMapping;
+use super::change::SchemaChange;
+use super::root::{self, LoweredRoot};
+use super::target::SchemaTarget;
+use super::tool::reason_of;
+use super::walker::SchemaError;
 use crate::message::Dialect;
 
-/// The schema of an answer, as a dialect takes it.
+/// A schema for structured output, lowered for one dialect.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct LoweredOutput {
-    /// The schema.
+    /// The lowered schema.
     pub schema: Value,
-    /// Can the model be held to it?
+    /// Whether the provider can enforce the schema.
     pub strict: bool,
-    /// What was altered on the way.
-    pub alterations: Vec<SchemaChange>,
-    /// How the answer differs, if it does.
-    shape: Option<Shape>,
+    /// The changes to the schema.
+    pub changes: Vec<SchemaChange>,
+    /// How the output differs from the schema, if it does.
+    mapping: Option<ArgumentMapping>,
 }
 
-/// Why a schema cannot be lowered.
+/// A schema that cannot be lowered for structured output.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer cannot be asked for: {0}")]
+#[error("unsupported output schema: {0}")]
 pub struct LowerError(String);
 
 impl LoweredOutput {
-    /// The answer as the schema wanted it, of the one that the model wrote.
+    /// Translates the output of the model into the form of the original schema.
     pub fn from_wire(&self, answer: Value) -> Value {
-        match &self.shape {
-            Some(shape) => shape.back(answer),
+        match &self.mapping {
+            Some(mapping) => mapping.to_tool(answer),
             None => answer,
         }
     }
 }
 
-/// Lowers the schema of an answer for a dialect: strictly where that is possible.
+/// Lowers a schema for structured output, in strict mode if possible.
+///
+/// # Errors
+///
+/// Returns an error if the schema does not describe an object, allows no value or is too large.
 pub fn lower_output(schema: &Value, dialect: Dialect) -> Result<LoweredOutput, LowerError> {
-    let strict = Form::of(dialect, true);
+    let strict = SchemaTarget::of(dialect, true);
     let (root, is_strict) = match root::lower(schema, strict) {
         Ok(root) => (root, strict.is_strict()),
-        Err(Failure::NotStrict(_)) => (root::lower(schema, Form::of(dialect, false)).map_err(cannot)?, false),
-        Err(failure) => return Err(cannot(failure)),
+        Err(SchemaError::NotStrict(_)) => {
+            (root::lower(schema, SchemaTarget::of(dialect, false)).map_err(cannot)?, false)
+        }
+        Err(error) => return Err(cannot(error)),
     };
-    let Root { mut schema, notes, shape, alterations, .. } = root;
+    let LoweredRoot { mut schema, notes, mapping, changes, .. } = root;
     notes.append_to(&mut schema);
     let schema = serde_json::to_value(&schema).map_err(|error| LowerError(error.to_string()))?;
-    Ok(LoweredOutput { schema, strict: is_strict, alterations, shape })
+    Ok(LoweredOutput { schema, strict: is_strict, changes, mapping })
 }
 
-fn cannot(failure: Failure) -> LowerError {
-    LowerError(words(failure))
+fn cannot(error: SchemaError) -> LowerError {
+    LowerError(reason_of(error))
 }

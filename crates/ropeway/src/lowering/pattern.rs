@@ -1,20 +1,20 @@
-//! A pattern: which regular expressions everybody reads in the same way.
+//! Regular expressions that all providers interpret in the same way.
 
-/// Does it speak of the whole text, from `^` to `$`?
-pub(super) fn is_whole(pattern: &str) -> bool {
+/// Returns `true` if the pattern matches the whole text, from `^` to `$`.
+pub(super) fn is_anchored(pattern: &str) -> bool {
     let Some(inner) = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')) else { return false };
-    // An odd number of backslashes makes the last sign an ordinary one.
+    // An odd number of backslashes escapes the last character.
     let backslashes = inner.len() - inner.trim_end_matches('\\').len();
     backslashes.is_multiple_of(2) && !has_anchor(inner)
 }
 
-/// Is it made of characters, sets, groups, alternatives and repetitions alone?
+/// Returns `true` if the pattern consists of characters, sets, groups, alternatives and repetitions only.
 ///
-/// Look-around, back references, and what is written as a backslash and a letter are not understood everywhere.
-pub(super) fn is_plain(pattern: &str) -> bool {
+/// Providers differ in look-around, back-references and escapes with a letter.
+pub(super) fn is_portable(pattern: &str) -> bool {
     let mut open_groups = 0_usize;
     let mut in_set = false;
-    // Is there something in front that can be repeated?
+    // Whether the previous item can be repeated.
     let mut repeatable = false;
     let mut characters = pattern.chars().peekable();
     while let Some(c) = characters.next() {
@@ -31,7 +31,7 @@ pub(super) fn is_plain(pattern: &str) -> bool {
                 if characters.peek() == Some(&'^') {
                     characters.next();
                 }
-                // An empty set, or one that begins with its own end, is read in several ways.
+                // An empty set, or one that starts with `]`, is ambiguous.
                 if characters.peek() == Some(&']') {
                     return false;
                 }
@@ -51,7 +51,7 @@ pub(super) fn is_plain(pattern: &str) -> bool {
                 if !repeatable {
                     return false;
                 }
-                // A second sign would make it lazy or possessive.
+                // A second quantifier would make it lazy or possessive.
                 repeatable = false;
             }
             '{' => {
@@ -69,10 +69,10 @@ pub(super) fn is_plain(pattern: &str) -> bool {
     !in_set && open_groups == 0
 }
 
-/// Reads the rest of `{n}`, `{n,}` or `{n,m}`.
+/// Parses the rest of `{n}`, `{n,}` or `{n,m}`.
 fn is_repetition(characters: &mut impl Iterator<Item = char>) -> bool {
     let inner: String = characters.take_while(|c| *c != '}').take(12).collect();
-    // More than this is refused by some, and means a grammar of that size to the others.
+    // Some providers reject larger numbers, and others expand them into a grammar of that size.
     let number = |text: &str| text.parse::<u16>().ok().filter(|number| *number <= 1000);
     match inner.split_once(',') {
         None => number(&inner).is_some(),
@@ -81,7 +81,7 @@ fn is_repetition(characters: &mut impl Iterator<Item = char>) -> bool {
     }
 }
 
-/// Is there an anchor inside?
+/// Returns `true` if the pattern contains an anchor.
 fn has_anchor(inner: &str) -> bool {
     let (mut escaped, mut in_set) = (false, false);
     inner.chars().any(|c| {
@@ -102,8 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_everybody_compiles_is_plain_and_whole() {
-        let taken = |pattern: &str| is_whole(pattern) && is_plain(pattern);
+    fn only_portable_patterns_are_accepted() {
+        let taken = |pattern: &str| is_anchored(pattern) && is_portable(pattern);
         for pattern in
             ["^$", "^a$", "^[A-Z]{3}$", "^(a|b)+$", "^[a-f0-9]{2,}x?$", r"^a\.b\$$", "^[^/]*$", "^é+$", r"^[a\]$]$"]
         {

@@ -1,4 +1,4 @@
-//! References: where they lead, inside one document.
+//! Resolution of references inside of a document.
 
 use std::collections::HashMap;
 
@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use crate::schema::pointer;
 
-/// A document that references are looked up in. Nothing is ever fetched.
+/// A document in which references are resolved. Nothing is fetched.
 pub(super) struct Document<'d> {
     root: &'d Value,
-    /// Made when the first reference by name is met.
-    names: Option<Names<'d>>,
-    /// Where references were found to lead.
+    /// Collected for the first reference by name.
+    names: Option<NamedSchemas<'d>>,
+    /// References that were resolved before.
     known: HashMap<String, Option<&'d Value>>,
 }
 
-/// The schemas of a document that have names.
+/// The schemas of a document that have an anchor or an id.
 #[derive(Default)]
-struct Names<'d> {
+struct NamedSchemas<'d> {
     anchors: HashMap<&'d str, &'d Value>,
     addresses: Vec<(&'d str, &'d Value)>,
 }
@@ -27,7 +27,7 @@ impl<'d> Document<'d> {
         Self { root, names: None, known: HashMap::new() }
     }
 
-    /// What a reference leads to, if it is in this document.
+    /// Resolves a reference, if it points into this document.
     pub(super) fn resolve(&mut self, reference: &str) -> Option<&'d Value> {
         if let Some(known) = self.known.get(reference) {
             return *known;
@@ -44,16 +44,17 @@ impl<'d> Document<'d> {
             return if fragment.is_empty() { None } else { pointer::resolve(self.root, fragment) };
         }
         let root = self.root;
-        let names = self.names.get_or_insert_with(|| Names::of(root));
+        let names = self.names.get_or_insert_with(|| NamedSchemas::of(root));
         let base = if address.is_empty() { root } else { names.identified(address)? };
-        match is_pointer {
-            true => pointer::resolve(base, if fragment.is_empty() { "#" } else { fragment }),
-            false => names.anchors.get(fragment.strip_prefix('#')?).copied(),
+        if is_pointer {
+            pointer::resolve(base, if fragment.is_empty() { "#" } else { fragment })
+        } else {
+            names.anchors.get(fragment.strip_prefix('#')?).copied()
         }
     }
 }
 
-impl<'d> Names<'d> {
+impl<'d> NamedSchemas<'d> {
     fn of(root: &'d Value) -> Self {
         let mut names = Self::default();
         names.collect(root);
@@ -80,7 +81,7 @@ impl<'d> Names<'d> {
         }
     }
 
-    /// The schema that says that this is its address, or the end of it.
+    /// Returns the schema whose `$id` is this address, or ends with it.
     fn identified(&self, address: &str) -> Option<&'d Value> {
         let is_it =
             |known: &str| known == address || known.strip_suffix(address).is_some_and(|front| front.ends_with('/'));
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_is_found_by_pointer_by_anchor_and_by_address() {
+    fn a_reference_is_resolved_by_pointer_anchor_and_id() {
         let root = json!({
             "$id": "https://example.invalid/root.json",
             "$defs": {"a": {"$anchor": "here"}, "b": {"$id": "b.json", "$defs": {"c": {"type": "null"}}}},

@@ -1,98 +1,103 @@
-//! The root of a schema: always an object, and never a choice.
+//! The root of a schema, which is always a single object.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::arguments::Shape;
-use super::form::Form;
+use super::argument_mapping::ArgumentMapping;
+use super::change::{ChangeKind, SchemaChange};
+use super::cow_value::CowObject;
 use super::node::{self, Node};
 use super::note::Notes;
+use super::target::SchemaTarget;
 use super::types::Types;
-use super::walker::{Done, Failure, Reach, Tally, Walker};
-use super::written::Object;
-use super::{ChangeKind, SchemaChange};
+use super::walker::{LoweredSchema, RefLimits, SchemaError, SchemaStats, Walker};
 use crate::schema::bounds;
 
-/// How often a schema may stand inside itself, and how many references may lead into each other, the most first.
-const REACHES: [(usize, usize); 4] = [(2, usize::MAX), (1, usize::MAX), (1, 3), (1, 2)];
+/// Limits on the recursion of a schema and on nested references, from the loosest to the tightest.
+const REF_LIMITS: [(usize, usize); 4] = [(2, usize::MAX), (1, usize::MAX), (1, 3), (1, 2)];
 
-/// So many schemas are never too much, even where they stand inside themselves.
-const FEW: usize = 400;
+/// Maximum number of schemas that is never reduced, even with recursion.
+const MIN_SCHEMA_LIMIT: usize = 400;
 
-/// How many kinds of one property are told apart.
+/// Maximum number of schemas of one property.
 const MAX_KINDS: usize = 300;
 
-/// How deep alternatives within alternatives are looked at.
+/// Maximum depth of nested alternatives.
 const MAX_DEPTH: usize = 4;
 
-/// How many forms of one alternative are looked at before the others are passed over.
+/// Maximum number of argument forms of one alternative.
 const MAX_FORMS: usize = 100;
 
-/// What OpenAI holds a model to at most.
-const MAX_STRICT: Tally =
-    Tally { properties: 5_000, enum_values: 1_000, characters: 120_000, optional: usize::MAX, unions: usize::MAX };
+/// The limits of OpenAI's strict mode.
+const MAX_STRICT: SchemaStats = SchemaStats {
+    properties: 5_000,
+    enum_values: 1_000,
+    characters: 120_000,
+    optional: usize::MAX,
+    unions: usize::MAX,
+};
 
-/// A whole schema, lowered.
+/// A lowered schema.
 #[derive(Debug)]
-pub(super) struct Root<'d> {
-    pub(super) schema: Object<'d>,
-    /// What is to be told of the whole.
+pub(super) struct LoweredRoot<'d> {
+    pub(super) schema: CowObject<'d>,
+    /// Notes for the description of the tool.
     pub(super) notes: Notes,
-    pub(super) shape: Option<Shape>,
-    pub(super) alterations: Vec<SchemaChange>,
-    pub(super) tally: Tally,
+    pub(super) mapping: Option<ArgumentMapping>,
+    pub(super) changes: Vec<SchemaChange>,
+    pub(super) stats: SchemaStats,
 }
 
-/// Lowers a whole schema.
-pub(super) fn lower(document: &Value, form: Form) -> Result<Root<'_>, Failure> {
+/// Lowers a schema.
+pub(super) fn lower(document: &Value, target: SchemaTarget) -> Result<LoweredRoot<'_>, SchemaError> {
     let size = bounds::schema_size(document);
-    let size = size.map_err(|error| Failure::Hopeless(format!("its schema is too large: {error}")))?;
-    // A model reads all of it, and somebody pays for it: what stands inside itself need not be told at length.
-    let schemas = FEW.max(2 * size.nodes);
-    for (unroll, references) in REACHES {
-        match walk(document, form, Reach { unroll, references, schemas }) {
-            Err(Failure::TooMuch) => {}
+    let size = size.map_err(|error| SchemaError::Unusable(format!("its schema is too large: {error}")))?;
+    // The model reads all of it at a price per token, so recursive schemas are only unrolled while they are small.
+    let schemas = MIN_SCHEMA_LIMIT.max(2 * size.nodes);
+    for (unroll, references) in REF_LIMITS {
+        match walk(document, target, RefLimits { unroll, references, schemas }) {
+            Err(SchemaError::TooLarge) => {}
             done => return done,
         }
     }
-    walk(document, form, Reach { unroll: 1, references: 1, schemas: usize::MAX })
+    walk(document, target, RefLimits { unroll: 1, references: 1, schemas: usize::MAX })
 }
 
-fn walk(document: &Value, form: Form, reach: Reach) -> Result<Root<'_>, Failure> {
-    let mut walker = Walker::new(document, form, reach);
-    let Done { schema, notes, shape } = walker.root(document)?;
-    let tally = walker.tally;
-    let is_too_much = tally.properties > MAX_STRICT.properties
-        || tally.enum_values > MAX_STRICT.enum_values
-        || tally.characters > MAX_STRICT.characters;
-    if form.is_strict() && is_too_much {
+fn walk(document: &Value, target: SchemaTarget, limits: RefLimits) -> Result<LoweredRoot<'_>, SchemaError> {
+    let mut walker = Walker::new(document, target, limits);
+    let LoweredSchema { schema, notes, mapping } = walker.root(document)?;
+    let stats = walker.stats;
+    let is_too_much = stats.properties > MAX_STRICT.properties
+        || stats.enum_values > MAX_STRICT.enum_values
+        || stats.characters > MAX_STRICT.characters;
+    if target.is_strict() && is_too_much {
         return Err(walker.not_strict("has too many properties or values"));
     }
-    Ok(Root { schema, notes, shape, alterations: walker.alterations, tally })
+    Ok(LoweredRoot { schema, notes, mapping, changes: walker.changes, stats })
 }
 
 impl<'d> Walker<'d> {
-    fn root(&mut self, document: &'d Value) -> Result<Done<'d>, Failure> {
-        let hopeless = |why: &str| Failure::Hopeless(why.to_owned());
+    fn root(&mut self, document: &'d Value) -> Result<LoweredSchema<'d>, SchemaError> {
+        let unusable = |why: &str| SchemaError::Unusable(why.to_owned());
         if !document.is_object() && !document.is_boolean() {
-            return Err(hopeless("its schema is neither an object nor a boolean"));
+            return Err(unusable("its schema is neither an object nor a boolean"));
         }
         let mut notes = Notes::default();
         let expanded = self.expand(Cow::Borrowed(document), 0, &mut notes)?;
-        let mut node = expanded.ok_or_else(|| hopeless("its schema allows nothing"))?;
+        let mut node = expanded.ok_or_else(|| unusable("its schema allows nothing"))?;
         if let Some(types) = node.types().filter(|types| !types.has(Types::OBJECT)) {
             let article = if types.name().starts_with(['a', 'i']) { "an" } else { "a" };
-            let wanted = format!("its schema wants {article} {}, where only an object will do", types.name());
-            return Err(Failure::Hopeless(wanted));
+            let wanted = format!("its schema describes {article} {} instead of an object", types.name());
+            return Err(SchemaError::Unusable(wanted));
         }
         if node.get("type") != Some(&Value::from("object")) {
-            let how = if node.has("type") { ChangeKind::Rewritten("object".to_owned()) } else { ChangeKind::Added };
-            self.report("type", how);
+            let kind = if node.has("type") { ChangeKind::Rewritten("object".to_owned()) } else { ChangeKind::Added };
+            self.report("type", kind);
             node.set_first("type", Value::from("object"));
         }
         for keyword in ["anyOf", "oneOf"] {
-            self.fold(&mut node, keyword, &mut notes)?;
+            self.fold_alternatives(&mut node, keyword, &mut notes)?;
         }
         for keyword in ["not", "enum", "const", "if", "then", "else"] {
             let Some(value) = node.remove(keyword) else { continue };
@@ -101,19 +106,24 @@ impl<'d> Walker<'d> {
             match keyword {
                 "enum" | "const" => notes.keyword(keyword, &value),
                 _ => {
-                    // Only for its words.
-                    match self.measuring(|walker| walker.step(&[keyword], value))? {
+                    // Only for the note in its description.
+                    match self.checking_only(|walker| walker.step(&[keyword], value))? {
                         Some(done) => notes.json(keyword, &done.described().0),
                         None => notes.json(keyword, &false),
                     }
                 }
             }
         }
-        self.keywords(&node, notes)?.ok_or_else(|| hopeless("its schema allows nothing"))
+        self.keywords(&node, notes)?.ok_or_else(|| unusable("its schema allows nothing"))
     }
 
-    /// Folds alternatives into one object that has the properties of all.
-    fn fold(&mut self, node: &mut Node<'d>, keyword: &'static str, notes: &mut Notes) -> Result<(), Failure> {
+    /// Folds alternatives into one object with the properties of all.
+    fn fold_alternatives(
+        &mut self,
+        node: &mut Node<'d>,
+        keyword: &'static str,
+        notes: &mut Notes,
+    ) -> Result<(), SchemaError> {
         let Some(list) = node.remove(keyword) else { return Ok(()) };
         let list = node::items(&list);
         if list.is_empty() {
@@ -125,15 +135,15 @@ impl<'d> Walker<'d> {
             ChangeKind::Rewritten("properties of all of them, alternatives in the description".to_owned()),
         );
         self.loosened += 1;
-        let mut forms: Vec<Arguments> = Vec::new();
+        let mut forms: Vec<ArgumentForm> = Vec::new();
         for branch in list {
             forms.extend(self.arguments(branch, 0)?);
         }
         if forms.is_empty() {
-            return Err(Failure::Hopeless("its schema has alternatives, and none of them is an object".to_owned()));
+            return Err(SchemaError::Unusable("its schema has alternatives, and none of them is an object".to_owned()));
         }
         let is_only_one = keyword == "oneOf";
-        self.tell(&forms, is_only_one, notes);
+        self.describe_forms(&forms, is_only_one, notes);
         let all_closed = forms.iter().all(|form| form.is_closed);
         let mut required: Vec<String> = forms.first().map(|form| form.required.clone()).unwrap_or_default();
         required.retain(|name| forms.iter().all(|form| form.required.contains(name)));
@@ -145,7 +155,7 @@ impl<'d> Walker<'d> {
         let mut kinds: Map<String, Value> = Map::new();
         for (name, schema) in forms.into_iter().flat_map(|form| form.properties) {
             match kinds.get_mut(&name) {
-                // Of so many kinds that nobody could read them.
+                // Too many schemas to be useful.
                 Some(kinds) if kinds.as_array().is_none_or(|schemas| schemas.len() >= MAX_KINDS) => {
                     *kinds = Value::Bool(true)
                 }
@@ -156,7 +166,7 @@ impl<'d> Walker<'d> {
         }
         for (name, schemas) in kinds {
             if !properties.contains_key(&name) {
-                properties.insert(name, either(schemas));
+                properties.insert(name, any_of(schemas));
             }
         }
         let is_own_closed = node.get("additionalProperties") == Some(&Value::Bool(false));
@@ -174,9 +184,9 @@ impl<'d> Walker<'d> {
         Ok(())
     }
 
-    /// The forms of arguments that one branch stands for; none where it is not an object.
-    fn arguments(&mut self, branch: Cow<'d, Value>, depth: usize) -> Result<Vec<Arguments>, Failure> {
-        let Some(mut node) = self.expand_apart(branch)? else { return Ok(Vec::new()) };
+    /// Returns the argument forms of a branch; empty if it is not an object.
+    fn arguments(&mut self, branch: Cow<'d, Value>, depth: usize) -> Result<Vec<ArgumentForm>, SchemaError> {
+        let Some(mut node) = self.expand_separately(branch)? else { return Ok(Vec::new()) };
         if node.types().is_some_and(|types| !types.has(Types::OBJECT)) {
             return Ok(Vec::new());
         }
@@ -192,7 +202,7 @@ impl<'d> Walker<'d> {
                 }
             }
         }
-        let own = Arguments::of(&node);
+        let own = ArgumentForm::of(&node);
         if forms.is_empty() && !is_skipped {
             return Ok(vec![own]);
         }
@@ -200,14 +210,14 @@ impl<'d> Walker<'d> {
             form.join(&own);
         }
         if is_skipped {
-            // It stands for all that were not looked at: they may have properties of any name.
-            forms.push(Arguments { is_closed: false, ..own });
+            // Stands for all forms beyond the limit, which may have any properties.
+            forms.push(ArgumentForm { is_closed: false, ..own });
         }
         Ok(forms)
     }
 
-    /// Tells what forms the arguments may have.
-    fn tell(&mut self, forms: &[Arguments], is_only_one: bool, notes: &mut Notes) {
+    /// Adds a note about the possible argument forms.
+    fn describe_forms(&mut self, forms: &[ArgumentForm], is_only_one: bool, notes: &mut Notes) {
         let mut words = Vec::new();
         for form in forms.iter().take(12) {
             let mut names = Vec::new();
@@ -238,21 +248,21 @@ impl<'d> Walker<'d> {
             words.push(format!("{more} others"));
         }
         let front = if is_only_one { "give exactly one of these" } else { "give at least one of these" };
-        notes.say(&format!("{front}: {}", words.join("; or ")));
+        notes.add_text(&format!("{front}: {}", words.join("; or ")));
     }
 }
 
-/// One form that arguments may have.
+/// A set of arguments that an alternative accepts.
 #[derive(Clone, Debug, Default)]
-struct Arguments {
+struct ArgumentForm {
     properties: Map<String, Value>,
     required: Vec<String>,
-    /// Patterns of further names.
+    /// Patterns of additional names.
     patterns: Vec<String>,
     is_closed: bool,
 }
 
-impl Arguments {
+impl ArgumentForm {
     fn of(node: &Node<'_>) -> Self {
         let names = node.get("required").and_then(Value::as_array).into_iter().flatten();
         let mut required: Vec<String> = Vec::new();
@@ -271,7 +281,7 @@ impl Arguments {
         }
     }
 
-    /// Adds what holds for several forms.
+    /// Adds the arguments that several forms share.
     fn join(&mut self, other: &Self) {
         for (name, schema) in &other.properties {
             if !self.properties.contains_key(name) {
@@ -285,13 +295,13 @@ impl Arguments {
     }
 }
 
-/// A schema for what is one of several.
-fn either(schemas: Value) -> Value {
+/// Returns a schema that allows each of several schemas.
+fn any_of(schemas: Value) -> Value {
     let Value::Array(mut schemas) = schemas else { return schemas };
     if schemas.len() == 1 {
         return schemas.pop().unwrap_or(Value::Bool(true));
     }
-    // The usual mark of an alternative is a constant: together they are a list of values.
+    // Alternatives are usually tagged with a constant; together these are a list of values.
     let values = |schema: &Value| match (schema.get("const"), schema.get("enum")) {
         (Some(value), _) => Some(vec![value.clone()]),
         (None, Some(Value::Array(values))) => Some(values.clone()),

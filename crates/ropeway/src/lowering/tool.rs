@@ -1,38 +1,39 @@
-//! One tool, lowered.
+//! Lowering of one tool.
 
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 
+use super::change::{ChangeKind, SchemaChange};
 use super::declaration::{self, Declaration, OptionUse};
-use super::form::Form;
-use super::root::{self, Root};
-use super::walker::{Failure, Tally};
-use super::{ChangeKind, LoweredTool, SchemaChange};
+use super::lowered::LoweredTool;
+use super::root::{self, LoweredRoot};
+use super::target::SchemaTarget;
+use super::walker::{SchemaError, SchemaStats};
 use crate::message::Dialect;
 use crate::tool::ToolDefinition;
 
-/// How many tools of a request Anthropic holds a model to, and how many of their arguments may be optional or of several kinds.
-const MOST_STRICT: Strictness = Strictness { tools: 20, optional: 24, unions: 16 };
+/// Anthropic's limits on strict tools per request, and on their optional and union-typed arguments.
+const MAX_STRICT: StrictBudget = StrictBudget { tools: 20, optional: 24, unions: 16 };
 
-/// How much of a request a model is held to.
+/// How much of a request uses strict mode.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Strictness {
+pub(super) struct StrictBudget {
     tools: usize,
     optional: usize,
     unions: usize,
 }
 
-impl Strictness {
-    /// Takes a tool in, if there is room.
-    fn take(&mut self, form: Form, tally: &Tally) -> bool {
+impl StrictBudget {
+    /// Reserves room for a tool. Returns `false` if a limit is exceeded.
+    fn reserve(&mut self, target: SchemaTarget, stats: &SchemaStats) -> bool {
         let sum = Self {
             tools: self.tools + 1,
-            optional: self.optional + tally.optional,
-            unions: self.unions + tally.unions,
+            optional: self.optional + stats.optional,
+            unions: self.unions + stats.unions,
         };
         let fits =
-            sum.tools <= MOST_STRICT.tools && sum.optional <= MOST_STRICT.optional && sum.unions <= MOST_STRICT.unions;
-        if form != Form::StrictAnthropic {
+            sum.tools <= MAX_STRICT.tools && sum.optional <= MAX_STRICT.optional && sum.unions <= MAX_STRICT.unions;
+        if target != SchemaTarget::StrictAnthropic {
             return true;
         }
         if fits {
@@ -42,33 +43,33 @@ impl Strictness {
     }
 }
 
-/// Lowers one tool; says why where that is not possible.
+/// Lowers one tool. The error is the reason why it is omitted.
 pub(super) fn lower(
     definition: &ToolDefinition,
     wire_name: &str,
     dialect: Dialect,
-    strictness: &mut Strictness,
+    budget: &mut StrictBudget,
 ) -> Result<LoweredTool, String> {
     let schema = definition.input_schema.try_read().map_err(|error| format!("its schema cannot be read: {error}"))?;
-    let mut alterations = Vec::new();
+    let mut changes = Vec::new();
     let mut warnings = Vec::new();
-    let options = options(definition, dialect, &mut alterations, &mut warnings);
+    let options = options(definition, dialect, &mut changes, &mut warnings);
     let asked = options.get("strict").and_then(Value::as_bool).filter(|_| dialect != Dialect::Gemini);
     let (root, strict) = match asked {
-        Some(true) => match strictly(&schema, dialect, strictness) {
+        Some(true) => match lower_strictly(&schema, dialect, budget) {
             Ok(root) => (root, Some(true)),
-            Err(Failure::NotStrict(why)) => {
+            Err(SchemaError::NotStrict(why)) => {
                 warnings.push(format!("provider option `strict` is sent as false: {why}"));
-                let how = ChangeKind::Rewritten(format!("false, because {why}"));
-                alterations.push(SchemaChange { at: String::new(), keyword: "strict".to_owned(), how });
-                (root::lower(&schema, Form::of(dialect, false)).map_err(words)?, Some(false))
+                let kind = ChangeKind::Rewritten(format!("false, because {why}"));
+                changes.push(SchemaChange { path: String::new(), keyword: "strict".to_owned(), kind });
+                (root::lower(&schema, SchemaTarget::of(dialect, false)).map_err(reason_of)?, Some(false))
             }
-            Err(failure) => return Err(words(failure)),
+            Err(error) => return Err(reason_of(error)),
         },
-        other => (root::lower(&schema, Form::of(dialect, false)).map_err(words)?, other),
+        other => (root::lower(&schema, SchemaTarget::of(dialect, false)).map_err(reason_of)?, other),
     };
-    alterations.extend(root.alterations);
-    let description = root.notes.after(definition.description.as_deref());
+    changes.extend(root.changes);
+    let description = root.notes.appended_to(definition.description.as_deref());
     let declaration = Declaration {
         dialect,
         name: wire_name,
@@ -82,36 +83,42 @@ pub(super) fn lower(
         name: definition.name.clone(),
         wire_name: wire_name.to_owned(),
         json,
-        alterations,
+        changes,
         warnings,
-        shape: root.shape,
+        mapping: root.mapping,
     })
 }
 
-fn strictly<'d>(schema: &'d Value, dialect: Dialect, strictness: &mut Strictness) -> Result<Root<'d>, Failure> {
-    let form = Form::of(dialect, true);
-    let root = root::lower(schema, form)?;
-    match strictness.take(form, &root.tally) {
-        true => Ok(root),
-        false => Err(Failure::NotStrict("the tools before it use up what a request may have of that".to_owned())),
+fn lower_strictly<'d>(
+    schema: &'d Value,
+    dialect: Dialect,
+    budget: &mut StrictBudget,
+) -> Result<LoweredRoot<'d>, SchemaError> {
+    let target = SchemaTarget::of(dialect, true);
+    let root = root::lower(schema, target)?;
+    if budget.reserve(target, &root.stats) {
+        Ok(root)
+    } else {
+        Err(SchemaError::NotStrict("earlier tools use up the limit of the request".to_owned()))
     }
 }
 
-pub(super) fn words(failure: Failure) -> String {
-    match failure {
-        Failure::Hopeless(why) | Failure::NotStrict(why) => why,
-        Failure::TooMuch => "its schema leads too far".to_owned(),
+pub(super) fn reason_of(error: SchemaError) -> String {
+    match error {
+        SchemaError::Unusable(why) | SchemaError::NotStrict(why) => why,
+        SchemaError::TooLarge => "its schema is too deeply recursive".to_owned(),
     }
 }
 
-/// Providers whose options some dialect reads. OpenAI's and Google's apply to all of their dialects, and those of one dialect win.
+/// Providers whose options are supported. Those of `openai` and `google` apply to all their dialects; those of a
+/// dialect win.
 const PROVIDERS: [&str; 6] = ["anthropic", "openai", "responses", "chat", "google", "gemini"];
 
-/// Returns the options of a definition for this dialect, and warns about each that is not sent, or that the dialect may refuse.
+/// Returns the options of a definition for this dialect. Warns about each option that is not sent, or may be refused.
 fn options(
     definition: &ToolDefinition,
     dialect: Dialect,
-    alterations: &mut Vec<SchemaChange>,
+    changes: &mut Vec<SchemaChange>,
     warnings: &mut Vec<String>,
 ) -> Map<String, Value> {
     let providers: &[&str] = match dialect {
@@ -125,7 +132,7 @@ fn options(
         if !PROVIDERS.contains(&provider.as_str()) {
             warnings.push(format!("provider option `{provider}` is not sent: no such provider"));
         } else if providers.contains(&provider.as_str()) && !options.is_object() {
-            alterations.push(dropped(provider));
+            changes.push(dropped(provider));
             warnings.push(format!("provider option `{provider}` is not sent: it is not an object"));
         }
     }
@@ -135,11 +142,11 @@ fn options(
     }
     for key in all.keys() {
         let name = format!("provider option `{}.{key}`", origin(definition, providers, key));
-        match declaration::option(key, dialect) {
+        match declaration::option_use(key, dialect) {
             OptionUse::Sent => {}
             OptionUse::Unknown => warnings.push(format!("{name} is sent although it is not a known option")),
             OptionUse::Refused(why) => {
-                alterations.push(dropped(key));
+                changes.push(dropped(key));
                 warnings.push(format!("{name} is not sent: {why}"));
             }
         }
@@ -147,8 +154,9 @@ fn options(
     all
 }
 
-/// Returns options as they stand in the declaration of a function. OpenAI's Chat Completions nest them in `function`
-/// (<https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools>), which is read for both of its dialects.
+/// Flattens options into the fields of a function declaration. OpenAI's Chat Completions nest them in `function`
+/// (<https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools>), which is accepted for both
+/// dialects.
 fn flat(options: &Map<String, Value>, dialect: Dialect) -> Map<String, Value> {
     let mut flat = options.clone();
     if matches!(dialect, Dialect::Chat | Dialect::Responses)
@@ -156,7 +164,7 @@ fn flat(options: &Map<String, Value>, dialect: Dialect) -> Map<String, Value> {
     {
         flat.shift_remove("function");
         flat.extend(function.clone());
-        // The discriminator beside `function`.
+        // The discriminator next to `function`.
         if flat.get("type").is_some_and(|kind| kind == "function") {
             flat.shift_remove("type");
         }
@@ -164,7 +172,7 @@ fn flat(options: &Map<String, Value>, dialect: Dialect) -> Map<String, Value> {
     flat
 }
 
-/// Returns the provider under which an option was written.
+/// Returns the provider key that an option was written under.
 fn origin<'p>(definition: &ToolDefinition, providers: &[&'p str], option: &str) -> &'p str {
     let has = |options: &Value| {
         options.get(option).is_some() || options.pointer("/function").is_some_and(|it| it.get(option).is_some())
@@ -174,5 +182,5 @@ fn origin<'p>(definition: &ToolDefinition, providers: &[&'p str], option: &str) 
 }
 
 fn dropped(option: &str) -> SchemaChange {
-    SchemaChange { at: String::new(), keyword: option.to_owned(), how: ChangeKind::Dropped }
+    SchemaChange { path: String::new(), keyword: option.to_owned(), kind: ChangeKind::Dropped }
 }

@@ -1,12 +1,42 @@
-//! A set of tools that is lowered when a dialect first asks for it.
+//! A set of tools that is lowered on first use.
 
 use std::sync::{Arc, OnceLock};
 
-use super::{Lower, LoweredTools, lower};
+use super::lowered::LoweredTools;
+use super::name::{self, NameRules};
+use super::tool::{self, StrictBudget};
 use crate::message::Dialect;
 use crate::tool::ToolDefinition;
 
-/// Definitions that are lowered when a dialect first asks for them.
+/// A source of tools, lowered once per dialect.
+pub trait Lower: Send + Sync {
+    /// Returns the tools, lowered for a dialect.
+    fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools>;
+}
+
+/// Lowers tool definitions for a dialect.
+pub fn lower<'a>(definitions: impl IntoIterator<Item = &'a ToolDefinition>, dialect: Dialect) -> LoweredTools {
+    let definitions: Vec<&ToolDefinition> = definitions.into_iter().collect();
+    let names: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
+    let wire_names = name::legal_names(&names, NameRules::of_tools(dialect));
+    let mut budget = StrictBudget::default();
+    let mut lowered = LoweredTools::default();
+    for definition in definitions {
+        let name = definition.name.as_str();
+        if lowered.get(name).is_some() {
+            lowered.omit(name, "another tool has the same name".to_owned());
+            continue;
+        }
+        let wire_name = wire_names.get(name).map_or(name, String::as_str);
+        match tool::lower(definition, wire_name, dialect, &mut budget) {
+            Ok(tool) => lowered.add(tool),
+            Err(why) => lowered.omit(name, why),
+        }
+    }
+    lowered
+}
+
+/// Tool definitions that are lowered once per dialect, on first use.
 #[derive(Debug, Default)]
 pub struct Toolset {
     definitions: Vec<ToolDefinition>,
@@ -14,7 +44,7 @@ pub struct Toolset {
 }
 
 impl Toolset {
-    /// A set of definitions.
+    /// Creates a set of definitions.
     pub fn new(definitions: impl IntoIterator<Item = ToolDefinition>) -> Self {
         Self { definitions: definitions.into_iter().collect(), cache: Cache::default() }
     }
@@ -26,7 +56,7 @@ impl Lower for Toolset {
     }
 }
 
-/// Remembers what was lowered, for each dialect.
+/// The lowered tools of each dialect.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cache([OnceLock<Arc<LoweredTools>>; Dialect::ALL.len()]);
 

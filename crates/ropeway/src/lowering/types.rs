@@ -1,4 +1,4 @@
-//! The types that a schema allows.
+//! Sets of JSON types.
 
 use serde_json::Value;
 
@@ -16,10 +16,10 @@ impl Types {
     pub(super) const OBJECT: Self = Self(1 << 4);
     pub(super) const ARRAY: Self = Self(1 << 5);
     pub(super) const NULL: Self = Self(1 << 6);
-    /// Every type; an integer is a number.
+    /// All types; `number` includes `integer`.
     pub(super) const ALL: Self = Self(0b111_1011);
 
-    /// What a `type` keyword says; words that are no types are passed over.
+    /// Reads a `type` keyword and ignores unknown types.
     pub(super) fn read(value: &Value) -> Self {
         let words: &[Value] = match value {
             Value::Array(words) => words,
@@ -28,7 +28,7 @@ impl Types {
         words.iter().filter_map(Value::as_str).fold(Self::default(), |types, word| types.and(Self::named(word)))
     }
 
-    /// Is a `type` keyword written as JSON Schema wants it?
+    /// Returns `true` if a `type` keyword is valid JSON Schema.
     pub(super) fn is_proper(value: &Value) -> bool {
         let is_name = |value: &Value| value.as_str().is_some_and(|word| NAMES.contains(&word));
         match value {
@@ -43,7 +43,7 @@ impl Types {
         }
     }
 
-    /// The type of a word that somebody may use for it.
+    /// Returns the type for a name or one of its common synonyms.
     fn named(word: &str) -> Self {
         if let Some(at) = NAMES.iter().position(|name| *name == word) {
             return Self(1 << at);
@@ -62,7 +62,7 @@ impl Types {
         Self::named(name)
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     pub(super) fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::NULL,
@@ -85,22 +85,22 @@ impl Types {
         self.0.count_ones() == 1
     }
 
-    /// Has it all of these? An integer is a number.
+    /// Returns `true` if the set includes all of `other`. `number` includes `integer`.
     pub(super) fn has(self, other: Self) -> bool {
         other.0 & !self.widened().0 == 0
     }
 
-    /// Both together.
+    /// Returns the union.
     pub(super) fn and(self, other: Self) -> Self {
         Self(self.0 | other.0).narrowed()
     }
 
-    /// These without others.
+    /// Returns the difference.
     pub(super) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// What both have.
+    /// Returns the intersection.
     pub(super) fn common(self, other: Self) -> Self {
         Self(self.widened().0 & other.widened().0).narrowed()
     }
@@ -113,22 +113,19 @@ impl Types {
         if self.0 & Self::NUMBER.0 != 0 { Self(self.0 & !Self::INTEGER.0) } else { self }
     }
 
-    /// Each of them.
+    /// Returns each type as a set of its own.
     pub(super) fn each(self) -> impl Iterator<Item = Self> {
         (0..NAMES.len()).map(|at| Self(1 << at)).filter(move |one| self.0 & one.0 != 0)
     }
 
-    /// The name of the first.
+    /// Returns the name of the first type.
     pub(super) fn name(self) -> &'static str {
         NAMES.get(self.0.trailing_zeros() as usize).unwrap_or(&"null")
     }
 
-    /// As a `type` keyword.
+    /// Returns the value of a `type` keyword.
     pub(super) fn to_value(self) -> Value {
-        match self.is_one() {
-            true => Value::from(self.name()),
-            false => self.each().map(|one| Value::from(one.name())).collect(),
-        }
+        if self.is_one() { Value::from(self.name()) } else { self.each().map(|one| Value::from(one.name())).collect() }
     }
 }
 
@@ -139,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_read_whatever_they_are_called() {
+    fn synonyms_of_types_are_read() {
         let read = |value: Value| Types::read(&value).to_value();
         assert_eq!(read(json!("object")), json!("object"));
         assert_eq!(read(json!(["null", "STRING"])), json!(["string", "null"]));

@@ -1,30 +1,35 @@
-//! The keywords that name types and values.
+//! Type and value keywords.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::ChangeKind;
-use super::form::Form;
-use super::keywords::{MAX_ENUM, Making, applies};
+use super::change::ChangeKind;
+use super::cow_value::{CowObject, CowValue};
+use super::keywords::{MAX_ENUM, SchemaBuilder, applies};
 use super::node::{Node, is_annotation};
-use super::plain::is_deep;
+use super::simple_keywords::is_deep;
+use super::target::SchemaTarget;
 use super::types::Types;
-use super::walker::{Done, Walker};
-use super::written::{Object, Written};
+use super::walker::{LoweredSchema, Walker};
 
 impl<'d> Walker<'d> {
-    pub(super) fn type_keyword(&mut self, value: &Cow<'d, Value>, types: Option<Types>, making: &mut Making<'d>) {
+    pub(super) fn type_keyword(
+        &mut self,
+        value: &Cow<'d, Value>,
+        types: Option<Types>,
+        builder: &mut SchemaBuilder<'d>,
+    ) {
         match types {
             Some(types) if Types::is_proper(value) && Types::read(value) == types => {
-                making.out.set("type", Written::Value(value.clone()));
+                builder.out.set("type", CowValue::Value(value.clone()));
             }
             Some(types) => {
                 let types = types.to_value();
                 self.report("type", ChangeKind::Rewritten(types.to_string()));
-                making.set("type", types);
+                builder.set("type", types);
             }
-            None => self.describe("type", value, making),
+            None => self.describe("type", value, builder),
         }
     }
 
@@ -33,14 +38,14 @@ impl<'d> Walker<'d> {
         node: &Node<'d>,
         value: &Cow<'d, Value>,
         types: Option<Types>,
-        making: &mut Making<'d>,
+        builder: &mut SchemaBuilder<'d>,
     ) {
-        let Value::Array(values) = &**value else { return self.describe("enum", value, making) };
+        let Value::Array(values) = &**value else { return self.describe("enum", value, builder) };
         if values.len() > MAX_ENUM || is_deep(value) {
             self.report("enum", ChangeKind::Described);
             self.loosened += 1;
             let some: Vec<&Value> = values.iter().take(20).collect();
-            return making.notes.json(&format!("one of {} values, such as", values.len()), &some);
+            return builder.notes.json(&format!("one of {} values, such as", values.len()), &some);
         }
         let mut kept: Vec<&Value> = Vec::with_capacity(values.len());
         for value in values {
@@ -52,77 +57,79 @@ impl<'d> Walker<'d> {
             self.loosened += 1;
             return self.report("enum", ChangeKind::Dropped);
         }
-        let is_taken = match self.form {
-            Form::Anthropic | Form::OpenAi | Form::StrictOpenAi => true,
-            Form::StrictAnthropic => !kept.iter().any(|value| value.is_object() || value.is_array()),
-            // The constant says the same, and more.
-            Form::Gemini if node.has("const") => return self.report("enum", ChangeKind::Dropped),
-            Form::Gemini => {
+        let is_taken = match self.target {
+            SchemaTarget::Anthropic | SchemaTarget::OpenAi | SchemaTarget::StrictOpenAi => true,
+            SchemaTarget::StrictAnthropic => !kept.iter().any(|value| value.is_object() || value.is_array()),
+            // `const` says the same, and more.
+            SchemaTarget::Gemini if node.has("const") => return self.report("enum", ChangeKind::Dropped),
+            SchemaTarget::Gemini => {
                 let mut others = kept.iter().filter(|value| !value.is_null()).peekable();
                 let has_others = others.peek().is_some();
                 has_others && (others.clone().all(|value| value.is_string()) || others.all(|value| value.is_number()))
             }
         };
         if !is_taken {
-            return self.describe("enum", value, making);
+            return self.describe("enum", value, builder);
         }
-        self.tally.enum_values += kept.len();
+        self.stats.enum_values += kept.len();
         let characters: usize = kept.iter().filter_map(|value| value.as_str()).map(str::len).sum();
-        self.tally.characters += characters;
+        self.stats.characters += characters;
         self.spend_text(characters);
         self.spend(kept.len() / 8);
         if kept.len() < values.len() {
-            self.report("enum", ChangeKind::Rewritten("the values that fit".to_owned()));
-            making.set("enum", kept.into_iter().cloned().collect::<Value>());
+            self.report("enum", ChangeKind::Rewritten("the values of the declared type".to_owned()));
+            builder.set("enum", kept.into_iter().cloned().collect::<Value>());
         } else {
-            making.out.set("enum", Written::Value(value.clone()));
+            builder.out.set("enum", CowValue::Value(value.clone()));
         }
     }
 
-    pub(super) fn constant(&mut self, value: &Cow<'d, Value>, making: &mut Making<'d>) {
-        match self.form {
-            _ if is_deep(value) => self.describe("const", value, making),
-            Form::Gemini if value.is_string() || value.is_number() => {
+    pub(super) fn constant(&mut self, value: &Cow<'d, Value>, builder: &mut SchemaBuilder<'d>) {
+        match self.target {
+            _ if is_deep(value) => self.describe("const", value, builder),
+            SchemaTarget::Gemini if value.is_string() || value.is_number() => {
                 self.report("const", ChangeKind::Rewritten("enum".to_owned()));
-                making.set("enum", Value::Array(vec![Value::clone(value)]));
+                builder.set("enum", Value::Array(vec![Value::clone(value)]));
             }
-            Form::Gemini => self.describe("const", value, making),
-            Form::StrictAnthropic if value.is_object() || value.is_array() => self.describe("const", value, making),
+            SchemaTarget::Gemini => self.describe("const", value, builder),
+            SchemaTarget::StrictAnthropic if value.is_object() || value.is_array() => {
+                self.describe("const", value, builder)
+            }
             _ => {
-                self.tally.characters += value.as_str().map_or(0, str::len);
-                making.out.set("const", Written::Value(value.clone()));
+                self.stats.characters += value.as_str().map_or(0, str::len);
+                builder.out.set("const", CowValue::Value(value.clone()));
             }
         }
     }
 
-    /// Writes alternatives instead of several types where the form wants that.
-    pub(super) fn split(&mut self, mut making: Making<'d>, types: Option<Types>) -> Done<'d> {
-        let Some(types) = types else { return making.done() };
-        let parts: Vec<Types> = match self.form {
-            Form::Gemini if has_null(&making.out) => vec![types.without(Types::NULL), Types::NULL],
-            Form::StrictAnthropic if making.out.has("const") => {
-                making.out.remove("type");
-                return making.done();
+    /// Splits several types into alternatives if the target requires that.
+    pub(super) fn split(&mut self, mut builder: SchemaBuilder<'d>, types: Option<Types>) -> LoweredSchema<'d> {
+        let Some(types) = types else { return builder.done() };
+        let parts: Vec<Types> = match self.target {
+            SchemaTarget::Gemini if has_null(&builder.out) => vec![types.without(Types::NULL), Types::NULL],
+            SchemaTarget::StrictAnthropic if builder.out.has("const") => {
+                builder.out.remove("type");
+                return builder.done();
             }
-            Form::StrictAnthropic if !types.is_one() => types.each().collect(),
-            _ => return making.done(),
+            SchemaTarget::StrictAnthropic if !types.is_one() => types.each().collect(),
+            _ => return builder.done(),
         };
         self.report("type", ChangeKind::Rewritten("anyOf".to_owned()));
-        let (whole, rest) = making.out.partition(is_annotation);
-        making.out = whole;
-        let parts = parts.into_iter().map(|types| Written::Object(of_types(&rest, types))).collect();
-        making.set("anyOf", Written::List(parts));
-        making.done()
+        let (whole, rest) = builder.out.partition(is_annotation);
+        builder.out = whole;
+        let parts = parts.into_iter().map(|types| CowValue::Object(of_types(&rest, types))).collect();
+        builder.set("anyOf", CowValue::List(parts));
+        builder.done()
     }
 }
 
-fn has_null(schema: &Object<'_>) -> bool {
+fn has_null(schema: &CowObject<'_>) -> bool {
     schema.value("enum").and_then(Value::as_array).is_some_and(|values| values.contains(&Value::Null))
 }
 
-/// What a schema says of values of these types.
-fn of_types<'d>(schema: &Object<'d>, types: Types) -> Object<'d> {
-    let mut part = Object::default();
+/// Returns the part of a schema that applies to these types.
+fn of_types<'d>(schema: &CowObject<'d>, types: Types) -> CowObject<'d> {
+    let mut part = CowObject::default();
     for (keyword, value) in schema.iter() {
         let value = match (keyword, value.value()) {
             ("type", _) => types.to_value().into(),

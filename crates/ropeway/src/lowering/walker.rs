@@ -1,82 +1,82 @@
-//! A walker: goes through a schema once and writes it down as a form wants it.
+//! The traversal that rewrites a schema for its target.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::arguments::Shape;
-use super::form::Form;
+use super::argument_mapping::ArgumentMapping;
+use super::argument_names::ArgumentNames;
+use super::change::{ChangeKind, SchemaChange};
+use super::cow_value::CowObject;
 use super::node::{self, Node};
 use super::note::{self, Notes};
 use super::reference::Document;
-use super::rename::Names;
+use super::target::SchemaTarget;
 use super::types::Types;
-use super::written::Object;
-use super::{ChangeKind, SchemaChange};
 use crate::schema::pointer;
 
-/// How many schemas may stand inside each other. Real ones go down to thirteen.
+/// Maximum depth of nested schemas. Real ones have up to thirteen levels.
 const MAX_LEVELS: usize = 32;
 
-/// How many levels OpenAI holds a model to.
+/// Maximum depth of OpenAI's strict mode.
 const MAX_STRICT_LEVELS: usize = 10;
 
-/// How many references may lead to each other before there is something to say.
+/// Maximum length of a chain of references and parts.
 const MAX_HOPS: usize = 48;
 
-/// How many references one schema may be put together of.
+/// Maximum number of references that are merged into one schema.
 const MAX_PARTS: usize = 500;
 
-/// How many schemas a tool may consist of before references are left open: a few of them can stand for billions.
+/// Maximum number of schemas in a tool. Beyond it, references are left open: a few of them can expand to billions.
 const MAX_SCHEMAS: usize = 10_000;
 
-/// How much text a tool may consist of before references are left open.
+/// Maximum amount of text in a tool in bytes. Beyond it, references are left open.
 const MAX_TEXT: usize = 512 * 1024;
 
-/// How many alterations are told.
-const MAX_ALTERATIONS: usize = 1_000;
+/// Maximum number of reported changes.
+const MAX_CHANGES: usize = 1_000;
 
 /// Why a schema is not lowered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// No tool can be called by it.
-    Hopeless(String),
-    /// A model cannot be held to it.
+pub(super) enum SchemaError {
+    /// The schema cannot describe the arguments of a tool.
+    Unusable(String),
+    /// The provider cannot enforce the schema.
     NotStrict(String),
-    /// It goes too far.
-    TooMuch,
+    /// The schema is too large with the current limits on references.
+    TooLarge,
 }
 
-/// What a schema became.
+/// A lowered schema.
 #[derive(Debug, Default)]
-pub(super) struct Done<'d> {
-    pub(super) schema: Object<'d>,
+pub(super) struct LoweredSchema<'d> {
+    pub(super) schema: CowObject<'d>,
     pub(super) notes: Notes,
-    pub(super) shape: Option<Shape>,
+    pub(super) mapping: Option<ArgumentMapping>,
 }
 
-impl<'d> Done<'d> {
-    /// The schema, with what could not be said otherwise in its description.
-    pub(super) fn described(mut self) -> (Object<'d>, Option<Shape>) {
+impl<'d> LoweredSchema<'d> {
+    /// Returns the schema, with its notes in the description.
+    pub(super) fn described(mut self) -> (CowObject<'d>, Option<ArgumentMapping>) {
         self.notes.append_to(&mut self.schema);
-        (self.schema, self.shape)
+        (self.schema, self.mapping)
     }
 }
 
-/// How far references are followed.
+/// Limits on following references.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reach {
-    /// How often a schema may stand inside itself.
+pub(super) struct RefLimits {
+    /// Maximum recursion of a schema.
     pub(super) unroll: usize,
-    /// How many references may lead into each other.
+    /// Maximum number of nested references.
     pub(super) references: usize,
-    /// How many schemas there may be if one of them stands inside itself.
+    /// Maximum number of schemas if one of them is recursive.
     pub(super) schemas: usize,
 }
 
-/// What there is of things that providers count.
+/// Counts of what providers limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct SchemaStats {
     pub(super) properties: usize,
     pub(super) optional: usize,
     pub(super) unions: usize,
@@ -84,23 +84,23 @@ pub(super) struct Tally {
     pub(super) characters: usize,
 }
 
-/// Goes through a schema once and writes it down as a form wants it.
+/// Traverses a schema once and rewrites it for its target.
 pub(super) struct Walker<'d> {
     document: Document<'d>,
-    pub(super) form: Form,
-    reach: Reach,
-    /// Where we are, as a JSON pointer.
+    pub(super) target: SchemaTarget,
+    limits: RefLimits,
+    /// JSON Pointer to the current schema.
     pub(super) path: String,
-    pub(super) alterations: Vec<SchemaChange>,
-    pub(super) names: Names<'d>,
-    pub(super) tally: Tally,
-    /// How often more was allowed than the schema allows.
+    pub(super) changes: Vec<SchemaChange>,
+    pub(super) names: ArgumentNames<'d>,
+    pub(super) stats: SchemaStats,
+    /// How often the result allows more than the schema.
     pub(super) loosened: usize,
-    /// Did a schema stand inside itself?
+    /// Whether a schema contained itself.
     recursed: bool,
-    /// Is this a schema that a value is only measured by, and not one that it is made by?
-    pub(super) measures: bool,
-    /// The targets of the references that lead here, and of those that this schema is put together of.
+    /// Whether the current schema only checks a value, and does not describe how to generate one.
+    pub(super) checks_only: bool,
+    /// The targets of the references that lead to the current schema, followed by those merged into it.
     stack: Vec<&'d Value>,
     levels: usize,
     hops: usize,
@@ -109,18 +109,18 @@ pub(super) struct Walker<'d> {
 }
 
 impl<'d> Walker<'d> {
-    pub(super) fn new(document: &'d Value, form: Form, reach: Reach) -> Self {
+    pub(super) fn new(document: &'d Value, target: SchemaTarget, limits: RefLimits) -> Self {
         Self {
             document: Document::new(document),
-            form,
-            reach,
+            target,
+            limits,
             path: String::new(),
-            alterations: Vec::new(),
-            names: Names::new(document, form.alphabet()),
-            tally: Tally::default(),
+            changes: Vec::new(),
+            names: ArgumentNames::new(document, target.name_rules()),
+            stats: SchemaStats::default(),
             loosened: 0,
             recursed: false,
-            measures: false,
+            checks_only: false,
             stack: vec![document],
             levels: 0,
             hops: 0,
@@ -129,13 +129,17 @@ impl<'d> Walker<'d> {
         }
     }
 
-    /// How many schemas were written down.
+    /// Returns the number of schemas so far.
     fn schemas(&self) -> usize {
         MAX_SCHEMAS - self.schemas_left
     }
 
-    /// Lowers the schema that is one step away; `None` where it allows nothing.
-    pub(super) fn step(&mut self, steps: &[&str], schema: Cow<'d, Value>) -> Result<Option<Done<'d>>, Failure> {
+    /// Lowers a subschema. Returns `None` if it allows no value.
+    pub(super) fn step(
+        &mut self,
+        steps: &[&str],
+        schema: Cow<'d, Value>,
+    ) -> Result<Option<LoweredSchema<'d>>, SchemaError> {
         let length = self.path.len();
         for step in steps {
             pointer::push(&mut self.path, step);
@@ -145,8 +149,12 @@ impl<'d> Walker<'d> {
         done
     }
 
-    /// Lowers a schema, where `beside` is to hold as well; `None` where nothing is allowed.
-    pub(super) fn schema(&mut self, schema: Cow<'d, Value>, beside: Node<'d>) -> Result<Option<Done<'d>>, Failure> {
+    /// Lowers a schema together with its siblings. Returns `None` if no value is allowed.
+    pub(super) fn schema(
+        &mut self,
+        schema: Cow<'d, Value>,
+        beside: Node<'d>,
+    ) -> Result<Option<LoweredSchema<'d>>, SchemaError> {
         let mark = self.stack.len();
         self.levels += 1;
         let done = self.at_this_level(schema, beside, mark);
@@ -160,36 +168,37 @@ impl<'d> Walker<'d> {
         schema: Cow<'d, Value>,
         beside: Node<'d>,
         mark: usize,
-    ) -> Result<Option<Done<'d>>, Failure> {
-        if self.form.is_strict() && !self.measures && self.levels > MAX_STRICT_LEVELS {
+    ) -> Result<Option<LoweredSchema<'d>>, SchemaError> {
+        if self.target.is_strict() && !self.checks_only && self.levels > MAX_STRICT_LEVELS {
             return Err(self.not_strict("nests too deeply"));
         }
-        if self.recursed && self.schemas() > self.reach.schemas {
-            return Err(Failure::TooMuch);
+        if self.recursed && self.schemas() > self.limits.schemas {
+            return Err(SchemaError::TooLarge);
         }
         let mut notes = Notes::default();
         if self.levels > MAX_LEVELS {
-            self.report("type", ChangeKind::Rewritten("an open schema, because it nests too deeply".to_owned()));
-            let node = self.open(Some(&schema), &mut notes, "nested further")?;
+            self.report("type", ChangeKind::Rewritten("an open schema: nested too deeply".to_owned()));
+            let node = self.open_schema(Some(&schema), &mut notes, "nested further")?;
             return self.keywords(&node, notes);
         }
         let Some(mut node) = self.expand(schema, mark, &mut notes)? else { return Ok(None) };
         if !beside.is_empty() && !self.merge(&mut node, beside, &mut notes) {
             return Ok(None);
         }
-        match self.form.takes_beside_alternatives() {
-            true => self.keywords(&node, notes),
-            false => self.with_alternatives(node, notes),
+        if self.target.takes_beside_alternatives() {
+            self.keywords(&node, notes)
+        } else {
+            self.with_alternatives(node, notes)
         }
     }
 
-    /// One schema with its references followed and its parts put together; `None` where it allows nothing.
+    /// Resolves the references of a schema and merges its parts. Returns `None` if it allows no value.
     pub(super) fn expand(
         &mut self,
         schema: Cow<'d, Value>,
         mark: usize,
         notes: &mut Notes,
-    ) -> Result<Option<Node<'d>>, Failure> {
+    ) -> Result<Option<Node<'d>>, SchemaError> {
         match *schema {
             Value::Bool(true) => return Ok(Some(Node::default())),
             Value::Bool(false) => return Ok(None),
@@ -200,49 +209,50 @@ impl<'d> Walker<'d> {
             return Ok(Some(Node::default()));
         };
         self.spend(node.len());
-        if !node.is_laborious() {
+        if !node.needs_rewriting() {
             return Ok(Some(node));
         }
         self.modernise(&mut node, notes);
         for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
             let Some(reference) = node.remove(keyword) else { continue };
-            let followed = self.follow(keyword, reference.as_str().unwrap_or_default(), mark, notes)?;
+            let followed = self.follow_reference(keyword, reference.as_str().unwrap_or_default(), mark, notes)?;
             let Some(followed) = followed else { return Ok(None) };
             if !self.merge(&mut node, followed, notes) {
                 return Ok(None);
             }
         }
-        if self.form.takes_all_of() && self.levels > 0 {
+        if self.target.takes_all_of() && self.levels > 0 {
             return Ok(Some(node));
         }
         let Some(parts) = node.remove("allOf") else { return Ok(Some(node)) };
         self.report("allOf", ChangeKind::Rewritten("one schema".to_owned()));
         self.hops += 1;
-        let is_possible = self.put_together(&mut node, &parts, mark, notes)?;
+        let is_possible = self.merge_parts(&mut node, &parts, mark, notes)?;
         self.hops -= 1;
         Ok(is_possible.then_some(node))
     }
 
-    /// The same for a schema that the one we are at is not put together of.
-    pub(super) fn expand_apart(&mut self, schema: Cow<'d, Value>) -> Result<Option<Node<'d>>, Failure> {
+    /// Like [`expand`](Self::expand), for a schema that is not merged into the current one.
+    pub(super) fn expand_separately(&mut self, schema: Cow<'d, Value>) -> Result<Option<Node<'d>>, SchemaError> {
         let mark = self.stack.len();
         let node = self.expand(schema, mark, &mut Notes::default());
         self.stack.truncate(mark);
         node
     }
 
-    /// Makes a node want other schemas as well; false where nothing fits them all.
-    fn put_together(
+    /// Merges the parts of `allOf`. Returns `false` if no value matches all of them.
+    fn merge_parts(
         &mut self,
         node: &mut Node<'d>,
         parts: &Cow<'d, Value>,
         mark: usize,
         notes: &mut Notes,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, SchemaError> {
         for part in node::items(parts) {
-            let part = match self.hops > MAX_HOPS {
-                true => Some(self.open(Some(&part), notes, "nested further")?),
-                false => self.expand(part, mark, notes)?,
+            let part = if self.hops > MAX_HOPS {
+                Some(self.open_schema(Some(&part), notes, "nested further")?)
+            } else {
+                self.expand(part, mark, notes)?
             };
             let Some(part) = part else { return Ok(false) };
             if !self.merge(node, part, notes) {
@@ -252,39 +262,39 @@ impl<'d> Walker<'d> {
         Ok(true)
     }
 
-    /// What a reference leads to; `None` where that allows nothing.
-    fn follow(
+    /// Follows a reference. Returns `None` if its target allows no value.
+    fn follow_reference(
         &mut self,
         keyword: &str,
         reference: &str,
         mark: usize,
         notes: &mut Notes,
-    ) -> Result<Option<Node<'d>>, Failure> {
+    ) -> Result<Option<Node<'d>>, SchemaError> {
         let Some(target) = self.document.resolve(reference) else {
-            self.report(keyword, ChangeKind::Rewritten("an open schema, because it leads nowhere".to_owned()));
+            self.report(keyword, ChangeKind::Rewritten("an open schema: unresolved reference".to_owned()));
             let is_remote = !reference.is_empty() && !reference.starts_with('#');
             let note = if is_remote { format!("as in {}", note::short(reference)) } else { String::new() };
-            return self.open(None, notes, &note).map(Some);
+            return self.open_schema(None, notes, &note).map(Some);
         };
         let is = |other: &&Value| std::ptr::eq(*other, target);
         let parts = self.stack.get(mark..).unwrap_or_default();
         if parts.iter().any(is) {
-            // It is part of this schema already, and twice says no more than once.
+            // The target was merged already.
             return Ok(Some(Node::default()));
         }
         let name = reference.rsplit('/').next().filter(|name| !matches!(*name, "" | "#")).unwrap_or("the whole");
         let within_itself = self.stack.iter().take(mark).filter(|other| is(other)).count();
-        if within_itself >= self.reach.unroll {
+        if within_itself >= self.limits.unroll {
             self.recursed = true;
-            self.report(keyword, ChangeKind::Rewritten("an open schema, because it leads back to itself".to_owned()));
+            self.report(keyword, ChangeKind::Rewritten("an open schema: recursive reference".to_owned()));
             let note = format!("{} again, in the same form", note::short(name));
-            return self.open(Some(target), notes, &note).map(Some);
+            return self.open_schema(Some(target), notes, &note).map(Some);
         }
         self.recursed |= within_itself > 0;
-        let is_far = self.stack.len() > self.reach.references;
-        if is_far || parts.len() >= MAX_PARTS || self.hops >= MAX_HOPS || self.is_spent() {
-            self.report(keyword, ChangeKind::Rewritten("an open schema, because there is too much of it".to_owned()));
-            return self.open(Some(target), notes, note::short(name).as_ref()).map(Some);
+        let is_far = self.stack.len() > self.limits.references;
+        if is_far || parts.len() >= MAX_PARTS || self.hops >= MAX_HOPS || self.is_exhausted() {
+            self.report(keyword, ChangeKind::Rewritten("an open schema: too large".to_owned()));
+            return self.open_schema(Some(target), notes, note::short(name).as_ref()).map(Some);
         }
         self.report(keyword, ChangeKind::Inlined);
         self.stack.push(target);
@@ -294,10 +304,10 @@ impl<'d> Walker<'d> {
         node
     }
 
-    /// A schema that allows all that another one may allow: of that, only the type is known.
-    fn open(&mut self, target: Option<&Value>, notes: &mut Notes, note: &str) -> Result<Node<'d>, Failure> {
-        if self.form.is_strict() && !self.measures {
-            return Err(self.not_strict("leads back to itself, or nowhere"));
+    /// Returns a schema that allows at least the values of the target. Only the type is kept.
+    fn open_schema(&mut self, target: Option<&Value>, notes: &mut Notes, note: &str) -> Result<Node<'d>, SchemaError> {
+        if self.target.is_strict() && !self.checks_only {
+            return Err(self.not_strict("is recursive or unresolved"));
         }
         self.loosened += 1;
         let mut node = Node::default();
@@ -311,18 +321,18 @@ impl<'d> Walker<'d> {
                 node.set("description", Value::from(note::short(text)));
             }
         }
-        notes.say(note);
+        notes.add_text(note);
         Ok(node)
     }
 
-    /// Makes a node want another one as well; false where nothing fits both.
+    /// Merges another node into a node. Returns `false` if no value matches both.
     pub(super) fn merge(&mut self, node: &mut Node<'d>, other: Node<'d>, notes: &mut Notes) -> bool {
         if node.is_empty() {
             *node = other;
             return true;
         }
         self.spend(1);
-        self.loosened += usize::from(node.minds(&other) || other.minds(node));
+        self.loosened += usize::from(node.is_affected_by(&other) || other.is_affected_by(node));
         let mut leftovers = Vec::new();
         let merged = node.merge(other, &mut |keyword, value| {
             notes.keyword(keyword, value);
@@ -335,7 +345,7 @@ impl<'d> Walker<'d> {
         merged.is_ok()
     }
 
-    /// Takes a part of what a tool may consist of.
+    /// Counts schemas against the limit of a tool.
     pub(super) fn spend(&mut self, schemas: usize) {
         self.schemas_left = self.schemas_left.saturating_sub(schemas);
     }
@@ -344,12 +354,12 @@ impl<'d> Walker<'d> {
         self.text_left = self.text_left.saturating_sub(bytes);
     }
 
-    /// Is there nothing left of what a tool may consist of?
-    pub(super) fn is_spent(&self) -> bool {
+    /// Returns `true` if the limits of a tool are reached.
+    pub(super) fn is_exhausted(&self) -> bool {
         self.schemas_left == 0 || self.text_left == 0
     }
 
-    /// Are there so many levels that each has to be counted?
+    /// Returns `true` if the depth is close to the limit and has to be checked level by level.
     pub(super) fn is_deep(&self) -> bool {
         self.levels > MAX_LEVELS / 2
     }
@@ -358,16 +368,16 @@ impl<'d> Walker<'d> {
         self.levels == 0
     }
 
-    /// Tells what became of a keyword here.
-    pub(super) fn report(&mut self, keyword: &str, how: ChangeKind) {
-        if self.alterations.len() < MAX_ALTERATIONS {
-            self.alterations.push(SchemaChange { at: self.path.clone(), keyword: keyword.to_owned(), how });
+    /// Records a change to a keyword of the current schema.
+    pub(super) fn report(&mut self, keyword: &str, kind: ChangeKind) {
+        if self.changes.len() < MAX_CHANGES {
+            self.changes.push(SchemaChange { path: self.path.clone(), keyword: keyword.to_owned(), kind });
         }
     }
 
-    /// Why a model cannot be held to the schema.
-    pub(super) fn not_strict(&self, why: &str) -> Failure {
+    /// Returns the error for a schema that strict mode does not support.
+    pub(super) fn not_strict(&self, why: &str) -> SchemaError {
         let place = if self.path.is_empty() { "the whole" } else { &self.path };
-        Failure::NotStrict(format!("`{place}` {why}"))
+        SchemaError::NotStrict(format!("`{place}` {why}"))
     }
 }

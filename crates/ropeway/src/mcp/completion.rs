@@ -1,4 +1,5 @@
-//! Completion: what a half-written argument could become.
+//! Argument completion
+//! ([completion](https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/completion)).
 
 use std::sync::Arc;
 
@@ -6,70 +7,70 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::call;
-use super::prompts::texts;
-use super::shared::Shared;
+use super::connection::Connection;
+use super::prompts::to_text_arguments;
 use crate::protocol::code;
-use crate::protocol::field::{count, list, take, truth};
+use crate::protocol::field::{boolean, count, list, take};
 use crate::tool::{Arguments, CallContext, CallError};
 
-/// What an argument that is being written belongs to.
+/// The prompt or resource template whose argument is completed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type")]
 pub enum CompletionReference {
-    /// A prompt.
+    /// An argument of a prompt.
     #[serde(rename = "ref/prompt")]
     Prompt {
-        /// Its name.
+        /// The name of the prompt.
         name: String,
     },
-    /// A resource template.
+    /// A variable of a resource template.
     #[serde(rename = "ref/resource")]
     Resource {
-        /// The template.
+        /// The URI template.
         uri: String,
     },
 }
 
 impl CompletionReference {
-    /// An argument of a prompt.
+    /// Refers to a prompt by name.
     pub fn prompt(name: impl Into<String>) -> Self {
         Self::Prompt { name: name.into() }
     }
 
-    /// A gap in a resource template.
+    /// Refers to a resource template.
     pub fn resource(uri: impl Into<String>) -> Self {
         Self::Resource { uri: uri.into() }
     }
 }
 
-/// What an argument could become.
+/// Suggested values for an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Completion {
-    /// The first of what it could become.
+    /// The suggested values, best first.
     pub values: Vec<String>,
-    /// How many there are in all, when the server knows.
+    /// The total number of values, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// There are more than these.
+    /// Whether the server has more values than these.
     pub has_more: bool,
 }
 
-/// Asks what an argument could become. A server that does not know the question has nothing to say.
+/// Requests suggestions. Returns none if the server does not support completion.
 pub(crate) async fn complete(
-    shared: &Arc<Shared>,
+    connection: &Arc<Connection>,
     reference: &CompletionReference,
     argument: Value,
     context: Arguments,
     cx: &CallContext,
 ) -> Result<Completion, CallError> {
     let mut params = Map::from_iter([("ref".to_owned(), json!(reference)), ("argument".to_owned(), argument)]);
-    let context = texts(context);
+    let context = to_text_arguments(context);
     if !context.is_empty() {
         params.insert("context".to_owned(), json!({"arguments": context}));
     }
-    match call::request(shared, "completion/complete", params, cx).await {
+    match call::request(connection, "completion/complete", params, cx).await {
         Ok(result) => Ok(Completion::read(result)),
         Err(CallError::Refused { code: code::METHOD_NOT_FOUND, .. }) => Ok(Completion::default()),
         Err(error) => Err(error),
@@ -90,7 +91,7 @@ impl Completion {
         Self {
             values: values.into_iter().filter_map(text).collect(),
             total: take(&mut fields, "total", count),
-            has_more: take(&mut fields, "hasMore", truth).unwrap_or_default(),
+            has_more: take(&mut fields, "hasMore", boolean).unwrap_or_default(),
         }
     }
 }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_completion_is_read_whatever_its_optional_fields_are() {
+    fn a_completion_is_read_with_any_optional_fields() {
         let completion = |values: &[&str], total, has_more| {
             let values = values.iter().map(|value| (*value).to_owned()).collect();
             Completion { values, total, has_more }

@@ -1,4 +1,4 @@
-//! Checks of what this module reads, for any input. The fuzz targets run them.
+//! Entry points for the fuzz targets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,19 +12,20 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
-use super::Handlers;
+use super::handlers::Handlers;
 use super::host::Host;
-use super::inbox::{Clocks, Inbox};
-use super::transport::Request;
+use super::pending::PendingRequests;
+use super::request::Request;
+use super::timeouts::RequestTimeouts;
 use super::transport::lines::Lines;
 use crate::event::Events;
 use crate::secret::Redactor;
 use crate::tool::{Alias, CallContext};
 
-/// How many requests wait for answers.
-const WAITING: usize = 3;
+/// Number of pending requests.
+const REQUESTS: usize = 3;
 
-/// A reader that gives one chunk at a time, and then its end.
+/// A reader that returns one chunk at a time, and then EOF.
 struct Chunks(VecDeque<Vec<u8>>);
 
 impl AsyncRead for Chunks {
@@ -41,28 +42,29 @@ impl AsyncRead for Chunks {
     }
 }
 
-/// What requests are answered when a server writes these chunks to its output.
+/// Returns the outcomes of the pending requests after a server has written these chunks.
 pub(crate) fn answers(chunks: &[&[u8]], limit: usize) -> Vec<String> {
     static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().ok();
     let Some(runtime) = RUNTIME.get_or_init(runtime) else { return Vec::new() };
-    // An empty chunk would be the end.
+    // An empty chunk would be EOF.
     let chunks = chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| chunk.to_vec()).collect();
     runtime.block_on(async move {
         let host = Arc::new(Host::new(Alias::new("server"), Handlers::new(), Events::new(16), Redactor::default()));
-        let inbox = Arc::new(Inbox::new(host.clone()));
+        let pending = Arc::new(PendingRequests::new(host.clone()));
         let cx = CallContext::new("call");
         let request = Request::new("tools/call", b"{}");
         let started = Instant::now();
-        let clocks = Clocks { idle: Duration::from_secs(60), deadline: started + Duration::from_secs(60), started };
-        let mut waiting: Vec<_> = (0..WAITING).filter_map(|_| inbox.expect(&cx, &request).ok()).collect();
-        let link = Lines::start(Chunks(chunks), tokio::io::sink(), inbox.clone(), limit, None);
-        link.lost().await;
+        let timeouts =
+            RequestTimeouts { idle: Duration::from_secs(60), deadline: started + Duration::from_secs(60), started };
+        let mut receivers: Vec<_> = (0..REQUESTS).filter_map(|_| pending.register(&cx, &request).ok()).collect();
+        let link = Lines::start(Chunks(chunks), tokio::io::sink(), pending.clone(), limit, None);
+        link.disconnected().await;
         let mut answers = Vec::new();
-        for waiting in &mut waiting {
-            answers.push(match waiting.answer(&cx, clocks).await {
-                Ok(answer) => format!("{:?}", answer.read::<Value>(&host).map_err(|error| error.to_string())),
-                Err(fault) => format!("{fault:?}"),
+        for receiver in &mut receivers {
+            answers.push(match receiver.recv(&cx, timeouts).await {
+                Ok(response) => format!("{:?}", response.read::<Value>(&host).map_err(|error| error.to_string())),
+                Err(error) => format!("{error:?}"),
             });
         }
         answers

@@ -1,4 +1,8 @@
-//! The handshake: from settings to a session, in whichever era the server speaks.
+//! The handshake: opens a link and negotiates the protocol version, in either era.
+//!
+//! Legacy servers are initialized as in
+//! [lifecycle](https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle). Modern servers (2026-07-28) answer
+//! `server/discover`. If the era is not configured, `server/discover` is the probe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,67 +10,63 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::answer::Answer;
-use super::fault::{ConnectErrorKind, Fault};
+use super::error::{ConnectErrorKind, RequestError};
+use super::fallback::{is_final, may_be_modern, may_be_sse, strings, supported_versions};
 use super::host::Host;
-use super::inbox::{Clocks, Inbox};
-use super::session::{ServerInfo, Session};
+use super::pending::PendingRequests;
+use super::raw_response::{RawResponse, RequestResult};
+use super::request::Request;
+use super::server_info::ServerInfo;
+use super::session::Session;
+use super::timeouts::RequestTimeouts;
 use super::transport::http::Http;
 use super::transport::lines::Lines;
 use super::transport::sse::Sse;
-use super::transport::{LONGEST_PAUSE, Link, Request, stdio};
+use super::transport::{IDLE_LIMIT, Link, stdio};
 use crate::config::{EraChoice, HttpServer, ServerConfig, Transport};
 use crate::protocol::{
     Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, RpcError, code, encode_notification, is_modern, meta,
 };
 use crate::tool::CallContext;
 
-type Failed = Arc<ConnectErrorKind>;
+type ConnectFailure = Arc<ConnectErrorKind>;
 
-/// How many bytes of a server's name, version or capability are kept.
-const MOST_NAME: usize = 1 << 10;
+/// Number of bytes of a protocol version that are kept for an error.
+const MAX_VERSION_BYTES: usize = 1 << 10;
 
-/// How many bytes of a server's instructions are kept: all of them go to the model.
-const MOST_INSTRUCTIONS: usize = 64 << 10;
-
-/// How many capabilities are kept at each level, and how many levels.
-const MOST_CAPABILITIES: usize = 256;
-const CAPABILITY_LEVELS: usize = 6;
-
-/// Connects to the server and agrees on how to speak, within the time that the settings give.
+/// Connects to the server and negotiates the protocol version, within the configured timeout.
 pub(crate) async fn connect(
     config: &ServerConfig,
     host: &Arc<Host>,
     remembered: Option<Era>,
-) -> Result<Session, Failed> {
-    let timeouts = &config.timeouts;
-    // A package runner may have to download first.
-    let patience = match &config.transport {
-        Transport::Stdio(server) if server.is_package_runner() => timeouts.download.max(timeouts.connect),
-        _ => timeouts.connect,
+) -> Result<Session, ConnectFailure> {
+    let configured = &config.timeouts;
+    // A package runner may have to download the server first.
+    let limit = match &config.transport {
+        Transport::Stdio(server) if server.is_package_runner() => configured.download.max(configured.connect),
+        _ => configured.connect,
     };
-    let limit = patience;
     let now = Instant::now();
-    let clocks = Clocks { idle: limit, deadline: now + limit, started: now };
+    let timeouts = RequestTimeouts { idle: limit, deadline: now + limit, started: now };
     let (era, is_guess) = match config.era {
         EraChoice::Legacy => (Some(Era::Legacy), false),
         EraChoice::Modern => (Some(Era::Modern), false),
         EraChoice::Auto => (remembered, remembered.is_some()),
     };
-    let handshake = Handshake { config, host, clocks, is_guess };
-    // The clocks end every request; this ends what is no request, such as the opening of a stream.
-    let last_words = Duration::from_millis(500);
+    let handshake = Handshake { config, host, timeouts, is_guess };
+    // The request timeouts do not cover other operations, such as opening a stream.
+    let margin = Duration::from_millis(500);
     let hanging = async {
-        if patience == timeouts.connect {
+        if limit == configured.connect {
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep_until(now + timeouts.connect.saturating_sub(LONGEST_PAUSE)).await;
+        tokio::time::sleep_until(now + configured.connect.saturating_sub(IDLE_LIMIT)).await;
         host.until_idle().await;
-        tokio::time::sleep_until(now + timeouts.connect).await;
+        tokio::time::sleep_until(now + configured.connect).await;
     };
     tokio::select! {
         biased;
-        outcome = tokio::time::timeout(limit + last_words, handshake.run(era)) => match outcome {
+        outcome = tokio::time::timeout(limit + margin, handshake.run(era)) => match outcome {
             Ok(outcome) => outcome,
             Err(_) => Err(Arc::new(ConnectErrorKind::Timeout { after: limit, said: None })),
         },
@@ -74,7 +74,6 @@ pub(crate) async fn connect(
     }
 }
 
-/// Who we are, to every server.
 fn client_info() -> Value {
     json!({"name": "ropeway", "version": env!("CARGO_PKG_VERSION")})
 }
@@ -82,43 +81,43 @@ fn client_info() -> Value {
 struct Handshake<'a> {
     config: &'a ServerConfig,
     host: &'a Arc<Host>,
-    clocks: Clocks,
-    /// The era is remembered from an earlier connection, and the server may speak another one by now.
+    timeouts: RequestTimeouts,
+    /// The era is remembered from an earlier connection, and may have changed.
     is_guess: bool,
 }
 
-/// What the probe found out.
-enum Verdict {
-    /// The server speaks the modern era.
+/// The outcome of a probe.
+enum ProbeResult {
+    /// The server is modern.
     Modern(Box<ServerInfo>),
-    /// The server does not; the link can still be used.
+    /// The server is legacy, and the link can still be used.
     Legacy,
-    /// The server has answered `initialize` beside the probe.
-    Initialized(Answer),
-    /// The server did not survive the question.
-    Gone,
+    /// The server answered the `initialize` that was sent after the probe.
+    Initialized(RawResponse),
+    /// The server disconnected after the probe.
+    Disconnected,
 }
 
 impl Handshake<'_> {
-    async fn run(&self, era: Option<Era>) -> Result<Session, Failed> {
+    async fn run(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
         match &self.config.transport {
-            Transport::Stdio(_) | Transport::InProcess(_) => self.lines(era).await,
-            Transport::Http(server) => self.http(server, era).await,
-            Transport::Sse(server) => self.sse(server).await,
+            Transport::Stdio(_) | Transport::InProcess(_) => self.connect_lines(era).await,
+            Transport::Http(server) => self.connect_http(server, era).await,
+            Transport::Sse(server) => self.connect_sse(server).await,
         }
     }
 
-    fn inbox(&self) -> Arc<Inbox> {
-        Arc::new(Inbox::new(self.host.clone()))
+    fn pending(&self) -> Arc<PendingRequests> {
+        Arc::new(PendingRequests::new(self.host.clone()))
     }
 
-    fn open_lines(&self) -> Result<Arc<Lines>, Failed> {
+    fn open_lines(&self) -> Result<Arc<Lines>, ConnectFailure> {
         let limits = &self.config.limits;
         match &self.config.transport {
-            Transport::Stdio(server) => Ok(stdio::start(server, self.inbox(), limits)?),
+            Transport::Stdio(server) => Ok(stdio::start(server, self.pending(), limits)?),
             Transport::InProcess(server) => {
                 let (reader, writer) = tokio::io::split(server.open());
-                Ok(Lines::start(reader, writer, self.inbox(), limits.message_bytes, None))
+                Ok(Lines::start(reader, writer, self.pending(), limits.message_bytes, None))
             }
             Transport::Http(_) | Transport::Sse(_) => {
                 Err(Arc::new(ConnectErrorKind::Protocol("not a pipe".to_owned())))
@@ -126,8 +125,8 @@ impl Handshake<'_> {
         }
     }
 
-    /// A timeout tells more with what the server said before it.
-    async fn explain(&self, failed: Failed, lines: &Lines) -> Failed {
+    /// Adds the server's stderr to a timeout.
+    async fn with_stderr(&self, failed: ConnectFailure, lines: &Lines) -> ConnectFailure {
         match (&*failed, lines.stderr()) {
             (ConnectErrorKind::Timeout { after, said: None }, Some(stderr)) => {
                 Arc::new(ConnectErrorKind::Timeout { after: *after, said: stderr.reason().await })
@@ -136,160 +135,165 @@ impl Handshake<'_> {
         }
     }
 
-    async fn lines(&self, era: Option<Era>) -> Result<Session, Failed> {
+    async fn connect_lines(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
         let lines = self.open_lines()?;
         let link = Link::Lines(lines.clone());
         let outcome = match era {
             Some(Era::Modern) => match self.discover(&link).await {
-                Ok(info) => return Ok(self.modern(link, info)),
-                Err(fault) => Err(fault.into_connect_error()),
+                Ok(info) => return Ok(self.modern_session(link, info)),
+                Err(error) => Err(error.into_connect_error()),
             },
-            Some(Era::Legacy) => match self.legacy(link).await {
+            Some(Era::Legacy) => match self.legacy_session(link).await {
                 Err(failed) if self.is_guess && may_be_modern(&failed) => {
                     lines.close(self.config.timeouts.close).await;
-                    return Box::pin(Handshake { is_guess: false, ..*self }.lines(None)).await;
+                    return Box::pin(Handshake { is_guess: false, ..*self }.connect_lines(None)).await;
                 }
                 outcome => outcome,
             },
             None => match self.probe(&link).await {
-                Ok(Verdict::Modern(info)) => return Ok(self.modern(link, *info)),
-                Ok(Verdict::Initialized(answer)) => self.initialized(link, &answer).await,
-                // Some servers refuse `initialize` once they have refused something else: they get a new start.
-                Ok(Verdict::Legacy) => match self.legacy(link).await {
+                Ok(ProbeResult::Modern(info)) => return Ok(self.modern_session(link, *info)),
+                Ok(ProbeResult::Initialized(answer)) => self.finish_initialize(link, &answer).await,
+                // Some servers reject `initialize` after they have rejected another request. They are restarted.
+                Ok(ProbeResult::Legacy) => match self.legacy_session(link).await {
                     Err(failed) if !matches!(*failed, ConnectErrorKind::Timeout { .. }) => {
-                        return self.start_over(&lines).await;
+                        return self.restart_as_legacy(&lines).await;
                     }
                     outcome => outcome,
                 },
-                Ok(Verdict::Gone) => return self.start_over(&lines).await,
+                Ok(ProbeResult::Disconnected) => return self.restart_as_legacy(&lines).await,
                 Err(failed) => Err(failed),
             },
         };
         match outcome {
             Ok(session) => Ok(session),
-            Err(failed) => Err(self.explain(failed, &lines).await),
+            Err(failed) => Err(self.with_stderr(failed, &lines).await),
         }
     }
 
-    /// Starts the server again as a legacy one, once the first is gone: two at a time may not get along.
-    async fn start_over(&self, first: &Lines) -> Result<Session, Failed> {
+    /// Restarts the server as a legacy one, after the first process has exited: two at a time may conflict.
+    async fn restart_as_legacy(&self, first: &Lines) -> Result<Session, ConnectFailure> {
         first.close(self.config.timeouts.close).await;
         let lines = self.open_lines()?;
-        match self.legacy(Link::Lines(lines.clone())).await {
+        match self.legacy_session(Link::Lines(lines.clone())).await {
             Ok(session) => Ok(session),
-            Err(failed) => Err(self.explain(failed, &lines).await),
+            Err(failed) => Err(self.with_stderr(failed, &lines).await),
         }
     }
 
-    /// Asks a server on a pipe for its era. One that stays silent is sent `initialize` beside the question.
-    async fn probe(&self, link: &Link) -> Result<Verdict, Failed> {
+    /// Determines the era of a server on a pipe. If it does not answer in time, sends `initialize` as well.
+    async fn probe(&self, link: &Link) -> Result<ProbeResult, ConnectFailure> {
         let mut discover = std::pin::pin!(self.discover(link));
         tokio::select! {
-            outcome = &mut discover => return verdict(outcome),
+            outcome = &mut discover => return probe_result(outcome),
             () = tokio::time::sleep(self.probe_time()) => {}
         }
         let mut initialize = std::pin::pin!(self.initialize(link, LATEST_LEGACY));
-        let (mut refused, mut asked) = (None, true);
+        let (mut refused, mut discovering) = (false, true);
         loop {
             tokio::select! {
-                outcome = &mut discover, if asked => match verdict(outcome)? {
-                    Verdict::Legacy if refused.is_none() => asked = false,
-                    verdict => return Ok(verdict),
+                outcome = &mut discover, if discovering => match probe_result(outcome)? {
+                    ProbeResult::Legacy if !refused => discovering = false,
+                    result => return Ok(result),
                 },
-                outcome = &mut initialize, if refused.is_none() => match outcome {
-                    Ok(answer) => return Ok(Verdict::Initialized(answer)),
-                    Err(Fault::Refused(_)) if asked => refused = Some(()),
-                    Err(Fault::Refused(_) | Fault::Lost { .. }) => return Ok(Verdict::Gone),
-                    Err(fault) => return Err(fault.into_connect_error()),
+                outcome = &mut initialize, if !refused => match outcome {
+                    Ok(response) => return Ok(ProbeResult::Initialized(response)),
+                    Err(RequestError::Refused(_)) if discovering => refused = true,
+                    Err(RequestError::Refused(_) | RequestError::Disconnected { .. }) => return Ok(ProbeResult::Disconnected),
+                    Err(error) => return Err(error.into_connect_error()),
                 },
             }
         }
     }
 
-    async fn http(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, Failed> {
-        match self.http_in(server, era).await {
+    async fn connect_http(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, ConnectFailure> {
+        match self.connect_http_in(server, era).await {
             Err(failed) if self.is_guess && era == Some(Era::Legacy) && may_be_modern(&failed) => {
-                // What the server said first counts where the probe says no more.
-                Handshake { is_guess: false, ..*self }.http_in(server, None).await.map_err(|_| failed)
+                // If the probe fails as well, the first error is more useful.
+                Handshake { is_guess: false, ..*self }.connect_http_in(server, None).await.map_err(|_| failed)
             }
             outcome => outcome,
         }
     }
 
-    async fn http_in(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, Failed> {
-        let http = Http::new(server, self.inbox(), self.config.limits.message_bytes)?;
+    async fn connect_http_in(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, ConnectFailure> {
+        let http = Http::new(server, self.pending(), self.config.limits.message_bytes)?;
         let link = Link::Http(http.clone());
         if era != Some(Era::Legacy) {
-            http.speak(Era::Modern, Some(MODERN));
-            let probe = Handshake { clocks: self.probe_clocks(era), ..*self };
+            http.set_era(Era::Modern, Some(MODERN));
+            let probe = Handshake { timeouts: self.probe_timeouts(era), ..*self };
             match probe.discover(&link).await {
-                Ok(info) => return Ok(self.modern(link, info)),
-                Err(fault) if era == Some(Era::Modern) || is_final(&fault) => return Err(fault.into_connect_error()),
+                Ok(info) => return Ok(self.modern_session(link, info)),
+                Err(error) if era == Some(Era::Modern) || is_final(&error) => return Err(error.into_connect_error()),
                 Err(_) => {}
             }
         }
-        http.speak(Era::Legacy, None);
-        match self.legacy(link).await {
+        http.set_era(Era::Legacy, None);
+        match self.legacy_session(link).await {
             Ok(session) => Ok(session),
-            Err(failed) if server.sse_fallback && may_be_sse(&failed) => match self.sse(server).await {
+            Err(failed) if server.sse_fallback && may_be_sse(&failed) => match self.connect_sse(server).await {
                 Ok(session) => Ok(session),
-                // That was a guess; what the server said first is what counts.
+                // The fallback was a guess. The first error is more useful.
                 Err(_) => Err(failed),
             },
             Err(failed) => Err(failed),
         }
     }
 
-    /// Returns how long the probe may take: never more than half of the time that is left.
+    /// Returns the timeout of the probe: at most half of the remaining time.
     fn probe_time(&self) -> Duration {
-        let left = self.clocks.deadline.saturating_duration_since(Instant::now());
+        let left = self.timeouts.deadline.saturating_duration_since(Instant::now());
         self.config.timeouts.probe.min(left / 2).max(Duration::from_millis(1))
     }
 
-    /// A server that may be legacy gets less time for the question than for the whole handshake.
-    fn probe_clocks(&self, era: Option<Era>) -> Clocks {
+    /// Returns the timeouts of the probe over HTTP. A server of unknown era gets a shorter idle timeout.
+    fn probe_timeouts(&self, era: Option<Era>) -> RequestTimeouts {
         match era {
-            Some(_) => self.clocks,
-            None => Clocks { idle: self.probe_time(), ..self.clocks },
+            Some(_) => self.timeouts,
+            None => RequestTimeouts { idle: self.probe_time(), ..self.timeouts },
         }
     }
 
-    async fn sse(&self, server: &HttpServer) -> Result<Session, Failed> {
-        let sse = Sse::open(server, self.inbox(), self.config.limits.message_bytes).await?;
-        self.legacy(Link::Sse(sse)).await
+    async fn connect_sse(&self, server: &HttpServer) -> Result<Session, ConnectFailure> {
+        let sse = Sse::open(server, self.pending(), self.config.limits.message_bytes).await?;
+        self.legacy_session(Link::Sse(sse)).await
     }
 
-    /// Asks with `server/discover`; a server that wants another modern version is asked once more.
-    async fn discover(&self, link: &Link) -> Result<ServerInfo, Fault> {
-        let ask = async || {
+    /// Sends `server/discover`. Repeats it if the server rejects it but offers the same version.
+    async fn discover(&self, link: &Link) -> Result<ServerInfo, RequestError> {
+        let send = async || {
             let meta = self.modern_meta();
             let request =
                 Request { meta: &meta, cancellable: false, idempotent: true, ..Request::new("server/discover", b"{}") };
-            link.request(&request, &CallContext::default(), self.clocks).await
+            link.request(&request, &CallContext::default(), self.timeouts).await
         };
-        let answer = match ask().await {
-            // Some refuse the first request with the very version that they offer then.
-            Err(Fault::Refused(error)) if supported(&error).iter().any(|version| version == MODERN) => ask().await?,
-            Err(Fault::Refused(error)) if error.code == code::UNSUPPORTED_VERSION && !supported(&error).is_empty() => {
-                let theirs = supported(&error);
-                if theirs.iter().all(|version| is_modern(version)) {
+        let answer = match send().await {
+            // Some servers reject the first request and then offer the very same version.
+            Err(RequestError::Refused(error)) if supported_versions(&error).iter().any(|version| version == MODERN) => {
+                send().await?
+            }
+            Err(RequestError::Refused(error))
+                if error.code == code::UNSUPPORTED_VERSION && !supported_versions(&error).is_empty() =>
+            {
+                let offered = supported_versions(&error);
+                if offered.iter().all(|version| is_modern(version)) {
                     let cause = Arc::new(ConnectErrorKind::Version {
-                        theirs: self.host.hide_part(&theirs.join(", "), MOST_NAME),
+                        theirs: self.host.redact_truncated(&offered.join(", "), MAX_VERSION_BYTES),
                     });
-                    return Err(Fault::Lost { started: false, cause });
+                    return Err(RequestError::Disconnected { started: false, cause });
                 }
-                return Err(Fault::Refused(error));
+                return Err(RequestError::Refused(error));
             }
             outcome => outcome?,
         };
-        let result = self.object(&answer).map_err(Fault::Unreadable)?;
+        let result = self.decode_object(&answer).map_err(RequestError::Unreadable)?;
         let versions = strings(result.get("supportedVersions"));
         if !versions.iter().any(|version| version == MODERN) {
-            // An answer that offers no version of ours is as good as a refusal.
-            let message = self.host.hide_part(&format!("it supports {}", versions.join(", ")), MOST_NAME);
-            return Err(Fault::Refused(RpcError { code: code::UNSUPPORTED_VERSION, message, data: None }));
+            // A server that offers no supported version is handled like one that rejects the request.
+            let message = format!("the server supports {}", versions.join(", "));
+            let message = self.host.redact_truncated(&message, MAX_VERSION_BYTES);
+            return Err(RequestError::Refused(RpcError { code: code::UNSUPPORTED_VERSION, message, data: None }));
         }
-        Ok(self.info(&result, Era::Modern, MODERN.to_owned()))
+        Ok(ServerInfo::read(self.host, &result, Era::Modern, MODERN.to_owned()))
     }
 
     fn modern_meta(&self) -> String {
@@ -303,11 +307,11 @@ impl Handshake<'_> {
         )
     }
 
-    fn modern(&self, link: Link, info: ServerInfo) -> Session {
+    fn modern_session(&self, link: Link, info: ServerInfo) -> Session {
         Session::new(link, info, self.modern_meta())
     }
 
-    async fn initialize(&self, link: &Link, version: &str) -> Result<Answer, Fault> {
+    async fn initialize(&self, link: &Link, version: &str) -> RequestResult {
         let params = json!({
             "protocolVersion": version,
             "capabilities": self.host.capabilities(Era::Legacy),
@@ -315,48 +319,53 @@ impl Handshake<'_> {
         });
         let params = params.to_string();
         let request = Request { cancellable: false, idempotent: true, ..Request::new("initialize", params.as_bytes()) };
-        link.request(&request, &CallContext::default(), self.clocks).await
+        link.request(&request, &CallContext::default(), self.timeouts).await
     }
 
-    async fn legacy(&self, link: Link) -> Result<Session, Failed> {
+    async fn legacy_session(&self, link: Link) -> Result<Session, ConnectFailure> {
         let answer = match self.initialize(&link, LATEST_LEGACY).await {
-            // The spec lets the server name another version in its result; some name it in an error.
-            Err(Fault::Refused(error)) => {
-                let common = supported(&error).into_iter().find(|theirs| LEGACY_VERSIONS.contains(&theirs.as_str()));
+            // The server should offer another version in its result
+            // (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation). Some do so in
+            // an error.
+            Err(RequestError::Refused(error)) => {
+                let common =
+                    supported_versions(&error).into_iter().find(|offered| LEGACY_VERSIONS.contains(&offered.as_str()));
                 match common {
                     Some(version) => self.initialize(&link, &version).await,
-                    None => Err(Fault::Refused(error)),
+                    None => Err(RequestError::Refused(error)),
                 }
             }
             outcome => outcome,
         };
-        self.initialized(link, &answer.map_err(Fault::into_connect_error)?).await
+        self.finish_initialize(link, &answer.map_err(RequestError::into_connect_error)?).await
     }
 
-    /// The server has answered `initialize`: its version counts from here on.
-    async fn initialized(&self, link: Link, answer: &Answer) -> Result<Session, Failed> {
-        let result = self.object(answer).map_err(|what| Arc::new(ConnectErrorKind::Protocol(what)))?;
+    /// Completes a legacy handshake after the response to `initialize`.
+    async fn finish_initialize(&self, link: Link, answer: &RawResponse) -> Result<Session, ConnectFailure> {
+        let result = self.decode_object(answer).map_err(|what| Arc::new(ConnectErrorKind::Protocol(what)))?;
         let version = match result.get("protocolVersion") {
             Some(Value::String(version)) => version.clone(),
-            // A server that names none behaves like the first ones did.
+            // A server without a version is treated like the first ones.
             _ => "2024-11-05".to_owned(),
         };
         if !LEGACY_VERSIONS.contains(&version.as_str()) {
             if is_modern(&version) || version.len() != MODERN.len() {
-                return Err(Arc::new(ConnectErrorKind::Version { theirs: self.host.hide_part(&version, MOST_NAME) }));
+                return Err(Arc::new(ConnectErrorKind::Version {
+                    theirs: self.host.redact_truncated(&version, MAX_VERSION_BYTES),
+                }));
             }
-            self.host.warn(&format!("the server speaks protocol version {version}, which nobody has published"));
+            self.host.warn(&format!("the server uses the unknown protocol version {version}"));
         }
         if let Link::Http(http) = &link {
-            http.speak(Era::Legacy, Some(&version));
+            http.set_era(Era::Legacy, Some(&version));
         }
         let ready = encode_notification("notifications/initialized", &json!({}));
-        let told = tokio::time::timeout_at(self.clocks.deadline, link.notify(ready)).await;
-        match told {
+        let notified = tokio::time::timeout_at(self.timeouts.deadline, link.notify(ready)).await;
+        match notified {
             Ok(Ok(())) => {}
-            // A server that minds being told is still ready; one that is gone is not.
-            Ok(Err(Fault::Lost { started: false, cause })) => return Err(cause),
-            Ok(Err(fault)) => self.host.warn(&format!("the server did not like to hear that we are ready: {fault}")),
+            // A server that rejects the notification is still ready.
+            Ok(Err(RequestError::Disconnected { started: false, cause })) => return Err(cause),
+            Ok(Err(error)) => self.host.warn(&format!("the server rejected `notifications/initialized`: {error}")),
             Err(_) => {
                 return Err(Arc::new(ConnectErrorKind::Timeout { after: self.config.timeouts.connect, said: None }));
             }
@@ -364,111 +373,24 @@ impl Handshake<'_> {
         if let Link::Http(http) = &link {
             http.open_stream().await;
         }
-        let info = self.info(&result, Era::Legacy, version);
+        let info = ServerInfo::read(self.host, &result, Era::Legacy, version);
         Ok(Session::new(link, info, String::new()))
     }
 
-    fn object(&self, answer: &Answer) -> Result<Map<String, Value>, String> {
-        answer.read(self.host).map_err(|error| self.host.hide(&format!("the result is not an object: {error}")))
-    }
-
-    fn info(&self, result: &Map<String, Value>, era: Era, protocol_version: String) -> ServerInfo {
-        let stamped = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
-        let server = result.get("serverInfo").or(stamped).unwrap_or(&Value::Null);
-        // A model's vendor sees it, and so do people.
-        let text = |value: &Value, most: usize| value.as_str().map(|text| self.host.hide(&shortened(text, most)));
-        let instructions = result.get("instructions").and_then(Value::as_str).filter(|text| !text.is_empty());
-        if let Some(length) = instructions.map(str::len).filter(|length| *length > MOST_INSTRUCTIONS) {
-            let message = format!("its instructions have {length} bytes: those after {MOST_INSTRUCTIONS} are left out");
-            self.host.warn(&message);
-        }
-        let empty = Map::new();
-        let capabilities = result.get("capabilities").and_then(Value::as_object).unwrap_or(&empty);
-        ServerInfo {
-            name: text(&server["name"], MOST_NAME).unwrap_or_else(|| self.config.alias.to_string()),
-            version: text(&server["version"], MOST_NAME).unwrap_or_default(),
-            era,
-            protocol_version,
-            capabilities: pruned(capabilities, CAPABILITY_LEVELS),
-            instructions: instructions.map(|text| self.host.hide(&shortened(text, MOST_INSTRUCTIONS))),
-        }
+    fn decode_object(&self, answer: &RawResponse) -> Result<Map<String, Value>, String> {
+        answer.read(self.host).map_err(|error| self.host.redact(&format!("the result is not an object: {error}")))
     }
 }
 
-/// The beginning of a text.
-fn shortened(text: &str, most: usize) -> String {
-    text[..text.floor_char_boundary(most)].to_owned()
-}
-
-/// Truncates capabilities, which are kept as long as the connection.
-fn pruned(capabilities: &Map<String, Value>, levels: usize) -> Map<String, Value> {
-    let keep = |value: &Value| match value {
-        Value::Object(inner) if levels > 1 => Value::Object(pruned(inner, levels - 1)),
-        Value::Object(_) => Value::Object(Map::new()),
-        Value::Array(items) => {
-            let plain = |item: &&Value| !item.is_object() && !item.is_array();
-            let items = items.iter().filter(plain).take(MOST_CAPABILITIES);
-            items
-                .map(|item| item.as_str().map_or_else(|| item.clone(), |text| shortened(text, MOST_NAME).into()))
-                .collect()
-        }
-        Value::String(text) => shortened(text, MOST_NAME).into(),
-        plain => plain.clone(),
-    };
-    let entries = capabilities.iter().take(MOST_CAPABILITIES);
-    entries.map(|(name, value)| (shortened(name, MOST_NAME), keep(value))).collect()
-}
-
-fn verdict(outcome: Result<ServerInfo, Fault>) -> Result<Verdict, Failed> {
+fn probe_result(outcome: Result<ServerInfo, RequestError>) -> Result<ProbeResult, ConnectFailure> {
     match outcome {
-        Ok(info) => Ok(Verdict::Modern(Box::new(info))),
-        // A new start would not teach it our version.
-        Err(Fault::Lost { cause, .. }) if matches!(*cause, ConnectErrorKind::Version { .. }) => Err(cause),
-        Err(Fault::Lost { .. }) => Ok(Verdict::Gone),
-        // Whatever else it says: it does not know the question.
-        Err(_) => Ok(Verdict::Legacy),
-    }
-}
-
-/// Over HTTP: would `initialize` meet the same fate?
-fn is_final(fault: &Fault) -> bool {
-    match fault {
-        Fault::Lost { cause, .. } => {
-            !matches!(**cause, ConnectErrorKind::Status { .. } | ConnectErrorKind::Hangup { .. })
+        Ok(info) => Ok(ProbeResult::Modern(Box::new(info))),
+        // A restart would not change the supported versions.
+        Err(RequestError::Disconnected { cause, .. }) if matches!(*cause, ConnectErrorKind::Version { .. }) => {
+            Err(cause)
         }
-        Fault::Refused(error) => matches!(error.code, code::HEADER_MISMATCH | code::MISSING_CAPABILITY),
-        Fault::Cancelled => true,
-        Fault::Timeout { .. } | Fault::TooLarge { .. } | Fault::Unreadable(_) | Fault::WebPage(_) => false,
+        Err(RequestError::Disconnected { .. }) => Ok(ProbeResult::Disconnected),
+        // Any other error means that the server does not know `server/discover`.
+        Err(_) => Ok(ProbeResult::Legacy),
     }
-}
-
-/// A refused `initialize` may mean a server that wants its messages elsewhere.
-fn may_be_sse(failed: &ConnectErrorKind) -> bool {
-    match failed {
-        ConnectErrorKind::Status { status, .. } => (400..500).contains(status) && *status != 429,
-        ConnectErrorKind::Refused(_) | ConnectErrorKind::Protocol(_) | ConnectErrorKind::WebPage { .. } => true,
-        _ => false,
-    }
-}
-
-/// Returns whether a server that was taken for a legacy one may be a modern one by now: it refuses `initialize`, or ends over it.
-fn may_be_modern(failed: &ConnectErrorKind) -> bool {
-    match failed {
-        ConnectErrorKind::Refused(_)
-        | ConnectErrorKind::Protocol(_)
-        | ConnectErrorKind::Version { .. }
-        | ConnectErrorKind::Exited { .. }
-        | ConnectErrorKind::Hangup { .. } => true,
-        ConnectErrorKind::Status { status, .. } => (400..500).contains(status) && *status != 429,
-        _ => false,
-    }
-}
-
-fn supported(error: &RpcError) -> Vec<String> {
-    strings(error.data.as_ref().and_then(|data| data.get("supported")))
-}
-
-fn strings(list: Option<&Value>) -> Vec<String> {
-    let texts = list.and_then(Value::as_array).into_iter().flatten();
-    texts.filter_map(|version| version.as_str().map(str::to_owned)).collect()
 }

@@ -1,4 +1,5 @@
-//! Lists of a server, page by page: the one loop that all of them share.
+//! Fetches paginated lists
+//! ([pagination](https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination)).
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -9,220 +10,215 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::inbox::Clocks;
+use super::connection::Connection;
 use super::redaction;
+use super::request::Request;
 use super::session::Session;
-use super::shared::{Shared, chain};
-use super::tools::unreadable;
-use super::transport::Request;
+use super::timeouts::RequestTimeouts;
 use crate::config::ServerLimits;
+use crate::error_chain::chain;
 use crate::json;
 use crate::protocol::{Page, code};
 use crate::tool::{CallContext, CallError};
 
-/// A list that servers give out in pages.
+/// A paginated list of a server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paged {
-    /// How to ask for it.
+pub(crate) struct PagedList {
+    /// The method that returns a page.
     pub(crate) method: &'static str,
-    /// Where its entries are in an answer.
+    /// The field of the result that holds the entries.
     pub(crate) key: &'static str,
-    /// What an entry is called in words.
+    /// The word for an entry, in warnings.
     pub(crate) noun: &'static str,
 }
 
-/// How long the pages of one list may take in all, unless its caller has less time.
-const LONGEST_LIST: Duration = Duration::from_secs(120);
+/// Maximum time for all pages of a list.
+const MAX_LIST_TIME: Duration = Duration::from_secs(120);
 
-/// The longest cursor that is sent back.
-const LONGEST_CURSOR: usize = 64 << 10;
+/// Maximum size of a cursor.
+const MAX_CURSOR_BYTES: usize = 64 << 10;
 
-/// How many odd entries of one list are told; the others are counted.
-const MOST_COMPLAINTS: usize = 10;
+/// Maximum number of warnings about one list. Further ones are counted.
+const MAX_WARNINGS: usize = 10;
 
-/// What is known about a list besides its entries.
+/// The properties of a list as a whole.
 #[derive(Debug, Default)]
-pub(crate) struct Whole {
-    /// How long it may be kept; not at all when a page is missing.
+pub(crate) struct ListSummary {
+    /// How long the list may be cached; zero if a page is missing.
     pub(crate) ttl: Option<Duration>,
-    /// Equal for lists that came in the same words.
+    /// Hash of the received bytes.
     pub(crate) digest: u64,
-    /// Which limit the list has reached, in words; what came before it is used.
-    pub(crate) cut: Option<String>,
+    /// A warning that names the limit that truncated the list.
+    pub(crate) truncation: Option<String>,
 }
 
-/// How much of a list is left to be taken.
+/// Applies the configured limits to a list.
 #[derive(Debug)]
-struct Budget {
+struct ListBudget {
     limits: ServerLimits,
     entries: usize,
     bytes: usize,
     left_out: usize,
 }
 
-impl Budget {
+impl ListBudget {
     fn new(limits: ServerLimits) -> Self {
         Self { limits, entries: 0, bytes: 0, left_out: 0 }
     }
 
-    /// The largest entry: one must not be all there is.
+    /// Returns the maximum size of a single entry.
     fn entry_bytes(&self) -> usize {
         self.limits.list_bytes / 8
     }
 
-    /// Counts an entry; false when there is no room for it.
+    /// Counts an entry. Returns `false` if it exceeds a limit.
     fn take(&mut self, size: usize) -> bool {
         let fits = self.reached().is_none() && self.bytes + size <= self.limits.list_bytes;
-        match fits {
-            true => {
-                self.entries += 1;
-                self.bytes += size;
-            }
-            false => self.left_out += 1,
+        if fits {
+            self.entries += 1;
+            self.bytes += size;
+        } else {
+            self.left_out += 1;
         }
         fits
     }
 
-    /// The limit that is reached, in words.
+    /// Returns the limit that is reached, for a warning.
     fn reached(&self) -> Option<String> {
         let ServerLimits { list_entries, list_bytes, .. } = self.limits;
-        if self.left_out > 0 || self.bytes >= list_bytes {
-            let limit = match self.entries >= list_entries {
-                true => format!("its limit of {list_entries} entries (`list_entries`)"),
-                false => format!("its limit of {list_bytes} bytes (`list_bytes`)"),
-            };
-            return Some(limit);
+        if self.entries >= list_entries {
+            return Some(format!("the limit of {list_entries} entries (`list_entries`)"));
         }
-        (self.entries >= list_entries).then(|| format!("its limit of {list_entries} entries (`list_entries`)"))
+        (self.left_out > 0 || self.bytes >= list_bytes)
+            .then(|| format!("the limit of {list_bytes} bytes (`list_bytes`)"))
     }
 }
 
-/// Tells what is odd about the entries of one list, but not without end.
+/// Emits a limited number of warnings about the entries of one list.
 #[derive(Debug)]
-pub(crate) struct Complaints<'a> {
-    shared: &'a Shared,
+pub(crate) struct ListWarnings<'a> {
+    connection: &'a Connection,
     count: usize,
 }
 
-impl<'a> Complaints<'a> {
-    pub(crate) fn new(shared: &'a Shared) -> Self {
-        Self { shared, count: 0 }
+impl<'a> ListWarnings<'a> {
+    pub(crate) fn new(connection: &'a Connection) -> Self {
+        Self { connection, count: 0 }
     }
 
     pub(crate) fn warn(&mut self, message: &str) {
         self.count += 1;
-        if self.count <= MOST_COMPLAINTS {
-            self.shared.host.warn(message);
+        if self.count <= MAX_WARNINGS {
+            self.connection.host.warn(message);
         }
     }
 }
 
-impl Drop for Complaints<'_> {
+impl Drop for ListWarnings<'_> {
     fn drop(&mut self) {
-        if let Some(more) = self.count.checked_sub(MOST_COMPLAINTS).filter(|more| *more > 0) {
-            self.shared.host.warn(&format!("{more} more invalid entries"));
+        if let Some(more) = self.count.checked_sub(MAX_WARNINGS).filter(|more| *more > 0) {
+            self.connection.host.warn(&format!("{more} more invalid entries"));
         }
     }
 }
 
-/// Fetches a list and hands each entry to `take`, with the session that it came over.
+/// Fetches a list and passes each entry to `take`, with the session that it was received on.
 ///
-/// A server that does not know the question has nothing to list. A later page that fails is a warning, and so is a list
-/// that reaches its limits: what came before is used.
+/// If the server does not know the method, the list is empty. If a later page fails or the list reaches a limit, the entries
+/// so far are used, and a warning is emitted.
 pub(crate) async fn fetch(
-    shared: &Arc<Shared>,
-    list: Paged,
+    connection: &Arc<Connection>,
+    list: PagedList,
     cx: &CallContext,
-    mut take: impl FnMut(&RawValue, &Session, &mut Complaints<'_>),
-) -> Result<Whole, CallError> {
-    let clocks = shared.clocks(cx);
+    mut take: impl FnMut(&RawValue, &Session, &mut ListWarnings<'_>),
+) -> Result<ListSummary, CallError> {
+    let timeouts = connection.timeouts(cx);
     let noun = list.noun;
-    let limits = shared.config.limits;
-    let mut whole = Whole::default();
-    let mut budget = Budget::new(limits);
-    let mut complaints = Complaints::new(shared);
+    let limits = connection.config.limits;
+    let mut summary = ListSummary::default();
+    let mut budget = ListBudget::new(limits);
+    let mut warnings = ListWarnings::new(connection);
     let mut page_bytes = 0;
     let mut digest = DefaultHasher::new();
     let mut cursor: Option<String> = None;
-    // The hashes of all cursors so far: the cursors themselves may be long.
+    // Hashes of all cursors so far, because cursors may be long.
     let mut seen = HashSet::new();
     for page_number in 1.. {
         let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor})).to_string();
         let request = Request { idempotent: true, ..Request::new(list.method, params.as_bytes()) };
-        // A page that was never asked for in time is not a page that is missing.
-        let end = clocks.started + LONGEST_LIST;
+        let end = timeouts.started + MAX_LIST_TIME;
         let page_clocks = match page_number {
-            1 => clocks,
-            _ => Clocks { deadline: clocks.deadline.min(end), ..clocks },
+            1 => timeouts,
+            _ => RequestTimeouts { deadline: timeouts.deadline.min(end), ..timeouts },
         };
-        let (answer, session) = match shared.request(&request, cx, page_clocks, None).await {
-            Ok(answer) => answer,
+        let (response, session) = match connection.request(&request, cx, page_clocks, None).await {
+            Ok(response) => response,
             Err(CallError::Refused { code: code::METHOD_NOT_FOUND, .. }) if page_number == 1 => break,
             Err(error) if page_number == 1 => return Err(error),
-            Err(CallError::Timeout { .. }) if end < clocks.deadline && Instant::now() >= end => {
-                whole.cut = Some(format!("its limit of {LONGEST_LIST:?} after {} pages", page_number - 1));
+            Err(CallError::Timeout { .. }) if end < timeouts.deadline && Instant::now() >= end => {
+                summary.truncation = Some(format!("the limit of {MAX_LIST_TIME:?} after {} pages", page_number - 1));
                 break;
             }
             Err(error @ (CallError::Cancelled | CallError::Timeout { .. })) => return Err(error),
             Err(error) => {
-                // What is not the whole list is not kept.
-                whole.ttl = Some(Duration::ZERO);
-                shared.host.warn(&format!("page {page_number} of the {noun} list is missing: {}", chain(&error)));
+                // An incomplete list is not cached.
+                summary.ttl = Some(Duration::ZERO);
+                connection
+                    .host
+                    .warn(&format!("could not fetch page {page_number} of the {noun} list: {}", chain(&error)));
                 break;
             }
         };
-        answer.digest(&mut digest);
-        let result: Box<RawValue> = answer.read(&shared.host).map_err(|error| unreadable(shared, error))?;
-        drop(answer);
-        let result = json::repaired_raw(result);
+        response.digest(&mut digest);
+        let result: Box<RawValue> = response.read(&connection.host).map_err(|error| connection.decode_error(error))?;
+        drop(response);
+        let result = json::repair_raw(result);
         page_bytes += result.get().len();
         let page = Page::read_up_to(&result, list.key, limits.list_entries.saturating_sub(budget.entries));
-        whole.ttl = [whole.ttl, page.ttl].into_iter().flatten().min();
+        summary.ttl = [summary.ttl, page.ttl].into_iter().flatten().min();
         for entry in page.items {
             let size = entry.get().len();
             if size > budget.entry_bytes() {
                 let most = budget.entry_bytes();
-                complaints
-                    .warn(&format!("the {noun} list holds an entry of {size} bytes: those over {most} are left out"));
+                warnings
+                    .warn(&format!("skipped an entry of {size} bytes in the {noun} list: the limit is {most} bytes"));
             } else if budget.take(size) {
-                take(entry, &session, &mut complaints);
+                take(entry, &session, &mut warnings);
             }
         }
         budget.left_out += page.left_out;
         let is_last = page.next_cursor.is_none();
-        // What comes beside the entries counts as well: the server could send it without end.
+        // Other fields count as well, because the server could send them without end.
         if page_bytes >= limits.list_bytes {
             budget.bytes = budget.bytes.max(limits.list_bytes);
         }
-        whole.cut = budget.reached().filter(|_| !is_last || budget.left_out > 0);
-        if whole.cut.is_some() {
+        summary.truncation = budget.reached().filter(|_| !is_last || budget.left_out > 0);
+        if summary.truncation.is_some() {
             break;
         }
         cursor = match page.next_cursor {
             None => break,
-            Some(next) if next.len() > LONGEST_CURSOR => {
-                shared
-                    .host
-                    .warn(&format!("the {noun} list has a cursor of {} bytes: the rest is left out", next.len()));
+            Some(next) if next.len() > MAX_CURSOR_BYTES => {
+                connection.host.warn(&format!("truncated the {noun} list: its cursor has {} bytes", next.len()));
                 break;
             }
             Some(next) if !seen.insert(hash(&next)) => {
-                shared.host.warn(&format!("the {noun} list repeats its cursor `{next}`: the rest is left out"));
+                connection.host.warn(&format!("truncated the {noun} list: it repeats the cursor `{next}`"));
                 break;
             }
             Some(_) if page_number >= limits.pages => {
-                shared.host.warn(&format!("the {noun} list has more than {page_number} pages: the rest is left out"));
+                connection.host.warn(&format!("truncated the {noun} list: it has more than {page_number} pages"));
                 break;
             }
             next => next,
         };
     }
-    if let Some(cut) = &mut whole.cut {
-        *cut = format!("the {noun} list has reached {cut}: the rest is left out");
-        shared.host.warn(cut);
+    if let Some(truncation) = &mut summary.truncation {
+        *truncation = format!("truncated the {noun} list: it has reached {truncation}");
+        connection.host.warn(truncation);
     }
-    whole.digest = digest.finish();
-    Ok(whole)
+    summary.digest = digest.finish();
+    Ok(summary)
 }
 
 fn hash(text: &str) -> u64 {
@@ -231,30 +227,30 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// The entries of a list that is read anew each time. Nothing is asked of a server that says that it has no such list.
+/// Fetches and decodes a list. Returns an empty list if the server does not declare the capability.
 pub(crate) async fn entries<T>(
-    shared: &Arc<Shared>,
-    list: Paged,
+    connection: &Arc<Connection>,
+    list: PagedList,
     capability: &str,
     read: impl Fn(Value) -> Result<T, String>,
 ) -> Result<Vec<T>, CallError> {
     let cx = CallContext::default();
-    let session = shared.session(&cx, shared.clocks(&cx)).await?;
-    // A server that says nothing at all about itself may have anything.
-    if !session.info.capabilities.is_empty() && !session.info.can(&[capability]) {
+    let session = connection.session(&cx, connection.timeouts(&cx)).await?;
+    // A server that declares no capabilities at all may still have the list.
+    if !session.info.capabilities.is_empty() && !session.info.has_capability(&[capability]) {
         return Ok(Vec::new());
     }
     let mut entries = Vec::new();
-    let take = |entry: &RawValue, _: &Session, complaints: &mut Complaints<'_>| {
-        let Some(entry) = redaction::entry(shared.host.mask(), entry) else {
-            return complaints.warn(&format!("an entry of the {} list cannot be redacted and is left out", list.noun));
+    let take = |entry: &RawValue, _: &Session, warnings: &mut ListWarnings<'_>| {
+        let Some(entry) = redaction::redact_entry(connection.host.redactor(), entry) else {
+            return warnings.warn(&format!("skipped an entry of the {} list that cannot be redacted", list.noun));
         };
         match read(json::from_str(entry.get()).unwrap_or_default()) {
             Ok(entry) => entries.push(entry),
-            Err(why) => complaints.warn(&format!("the {} list holds {why}", list.noun)),
+            Err(problem) => warnings.warn(&format!("the {} list contains {problem}", list.noun)),
         }
     };
-    fetch(shared, list, &cx, take).await?;
+    fetch(connection, list, &cx, take).await?;
     Ok(entries)
 }
 
@@ -265,19 +261,19 @@ mod tests {
     #[test]
     fn a_budget_names_the_limit_that_was_reached() {
         let budget = |list_entries, list_bytes| {
-            Budget::new(ServerLimits { list_entries, list_bytes, ..ServerLimits::default() })
+            ListBudget::new(ServerLimits { list_entries, list_bytes, ..ServerLimits::default() })
         };
         let mut few = budget(2, 100);
         assert!(few.take(10) && few.take(10));
         assert!(!few.take(10));
-        assert_eq!(few.reached().as_deref(), Some("its limit of 2 entries (`list_entries`)"));
+        assert_eq!(few.reached().as_deref(), Some("the limit of 2 entries (`list_entries`)"));
         let mut small = budget(9, 25);
         assert!(small.take(10) && small.take(10));
         assert_eq!(small.reached(), None);
         assert!(!small.take(10));
-        // A smaller one that would fit does not come after one that did not.
+        // A smaller entry is not added after one that did not fit.
         assert!(!small.take(1));
         assert_eq!((small.entries, small.left_out), (2, 2));
-        assert_eq!(small.reached().as_deref(), Some("its limit of 25 bytes (`list_bytes`)"));
+        assert_eq!(small.reached().as_deref(), Some("the limit of 25 bytes (`list_bytes`)"));
     }
 }

@@ -1,4 +1,5 @@
-//! The prompts of one server: the list, and each with its gaps filled.
+//! The prompts of a server
+//! ([prompts](https://modelcontextprotocol.io/specification/2025-11-25/server/prompts)).
 
 use std::sync::Arc;
 
@@ -6,95 +7,95 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::call;
-use super::pages::{self, Paged};
-use super::shared::Shared;
+use super::connection::Connection;
+use super::pages::{self, PagedList};
 use crate::content::ContentPart;
 use crate::message::{AssistantMessage, Message, UserMessage};
-use crate::protocol::field::{brief, keyed, list as items, object, string, take, truth};
+use crate::protocol::field::{boolean, brief, list as items, object, split_key, string, take};
 use crate::tool::{Arguments, CallContext, CallError};
 
-/// A prompt that a server lists.
+/// An entry of `prompts/list`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// The name that it is got by.
+    /// The name for [`Mcp::get_prompt`](super::Mcp::get_prompt).
     pub name: String,
-    /// A name for people.
+    /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// The purpose of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The gaps in it.
+    /// The arguments that the prompt takes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<PromptArgument>,
-    /// The server's `_meta` for it.
+    /// The `_meta` field.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
-    /// Every other field that the server sent.
+    /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// A gap in a prompt.
+/// An argument of a [`Prompt`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptArgument {
-    /// Its name.
+    /// The name of the argument.
     pub name: String,
-    /// A name for people.
+    /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What goes there.
+    /// The meaning of the argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The prompt cannot be got without it.
+    /// Whether the argument is required.
     pub required: bool,
-    /// Every other field that the server sent.
+    /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// A prompt with its gaps filled.
+/// The result of [`Mcp::get_prompt`](super::Mcp::get_prompt).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptResult {
-    /// What it is for.
+    /// The purpose of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it says.
+    /// The messages, in order.
     pub messages: Vec<PromptMessage>,
-    /// The server's `_meta` for it.
+    /// The `_meta` field.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
-    /// Every other field that the server sent.
+    /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// One message of a prompt.
+/// A message of a [`PromptResult`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptMessage {
-    /// Who says it.
+    /// The author of the message.
     pub role: PromptRole,
-    /// What is said.
+    /// The content of the message.
     pub content: ContentPart,
 }
 
-/// Who says something in a conversation.
+/// The author of a [`PromptMessage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PromptRole {
-    /// The one who asks.
+    /// The user.
     User,
     /// The model.
     Assistant,
-    /// Somebody whom the protocol does not know.
+    /// A role that the protocol does not define.
     Other(String),
 }
 
 impl PromptRole {
-    /// The word for it on the wire.
+    /// Returns the role as it is sent, such as `user`.
     pub fn as_str(&self) -> &str {
         match self {
             Self::User => "user",
@@ -105,7 +106,7 @@ impl PromptRole {
 
     fn read(role: &Value) -> Self {
         match role.as_str() {
-            // Words without a speaker are the user's: it is the user who has chosen the prompt.
+            // Without a role, the message is the user's, who has chosen the prompt.
             Some("user" | "") | None => Self::User,
             Some("assistant") => Self::Assistant,
             Some(other) => Self::Other(other.to_owned()),
@@ -113,12 +114,12 @@ impl PromptRole {
     }
 }
 
-/// In whose name words of a prompt are said to a model.
+/// The role under which a message of a prompt is sent to a model.
 #[derive(Clone, Copy, PartialEq)]
-enum Speaker<'a> {
+enum PromptSpeaker<'a> {
     User,
     Model,
-    /// The user's, with a line that says whose words they are.
+    /// The user's role, with a line that names the author.
     Quoted(&'a str),
 }
 
@@ -128,31 +129,31 @@ impl Serialize for PromptRole {
     }
 }
 
-/// All prompts that the server lists.
-pub(crate) async fn list(shared: &Arc<Shared>) -> Result<Vec<Prompt>, CallError> {
-    let list = Paged { method: "prompts/list", key: "prompts", noun: "prompt" };
-    let read = |entry| Prompt::read(entry, |why| shared.host.warn(why));
-    pages::entries(shared, list, "prompts", read).await
+/// Lists the prompts of a server.
+pub(crate) async fn list(connection: &Arc<Connection>) -> Result<Vec<Prompt>, CallError> {
+    let list = PagedList { method: "prompts/list", key: "prompts", noun: "prompt" };
+    let read = |entry| Prompt::read(entry, |problem| connection.host.warn(problem));
+    pages::entries(connection, list, "prompts", read).await
 }
 
-/// Fills the gaps of a prompt.
+/// Gets a prompt with its arguments filled in.
 pub(crate) async fn get(
-    shared: &Arc<Shared>,
+    connection: &Arc<Connection>,
     name: &str,
     arguments: Arguments,
     cx: &CallContext,
 ) -> Result<PromptResult, CallError> {
     let mut params = Map::from_iter([("name".to_owned(), name.into())]);
-    let arguments = texts(arguments);
+    let arguments = to_text_arguments(arguments);
     if !arguments.is_empty() {
         params.insert("arguments".to_owned(), Value::Object(arguments));
     }
-    let result = call::request(shared, "prompts/get", params, cx).await?;
-    Ok(PromptResult::read(result, |why| shared.host.warn(&format!("prompt `{name}` holds {why}"))))
+    let result = call::request(connection, "prompts/get", params, cx).await?;
+    Ok(PromptResult::read(result, |problem| connection.host.warn(&format!("prompt `{name}` contains {problem}"))))
 }
 
-/// The arguments as the protocol wants them: all of them text. A `null` is as good as nothing.
-pub(crate) fn texts(arguments: Arguments) -> Arguments {
+/// Converts arguments to strings, as the protocol requires. Drops `null` values.
+pub(crate) fn to_text_arguments(arguments: Arguments) -> Arguments {
     let text = |value| match value {
         Value::Null => None,
         text @ Value::String(_) => Some(text),
@@ -162,19 +163,19 @@ pub(crate) fn texts(arguments: Arguments) -> Arguments {
 }
 
 impl Prompt {
-    /// A prompt that was written down before; the words tell why it is none.
+    /// Reads a prompt from a cache. The error is a description of the problem.
     #[cfg(feature = "bridge")]
     pub(crate) fn remembered(entry: Value) -> Result<Self, String> {
         Self::read(entry, |_| {})
     }
 
     fn read(entry: Value, warn: impl Fn(&str)) -> Result<Self, String> {
-        let (name, mut entry) = keyed(entry, "name", "prompt")?;
+        let (name, mut entry) = split_key(entry, "name", "prompt")?;
         let mut arguments = Vec::new();
         for argument in take(&mut entry, "arguments", items).unwrap_or_default() {
             match PromptArgument::read(argument) {
                 Ok(argument) => arguments.push(argument),
-                Err(why) => warn(&format!("prompt `{name}` has {why}")),
+                Err(problem) => warn(&format!("prompt `{name}` has {problem}")),
             }
         }
         Ok(Self {
@@ -190,9 +191,9 @@ impl Prompt {
 
 impl PromptArgument {
     fn read(entry: Value) -> Result<Self, String> {
-        let (name, mut entry) = keyed(entry, "name", "prompt argument")?;
-        let required = take(&mut entry, "required", truth);
-        // An odd word for it must not stand twice.
+        let (name, mut entry) = split_key(entry, "name", "prompt argument")?;
+        let required = take(&mut entry, "required", boolean);
+        // An invalid value must not remain in `extra`.
         entry.shift_remove("required");
         Ok(Self {
             name,
@@ -205,17 +206,17 @@ impl PromptArgument {
 }
 
 impl PromptResult {
-    /// The prompt as the beginning of a conversation.
+    /// Converts the prompt to the first messages of a conversation.
     ///
-    /// A model's mouth takes only text. What else a server puts there, and what speakers say whom no model knows, is handed to
-    /// the model as the user's, behind a line that names the speaker. Nothing is left out.
+    /// Assistant messages can only contain text. Other assistant content, and messages of other roles, become part of a user
+    /// message, after a line that names the author. Nothing is dropped.
     pub fn to_messages(&self) -> Vec<Message> {
-        let mut said: Vec<(Speaker<'_>, Vec<&ContentPart>)> = Vec::new();
+        let mut said: Vec<(PromptSpeaker<'_>, Vec<&ContentPart>)> = Vec::new();
         for PromptMessage { role, content } in &self.messages {
             let speaker = match role {
-                PromptRole::User => Speaker::User,
-                PromptRole::Assistant if content.as_text().is_some() => Speaker::Model,
-                other => Speaker::Quoted(other.as_str()),
+                PromptRole::User => PromptSpeaker::User,
+                PromptRole::Assistant if content.as_text().is_some() => PromptSpeaker::Model,
+                other => PromptSpeaker::Quoted(other.as_str()),
             };
             match said.last_mut() {
                 Some((last, parts)) if *last == speaker => parts.push(content),
@@ -226,17 +227,17 @@ impl PromptResult {
         let mut quoted = false;
         for (speaker, parts) in said {
             let name = match speaker {
-                Speaker::Model => {
+                PromptSpeaker::Model => {
                     let texts: Vec<&str> = parts.iter().filter_map(|part| part.as_text()).collect();
                     messages.push(AssistantMessage::text(texts.join("\n\n")).into());
                     quoted = false;
                     continue;
                 }
-                Speaker::Quoted(name) => Some(name),
-                // Behind somebody else's words it must be seen that these are not.
-                Speaker::User => quoted.then_some(PromptRole::User.as_str()),
+                PromptSpeaker::Quoted(name) => Some(name),
+                // After quoted content, the user's own content needs a line as well.
+                PromptSpeaker::User => quoted.then_some(PromptRole::User.as_str()),
             };
-            quoted = matches!(speaker, Speaker::Quoted(_));
+            quoted = matches!(speaker, PromptSpeaker::Quoted(_));
             let line = name.map(|name| ContentPart::text(format!("[said by `{name}`:]")));
             let content = line.into_iter().chain(parts.into_iter().cloned());
             match messages.last_mut() {
@@ -255,18 +256,18 @@ impl PromptResult {
                 Value::Object(mut message) if message.contains_key("content") => {
                     let role = PromptRole::read(message.get("role").unwrap_or(&Value::Null));
                     let parts = match message.shift_remove("content").unwrap_or_default() {
-                        // The protocol has one part in each message; some servers put all of them into one.
+                        // The protocol allows one part per message. Some servers send several.
                         Value::Array(parts) => parts,
                         part => vec![part],
                     };
                     let parts = parts.into_iter().map(ContentPart::from_block);
                     messages.extend(parts.map(|content| PromptMessage { role: role.clone(), content }));
                 }
-                odd => warn(&format!("a message without content: {}", brief(&odd))),
+                invalid => warn(&format!("a message without content: {}", brief(&invalid))),
             }
         }
         fields.shift_remove("messages");
-        // It only says that this is the result, which is known here.
+        // Only marks the result as final.
         fields.shift_remove("resultType");
         Self {
             description: take(&mut fields, "description", string),
@@ -286,18 +287,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prompt_goes_from_wire_to_wire_without_loss() {
+    fn a_prompt_is_serialized_as_it_was_received() {
         let full = json!({"name": "p", "title": "P", "description": "d", "_meta": {"m": 1}, "icons": [],
             "arguments": [{"name": "a", "title": "A", "description": "d", "required": true, "x": 1}]});
-        let read = Prompt::read(full.clone(), |why| panic!("{why}")).expect("a prompt");
+        let read = Prompt::read(full.clone(), |problem| panic!("{problem}")).expect("a prompt");
         assert_eq!(json!(read), full);
     }
 
     #[test]
-    fn an_odd_argument_does_not_spoil_the_prompt() {
+    fn an_invalid_argument_is_skipped() {
         let warnings = RefCell::new(Vec::new());
-        let odd = json!({"name": "p", "arguments": [3, {"name": "a", "required": "yes"}, {"name": ""}]});
-        let read = Prompt::read(odd, |why| warnings.borrow_mut().push(why.to_owned())).expect("a prompt");
+        let invalid = json!({"name": "p", "arguments": [3, {"name": "a", "required": "yes"}, {"name": ""}]});
+        let read = Prompt::read(invalid, |problem| warnings.borrow_mut().push(problem.to_owned())).expect("a prompt");
         assert_eq!(json!(read), json!({"name": "p", "arguments": [{"name": "a", "required": false}]}));
         let expected = [
             "prompt `p` has a prompt argument that is not an object: 3",
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_however_their_content_is_packed() {
+    fn messages_are_read_with_any_form_of_content() {
         let text = |text: &str| json!({"type": "text", "text": text});
         let result = json!({"description": 3, "messages": [
             {"role": "user", "content": text("a")},
@@ -320,7 +321,7 @@ mod tests {
             null,
         ]});
         let warnings = RefCell::new(Vec::new());
-        let read = PromptResult::read(result, |why| warnings.borrow_mut().push(why.to_owned()));
+        let read = PromptResult::read(result, |problem| warnings.borrow_mut().push(problem.to_owned()));
         let expected = json!({"description": 3, "messages": [
             {"role": "user", "content": text("a")},
             {"role": "assistant", "content": text("b")},
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_becomes_messages_and_nothing_of_it_is_lost() {
+    fn a_prompt_becomes_messages_without_loss() {
         let text = |text: &str| json!({"type": "text", "text": text});
         let image = || json!({"type": "image", "data": "AAAA", "mimeType": "image/png"});
         let resource = || json!({"type": "resource", "resource": {"uri": "file:///a", "text": "A"}});
@@ -349,7 +350,7 @@ mod tests {
             {"role": "user", "content": text("f")},
             {"role": "assistant", "content": text("g")},
         ]});
-        let messages = PromptResult::read(prompt, |why| panic!("{why}")).to_messages();
+        let messages = PromptResult::read(prompt, |problem| panic!("{problem}")).to_messages();
         let expected = json!([
             {"role": "user", "content": [text("a"), resource()]},
             {"role": "assistant", "parts": [text("b\n\nc")]},
@@ -367,6 +368,6 @@ mod tests {
     fn arguments_are_sent_as_text() {
         let arguments = json!({"a": "x", "b": 3, "c": null, "d": [1]});
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        assert_eq!(Value::Object(texts(arguments)), json!({"a": "x", "b": "3", "d": "[1]"}));
+        assert_eq!(Value::Object(to_text_arguments(arguments)), json!({"a": "x", "b": "3", "d": "[1]"}));
     }
 }

@@ -1,4 +1,4 @@
-//! What a server says about its tools, resources and prompts, without secrets.
+//! Redacts entries of tool, resource and prompt lists.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::secret::Redactor;
 
-/// Fields of a schema whose words a call depends on.
-const DEPENDED_ON: [&str; 11] = [
+/// Schema keywords whose values a call depends on.
+const FUNCTIONAL_KEYWORDS: [&str; 11] = [
     "$anchor",
     "$dynamicAnchor",
     "$dynamicRef",
@@ -22,12 +22,12 @@ const DEPENDED_ON: [&str; 11] = [
     "required",
 ];
 
-/// An entry of a list without secrets; `None` if it holds one and cannot be rewritten.
+/// Redacts an entry of a list. Returns `None` if it contains a secret and cannot be rewritten.
 ///
-/// Names, URIs and what a call depends on in a schema (names of arguments, allowed values) are not words for people:
-/// names and URIs stay, and the rest is changed only where it holds a secret that is too long to be an ordinary word.
-pub(crate) fn entry<'a>(mask: &Redactor, entry: &'a RawValue) -> Option<Cow<'a, RawValue>> {
-    if !mask.is_in(entry.get()) {
+/// Names and URIs are kept, because calls need them. Schema values that calls depend on, such as argument names and allowed
+/// values, are redacted only if the secret is too long to be an ordinary word.
+pub(crate) fn redact_entry<'a>(redactor: &Redactor, entry: &'a RawValue) -> Option<Cow<'a, RawValue>> {
+    if !redactor.contains_secret(entry.get()) {
         return Some(Cow::Borrowed(entry));
     }
     let mut value: Value = crate::json::from_str(entry.get()).ok()?;
@@ -36,45 +36,46 @@ pub(crate) fn entry<'a>(mask: &Redactor, entry: &'a RawValue) -> Option<Cow<'a, 
             for (key, field) in fields.iter_mut() {
                 match key.as_str() {
                     "name" | "uri" | "uriTemplate" => {}
-                    "arguments" => hide_arguments(mask, field),
-                    _ => hide(mask, field),
+                    "arguments" => redact_arguments(redactor, field),
+                    _ => redact(redactor, field),
                 }
             }
-            mask.hide_field_names(fields);
+            redactor.redact_field_names(fields);
         }
-        other => hide(mask, other),
+        other => redact(redactor, other),
     }
     to_raw_value(&value).ok().map(Cow::Owned)
 }
 
-/// The arguments of a prompt, which have names.
-fn hide_arguments(mask: &Redactor, arguments: &mut Value) {
+/// Redacts the arguments of a prompt, except for their names.
+fn redact_arguments(redactor: &Redactor, arguments: &mut Value) {
     match arguments {
         Value::Array(arguments) => {
             for argument in arguments.iter_mut().filter_map(Value::as_object_mut) {
-                argument.iter_mut().filter(|(key, _)| *key != "name").for_each(|(_, field)| hide(mask, field));
+                argument.iter_mut().filter(|(key, _)| *key != "name").for_each(|(_, field)| redact(redactor, field));
             }
         }
-        other => hide(mask, other),
+        other => redact(redactor, other),
     }
 }
 
-fn hide(mask: &Redactor, value: &mut Value) {
+fn redact(redactor: &Redactor, value: &mut Value) {
     match value {
         Value::Null | Value::Bool(_) => {}
-        Value::Number(_) => mask.hide_number(value),
-        Value::String(text) => mask.hide_in(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| hide(mask, item)),
+        Value::Number(_) => redactor.redact_number(value),
+        Value::String(text) => redactor.redact_in_place(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(redactor, item)),
         Value::Object(fields) => {
-            let certain = mask.unmistakable();
+            let certain = redactor.only_long_secrets();
             for (key, field) in fields.iter_mut() {
-                // What is an object is the schema of an argument with such a name.
-                match DEPENDED_ON.contains(&key.as_str()) && !field.is_object() {
-                    true => certain.hide_document(field),
-                    false => hide(mask, field),
+                // An object is the schema of an argument with such a name.
+                if FUNCTIONAL_KEYWORDS.contains(&key.as_str()) && !field.is_object() {
+                    certain.redact_document(field);
+                } else {
+                    redact(redactor, field);
                 }
             }
-            mask.hide_field_names(fields);
+            redactor.redact_field_names(fields);
         }
     }
 }
@@ -86,15 +87,15 @@ mod tests {
     use super::*;
     use crate::secret::Secret;
 
-    fn hidden(mask: &Redactor, value: &Value) -> Value {
+    fn redacted(redactor: &Redactor, value: &Value) -> Value {
         let raw = to_raw_value(value).expect("JSON");
-        serde_json::from_str(entry(mask, &raw).expect("an entry").get()).expect("JSON")
+        serde_json::from_str(redact_entry(redactor, &raw).expect("an entry").get()).expect("JSON")
     }
 
     #[test]
-    fn words_are_hidden_and_what_a_call_depends_on_only_where_a_secret_is_certain() {
+    fn values_that_calls_depend_on_are_redacted_only_for_long_secrets() {
         let token = "ghp_0123456789abcdef";
-        let mask = Redactor::new([&Secret::new("admin"), &Secret::new(token), &Secret::new("1234")]);
+        let redactor = Redactor::new([&Secret::new("admin"), &Secret::new(token), &Secret::new("1234")]);
         let tool = json!({"name": "admin", "title": "as admin", "description": format!("uses {token}"), "inputSchema": {
             "type": "object", "required": ["admin"],
             "properties": {
@@ -107,19 +108,19 @@ mod tests {
                 "admin": {"type": "string", "enum": ["admin", "user", "***"], "default": "***", "description": "the ***"},
                 "enum": {"type": "integer", "default": "***", "minimum": 12345},
                 "***": {"const": "***"}}}});
-        assert_eq!(hidden(&mask, &tool), expected);
+        assert_eq!(redacted(&redactor, &tool), expected);
         let prompt = json!({"name": "admin", "arguments": [{"name": "admin", "description": "admin"}]});
         let expected = json!({"name": "admin", "arguments": [{"name": "admin", "description": "***"}]});
-        assert_eq!(hidden(&mask, &prompt), expected);
+        assert_eq!(redacted(&redactor, &prompt), expected);
     }
 
     #[test]
-    fn an_entry_without_a_secret_stays_as_it_came_and_one_too_deep_is_refused() {
-        let mask = Redactor::new([&Secret::new("s3cret")]);
+    fn an_entry_without_a_secret_is_unchanged_and_a_deep_one_rejected() {
+        let redactor = Redactor::new([&Secret::new("s3cret")]);
         let raw: Box<RawValue> = serde_json::from_str("{\"a\" :  1e400}").expect("JSON");
-        assert!(matches!(entry(&mask, &raw), Some(Cow::Borrowed(_))));
+        assert!(matches!(redact_entry(&redactor, &raw), Some(Cow::Borrowed(_))));
         let deep = format!("{}\"s3cret\"{}", "[".repeat(200), "]".repeat(200));
         let raw = RawValue::from_string(deep);
-        assert!(raw.is_err() || entry(&mask, &raw.expect("JSON")).is_none());
+        assert!(raw.is_err() || redact_entry(&redactor, &raw.expect("JSON")).is_none());
     }
 }

@@ -1,4 +1,5 @@
-//! The resources of one server: what there is to read, and reading it.
+//! The resources of a server
+//! ([resources](https://modelcontextprotocol.io/specification/2025-11-25/server/resources)).
 
 use std::sync::Arc;
 
@@ -6,105 +7,105 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::call;
-use super::pages::{self, Paged};
-use super::shared::Shared;
+use super::connection::Connection;
+use super::pages::{self, PagedList};
 use crate::content::{ContentPart, EmbeddedResource};
-use crate::protocol::field::{brief, count, keyed, object, string, take};
+use crate::protocol::field::{brief, count, object, split_key, string, take};
 use crate::tool::{CallContext, CallError};
 
-/// A resource that a server lists.
+/// An entry of `resources/list`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Resource {
-    /// Where it lives.
+    /// The address of the resource.
     pub uri: String,
-    /// Its name; the URI where the server gave none.
+    /// The name; the URI if the server sent none.
     pub name: String,
-    /// A name for people.
+    /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it holds.
+    /// The contents in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The media type, when the server named one.
+    /// The media type, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// How many bytes it has, when the server knows.
+    /// The size in bytes, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// For whom it is, and how much it matters.
+    /// The audience and the priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Map<String, Value>>,
-    /// The server's `_meta` for it.
+    /// The `_meta` field.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
-    /// Every other field that the server sent.
+    /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// A family of resources: a URI with gaps to be filled.
+/// An entry of `resources/templates/list`: a URI template for several resources.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ResourceTemplate {
-    /// The URI, with its gaps in braces (RFC 6570).
+    /// The URI template ([RFC 6570](https://www.rfc-editor.org/rfc/rfc6570)).
     pub uri_template: String,
-    /// Its name; the template itself where the server gave none.
+    /// The name; the template if the server sent none.
     pub name: String,
-    /// A name for people.
+    /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What its resources hold.
+    /// The contents of the resources in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The media type of all of them, when they have one in common.
+    /// The media type, if all resources have the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// For whom they are, and how much they matter.
+    /// The audience and the priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Map<String, Value>>,
-    /// The server's `_meta` for it.
+    /// The `_meta` field.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
-    /// Every other field that the server sent.
+    /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// All resources that the server lists.
-pub(crate) async fn list(shared: &Arc<Shared>) -> Result<Vec<Resource>, CallError> {
-    let list = Paged { method: "resources/list", key: "resources", noun: "resource" };
-    pages::entries(shared, list, "resources", Resource::read).await
+/// Lists the resources of a server.
+pub(crate) async fn list(connection: &Arc<Connection>) -> Result<Vec<Resource>, CallError> {
+    let list = PagedList { method: "resources/list", key: "resources", noun: "resource" };
+    pages::entries(connection, list, "resources", Resource::read).await
 }
 
-/// All families of resources that the server lists.
-pub(crate) async fn list_templates(shared: &Arc<Shared>) -> Result<Vec<ResourceTemplate>, CallError> {
-    let list = Paged { method: "resources/templates/list", key: "resourceTemplates", noun: "resource template" };
-    pages::entries(shared, list, "resources", ResourceTemplate::read).await
+/// Lists the resource templates of a server.
+pub(crate) async fn list_templates(connection: &Arc<Connection>) -> Result<Vec<ResourceTemplate>, CallError> {
+    let list = PagedList { method: "resources/templates/list", key: "resourceTemplates", noun: "resource template" };
+    pages::entries(connection, list, "resources", ResourceTemplate::read).await
 }
 
-/// Reads a resource. What cannot be read of it is a warning.
+/// Reads a resource. Skips invalid parts with a warning.
 pub(crate) async fn read(
-    shared: &Arc<Shared>,
+    connection: &Arc<Connection>,
     uri: &str,
     cx: &CallContext,
 ) -> Result<Vec<EmbeddedResource>, CallError> {
     let params = Map::from_iter([("uri".to_owned(), uri.into())]);
-    let mut result = call::request(shared, "resources/read", params, cx).await?;
+    let mut result = call::request(connection, "resources/read", params, cx).await?;
     let contents = match result["contents"].take() {
         Value::Array(contents) => contents,
-        // One that is not in a list is one all the same.
+        // Some servers send a single object.
         one @ Value::Object(_) => vec![one],
-        odd => {
-            shared.host.warn(&format!("`{uri}` has no contents but {}", brief(&odd)));
+        invalid => {
+            connection.host.warn(&format!("`{uri}` has invalid contents: {}", brief(&invalid)));
             Vec::new()
         }
     };
     let mut resources = Vec::with_capacity(contents.len());
     for content in contents {
-        let words = brief(&content);
+        let summary = brief(&content);
         let block = Map::from_iter([("type".to_owned(), "resource".into()), ("resource".to_owned(), content)]);
         match ContentPart::from_block(Value::Object(block)) {
             ContentPart::Resource(mut resource) => {
@@ -113,7 +114,9 @@ pub(crate) async fn read(
                 }
                 resources.push(resource);
             }
-            _ => shared.host.warn(&format!("`{uri}` holds something that is neither text nor a blob: {words}")),
+            _ => {
+                connection.host.warn(&format!("skipped content of `{uri}` that is neither text nor a blob: {summary}"))
+            }
         }
     }
     Ok(resources)
@@ -121,7 +124,7 @@ pub(crate) async fn read(
 
 impl Resource {
     fn read(entry: Value) -> Result<Self, String> {
-        let (uri, mut entry) = keyed(entry, "uri", "resource")?;
+        let (uri, mut entry) = split_key(entry, "uri", "resource")?;
         let name = name(&mut entry, &uri);
         Ok(Self {
             uri,
@@ -139,7 +142,7 @@ impl Resource {
 
 impl ResourceTemplate {
     fn read(entry: Value) -> Result<Self, String> {
-        let (uri_template, mut entry) = keyed(entry, "uriTemplate", "resource template")?;
+        let (uri_template, mut entry) = split_key(entry, "uriTemplate", "resource template")?;
         let name = name(&mut entry, &uri_template);
         Ok(Self {
             uri_template,
@@ -154,7 +157,7 @@ impl ResourceTemplate {
     }
 }
 
-/// The name of an entry; its address where it has none that is one.
+/// Takes the name of an entry, or uses its address.
 fn name(entry: &mut Map<String, Value>, address: &str) -> String {
     match entry.shift_remove("name") {
         Some(Value::String(name)) if !name.is_empty() => name,
@@ -169,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resource_goes_from_wire_to_wire_without_loss() {
+    fn a_resource_is_serialized_as_it_was_received() {
         let full = json!({"uri": "file:///a", "name": "a", "title": "A", "description": "d", "mimeType": "text/plain",
             "size": 5, "annotations": {"priority": 1}, "_meta": {"m": 1}, "icons": []});
         assert_eq!(json!(Resource::read(full.clone()).expect("a resource")), full);
@@ -178,15 +181,15 @@ mod tests {
     }
 
     #[test]
-    fn odd_fields_are_kept_and_do_not_spoil_the_resource() {
-        let odd = json!({"uri": "a:b", "name": 7, "title": null, "description": ["d"], "size": "much"});
+    fn invalid_fields_of_a_resource_are_kept() {
+        let invalid = json!({"uri": "a:b", "name": 7, "title": null, "description": ["d"], "size": "much"});
         let expected = json!({"uri": "a:b", "name": "a:b", "description": ["d"], "size": "much"});
-        assert_eq!(json!(Resource::read(odd).expect("a resource")), expected);
+        assert_eq!(json!(Resource::read(invalid).expect("a resource")), expected);
         assert_eq!(Resource::read(json!({"uri": "a:b", "size": 5.0})).expect("a resource").size, Some(5));
     }
 
     #[test]
-    fn what_cannot_be_a_resource_says_why() {
+    fn an_invalid_resource_is_described() {
         assert_eq!(Resource::read(json!({"name": "a"})), Err("a resource without a uri: null".into()));
         assert_eq!(Resource::read(json!(3)), Err("a resource that is not an object: 3".into()));
     }

@@ -1,4 +1,4 @@
-//! The task of a connection: connects, stays connected, and ends it all in good order.
+//! The background task of a connection: connects, reconnects, refreshes the tool list and closes the link.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,224 +7,229 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::fault::{ConnectErrorKind, Fault};
+use super::backoff::Backoff;
+use super::connection::Connection;
+use super::error::{ConnectErrorKind, RequestError};
 use super::handshake;
-use super::inbox::Clocks;
-use super::pace::Backoff;
+use super::request::Request;
 use super::session::Session;
-use super::shared::{ConnectionState, Shared};
+use super::state::ConnectionState;
+use super::timeouts::RequestTimeouts;
 use super::tools;
-use super::transport::Request;
-use crate::config::A_YEAR;
+use crate::config::MAX_TIMEOUT;
+use crate::error_chain::chain;
 use crate::protocol::Era;
+use crate::sync::lock;
 use crate::tool::CallContext;
 
-/// A session that lived this long was a good one: the next try is the first again.
-const GOOD_LIFE: Duration = Duration::from_secs(10);
+/// A session that lasted this long resets the retry delay.
+const STABLE_SESSION: Duration = Duration::from_secs(10);
 
-/// How many sessions in a row may be forgotten before the next one has to wait its turn.
-const MOST_FORGOTTEN: u32 = 3;
+/// Number of consecutive expired sessions that are renewed without a delay.
+const MAX_EXPIRED_SESSIONS: u32 = 3;
 
-/// How long changes of the tool list are gathered before it is fetched again, and how far that wait grows while they keep
-/// coming. Callers that ask for the list get the newest one at any time.
-const GATHER: Duration = Duration::from_millis(50);
-const LONGEST_GATHER: Duration = Duration::from_secs(30);
+/// Delay between a change of the tool list and the refresh, and its maximum while changes keep coming. Callers that list the
+/// tools get the current list at any time.
+const REFRESH_DELAY: Duration = Duration::from_millis(50);
+const MAX_REFRESH_DELAY: Duration = Duration::from_secs(30);
 
-/// The wait before a subscription that ended is made again, and how far it grows.
-const FIRST_LISTEN: Duration = Duration::from_millis(200);
-const LONGEST_LISTEN: Duration = Duration::from_secs(30);
+/// Delay before an ended subscription is renewed, and its maximum.
+const LISTEN_DELAY: Duration = Duration::from_millis(200);
+const MAX_LISTEN_DELAY: Duration = Duration::from_secs(30);
 
-/// How many failures count when a call waits for the server: it must not wait for the longest pause.
-const MOST_WANTED_FAILURES: u32 = 3;
+/// Number of failures that count while a call waits for the server, to limit the retry delay.
+const MAX_FAILURES_WHEN_WANTED: u32 = 3;
 
-/// What the owner may ask of the task; when the owner goes, the channel closes.
+/// A command of the handle to its supervisor. Dropping the sender closes the connection.
 #[derive(Debug)]
-pub(crate) enum Order {
-    /// Try again now.
+pub(crate) enum SupervisorCommand {
+    /// Connect again without waiting for the retry delay.
     Retry,
 }
 
-/// Runs until the owner closes the channel.
-pub(crate) async fn run(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver<Order>) {
-    let _farewell = Farewell(&shared);
+/// Runs until the handle drops the command channel.
+pub(crate) async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<SupervisorCommand>) {
+    let _close = CloseOnDrop(&connection);
     let mut failures = 0;
-    let mut short_lives = 0;
+    let mut short_sessions = 0;
     loop {
-        shared.enter(ConnectionState::Connecting { failures });
-        let connecting = handshake::connect(&shared.config, &shared.host, shared.era());
+        connection.enter(ConnectionState::Connecting { failures });
+        let connecting = handshake::connect(&connection.config, &connection.host, connection.era());
         let outcome = tokio::select! {
             outcome = connecting => outcome,
-            () = closed(&mut orders) => break,
+            () = wait_for_close(&mut commands) => break,
         };
-        let (cause, pause) = match outcome {
+        let (cause, failures_in_row) = match outcome {
             Ok(session) => {
-                let born = Instant::now();
+                let connected_at = Instant::now();
                 let session = Arc::new(session);
                 failures = 0;
-                // Asked before anyone can list the tools of the new session, whose list needs no renewal.
-                let has_old_tools = shared.tools().is_some();
-                shared.remember_era(Some(session.era()));
-                shared.set_session(Some(session.clone()));
-                shared.enter(ConnectionState::Ready { server: session.info.clone() });
+                // Checked before a caller can fetch the tools of the new session, which need no refresh.
+                let has_old_tools = connection.tools().is_some();
+                connection.remember_era(Some(session.era()));
+                connection.set_session(Some(session.clone()));
+                connection.enter(ConnectionState::Ready { server: session.info.clone() });
                 let lost = tokio::select! {
-                    cause = session.link.lost() => Some(cause),
-                    () = closed(&mut orders) => None,
-                    () = care(&shared, &session, has_old_tools) => None,
+                    cause = session.link.disconnected() => Some(cause),
+                    () = wait_for_close(&mut commands) => None,
+                    () = maintain_session(&connection, &session, has_old_tools) => None,
                 };
-                shared.set_session(None);
-                shared.host.hush();
+                connection.set_session(None);
+                connection.host.abort_requests();
                 let Some(cause) = lost else {
-                    session.link.close(shared.config.timeouts.close).await;
+                    session.link.close(connection.config.timeouts.close).await;
                     break;
                 };
-                // A server that is lost as soon as it is ready must not be started over and over without a pause.
-                let before = if born.elapsed() >= GOOD_LIFE { 0 } else { short_lives };
-                short_lives = before + 1;
-                // The server is there and only wants to be greeted again, unless it forgets every greeting.
-                if matches!(*cause, ConnectErrorKind::SessionExpired) && before < MOST_FORGOTTEN {
+                // A server that disconnects as soon as it is ready must not be restarted in a busy loop.
+                let before = if connected_at.elapsed() >= STABLE_SESSION { 0 } else { short_sessions };
+                short_sessions = before + 1;
+                // An expired session only needs a new handshake, unless every session expires.
+                if matches!(*cause, ConnectErrorKind::SessionExpired) && before < MAX_EXPIRED_SESSIONS {
                     continue;
                 }
                 (cause, before)
             }
             Err(cause) => {
-                // What was remembered may be what is wrong.
-                shared.remember_era(None);
+                // The remembered era may be the reason.
+                connection.remember_era(None);
                 failures += 1;
-                (cause, failures.max(short_lives))
+                (cause, failures.max(short_sessions))
             }
         };
-        if !rest(&shared, &mut orders, cause, pause).await {
+        if !wait_for_retry(&connection, &mut commands, cause, failures_in_row).await {
             break;
         }
     }
 }
 
-/// However the task ends, nobody is left waiting for it.
-struct Farewell<'a>(&'a Shared);
+/// Closes the connection when the task ends, also after a panic.
+struct CloseOnDrop<'a>(&'a Connection);
 
-impl Drop for Farewell<'_> {
+impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         self.0.set_session(None);
-        self.0.host.hush();
+        self.0.host.abort_requests();
         self.0.enter(ConnectionState::Closed);
     }
 }
 
-/// Waits until it is time for the next try after so many failures; false when there will be none.
-async fn rest(
-    shared: &Shared,
-    orders: &mut mpsc::UnboundedReceiver<Order>,
+/// Waits for the next attempt. Returns `false` if the handle was dropped.
+async fn wait_for_retry(
+    connection: &Connection,
+    commands: &mut mpsc::UnboundedReceiver<SupervisorCommand>,
     cause: Arc<ConnectErrorKind>,
     failures: u32,
 ) -> bool {
     if let ConnectErrorKind::NeedsAuth { challenge } = &*cause {
-        shared.enter(ConnectionState::NeedsAuth { challenge: challenge.clone() });
-        return orders.recv().await.is_some();
+        connection.enter(ConnectionState::NeedsAuth { challenge: challenge.clone() });
+        return commands.recv().await.is_some();
     }
-    if !shared.config.reconnect.enabled {
-        shared.enter(ConnectionState::Down { cause, retry_at: None });
-        return orders.recv().await.is_some();
+    if !connection.config.reconnect.enabled {
+        connection.enter(ConnectionState::Down { cause, retry_at: None });
+        return commands.recv().await.is_some();
     }
-    let pause = shared.pause(failures);
-    shared.enter(ConnectionState::Down { cause, retry_at: Some(std::time::Instant::now() + pause) });
-    let soonest = shared.pause(failures.min(MOST_WANTED_FAILURES));
-    let cut_short = async {
-        shared.wanted.notified().await;
-        tokio::time::sleep(soonest).await;
+    let delay = connection.retry_delay(failures);
+    connection.enter(ConnectionState::Down { cause, retry_at: Some(std::time::Instant::now() + delay) });
+    let min_delay = connection.retry_delay(failures.min(MAX_FAILURES_WHEN_WANTED));
+    let wanted = async {
+        connection.wanted.notified().await;
+        tokio::time::sleep(min_delay).await;
     };
     tokio::select! {
-        () = tokio::time::sleep(pause) => true,
-        () = cut_short => true,
-        order = orders.recv() => order.is_some(),
+        () = tokio::time::sleep(delay) => true,
+        () = wanted => true,
+        command = commands.recv() => command.is_some(),
     }
 }
 
-/// Waits until the owner is gone; orders to retry mean nothing here.
-async fn closed(orders: &mut mpsc::UnboundedReceiver<Order>) {
-    while orders.recv().await.is_some() {}
+/// Waits until the handle is dropped. Ignores commands.
+async fn wait_for_close(commands: &mut mpsc::UnboundedReceiver<SupervisorCommand>) {
+    while commands.recv().await.is_some() {}
 }
 
-/// What a session needs while it lives: a fresh tool list, and word of changes. Never ends.
-async fn care(shared: &Arc<Shared>, session: &Arc<Session>, has_old_tools: bool) {
-    tokio::join!(keep_tools(shared, has_old_tools), keep_subscribed(shared, session));
+/// Keeps the tool list fresh and the subscriptions active. Never returns.
+async fn maintain_session(connection: &Arc<Connection>, session: &Arc<Session>, has_old_tools: bool) {
+    tokio::join!(refresh_tools_on_change(connection, has_old_tools), maintain_subscriptions(connection, session));
     std::future::pending().await
 }
 
-/// Fetches the tool list again whenever it has changed.
-async fn keep_tools(shared: &Arc<Shared>, has_old_tools: bool) {
+/// Refreshes the tool list whenever it has changed.
+async fn refresh_tools_on_change(connection: &Arc<Connection>, has_old_tools: bool) {
     if has_old_tools {
-        // The server may be another one than before.
-        refresh(shared).await;
+        // The server may have been replaced.
+        refresh(connection).await;
     }
-    let mut backoff = Backoff::new(GATHER, LONGEST_GATHER);
+    let mut backoff = Backoff::new(REFRESH_DELAY, MAX_REFRESH_DELAY);
     loop {
-        shared.host.tools_stale.notified().await;
+        connection.host.tools_stale.notified().await;
         tokio::time::sleep(backoff.next_wait()).await;
-        match shared.tools() {
-            // Somebody else may have been quicker.
-            Some(list) if list.is_fresh(shared.host.tools_changed()) => {}
-            Some(_) => refresh(shared).await,
-            None => shared.tell_tools_changed(),
+        match connection.tools() {
+            // A caller may have refreshed it already.
+            Some(list) if list.is_fresh(connection.host.tools_changed()) => {}
+            Some(_) => refresh(connection).await,
+            None => connection.emit_tools_changed(),
         }
     }
 }
 
-async fn refresh(shared: &Arc<Shared>) {
-    if let Err(error) = tools::fetch(shared, &CallContext::default()).await {
-        shared.host.warn(&format!("the tool list could not be renewed: {}", super::shared::chain(&error)));
+async fn refresh(connection: &Arc<Connection>) {
+    if let Err(error) = tools::fetch(connection, &CallContext::default()).await {
+        connection.host.warn(&format!("could not refresh the tool list: {}", chain(&error)));
     }
 }
 
-/// Asks the server to tell changes, in its era's way, and asks again when what we want has changed.
-async fn keep_subscribed(shared: &Arc<Shared>, session: &Arc<Session>) {
+/// Subscribes to changes in the way of the era, and again when the wanted subscriptions change.
+///
+/// See [`resources/subscribe`](https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions).
+async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Session>) {
     match session.era() {
         Era::Legacy => {
-            let mut told = std::collections::BTreeSet::new();
+            let mut active = std::collections::BTreeSet::new();
             loop {
-                let wanted = subscriptions(shared);
+                let wanted = subscriptions(connection);
                 for (method, uris) in [
-                    ("resources/subscribe", wanted.difference(&told)),
-                    ("resources/unsubscribe", told.difference(&wanted)),
+                    ("resources/subscribe", wanted.difference(&active)),
+                    ("resources/unsubscribe", active.difference(&wanted)),
                 ] {
                     for uri in uris {
                         let params = json!({"uri": uri}).to_string();
                         let request = Request { idempotent: true, ..Request::new(method, params.as_bytes()) };
                         let cx = CallContext::default();
-                        if let Err(fault) = session.request(&request, &cx, shared.clocks(&cx)).await {
-                            shared.host.warn(&format!("`{method}` of `{uri}` failed: {fault}"));
+                        if let Err(error) = session.request(&request, &cx, connection.timeouts(&cx)).await {
+                            connection.host.warn(&format!("`{method}` of `{uri}` failed: {error}"));
                         }
                     }
                 }
-                told = wanted;
-                shared.subscriptions_changed.notified().await;
+                active = wanted;
+                connection.subscriptions_changed.notified().await;
             }
         }
-        Era::Modern => listen(shared, session).await,
+        Era::Modern => listen_for_changes(connection, session).await,
     }
 }
 
-fn subscriptions(shared: &Shared) -> std::collections::BTreeSet<String> {
-    shared.subscriptions.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+fn subscriptions(connection: &Connection) -> std::collections::BTreeSet<String> {
+    lock(&connection.subscriptions).clone()
 }
 
-async fn listen(shared: &Arc<Shared>, session: &Arc<Session>) {
-    let mut backoff = Backoff::new(FIRST_LISTEN, LONGEST_LISTEN);
+async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>) {
+    let mut backoff = Backoff::new(LISTEN_DELAY, MAX_LISTEN_DELAY);
     loop {
         let info = &session.info;
         let mut filter = serde_json::Map::new();
         for (capability, name) in
             [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")]
         {
-            if info.can(&[capability, "listChanged"]) {
+            if info.has_capability(&[capability, "listChanged"]) {
                 filter.insert(name.to_owned(), true.into());
             }
         }
-        let uris = subscriptions(shared);
+        let uris = subscriptions(connection);
         if !uris.is_empty() {
             filter.insert("resourceSubscriptions".to_owned(), json!(uris));
         }
         if filter.is_empty() {
-            shared.subscriptions_changed.notified().await;
+            connection.subscriptions_changed.notified().await;
             continue;
         }
         let params = json!({"notifications": filter}).to_string();
@@ -232,27 +237,27 @@ async fn listen(shared: &Arc<Shared>, session: &Arc<Session>) {
         let cx = CallContext::default();
         let started = Instant::now();
         let changed = async {
-            while subscriptions(shared) == uris {
-                shared.subscriptions_changed.notified().await;
+            while subscriptions(connection) == uris {
+                connection.subscriptions_changed.notified().await;
             }
         };
         let ended = tokio::select! {
-            outcome = session.request(&request, &cx, endless(started)) => Some(outcome),
+            outcome = session.request(&request, &cx, no_timeouts(started)) => Some(outcome),
             () = changed => None,
         };
         match ended {
             None => continue,
-            // The server does not know it after all.
-            Some(Err(Fault::Refused(_))) => return,
+            // The server does not support it.
+            Some(Err(RequestError::Refused(_))) => return,
             Some(_) => {}
         }
         tokio::time::sleep(backoff.next_wait()).await;
-        // What changed while nobody listened is not known.
-        shared.host.change_all();
+        // Changes without a subscription went unnoticed.
+        connection.host.mark_all_changed();
     }
 }
 
-/// The clocks of a request that stays open by design.
-fn endless(started: Instant) -> Clocks {
-    Clocks { idle: A_YEAR, deadline: started + A_YEAR, started }
+/// Returns the timeouts of a request that stays open by design.
+fn no_timeouts(started: Instant) -> RequestTimeouts {
+    RequestTimeouts { idle: MAX_TIMEOUT, deadline: started + MAX_TIMEOUT, started }
 }

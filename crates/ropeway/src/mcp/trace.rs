@@ -1,6 +1,8 @@
-//! The trace of one call: its span, and what goes to the server of it.
+//! The tracing span of one call, and the `traceparent` that is sent to the server.
 //!
-//! The names are those of OpenTelemetry's conventions for MCP and for generative AI.
+//! Names follow the OpenTelemetry semantic conventions for
+//! [MCP](https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/) and
+//! [generative AI](https://opentelemetry.io/docs/specs/semconv/gen-ai/).
 
 use std::fmt;
 
@@ -9,39 +11,37 @@ use tracing::field::Empty;
 use tracing::subscriber::NoSubscriber;
 
 use super::host::Host;
-use super::session::Session;
-use super::shared::Shared;
 use crate::config::Transport;
 use crate::tool::{CallContext, CallError, TraceParent};
 
-/// The key of `_meta` for it.
+/// The key in `_meta` ([W3C Trace Context](https://www.w3.org/TR/trace-context/#traceparent-header)).
 const TRACEPARENT: &str = "traceparent";
 
-/// One call as tracing sees it. While nobody traces it is nothing, and costs nothing.
+/// The span of one call. Without a subscriber it is disabled and costs nothing.
 #[derive(Debug)]
-pub(crate) struct Trace {
+pub(crate) struct CallTrace {
     pub(crate) span: Span,
-    /// What the server is told, unless the caller tells it by itself.
+    /// The `traceparent` to send, unless the caller sets one in `_meta`.
     pub(crate) parent: Option<TraceParent>,
 }
 
-impl Trace {
-    /// A call of a tool.
-    pub(crate) fn of_tool(shared: &Shared, tool: &str, cx: &CallContext) -> Self {
+impl CallTrace {
+    /// Creates the span of a tool call.
+    pub(crate) fn of_tool(host: &Host, transport: &Transport, tool: &str, cx: &CallContext) -> Self {
         let span = tracing::info_span!(
             "mcp.client",
-            otel.name = %format_args!("tools/call {}", shared.host.mask().hide(tool)),
+            otel.name = %format_args!("tools/call {}", host.redactor().redact(tool)),
             otel.kind = "client",
             otel.status_code = Empty,
-            server = %shared.alias(),
+            server = %host.alias(),
             mcp.method.name = "tools/call",
             mcp.protocol.version = Empty,
             gen_ai.operation.name = "execute_tool",
-            gen_ai.tool.name = %shared.host.mask().hide(tool),
+            gen_ai.tool.name = %host.redactor().redact(tool),
             gen_ai.tool.call.id = %cx.id(),
             jsonrpc.request.id = Empty,
-            network.transport = network_transport(shared),
-            network.protocol.name = network_protocol(shared),
+            network.transport = network_transport(transport),
+            network.protocol.name = network_protocol(transport),
             "error.type" = Empty,
             rpc.response.status_code = Empty,
             traceparent = Empty,
@@ -49,26 +49,32 @@ impl Trace {
         Self::new(span, cx)
     }
 
-    /// Any other request, about the thing of this name.
-    pub(crate) fn of_request(shared: &Shared, method: &str, name: Option<&str>, cx: &CallContext) -> Self {
+    /// Creates the span of any other request. `name` is the tool, prompt or resource that it is about.
+    pub(crate) fn of_request(
+        host: &Host,
+        transport: &Transport,
+        method: &str,
+        name: Option<&str>,
+        cx: &CallContext,
+    ) -> Self {
         let tool = name.filter(|_| method == "tools/call");
         let prompt = name.filter(|_| method == "prompts/get");
         let uri = name.filter(|_| method == "resources/read");
         let span = tracing::info_span!(
             "mcp.client",
-            otel.name = %SpanName { method, target: tool.or(prompt).map(|name| shared.host.hide(name)) },
+            otel.name = %SpanName { method, target: tool.or(prompt).map(|name| host.redact(name)) },
             otel.kind = "client",
             otel.status_code = Empty,
-            server = %shared.alias(),
+            server = %host.alias(),
             mcp.method.name = method,
             mcp.protocol.version = Empty,
-            mcp.resource.uri = uri.map(|uri| shared.host.hide(uri)),
+            mcp.resource.uri = uri.map(|uri| host.redact(uri)),
             gen_ai.operation.name = tool.map(|_| "execute_tool"),
-            gen_ai.tool.name = tool.map(|name| shared.host.hide(name)),
-            gen_ai.prompt.name = prompt.map(|name| shared.host.hide(name)),
+            gen_ai.tool.name = tool.map(|name| host.redact(name)),
+            gen_ai.prompt.name = prompt.map(|name| host.redact(name)),
             jsonrpc.request.id = Empty,
-            network.transport = network_transport(shared),
-            network.protocol.name = network_protocol(shared),
+            network.transport = network_transport(transport),
+            network.protocol.name = network_protocol(transport),
             "error.type" = Empty,
             rpc.response.status_code = Empty,
             traceparent = Empty,
@@ -80,29 +86,29 @@ impl Trace {
         let parent = match cx.traceparent() {
             _ if cx.meta().contains_key(TRACEPARENT) => None,
             Some(parent) => Some(parent.child()),
-            None if is_seen(&span) => Some(TraceParent::random()),
+            None if is_recorded(&span) => Some(TraceParent::random()),
             None => None,
         };
-        if let Some(parent) = parent.filter(|_| is_seen(&span)) {
+        if let Some(parent) = parent.filter(|_| is_recorded(&span)) {
             span.record(TRACEPARENT, tracing::field::display(parent));
         }
         Self { span, parent }
     }
 
-    /// The call is made on this session.
-    pub(crate) fn on(&self, session: &Session, host: &Host) {
+    /// Records the protocol version of the session that the call is made on.
+    pub(crate) fn record_protocol_version(&self, version: &str, host: &Host) {
         if !self.span.is_disabled() {
-            self.span.record("mcp.protocol.version", host.hide(&session.info.protocol_version));
+            self.span.record("mcp.protocol.version", host.redact(version));
         }
     }
 
-    /// The tool says that it failed.
-    pub(crate) fn tool_failed(&self) {
-        self.failed("tool_error");
+    /// Records that the tool reported an error.
+    pub(crate) fn record_tool_error(&self) {
+        self.record_failure("tool_error");
     }
 
-    /// The call has no answer.
-    pub(crate) fn has_failed(&self, error: &CallError) {
+    /// Records that the call failed.
+    pub(crate) fn record_error(&self, error: &CallError) {
         if self.span.is_disabled() {
             return;
         }
@@ -110,7 +116,7 @@ impl Trace {
             CallError::Refused { code, .. } => {
                 let code = code.to_string();
                 self.span.record("rpc.response.status_code", code.as_str());
-                return self.failed(&code);
+                return self.record_failure(&code);
             }
             CallError::UnknownTool { .. }
             | CallError::InvalidArguments { .. }
@@ -120,16 +126,16 @@ impl Trace {
             | CallError::Failed { .. } => "_OTHER",
             error => error.kind(),
         };
-        self.failed(kind);
+        self.record_failure(kind);
     }
 
-    fn failed(&self, kind: &str) {
+    fn record_failure(&self, kind: &str) {
         self.span.record("error.type", kind);
         self.span.record("otel.status_code", "ERROR");
     }
 }
 
-/// What a span is called: the method, and the tool or prompt. A URI would make as many names as there are resources.
+/// The name of a span: the method and the tool or prompt. Resource URIs are left out, to limit the number of names.
 struct SpanName<'a> {
     method: &'a str,
     target: Option<String>,
@@ -144,18 +150,19 @@ impl fmt::Display for SpanName<'_> {
     }
 }
 
-/// Does anybody see the span? One that is seen on other threads only is not disabled here either.
-pub(crate) fn is_seen(span: &Span) -> bool {
+/// Returns `true` if a subscriber of this thread records the span. A span that only other threads record is not disabled
+/// here either.
+pub(crate) fn is_recorded(span: &Span) -> bool {
     !span.is_disabled() && tracing::dispatcher::get_default(|dispatch| !dispatch.is::<NoSubscriber>())
 }
 
-fn network_transport(shared: &Shared) -> &'static str {
-    match shared.config.transport {
+fn network_transport(transport: &Transport) -> &'static str {
+    match transport {
         Transport::Stdio(_) | Transport::InProcess(_) => "pipe",
         Transport::Http(_) | Transport::Sse(_) => "tcp",
     }
 }
 
-fn network_protocol(shared: &Shared) -> Option<&'static str> {
-    matches!(shared.config.transport, Transport::Http(_) | Transport::Sse(_)).then_some("http")
+fn network_protocol(transport: &Transport) -> Option<&'static str> {
+    matches!(transport, Transport::Http(_) | Transport::Sse(_)).then_some("http")
 }

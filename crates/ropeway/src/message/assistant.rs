@@ -1,136 +1,137 @@
-//! What a model said: text, reasoning, calls of tools, and parts that only its provider understands.
+//! Messages of a model: text, reasoning, tool calls and opaque parts.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Dialect;
+use super::dialect::Dialect;
 use crate::json;
 
-/// What a model said in one answer.
+/// A message of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AssistantMessage {
-    /// Who said it; unknown for what a host has put into its mouth.
+    /// The model and endpoint that sent the message; `None` if the host wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<ModelEndpoint>,
-    /// Its parts, in the order they were said.
+    /// Parts in order.
     #[serde(default)]
     pub parts: Vec<AssistantPart>,
-    /// Fields of the whole message that only the speaker understands; they go back to nobody else.
+    /// Fields that only the same endpoint understands. They are not sent to others.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
 
-/// Who said something. What is private to a speaker goes back only to the same dialect at the same endpoint.
+/// A model at an endpoint. Opaque data is only returned to the same dialect and endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModelEndpoint {
-    /// The dialect that was spoken.
+    /// Dialect of the request.
     pub dialect: Dialect,
-    /// Where: scheme, host and port of the base URL.
+    /// Scheme, host and port of the base URL.
     pub endpoint: String,
-    /// The model that was asked.
+    /// Name of the model.
     pub model: String,
 }
 
 impl ModelEndpoint {
-    /// Do they understand each other's private parts?
-    pub fn shares_secrets_with(&self, other: &Self) -> bool {
+    /// Returns `true` if both have the same dialect and endpoint, and so accept each other's opaque parts.
+    pub fn accepts_parts_of(&self, other: &Self) -> bool {
         self.dialect == other.dialect && self.endpoint == other.endpoint
     }
 }
 
-/// One part of an answer.
+/// One part of a message of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AssistantPart {
-    /// Text for the person.
+    /// Text for the user.
     Text(AssistantText),
-    /// What the model thought, as far as it is shown.
+    /// Reasoning, as far as the model shows it.
     Reasoning(Reasoning),
-    /// A call that the model wants made.
+    /// A tool call.
     ToolCall(ToolCall),
-    /// A part that only the speaker understands; it goes back as it came.
-    Private(OpaquePart),
+    /// A part that only the same endpoint understands. It is sent back unchanged.
+    #[serde(rename = "private")]
+    Opaque(OpaquePart),
 }
 
-/// Text for the person.
+/// Text for the user.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AssistantText {
-    /// The text itself.
+    /// The text.
     pub text: String,
-    /// What else the speaker wants to have back with it.
+    /// Further fields, which are sent back to the same endpoint.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
 
-/// What the model thought, as far as it is shown.
+/// Reasoning of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// The thoughts, or a summary of them; empty where they are hidden.
+    /// The reasoning or a summary of it; empty if it is hidden.
     pub text: String,
-    /// What else the speaker wants to have back with it: signatures, encrypted contents.
+    /// Further fields, which are sent back to the same endpoint, such as signatures and encrypted content.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
 
-/// A call that the model wants made.
+/// A tool call of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The name of the call, for its result to be told by.
+    /// Id of the call, which its result refers to.
     pub id: String,
-    /// The tool, by our own name for it.
+    /// Exposed name of the tool.
     pub name: String,
-    /// The arguments, if the model wrote an object.
+    /// The arguments.
     #[serde(flatten)]
     pub arguments: CallArguments,
-    /// What else the speaker wants to have back with it.
+    /// Further fields, which are sent back to the same endpoint.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
 }
 
-/// The arguments of a call as the model wrote them.
+/// Arguments of a call, as the model wrote them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CallArguments {
     /// A JSON object.
     #[serde(rename = "arguments")]
     Object(Map<String, Value>),
-    /// Something else: the call must not be made, and the model should hear why.
+    /// Invalid arguments. The tool is not called, and the problem is reported to the model.
     #[serde(rename = "broken_arguments")]
     Broken(InvalidArguments),
 }
 
-/// Arguments that are no JSON object.
+/// Arguments that are not a JSON object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvalidArguments {
-    /// What the model wrote.
+    /// The text of the model.
     pub text: String,
-    /// What is wrong with it, in words for the model.
+    /// Description of the problem, for the model.
     pub problem: String,
 }
 
-/// A part that only the speaker understands.
+/// A part that only the same endpoint understands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpaquePart {
-    /// The part as it came.
+    /// The part as received.
     pub json: Map<String, Value>,
 }
 
 impl AssistantMessage {
-    /// Text that a host has put into a model's mouth.
+    /// Creates a text message that the host wrote.
     pub fn text(text: impl Into<String>) -> Self {
         let part = AssistantText { text: text.into(), extra: Map::new() };
         Self { parts: vec![AssistantPart::Text(part)], ..Self::default() }
     }
 
-    /// A message of several parts.
+    /// Creates a message with several parts.
     pub fn new(parts: Vec<AssistantPart>) -> Self {
         Self { parts, ..Self::default() }
     }
 
-    /// All of its text.
+    /// Returns the concatenated text parts.
     pub fn to_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             AssistantPart::Text(part) => Some(part.text.as_str()),
@@ -139,7 +140,7 @@ impl AssistantMessage {
         texts.collect()
     }
 
-    /// The calls that it wants made, in order.
+    /// Returns the tool calls, in order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             AssistantPart::ToolCall(call) => Some(call),
@@ -149,19 +150,19 @@ impl AssistantMessage {
 }
 
 impl ToolCall {
-    /// A call with arguments that are an object.
+    /// Creates a call with valid arguments.
     pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: Map<String, Value>) -> Self {
         Self { id: id.into(), name: name.into(), arguments: CallArguments::Object(arguments), extra: Map::new() }
     }
 }
 
 impl CallArguments {
-    /// Reads what a model wrote; nothing at all is an empty object.
+    /// Parses arguments. Empty text is an empty object.
     pub fn read(text: &str) -> Self {
         if text.trim().is_empty() {
             return Self::Object(Map::new());
         }
-        // A number that no value can hold is no text, either: the model is told, and the tool is not called with something else.
+        // Numbers out of range are not repaired: the tool must not be called with other values.
         match serde_json::from_str(&json::without_lone_surrogates(text)) {
             Ok(Value::Object(arguments)) => Self::Object(arguments),
             Ok(other) => Self::broken(text, format!("the arguments must be a JSON object, not {}", kind(&other))),
@@ -169,14 +170,14 @@ impl CallArguments {
         }
     }
 
-    /// Arguments that cannot be used.
+    /// Creates invalid arguments.
     pub fn broken(text: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Broken(InvalidArguments { text: text.into(), problem: problem.into() })
     }
 }
 
 impl fmt::Display for CallArguments {
-    /// What the model wrote: an object as JSON, or what is none as it is.
+    /// Writes an object as JSON, and invalid arguments unchanged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Object(arguments) => f.write_str(&serde_json::to_string(arguments).unwrap_or_default()),
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_read_as_the_model_wrote_them() {
+    fn arguments_display_as_the_model_wrote_them() {
         for written in [r#"{"b":1,"a":"é"}"#, "{}", "[1, 2]", "{ half"] {
             assert_eq!(CallArguments::read(written).to_string(), written);
         }

@@ -1,29 +1,29 @@
-//! A dialect: the protocol that a model is spoken to in.
+//! Dialects: the protocols of model providers.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The protocol that a model is spoken to in.
+/// Protocol of a model provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Dialect {
-    /// Anthropic Messages.
+    /// Anthropic Messages (<https://docs.anthropic.com/en/api/messages>).
     Anthropic,
-    /// OpenAI Responses.
+    /// OpenAI Responses (<https://platform.openai.com/docs/api-reference/responses>).
     Responses,
-    /// Gemini generateContent.
+    /// Gemini `generateContent` (<https://ai.google.dev/api/generate-content>).
     Gemini,
-    /// Chat Completions, which nearly everybody else speaks.
+    /// Chat Completions, which most other providers support (<https://platform.openai.com/docs/api-reference/chat>).
     Chat,
 }
 
 impl Dialect {
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::Responses, Self::Gemini, Self::Chat];
 
-    /// Its name in settings and files.
+    /// Returns the name in settings and files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
@@ -40,9 +40,9 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// A name that is no dialect's.
+/// Error returned for an unknown dialect name.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a dialect: it is one of anthropic, responses, gemini and chat")]
+#[error("unknown dialect `{0}`, expected one of `anthropic`, `responses`, `gemini`, `chat`")]
 pub struct UnknownDialectError(String);
 
 impl std::str::FromStr for Dialect {

@@ -1,34 +1,34 @@
-//! An effort: how hard a model thinks before it answers.
+//! Reasoning effort.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How hard a model thinks before it answers.
+/// How much a model reasons before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ReasoningEffort {
-    /// Not at all, where that is possible.
+    /// No reasoning, if the model allows it.
     Off,
-    /// Hardly.
+    /// Minimal reasoning.
     Minimal,
-    /// A little.
+    /// Little reasoning.
     Low,
-    /// As usual.
+    /// Default reasoning of most models.
     Medium,
-    /// A lot.
+    /// Much reasoning.
     High,
-    /// As much as it can.
+    /// Maximum reasoning of the model.
     Max,
 }
 
 impl ReasoningEffort {
-    /// All of them, the least first.
+    /// All values, from least to most.
     pub const ALL: [Self; 6] = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High, Self::Max];
 
-    /// Its name in settings and files.
+    /// Returns the name in settings and files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_effort_has_one_name_everywhere() {
+    fn an_effort_serializes_as_its_name() {
         for effort in ReasoningEffort::ALL {
             assert_eq!(serde_json::to_value(effort).expect("a value"), effort.as_str());
         }

@@ -1,4 +1,4 @@
-//! A conversation with a model: plain values that can be saved, loaded, and continued in another dialect.
+//! Conversations with models: values that can be saved, loaded and continued with another provider.
 
 mod assistant;
 mod dialect;
@@ -14,13 +14,13 @@ pub use self::dialect::{Dialect, UnknownDialectError};
 pub use self::effort::ReasoningEffort;
 use crate::content::ContentPart;
 
-/// A conversation: what the model is told to be, and everything that was said.
+/// A system prompt and messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
-    /// What the model is told to be and to do.
+    /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// Everything that was said, oldest first.
+    /// Messages, oldest first.
     #[serde(default)]
     pub messages: Vec<Message>,
 }
@@ -30,36 +30,36 @@ pub struct Conversation {
 #[serde(tag = "role", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Message {
-    /// What the person said.
+    /// A message of the user.
     User(UserMessage),
-    /// What the model said.
+    /// A message of the model.
     Assistant(AssistantMessage),
-    /// What the tools answered.
+    /// Results of tool calls.
     Tool(ToolMessage),
 }
 
-/// What the person said: text, pictures, sounds, documents.
+/// A message of the user: text, images, audio and documents.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UserMessage {
-    /// Its parts; a document is an embedded resource.
+    /// Parts of the message. A document is an embedded resource.
     pub content: Vec<ContentPart>,
 }
 
-/// What the tools answered that one message called.
+/// Results of the tool calls of one message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolMessage {
-    /// One result for each call.
+    /// One result per call.
     pub results: Vec<ToolResult>,
 }
 
-/// What one tool answered.
+/// Result of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call that it answers.
+    /// Id of the call.
     pub call: String,
-    /// The tool, by our own name for it.
+    /// Exposed name of the tool.
     pub tool: String,
-    /// The parts of the answer.
+    /// Content of the result.
     pub content: Vec<ContentPart>,
     /// The call failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -67,19 +67,19 @@ pub struct ToolResult {
 }
 
 impl Conversation {
-    /// A conversation in which nothing was said yet.
+    /// Creates an empty conversation.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets what the model is told to be.
+    /// Sets the system prompt.
     #[must_use]
     pub fn with_system(mut self, system: impl Into<String>) -> Self {
         self.system = Some(system.into());
         self
     }
 
-    /// Adds a message.
+    /// Adds a message and returns the conversation.
     #[must_use]
     pub fn with(mut self, message: impl Into<Message>) -> Self {
         self.push(message);
@@ -93,12 +93,12 @@ impl Conversation {
 }
 
 impl ToolResult {
-    /// What a tool answered to a call.
+    /// Creates the result of a call.
     pub fn new(call: &ToolCall, content: Vec<ContentPart>) -> Self {
         Self { call: call.id.clone(), tool: call.name.clone(), content, is_error: false }
     }
 
-    /// Why a call failed.
+    /// Creates the result of a failed call.
     pub fn error(call: &ToolCall, words: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::new(call, vec![ContentPart::text(words)]) }
     }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conversation_is_saved_and_loaded_without_loss() {
+    fn a_conversation_round_trips_without_loss() {
         let saved = json!({
             "system": "Be brief.",
             "messages": [
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_an_object_or_broken_with_the_reason() {
+    fn arguments_that_are_not_an_object_have_a_problem() {
         assert_eq!(CallArguments::read(" "), CallArguments::Object(serde_json::Map::new()));
         let problem = |text: &str| match CallArguments::read(text) {
             CallArguments::Broken(broken) => broken.problem,
@@ -184,12 +184,15 @@ mod tests {
     }
 
     #[test]
-    fn a_dialect_is_read_by_its_name() {
+    fn a_dialect_is_parsed_from_its_name() {
         for dialect in Dialect::ALL {
             assert_eq!(dialect.as_str().parse::<Dialect>().expect("a dialect"), dialect);
             assert_eq!(json!(dialect), dialect.as_str());
         }
         let error = "openai".parse::<Dialect>().expect_err("no dialect");
-        assert_eq!(error.to_string(), "`openai` is not a dialect: it is one of anthropic, responses, gemini and chat");
+        assert_eq!(
+            error.to_string(),
+            "unknown dialect `openai`, expected one of `anthropic`, `responses`, `gemini`, `chat`"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A field of an entry: taken out when it is what it should be.
+//! Reads typed fields out of JSON objects, and leaves invalid ones in place.
 
 use std::fmt;
 
@@ -6,10 +6,9 @@ use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// The first entries of a list, and how many there are beyond them.
+/// Returns the first `most` entries of a JSON array, and the number of the others.
 ///
-/// An entry may be a single byte of text, and takes much more memory than that: a list that somebody else wrote is not read
-/// whole.
+/// An entry of a single byte takes much more memory when parsed, so untrusted lists are read up to a limit.
 pub(crate) fn first_entries(list: &[u8], most: usize) -> Result<(Vec<&RawValue>, usize), serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(list);
     let entries = json.deserialize_seq(EntriesVisitor { most })?;
@@ -43,7 +42,7 @@ impl<'de> Visitor<'de> for EntriesVisitor {
     }
 }
 
-/// Takes a field out when it is what it should be; a `null` is as good as nothing, anything else stays.
+/// Removes a field and returns its value, if it has the expected type. Removes `null`, and leaves other values in place.
 pub(crate) fn take<T>(
     entry: &mut Map<String, Value>,
     key: &str,
@@ -52,8 +51,8 @@ pub(crate) fn take<T>(
     match read(entry.shift_remove(key)?) {
         Ok(value) => Some(value),
         Err(Value::Null) => None,
-        Err(odd) => {
-            entry.insert(key.to_owned(), odd);
+        Err(invalid) => {
+            entry.insert(key.to_owned(), invalid);
             None
         }
     }
@@ -62,46 +61,46 @@ pub(crate) fn take<T>(
 pub(crate) fn string(value: Value) -> Result<String, Value> {
     match value {
         Value::String(text) => Ok(text),
-        odd => Err(odd),
+        invalid => Err(invalid),
     }
 }
 
 pub(crate) fn object(value: Value) -> Result<Map<String, Value>, Value> {
     match value {
         Value::Object(map) => Ok(map),
-        odd => Err(odd),
+        invalid => Err(invalid),
     }
 }
 
 pub(crate) fn list(value: Value) -> Result<Vec<Value>, Value> {
     match value {
         Value::Array(items) => Ok(items),
-        odd => Err(odd),
+        invalid => Err(invalid),
     }
 }
 
-pub(crate) fn truth(value: Value) -> Result<bool, Value> {
+pub(crate) fn boolean(value: Value) -> Result<bool, Value> {
     value.as_bool().ok_or(value)
 }
 
-/// A whole number; `5.0` is one as well.
+/// Reads a non-negative integer. `5.0` counts as one.
 pub(crate) fn count(value: Value) -> Result<u64, Value> {
     let whole = |number: f64| (number.fract() == 0.0 && (0.0..9e15).contains(&number)).then_some(number as u64);
     value.as_u64().or_else(|| value.as_f64().and_then(whole)).ok_or(value)
 }
 
-/// An entry without its key, which it cannot do without, and that key; the words tell why it is no such entry.
-pub(crate) fn keyed(entry: Value, key: &str, noun: &str) -> Result<(String, Map<String, Value>), String> {
+/// Removes the required `key` from an entry. Returns its value and the rest, or a description of the problem.
+pub(crate) fn split_key(entry: Value, key: &str, noun: &str) -> Result<(String, Map<String, Value>), String> {
     let Value::Object(mut entry) = entry else {
         return Err(format!("a {noun} that is not an object: {}", brief(&entry)));
     };
     match entry.shift_remove(key) {
         Some(Value::String(value)) if !value.is_empty() => Ok((value, entry)),
-        odd => Err(format!("a {noun} without a {key}: {}", brief(&odd.unwrap_or_default()))),
+        invalid => Err(format!("a {noun} without a {key}: {}", brief(&invalid.unwrap_or_default()))),
     }
 }
 
-/// The beginning of a value, for words about it.
+/// Returns the beginning of a value, for messages.
 pub(crate) fn brief(value: &Value) -> String {
     value.to_string().chars().take(80).collect()
 }

@@ -1,4 +1,4 @@
-//! A frame: one JSON-RPC message, read leniently and written strictly.
+//! JSON-RPC messages: parsed leniently, encoded strictly ([JSON-RPC 2.0](https://www.jsonrpc.org/specification)).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,63 +11,63 @@ use super::field::first_entries;
 use crate::json;
 use crate::web::HeadTail;
 
-/// How many messages of one batch are read.
-const MOST_OF_BATCH: usize = 10_000;
+/// Maximum number of messages in a batch. Further ones are ignored.
+const MAX_BATCH: usize = 10_000;
 
-/// A message from the other side, its parts still raw JSON of the bytes it was read from.
+/// A received message, whose parts are still raw JSON.
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// The answer to a request of ours; without an id when the other side did not say to which.
-    Answer {
-        /// Our number for the request.
+    /// A response to a request of this side.
+    Response {
+        /// The id of the request, if the response has a valid one.
         id: Option<u64>,
-        /// The result, or the error.
+        /// The result or the error.
         outcome: Result<&'a RawValue, RpcError>,
     },
-    /// A request of the other side.
+    /// A request of the peer.
     Request {
-        /// Their name for the request, to be sent back as it is.
+        /// The peer's id of the request, to be echoed unchanged.
         id: &'a RawValue,
-        /// What is asked for.
+        /// The requested method.
         method: Cow<'a, str>,
-        /// With what.
+        /// The parameters.
         params: Option<&'a RawValue>,
     },
-    /// Something that wants no answer.
+    /// A notification, which gets no response.
     Notification {
-        /// What happened.
+        /// The notification's method.
         method: Cow<'a, str>,
-        /// The details.
+        /// The parameters.
         params: Option<&'a RawValue>,
     },
 }
 
-/// A JSON-RPC error as the other side worded it.
+/// A JSON-RPC error of the peer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("error {code}: {message}")]
 pub struct RpcError {
-    /// The number of the error.
+    /// The error code.
     pub code: i64,
-    /// The words.
+    /// The message of the peer.
     pub message: String,
-    /// What was added.
+    /// Additional data.
     pub data: Option<Value>,
 }
 
-/// What came is not a JSON-RPC message.
+/// The error of [`read`]: the text is not a JSON-RPC message.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error("not JSON")]
     NotJson(#[source] serde_json::Error),
-    /// It is JSON, but neither a request nor an answer.
+    /// The JSON is neither a request nor a response.
     #[error("JSON, but not a JSON-RPC message")]
     NotRpc,
 }
 
-/// The top level of a message; each part is looked at later, when it is known what it should be.
+/// The top level of a message. Its parts are parsed later.
 #[derive(Deserialize)]
-struct Wire<'a> {
+struct RawMessage<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -80,17 +80,21 @@ struct Wire<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Keeps an explicit `null` apart from an absent field.
+/// Distinguishes an explicit `null` from a missing field.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Reads the message, or the messages of a batch, in one text, and hands each to `take`.
+/// Parses a message, or each message of a batch, and passes it to `take`.
+///
+/// # Errors
+///
+/// Fails if the text contains no JSON-RPC message. Invalid messages of a batch are skipped.
 pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<(), FrameError> {
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => {
-            let (batch, _) = first_entries(text, MOST_OF_BATCH).map_err(FrameError::NotJson)?;
-            // One odd message does not spoil the others.
+            let (batch, _) = first_entries(text, MAX_BATCH).map_err(FrameError::NotJson)?;
+            // An invalid message does not affect the others.
             let messages = batch.iter().filter_map(|raw| incoming(serde_json::from_str(raw.get()).ok()?).ok());
             let mut none = true;
             for message in messages {
@@ -106,11 +110,11 @@ pub fn read<'a>(text: &'a [u8], mut take: impl FnMut(Incoming<'a>)) -> Result<()
     Ok(())
 }
 
-/// Finds the result in an answer that is laid out as nearly all are, without reading the result itself.
+/// Locates the result in a response with a common layout, without parsing the result.
 ///
-/// Two layouts: the result last, or the result first and the id last. The bytes found are the result if the text is
-/// JSON and has no further fields; whoever reads them finds that out, and then [`read`] has the last word.
-pub fn quick_answer(text: &[u8]) -> Option<(u64, Range<usize>)> {
+/// Two layouts are recognized: the result last, or the result first and the id last. The range is the result if the text is
+/// valid JSON without further fields. If parsing the range fails, the caller has to use [`read`].
+pub fn quick_response(text: &[u8]) -> Option<(u64, Range<usize>)> {
     if let Some(rest) = text.strip_prefix(br#"{"jsonrpc":"2.0","id":"#) {
         let (id, rest) = leading_number(rest)?;
         let result = rest.strip_prefix(br#","result":"#)?.strip_suffix(b"}")?;
@@ -128,7 +132,7 @@ pub fn quick_answer(text: &[u8]) -> Option<(u64, Range<usize>)> {
     None
 }
 
-/// A whole number at the beginning, and what follows it.
+/// Parses an integer at the start of a text. Returns it and the rest.
 fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.iter().take(20).take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 {
@@ -140,22 +144,22 @@ fn leading_number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, rest))
 }
 
-fn incoming(wire: Wire<'_>) -> Result<Incoming<'_>, FrameError> {
-    let Wire { id, method, params, result, error } = wire;
-    // An id of `null` names no request.
+fn incoming(wire: RawMessage<'_>) -> Result<Incoming<'_>, FrameError> {
+    let RawMessage { id, method, params, result, error } = wire;
+    // An id of `null` identifies no request.
     let id = id.filter(|id| id.get() != "null");
     match (method, error, result) {
         (Some(method), ..) => Ok(match id {
             Some(id) => Incoming::Request { id, method, params },
             None => Incoming::Notification { method, params },
         }),
-        (None, Some(error), _) => Ok(Incoming::Answer { id: id.and_then(number), outcome: Err(rpc_error(error)) }),
-        (None, None, Some(result)) => Ok(Incoming::Answer { id: id.and_then(number), outcome: Ok(result) }),
+        (None, Some(error), _) => Ok(Incoming::Response { id: id.and_then(number), outcome: Err(rpc_error(error)) }),
+        (None, None, Some(result)) => Ok(Incoming::Response { id: id.and_then(number), outcome: Ok(result) }),
         (None, None, None) => Err(FrameError::NotRpc),
     }
 }
 
-/// Our request numbers come back as `3`, `"3"` or `3.0`.
+/// Parses the id of a response. Servers echo it as `3`, `"3"` or `3.0`.
 fn number(id: &RawValue) -> Option<u64> {
     let text = id.get().trim_matches('"');
     text.parse().ok().or_else(|| {
@@ -167,7 +171,7 @@ fn number(id: &RawValue) -> Option<u64> {
 fn rpc_error(raw: &RawValue) -> RpcError {
     let error: Value = json::from_str(raw.get()).unwrap_or_default();
     let code = match &error["code"] {
-        // Outside i64 there is no code that would mean anything to us.
+        // Codes outside of i64 have no meaning.
         Value::Number(code) => code.as_i64().or_else(|| code.as_f64().map(|code| code as i64)).unwrap_or_default(),
         Value::String(code) => code.parse().unwrap_or_default(),
         _ => 0,
@@ -176,36 +180,36 @@ fn rpc_error(raw: &RawValue) -> RpcError {
         (Value::String(message), _) => message.clone(),
         (Value::Null, Value::String(message)) => message.clone(),
         (Value::Null, _) => "(no message)".to_owned(),
-        (odd, _) => odd.to_string(),
+        (invalid, _) => invalid.to_string(),
     };
     let data = error.get("data").filter(|data| !data.is_null()).cloned();
     RpcError { code, message, data }
 }
 
-/// What is kept of a message that is too large to be kept: enough to tell which request it answers.
+/// The beginning and the end of a message that is too large or invalid, to find the request that it answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remains(HeadTail);
+pub struct TruncatedMessage(HeadTail);
 
-impl From<HeadTail> for Remains {
-    fn from(ends: HeadTail) -> Self {
-        Self(ends)
+impl From<HeadTail> for TruncatedMessage {
+    fn from(parts: HeadTail) -> Self {
+        Self(parts)
     }
 }
 
-impl Remains {
-    /// The ends of a message that could not be read.
+impl TruncatedMessage {
+    /// Keeps the beginning and the end of a message.
     pub fn of(message: &[u8]) -> Self {
-        let mut remains = Self::default();
-        remains.take(message);
-        remains
+        let mut truncated = Self::default();
+        truncated.push(message);
+        truncated
     }
 
-    /// Takes the next part of the message.
-    pub fn take(&mut self, part: &[u8]) {
-        self.0.take(part);
+    /// Appends the next part of the message.
+    pub fn push(&mut self, part: &[u8]) {
+        self.0.push(part);
     }
 
-    /// The number of the request that the message answers, if that can be told.
+    /// Returns the id of the request that the message answers, if it can be found.
     pub fn request_id(&self) -> Option<u64> {
         let find = |part: &[u8], last: bool| {
             let text = String::from_utf8_lossy(part);
@@ -215,7 +219,7 @@ impl Remains {
             let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
             digits[..end].parse().ok()
         };
-        // In the head only what stands before the result is ours to trust: an `id` inside the result is data.
+        // Only the part before the result is searched, because an `id` inside of the result is data.
         let head = self.0.head();
         let own = match head.windows(8).position(|window| window == b"\"result\"") {
             Some(at) => &head[..at],
@@ -224,34 +228,30 @@ impl Remains {
         find(own, false).or_else(|| find(self.0.tail(), true))
     }
 
-    /// Is it an answer? What has a method or parameters is a message of the other side's own.
-    pub fn is_answer(&self) -> bool {
+    /// Returns `true` unless the message has a method or parameters, as requests and notifications do.
+    pub fn is_response(&self) -> bool {
         let find = |key: &[u8]| memchr::memmem::find(self.0.head(), key).unwrap_or(usize::MAX);
         let own = find(b"\"method\"").min(find(b"\"params\""));
         own == usize::MAX || find(b"\"result\"").min(find(b"\"error\"")) < own
     }
 }
 
-/// Writes the answer to a request of the other side.
-pub fn encode_answer(id: &RawValue, result: &Value) -> Vec<u8> {
-    // The id goes back as it came: not every JSON text that can be an id can be a `Value`.
+/// Encodes the result of a request of the peer.
+pub fn encode_result(id: &RawValue, result: &Value) -> Vec<u8> {
+    // The id is echoed as text, because not every JSON id can be represented as a `Value`.
     let id = json::compact(id.get());
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()
 }
 
-/// Writes the refusal of a request of the other side.
-pub fn encode_refusal(id: &RawValue, code: i64, message: &str) -> Vec<u8> {
+/// Encodes the error response to a request of the peer.
+pub fn encode_error(id: &RawValue, code: i64, message: &str) -> Vec<u8> {
     let (id, message) = (json::compact(id.get()), Value::from(message));
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#).into_bytes()
 }
 
-/// Writes a notification.
+/// Encodes a notification.
 pub fn encode_notification(method: &str, params: &impl Serialize) -> Vec<u8> {
-    encode(&serde_json::json!({"jsonrpc": "2.0", "method": method, "params": params}))
-}
-
-fn encode(message: &Value) -> Vec<u8> {
-    message.to_string().into_bytes()
+    serde_json::json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string().into_bytes()
 }
 
 #[cfg(test)]
@@ -265,13 +265,13 @@ mod tests {
 
     fn answer(text: &str) -> (Option<u64>, Result<String, RpcError>) {
         match all(text.as_bytes()).expect("a message").remove(0) {
-            Incoming::Answer { id, outcome } => (id, outcome.map(|raw| raw.get().to_owned())),
+            Incoming::Response { id, outcome } => (id, outcome.map(|raw| raw.get().to_owned())),
             other => panic!("an answer, not {other:?}"),
         }
     }
 
     #[test]
-    fn an_id_may_come_back_as_a_number_a_string_or_a_float() {
+    fn a_response_id_may_be_a_number_a_string_or_a_float() {
         for id in ["3", "\"3\"", "3.0"] {
             assert_eq!(answer(&format!("{{\"id\":{id},\"result\":{{}}}}")), (Some(3), Ok("{}".into())));
         }
@@ -280,13 +280,13 @@ mod tests {
     }
 
     #[test]
-    fn a_null_error_beside_a_result_is_no_error_and_jsonrpc_may_be_missing() {
+    fn a_null_error_is_ignored_and_jsonrpc_may_be_missing() {
         assert_eq!(answer(r#"{"id":1,"error":null,"result":{"a":1}}"#), (Some(1), Ok("{\"a\":1}".into())));
         assert_eq!(answer(r#"{"result":null,"id":1}"#), (Some(1), Ok("null".into())));
     }
 
     #[test]
-    fn an_error_is_read_whatever_its_fields_are() {
+    fn an_error_is_read_with_any_fields() {
         let error = |text: &str| answer(text).1.expect_err("an error");
         assert_eq!(error(r#"{"id":1,"error":{"code":-32000,"message":"no"}}"#).code, -32000);
         assert_eq!(
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_the_other_side_goes_back_as_it_came() {
+    fn an_id_of_the_peer_is_echoed_unchanged() {
         for id in ["1e400", "18446744073709551616", "-0", "1.10", r#""\ud83d""#, r#"{"a": [1]}"#] {
             let request = format!(r#"{{"id":{id},"method":"ping"}}"#);
             let messages = all(request.as_bytes()).expect("a message");
@@ -310,9 +310,9 @@ mod tests {
             let id = id.replace(' ', "");
             let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
-            assert_eq!(text(encode_answer(found, &serde_json::json!({}))), answer);
+            assert_eq!(text(encode_result(found, &serde_json::json!({}))), answer);
             let refusal = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-1,"message":"\"no\""}}}}"#);
-            assert_eq!(text(encode_refusal(found, -1, "\"no\"")), refusal);
+            assert_eq!(text(encode_error(found, -1, "\"no\"")), refusal);
         }
     }
 
@@ -320,14 +320,14 @@ mod tests {
     fn a_batch_is_read_message_by_message() {
         let batch = all(br#" [7,{},{"id":1,"result":{}},{"method":"notifications/x"},{"id":"a","method":"ping"}]"#)
             .expect("a batch");
-        assert!(matches!(batch[0], Incoming::Answer { id: Some(1), .. }));
+        assert!(matches!(batch[0], Incoming::Response { id: Some(1), .. }));
         assert!(matches!(&batch[1], Incoming::Notification { method, .. } if method == "notifications/x"));
         assert!(matches!(&batch[2], Incoming::Request { id, .. } if id.get() == "\"a\""));
     }
 
     #[test]
-    fn the_result_of_a_usual_answer_is_found_without_reading_it() {
-        let found = |text: &str| quick_answer(text.as_bytes()).map(|(id, range)| (id, text[range].to_owned()));
+    fn the_result_of_a_usual_response_is_located_without_parsing_it() {
+        let found = |text: &str| quick_response(text.as_bytes()).map(|(id, range)| (id, text[range].to_owned()));
         let result = || r#"{"content":[]}"#.to_owned();
         assert_eq!(found(r#"{"jsonrpc":"2.0","id":17,"result":{"content":[]}}"#), Some((17, result())));
         assert_eq!(found(r#"{"result":{"content":[]},"jsonrpc":"2.0","id":17}"#), Some((17, result())));
@@ -348,26 +348,27 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_quick_look_at_well_formed_json_agrees_with_a_full_reading(id: u32, text in ".*", last: bool) {
+        fn the_quick_path_agrees_with_the_parser(id: u32, text in ".*", last: bool) {
             let result = serde_json::json!({"content": [{"type": "text", "text": text}], "id": 3, "jsonrpc": "2.0"});
-            let line = match last {
-                true => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
-                false => format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#),
+            let line = if last {
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+            } else {
+                format!(r#"{{"result":{result},"jsonrpc":"2.0","id":{id}}}"#)
             };
-            let (quick, range) = quick_answer(line.as_bytes()).expect("a usual answer");
+            let (quick, range) = quick_response(line.as_bytes()).expect("a usual response");
             let (full, outcome) = answer(&line);
             proptest::prop_assert_eq!((Some(u64::from(id)), Some(quick)), (full, full));
             proptest::prop_assert_eq!(&line[range], outcome.expect("a result"));
         }
 
         #[test]
-        fn no_bytes_make_a_quick_look_panic(text in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..60)) {
-            let _ = quick_answer(&text);
+        fn arbitrary_bytes_do_not_panic_the_quick_path(text in proptest::collection::vec(proptest::arbitrary::any::<u8>(), 0..60)) {
+            let _ = quick_response(&text);
         }
     }
 
     #[test]
-    fn noise_is_told_from_messages() {
+    fn noise_is_distinguished_from_messages() {
         assert!(matches!(all(b"Server started on port 3"), Err(FrameError::NotJson(_))));
         assert!(matches!(all(b"{\"level\":\"info\"}"), Err(FrameError::NotRpc)));
         assert!(matches!(all(b""), Err(FrameError::NotJson(_))));
@@ -376,8 +377,8 @@ mod tests {
     }
 
     #[test]
-    fn the_request_of_a_broken_message_is_found_in_its_head_or_its_tail() {
-        let id = |message: &str| Remains::of(message.as_bytes()).request_id();
+    fn the_request_id_is_found_at_either_end_of_a_truncated_message() {
+        let id = |message: &str| TruncatedMessage::of(message.as_bytes()).request_id();
         let long = "x".repeat(100_000);
         assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","id": 17,"result":{{"id":3,"a":"{long}"#)), Some(17));
         assert_eq!(id(&format!(r#"{{"jsonrpc":"2.0","result":{{"id":3,"a":"{long}"}},"id":"18"}}"#)), Some(18));
@@ -385,12 +386,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_told_by_its_head() {
-        let is_answer = |message: &[u8]| Remains::of(message).is_answer();
-        assert!(is_answer(br#"{"jsonrpc":"2.0","id":1,"result":{"method":"#));
-        assert!(is_answer(br#"{"error":{"code":1,"data":{"params":"#));
-        assert!(is_answer(br#"{"jsonrpc":"2.0","id":1"#));
-        assert!(!is_answer(br#"{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"result":"#));
-        assert!(!is_answer(br#"{"params":{"data":"xxxx"#));
+    fn a_truncated_response_is_recognized_by_its_beginning() {
+        let is_response = |message: &[u8]| TruncatedMessage::of(message).is_response();
+        assert!(is_response(br#"{"jsonrpc":"2.0","id":1,"result":{"method":"#));
+        assert!(is_response(br#"{"error":{"code":1,"data":{"params":"#));
+        assert!(is_response(br#"{"jsonrpc":"2.0","id":1"#));
+        assert!(!is_response(br#"{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"result":"#));
+        assert!(!is_response(br#"{"params":{"data":"xxxx"#));
     }
 }

@@ -1,16 +1,17 @@
-//! Header parameters: arguments that the modern era mirrors in HTTP headers (`x-mcp-header`).
+//! Header parameters: arguments that the modern era mirrors in HTTP headers (`x-mcp-header`, 2026-07-28).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-/// How deep a schema is looked through for header parameters.
-const DEEPEST: usize = 64;
+/// Maximum depth at which a schema is searched.
+const MAX_DEPTH: usize = 64;
 
-/// The largest integer that every JSON reader keeps exactly.
-const EXACT: i64 = (1 << 53) - 1;
+/// The largest integer that all JSON parsers represent exactly
+/// ([RFC 8259, section 6](https://www.rfc-editor.org/rfc/rfc8259#section-6)).
+const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
-/// Which arguments of a tool go into which headers.
+/// The header parameters of a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderParams(Vec<HeaderParam>);
 
@@ -20,25 +21,25 @@ struct HeaderParam {
     path: Vec<String>,
 }
 
-/// A schema marks a header parameter in a way that the spec forbids; its tool must not be used over HTTP.
+/// An invalid header parameter in a schema. The tool cannot be used over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the header parameter at `{at}` {reason}")]
 pub struct HeaderError {
-    /// Where in the schema.
+    /// The path of the property.
     pub at: String,
-    /// What is wrong.
+    /// The reason.
     pub reason: &'static str,
 }
 
 impl HeaderParams {
-    /// Finds the header parameters of an input schema.
+    /// Reads the header parameters of an input schema.
     pub fn read(schema: &Value) -> Result<Self, HeaderError> {
         let mut found = Self::default();
         found.walk(schema, &mut Vec::new(), true, 0)?;
         Ok(found)
     }
 
-    /// The headers of a call with these arguments.
+    /// Returns the headers of a call with these arguments.
     pub fn headers(&self, arguments: &Map<String, Value>) -> Vec<(String, String)> {
         let value = |param: &HeaderParam| {
             let (first, rest) = param.path.split_first()?;
@@ -46,9 +47,10 @@ impl HeaderParams {
             let text = match value {
                 Value::String(text) => header_value(text),
                 Value::Bool(flag) => flag.to_string(),
-                Value::Number(number) => {
-                    number.as_i64().filter(|number| (-EXACT..=EXACT).contains(number))?.to_string()
-                }
+                Value::Number(number) => number
+                    .as_i64()
+                    .filter(|number| (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(number))?
+                    .to_string(),
                 _ => return None,
             };
             Some((format!("Mcp-Param-{}", param.header), text))
@@ -64,7 +66,7 @@ impl HeaderParams {
         depth: usize,
     ) -> Result<(), HeaderError> {
         let Value::Object(schema) = schema else { return Ok(()) };
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Ok(());
         }
         if let Some(mark) = schema.get("x-mcp-header") {
@@ -117,29 +119,30 @@ impl HeaderParams {
         reachable: bool,
     ) -> Result<(), HeaderError> {
         let invalid = |reason| Err(HeaderError { at: format!("/{}", path.join("/")), reason });
-        let Value::String(name) = mark else { return invalid("is not named by a string") };
+        let Value::String(name) = mark else { return invalid("has a name that is not a string") };
         if name.is_empty() || !name.bytes().all(is_token) {
-            return invalid("has a name that no header can have");
+            return invalid("has an invalid header name");
         }
         if !reachable || path.is_empty() {
             return invalid("is not a plain property");
         }
         if !matches!(kind.and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
-            return invalid("is neither a string nor an integer nor a boolean");
+            return invalid("is not a string, integer or boolean");
         }
         if self.0.iter().any(|other| other.header.eq_ignore_ascii_case(name)) {
-            return invalid("has a name that another one has");
+            return invalid("has a duplicate name");
         }
         self.0.push(HeaderParam { header: name.clone(), path: path.to_vec() });
         Ok(())
     }
 }
 
+/// Returns `true` for characters of a header name ([RFC 9110, section 5.6.2](https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2)).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// The text as a header value: as it is where a header can hold it, else as marked base64.
+/// Encodes a text as a header value: unchanged if possible, otherwise as `=?base64?…?=`.
 pub fn header_value(text: &str) -> String {
     let plain = text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
         && text.trim_matches(' ').len() == text.len()
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_header_cannot_hold_goes_as_marked_base64() {
+    fn a_text_that_is_not_a_valid_header_value_becomes_base64() {
         for (text, value) in [
             ("us-west 1", "us-west 1"),
             ("", ""),
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn marked_arguments_become_headers_and_absent_or_null_ones_do_not() {
+    fn marked_arguments_become_headers_unless_absent_or_null() {
         let schema = json!({"type": "object", "properties": {
             "region": {"type": "string", "x-mcp-header": "Region"},
             "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}},
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_the_spec_forbids_are_refused() {
+    fn invalid_header_parameters_are_rejected() {
         let property = |property: Value| json!({"properties": {"a": property}});
         for schema in [
             property(json!({"type": "string", "x-mcp-header": ""})),

@@ -1,4 +1,4 @@
-//! Lists: pages of tools, resources and prompts, and what a tool in one means.
+//! Pages of tool, resource and prompt lists, and tool definitions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,30 +8,31 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::field::{first_entries, keyed, object, string, take};
+use super::field::{first_entries, object, split_key, string, take};
 use crate::json;
 use crate::tool::{Alias, Annotations, Origin, Schema, ToolDefinition};
 
-/// One page of a list.
+/// A page of a list
+/// ([pagination](https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination)).
 #[derive(Clone, Debug, Default)]
 pub struct Page<'a> {
-    /// The entries as they came.
+    /// The raw entries.
     pub items: Vec<&'a RawValue>,
-    /// How many entries there were beyond those.
+    /// Number of entries over the limit.
     pub left_out: usize,
-    /// How to ask for the next page.
+    /// The cursor of the next page.
     pub next_cursor: Option<String>,
-    /// How long the list may be kept, when the server said so.
+    /// How long the list may be cached (`ttlMs`).
     pub ttl: Option<Duration>,
 }
 
 impl<'a> Page<'a> {
-    /// Reads a page of the list under `key` (`tools`, `resources`, …).
+    /// Reads a page whose entries are in the field `key`, such as `tools`.
     pub fn read(result: &'a RawValue, key: &str) -> Self {
         Self::read_up_to(result, key, usize::MAX)
     }
 
-    /// Reads a page of the list under `key`, with up to `most` entries; the others are only counted.
+    /// Reads a page with up to `most` entries, and counts the others.
     pub fn read_up_to(result: &'a RawValue, key: &str, most: usize) -> Self {
         let mut deserializer = serde_json::Deserializer::from_str(result.get());
         let [list, cursor, ttl] =
@@ -41,7 +42,7 @@ impl<'a> Page<'a> {
         let (items, left_out) = list.and_then(entries).unwrap_or_default();
         let next_cursor = match field(cursor) {
             Some(Value::String(cursor)) if !cursor.is_empty() => Some(cursor),
-            // A cursor should be a string; one that is a number still tells the way.
+            // A cursor should be a string, but some servers send numbers.
             Some(Value::Number(cursor)) => Some(cursor.to_string()),
             _ => None,
         };
@@ -51,7 +52,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Picks a few fields of an object; however many others there are, they take no memory.
+/// Reads a few fields of an object without storing the others.
 struct FieldsVisitor<'k, const N: usize>([&'k str; N]);
 
 impl<'de, const N: usize> Visitor<'de> for FieldsVisitor<'_, N> {
@@ -73,16 +74,20 @@ impl<'de, const N: usize> Visitor<'de> for FieldsVisitor<'_, N> {
     }
 }
 
-/// What an entry of `tools/list` means; the words tell why it cannot be a tool.
+/// Reads an entry of `tools/list`
+/// ([tool](https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool)). Invalid optional fields are kept in
+/// `extra`.
 ///
-/// Odd fields do not spoil the tool: they are kept among its `extra` fields.
+/// # Errors
+///
+/// Returns a description of the problem if the entry is not an object or has no name.
 pub fn tool_definition(server: &Alias, entry: &RawValue) -> Result<ToolDefinition, String> {
     let (entry, schemas) = match json::from_str(entry.get()) {
-        Ok(Entry { fields, schemas }) => (Value::Object(fields), schemas),
-        // It is JSON, so it is no object, or one that is nested too deeply.
+        Ok(ToolEntry { fields, schemas }) => (Value::Object(fields), schemas),
+        // Not an object, or nested too deeply.
         Err(_) => (json::from_str(entry.get()).unwrap_or_default(), Schemas::default()),
     };
-    let (name, mut entry) = keyed(entry, "name", "tool")?;
+    let (name, mut entry) = split_key(entry, "name", "tool")?;
     let mut tool = ToolDefinition::new(name);
     tool.origin = Origin::Server { server: server.clone(), tool: tool.name.as_str().into() };
     tool.title = take(&mut entry, "title", string);
@@ -95,8 +100,8 @@ pub fn tool_definition(server: &Alias, entry: &RawValue) -> Result<ToolDefinitio
     Ok(tool)
 }
 
-/// An entry of `tools/list`, whose schemas stay text.
-struct Entry {
+/// An entry of `tools/list` with unparsed schemas.
+struct ToolEntry {
     fields: Map<String, Value>,
     schemas: Schemas,
 }
@@ -107,23 +112,23 @@ struct Schemas {
     output: Option<Schema>,
 }
 
-impl<'de> Deserialize<'de> for Entry {
+impl<'de> Deserialize<'de> for ToolEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntryVisitor)
+        deserializer.deserialize_map(ToolEntryVisitor)
     }
 }
 
-struct EntryVisitor;
+struct ToolEntryVisitor;
 
-impl<'de> Visitor<'de> for EntryVisitor {
-    type Value = Entry;
+impl<'de> Visitor<'de> for ToolEntryVisitor {
+    type Value = ToolEntry;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an entry of a list of tools")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
-        let mut entry = Entry { fields: Map::new(), schemas: Schemas::default() };
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ToolEntry, A::Error> {
+        let mut entry = ToolEntry { fields: Map::new(), schemas: Schemas::default() };
         while let Some(key) = map.next_key::<String>()? {
             let schema = match key.as_str() {
                 "inputSchema" => &mut entry.schemas.input,
@@ -137,15 +142,15 @@ impl<'de> Visitor<'de> for EntryVisitor {
             match text.get().as_bytes().first() {
                 Some(b'{') => {
                     *schema = Some(Schema::from_text(text));
-                    // Of a key that is there twice the last counts, also when it is written again.
+                    // The last of two equal keys wins, also when the definition is serialized.
                     entry.fields.shift_remove(&key);
                 }
-                // A `null` is as good as nothing; anything else is odd, and kept.
+                // `null` is ignored; other invalid values are kept.
                 Some(b'n') => {}
                 _ => {
-                    let odd = json::from_str(text.get()).map_err(serde::de::Error::custom)?;
+                    let invalid = json::from_str(text.get()).map_err(serde::de::Error::custom)?;
                     *schema = None;
-                    entry.fields.insert(key, odd);
+                    entry.fields.insert(key, invalid);
                 }
             }
         }
@@ -153,7 +158,7 @@ impl<'de> Visitor<'de> for EntryVisitor {
     }
 }
 
-/// A definition as an entry of `tools/list`, under its own name: what [`tool_definition`] reads.
+/// Serializes a definition as an entry of `tools/list`, the inverse of [`tool_definition`].
 pub fn wire_definition(tool: &ToolDefinition) -> Value {
     let mut entry = Map::new();
     entry.insert("name".to_owned(), json!(tool.name));
@@ -182,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_without_a_usable_schema_takes_any_object() {
+    fn a_tool_without_a_valid_schema_takes_any_object() {
         for entry in
             [json!({"name": "a"}), json!({"name": "a", "inputSchema": true}), json!({"name": "a", "inputSchema": null})]
         {
@@ -191,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_goes_through_untouched_key_order_included() {
+    fn a_schema_keeps_its_text_and_key_order() {
         let schema = r##"{"zeta":1,"$schema":"x","type":"object","properties":{"b":{"$ref":"#/$defs/d"},"a":{"if":{},"then":true}},"$defs":{"d":{}},"anyOf":[]}"##;
         let entry = format!(r#"{{"name":"a","outputSchema":{schema},"inputSchema":{schema}}}"#);
         let tool = tool(serde_json::from_str(&entry).expect("JSON"));
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_fields_are_kept_and_do_not_spoil_the_tool() {
+    fn invalid_fields_of_a_tool_are_kept() {
         let entry = json!({"name": "a", "description": 3, "icons": [{"sizes": "48x48"}], "execution": {"taskSupport": "required"},
             "inputSchema": {"type": "object", "z": 1, "a": 2}, "annotations": "none", "title": null});
         let tool = tool(entry);
@@ -210,22 +215,22 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_nested_too_deeply_does_not_spoil_the_tool() {
+    fn a_tool_with_a_deeply_nested_schema_is_kept() {
         let deep = format!("{}1{}", r#"{"a":"#.repeat(300), "}".repeat(300));
         let entry = RawValue::from_string(format!(r#"{{"name":"a","inputSchema":{deep}}}"#)).expect("JSON");
         let tool = tool_definition(&"s".into(), &entry).expect("a tool");
-        assert!(tool.input_schema.trouble().is_some());
+        assert!(tool.input_schema.parse_error().is_some());
     }
 
     #[test]
-    fn a_definition_written_down_is_read_again() {
+    fn a_definition_is_serialized_as_it_was_received() {
         let entry = json!({"name": "a", "title": "A", "description": "d", "inputSchema": {"z": 1, "a": 2},
             "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}, "_meta": {"k": 1}, "icons": []});
         assert_eq!(wire_definition(&tool(entry.clone())), entry);
     }
 
     #[test]
-    fn of_a_schema_that_is_there_twice_the_last_counts_also_when_it_is_written() {
+    fn the_last_of_two_schemas_wins() {
         for (entry, expected) in [
             (r#"{"name":"a","inputSchema":"","inputSchema":{"z":1}}"#, json!({"z": 1})),
             (r#"{"name":"a","inputSchema":{"z":1},"inputSchema":""}"#, json!({"type": "object"})),
@@ -238,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_tool_says_why() {
+    fn an_invalid_tool_is_described() {
         assert_eq!(tool_definition(&"s".into(), &raw(&json!(3))), Err("a tool that is not an object: 3".into()));
         assert_eq!(tool_definition(&"s".into(), &raw(&json!({"name": ""}))), Err("a tool without a name: \"\"".into()));
     }
 
     #[test]
-    fn a_page_is_read_whatever_its_optional_fields_are() {
+    fn a_page_is_read_with_any_optional_fields() {
         let read = |result: Value| {
             let result = raw(&result);
             let Page { items, next_cursor, ttl, left_out } = Page::read(&result, "tools");
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_beyond_the_most_are_counted_and_what_follows_them_is_read() {
+    fn entries_over_the_limit_are_counted() {
         let result = raw(&json!({"tools": [1, 2, 3, 4, 5], "nextCursor": "n"}));
         let page = Page::read_up_to(&result, "tools", 2);
         assert_eq!((page.items.len(), page.left_out, page.next_cursor.as_deref()), (2, 3, Some("n")));

@@ -1,4 +1,4 @@
-//! The price of a reply, as the provider states it.
+//! The cost of a reply, as reported by the provider.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Ticks per US dollar, as xAI counts them: <https://docs.x.ai/developers/cost-tracking>.
 const TICKS: u64 = 10_000_000_000;
 
-/// An amount of US dollars that a provider charged. It is never estimated.
+/// An amount of US dollars that a provider reports as charged. It is never estimated.
 ///
 /// Amounts are exact to 10⁻¹⁰ dollars, and add up without rounding errors. As JSON, an amount is a number of dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +17,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Returns the amount of so many US dollars, or `None` if that is negative or not a finite number.
+    /// Creates an amount of US dollars, or returns `None` if it is negative or not finite.
     pub fn from_usd(dollars: f64) -> Option<Self> {
         let is_amount = dollars.is_finite() && dollars >= 0.0;
         is_amount.then(|| Self { ticks: (dollars * TICKS as f64).round() as u64 })
@@ -56,7 +56,7 @@ impl fmt::Display for Cost {
         if self.ticks == 0 || self.ticks >= cent {
             return write!(f, "${:.2}", self.as_usd());
         }
-        // The first significant digit of a tick stands at the tenth place.
+        // One tick is the tenth decimal place.
         let places = (11 - self.ticks.ilog10() as usize).min(10);
         let digits = format!("{:.places$}", self.as_usd());
         write!(f, "${}", digits.trim_end_matches('0'))
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn costs_are_read_as_providers_state_them() {
+    fn costs_are_read_in_the_forms_of_all_providers() {
         let read = |usage: Value| Cost::of_usage(&usage).map(|cost| cost.to_string());
         let openrouter = json!({"prompt_tokens": 194, "cost": 0.95, "cost_details": {"upstream_inference_cost": 19}});
         for (usage, expected) in [

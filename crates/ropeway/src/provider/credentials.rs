@@ -1,4 +1,4 @@
-//! Credentials in the body of a request: what a provider is told so that it can ask others in our name.
+//! Redacts credentials in the body of a request, which a provider uses to call other services.
 
 use std::borrow::Cow;
 
@@ -6,35 +6,35 @@ use serde_json::Value;
 
 use crate::secret::{self, Redactor, Secret};
 
-/// The fields of a body that hold what is said: a conversation is not searched for secrets.
-const SAID: [&str; 6] = ["messages", "input", "contents", "system", "systemInstruction", "instructions"];
+/// Fields with the conversation, which is not searched for secrets.
+const CONVERSATION: [&str; 6] = ["messages", "input", "contents", "system", "systemInstruction", "instructions"];
 
-/// The fields that hold the schema of a tool: its names are those of arguments.
+/// Fields with the schema of a tool, whose keys are names of arguments.
 const SCHEMAS: [&str; 3] = ["parameters", "input_schema", "parametersJsonSchema"];
 
-/// Finds the secrets in a value of this name.
-type Signs = fn(&str, &str) -> Vec<Secret>;
+/// Finds the secrets in the value of a field.
+type FindSecrets = fn(&str, &str) -> Vec<Secret>;
 
-/// Hides what is a secret by its name, outside of the conversation.
-pub(super) fn hide(body: &mut Value) {
+/// Redacts values whose field name indicates a secret, outside of the conversation.
+pub(super) fn redact(body: &mut Value) {
     let Value::Object(fields) = body else { return };
-    for (name, value) in fields.iter_mut().filter(|(name, _)| !SAID.contains(&name.as_str())) {
-        hide_named(name, value, secret::in_named);
+    for (name, value) in fields.iter_mut().filter(|(name, _)| !CONVERSATION.contains(&name.as_str())) {
+        redact_field(name, value, secret::in_named);
     }
 }
 
-fn hide_named(name: &str, value: &mut Value, signs: Signs) {
-    let signs = if name == "headers" { secret::in_header } else { signs };
+fn redact_field(name: &str, value: &mut Value, find: FindSecrets) {
+    let find = if name == "headers" { secret::in_header } else { find };
     match value {
         Value::String(text) => {
-            if let Cow::Owned(hidden) = Redactor::new(&signs(name, text)).hide(text) {
-                *text = hidden;
+            if let Cow::Owned(redacted) = Redactor::new(&find(name, text)).redact(text) {
+                *text = redacted;
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| hide_named(name, item, signs)),
+        Value::Array(items) => items.iter_mut().for_each(|item| redact_field(name, item, find)),
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut().filter(|(name, _)| !SCHEMAS.contains(&name.as_str())) {
-                hide_named(name, value, signs);
+                redact_field(name, value, find);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_provider_is_trusted_with_is_hidden_and_what_is_said_is_not() {
+    fn credentials_are_redacted_outside_of_the_conversation() {
         let schema = json!({"type": "object", "properties": {"token": {"type": "string", "default": "abcdefgh"}}, "token": "abcdefgh"});
         let body = |secret: &str, bearer: &str| {
             json!({
@@ -67,10 +67,10 @@ mod tests {
             })
         };
         let mut found = body("ya29.abcdefgh", "Bearer abcdefgh");
-        hide(&mut found);
+        redact(&mut found);
         assert_eq!(found, body("***", "***"));
-        // What is hidden already stays so: a recording is compared with what is asked.
-        hide(&mut found);
+        // Redaction is idempotent: a recording is compared with a new request.
+        redact(&mut found);
         assert_eq!(found, body("***", "***"));
     }
 }

@@ -1,82 +1,96 @@
-//! A decoder: frames of an answer in, events out.
+//! Decodes the events of a response in any dialect.
 
 use std::sync::Arc;
 
-use super::{ProviderError, Reply, ReplyEvent, anthropic, chat, gemini, responses};
+use super::anthropic::AnthropicDecoder;
+use super::chat::ChatDecoder;
+use super::encoded_request::EncodedRequest;
+use super::error::ProviderError;
+use super::gemini::GeminiDecoder;
+use super::reply::{Reply, ReplyEvent};
+use super::responses::ResponsesDecoder;
 use crate::json;
 use crate::lowering::LoweredTools;
 use crate::message::{Dialect, ModelEndpoint};
 
-/// Reads the answer to one request, frame by frame. It is pure: what goes in decides what comes out.
+/// Decodes the response to one request, event by event.
+///
+/// A decoder does no I/O. [`EncodedRequest::decoder`] creates one.
 #[derive(Debug)]
-pub struct Decoder(Kind);
+pub struct Decoder(DialectDecoder);
 
 #[derive(Debug)]
-enum Kind {
-    Anthropic(anthropic::Decoder),
-    Responses(responses::Decoder),
-    Gemini(gemini::Decoder),
-    Chat(chat::Decoder),
+enum DialectDecoder {
+    Anthropic(AnthropicDecoder),
+    Responses(ResponsesDecoder),
+    Gemini(GeminiDecoder),
+    Chat(ChatDecoder),
+}
+
+/// Calls a method of the dialect's decoder.
+macro_rules! dispatch {
+    ($decoder:expr, $method:ident($($argument:expr),*)) => {
+        match $decoder {
+            DialectDecoder::Anthropic(decoder) => decoder.$method($($argument),*),
+            DialectDecoder::Responses(decoder) => decoder.$method($($argument),*),
+            DialectDecoder::Gemini(decoder) => decoder.$method($($argument),*),
+            DialectDecoder::Chat(decoder) => decoder.$method($($argument),*),
+        }
+    };
 }
 
 impl Decoder {
-    pub(super) fn new(speaker: ModelEndpoint, lowered: Arc<LoweredTools>) -> Self {
-        Self(match speaker.dialect {
-            Dialect::Anthropic => Kind::Anthropic(anthropic::Decoder::new(speaker, lowered)),
-            Dialect::Responses => Kind::Responses(responses::Decoder::new(speaker, lowered)),
-            Dialect::Gemini => Kind::Gemini(gemini::Decoder::new(speaker, lowered)),
-            Dialect::Chat => Kind::Chat(chat::Decoder::new(speaker, lowered)),
+    fn new(endpoint: ModelEndpoint, lowered: Arc<LoweredTools>) -> Self {
+        Self(match endpoint.dialect {
+            Dialect::Anthropic => DialectDecoder::Anthropic(AnthropicDecoder::new(endpoint, lowered)),
+            Dialect::Responses => DialectDecoder::Responses(ResponsesDecoder::new(endpoint, lowered)),
+            Dialect::Gemini => DialectDecoder::Gemini(GeminiDecoder::new(endpoint, lowered)),
+            Dialect::Chat => DialectDecoder::Chat(ChatDecoder::new(endpoint, lowered)),
         })
     }
 
-    /// Takes the data of one server-sent event and adds what it tells to `events`.
+    /// Decodes the data of one server-sent event and appends the result to `events`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the data is not JSON of the dialect, or if it reports an error of the provider.
     pub fn frame(&mut self, data: &[u8], events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
-        // Providers cut text between two code units, too: half an emoji at the end of one event, half at the start of the next.
+        // Providers may split a surrogate pair between two events.
         let text = json::decodable(data);
-        let data = text.as_bytes();
-        match &mut self.0 {
-            Kind::Anthropic(decoder) => decoder.frame(data, events),
-            Kind::Responses(decoder) => decoder.frame(data, events),
-            Kind::Gemini(decoder) => decoder.frame(data, events),
-            Kind::Chat(decoder) => decoder.frame(data, events),
-        }
+        dispatch!(&mut self.0, frame(text.as_bytes(), events))
     }
 
-    /// Has the answer said that it is over? What comes after is not waited for.
-    pub fn is_over(&self) -> bool {
-        match &self.0 {
-            Kind::Anthropic(decoder) => decoder.is_over(),
-            Kind::Responses(decoder) => decoder.is_over(),
-            Kind::Gemini(decoder) => decoder.is_over(),
-            Kind::Chat(decoder) => decoder.is_over(),
-        }
+    /// Returns `true` if the provider marked the end of the reply. Later events are ignored.
+    pub fn is_finished(&self) -> bool {
+        dispatch!(&self.0, is_finished())
     }
 
-    /// Has the answer said why it stopped? What may still come is its bill.
+    /// Returns `true` if the stop reason is known. Only usage may still follow.
     pub(crate) fn has_stopped(&self) -> bool {
-        match &self.0 {
-            Kind::Anthropic(decoder) => decoder.has_stopped(),
-            Kind::Responses(decoder) => decoder.has_stopped(),
-            Kind::Gemini(decoder) => decoder.has_stopped(),
-            Kind::Chat(decoder) => decoder.has_stopped(),
-        }
+        dispatch!(&self.0, has_stopped())
     }
 
-    /// Takes the end of the stream: the whole answer, or an error if it broke off.
+    /// Completes the reply at the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ProviderErrorKind::Truncated`](super::ProviderErrorKind::Truncated) if the reply was cut off.
     pub fn end(&mut self, events: &mut Vec<ReplyEvent>) -> Result<Reply, ProviderError> {
-        match &mut self.0 {
-            Kind::Anthropic(decoder) => decoder.end(events),
-            Kind::Responses(decoder) => decoder.end(events),
-            Kind::Gemini(decoder) => decoder.end(events),
-            Kind::Chat(decoder) => decoder.end(events),
-        }
+        dispatch!(&mut self.0, end(events))
     }
 
-    /// The provider wants the same request again with this token, and goes on with the same answer.
+    /// Returns the token to repeat the request with, if the provider paused the reply.
     pub(super) fn continuation(&mut self) -> Option<String> {
         match &mut self.0 {
-            Kind::Gemini(decoder) => decoder.continuation(),
+            DialectDecoder::Gemini(decoder) => decoder.continuation(),
             _ => None,
         }
+    }
+}
+
+impl EncodedRequest {
+    /// Creates a decoder for the response to this request.
+    pub fn decoder(&self) -> Decoder {
+        Decoder::new(self.endpoint.clone(), self.lowered.clone())
     }
 }

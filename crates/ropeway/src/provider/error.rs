@@ -1,4 +1,4 @@
-//! Why there is no answer of a model.
+//! Errors of a provider.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,70 +10,70 @@ use crate::message::Dialect;
 use crate::secret::Redactor;
 use crate::tool::BoxError;
 
-/// Why there is no answer of a model.
+/// Why a request to a model failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ProviderError {
-    /// What kind of trouble it is.
+    /// The kind of failure.
     pub kind: ProviderErrorKind,
-    /// The dialect that was spoken.
+    /// The dialect of the provider.
     pub dialect: Dialect,
-    /// What is known, in words; keys are hidden.
+    /// The message, with secrets redacted.
     pub message: String,
-    /// The HTTP status, when there was one.
+    /// The HTTP status, if a response arrived.
     pub status: Option<u16>,
-    /// The provider's own word for the trouble.
+    /// The provider's error code.
     pub code: Option<String>,
-    /// The provider's name for the exchange, for its support.
+    /// The provider's id of the request, for support tickets.
     pub request_id: Option<String>,
-    /// When to try again, if the provider said so.
+    /// When to retry, if the provider said so.
     pub retry_after: Option<Duration>,
-    /// The provider said that to try again is worth it, or is not.
+    /// Whether to retry, if the provider said so.
     pub should_retry: Option<bool>,
-    /// The tool that the provider does not take, by its place in the request.
+    /// The index of the tool that the provider rejected.
     pub tool: Option<u32>,
     pub(crate) source: Option<BoxError>,
 }
 
-/// What kind of trouble it is.
+/// The kind of a [`ProviderError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProviderErrorKind {
-    /// The request could not be made out of what was given.
+    /// The settings or the request are invalid; nothing was sent.
     Unusable,
-    /// The key is missing, wrong, or not allowed to do this.
+    /// The key is missing, invalid, or lacks a permission.
     Auth,
-    /// The account has nothing left to spend.
+    /// The quota or credit of the account is used up.
     Quota,
-    /// There is no such model or address.
+    /// The model or the URL does not exist.
     NotFound,
-    /// The conversation is longer than the model's window.
+    /// The conversation exceeds the context window of the model.
     ContextLength,
-    /// The request has more bytes than the provider takes.
+    /// The request exceeds the size limit of the provider.
     TooLarge,
-    /// The model takes no pictures, sounds or documents.
+    /// The model does not support images, audio or documents.
     Media,
-    /// The provider does not take the request.
+    /// The provider rejected the request.
     InvalidRequest,
-    /// Too many requests in too short a time.
+    /// The rate limit was exceeded.
     RateLimited,
-    /// The provider has too much to do.
+    /// The provider is overloaded.
     Overloaded,
-    /// The provider failed.
+    /// The provider reported an internal error.
     Server,
-    /// The provider could not be reached, or the connection broke.
+    /// The connection failed or was lost.
     Connection,
-    /// Nothing came in time.
+    /// No data arrived in time.
     Timeout,
-    /// The answer broke off before its end.
+    /// The reply was cut off.
     Truncated,
-    /// The answer cannot be understood.
+    /// The reply could not be decoded.
     Unreadable,
 }
 
 impl ProviderError {
-    /// Trouble of which nothing but words is known.
+    /// Creates an error without details.
     pub fn new(kind: ProviderErrorKind, dialect: Dialect, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -89,81 +89,94 @@ impl ProviderError {
         }
     }
 
-    /// An answer that ended too early.
-    pub(super) fn truncated(dialect: Dialect) -> Self {
-        Self::new(ProviderErrorKind::Truncated, dialect, "the answer broke off before its end")
+    /// Creates the error for a request or settings that cannot be used.
+    pub(super) fn unusable(dialect: Dialect, message: impl Into<String>) -> Self {
+        Self::new(ProviderErrorKind::Unusable, dialect, message)
     }
 
-    /// The same trouble, with what it came from.
+    /// Creates the error for a tool choice that names an unknown tool.
+    pub(super) fn unknown_tool(dialect: Dialect, name: &str) -> Self {
+        Self::unusable(dialect, format!("the tool choice `{name}` is not an offered tool"))
+    }
+
+    /// Creates the error for a reply without an end.
+    pub(super) fn truncated(dialect: Dialect) -> Self {
+        Self::new(ProviderErrorKind::Truncated, dialect, "the reply was cut off")
+    }
+
+    /// Sets the source of the error.
     pub(super) fn with_source(self, source: impl Into<BoxError>) -> Self {
         Self { source: Some(source.into()), ..self }
     }
 
-    /// May the same request do better in a while?
+    /// Returns `true` if the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         use ProviderErrorKind::{Connection, Overloaded, RateLimited, Server, Timeout, Truncated};
         let by_kind = matches!(self.kind, RateLimited | Overloaded | Server | Connection | Timeout | Truncated);
         self.should_retry.unwrap_or(by_kind)
     }
 
-    /// Is the conversation longer than the model's window?
+    /// Returns `true` if the conversation exceeds the context window of the model.
     pub fn is_context_length(&self) -> bool {
         self.kind == ProviderErrorKind::ContextLength
     }
 
-    /// Does the model take no pictures, sounds or documents?
-    pub fn is_media(&self) -> bool {
+    /// Returns `true` if the model does not support the media of the request.
+    pub fn is_unsupported_media(&self) -> bool {
         self.kind == ProviderErrorKind::Media
     }
 
-    /// Is the key missing, wrong, or not allowed to do this?
+    /// Returns `true` if the key is missing, invalid, or lacks a permission.
     pub fn is_auth(&self) -> bool {
         self.kind == ProviderErrorKind::Auth
     }
 
-    /// The same trouble; what must not be seen is hidden in all its words.
-    pub(super) fn hidden(mut self, mask: &Redactor) -> Self {
-        let words = [Some(&mut self.message), self.code.as_mut(), self.request_id.as_mut()];
-        for text in words.into_iter().flatten() {
-            *text = mask.hide(text).into_owned();
+    /// Redacts secrets in the error and its sources.
+    pub(super) fn redacted(mut self, redactor: &Redactor) -> Self {
+        let texts = [Some(&mut self.message), self.code.as_mut(), self.request_id.as_mut()];
+        for text in texts.into_iter().flatten() {
+            *text = redactor.redact(text).into_owned();
         }
-        self.source = self.source.map(|source| match is_seen_in(source.as_ref(), mask) {
-            true => Box::new(Told::of(source.as_ref(), mask)),
-            false => source,
+        self.source = self.source.map(|source| {
+            if shows_secret(source.as_ref(), redactor) {
+                Box::new(RedactedError::of(source.as_ref(), redactor))
+            } else {
+                source
+            }
         });
         self
     }
 }
 
-/// Does an error, or one of those it came from, show what must not be seen?
-fn is_seen_in(error: &(dyn std::error::Error + 'static), mask: &Redactor) -> bool {
-    let shows = |text: &str| matches!(mask.hide(text), Cow::Owned(_));
+/// Returns `true` if an error or one of its sources shows a secret.
+fn shows_secret(error: &(dyn std::error::Error + 'static), redactor: &Redactor) -> bool {
+    let shows = |text: &str| matches!(redactor.redact(text), Cow::Owned(_));
     shows(&error.to_string())
         || shows(&format!("{error:?}"))
-        || error.source().is_some_and(|source| is_seen_in(source, mask))
+        || error.source().is_some_and(|source| shows_secret(source, redactor))
 }
 
-/// What is left of an error that showed what must not be seen: its words without it.
+/// Replaces an error that shows a secret: the redacted messages of its chain.
 #[derive(Debug)]
-struct Told {
-    words: String,
+struct RedactedError {
+    message: String,
     source: Option<Box<Self>>,
 }
 
-impl Told {
-    fn of(error: &(dyn std::error::Error + 'static), mask: &Redactor) -> Self {
-        let source = error.source().map(|source| Box::new(Self::of(source, mask)));
-        Self { words: mask.hide(&error.to_string()).into_owned(), source }
+impl RedactedError {
+    fn of(error: &(dyn std::error::Error + 'static), redactor: &Redactor) -> Self {
+        let source = error.source().map(|source| Box::new(Self::of(source, redactor)));
+        Self { message: redactor.redact(&error.to_string()).into_owned(), source }
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for RedactedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)
+        f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Told {
+impl std::error::Error for RedactedError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
     }
@@ -188,19 +201,19 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("could not say `{0}`")]
-    struct Loose(String, #[source] std::io::Error);
+    struct Cause(String, #[source] std::io::Error);
 
-    fn broken(words: &str) -> ProviderError {
-        let source = Loose("hello".to_owned(), std::io::Error::other(words.to_owned()));
+    fn redacted_error(message: &str) -> ProviderError {
+        let source = Cause("hello".to_owned(), std::io::Error::other(message.to_owned()));
         let mut error = ProviderError::new(ProviderErrorKind::Connection, Dialect::Chat, "sk-12345678 is no key");
         (error.code, error.request_id) = (Some("sk-12345678".to_owned()), Some("r-sk-12345678".to_owned()));
         error.source = Some(Box::new(source));
-        error.hidden(&Redactor::new(&[Secret::new("sk-12345678")]))
+        error.redacted(&Redactor::new(&[Secret::new("sk-12345678")]))
     }
 
     #[test]
-    fn a_secret_is_hidden_all_the_way_down() {
-        let error = broken("Bearer sk-12345678");
+    fn secrets_are_redacted_in_the_whole_chain() {
+        let error = redacted_error("Bearer sk-12345678");
         let text = format!("{error:?} {:?} {:?} {}", error.code, error.request_id, error.message);
         assert!(!text.contains("1234"), "{text}");
         let source = std::error::Error::source(&error).expect("a source");
@@ -209,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_shows_nothing_is_left_as_it_is() {
-        let error = broken("nothing");
+    fn a_source_without_secrets_is_kept() {
+        let error = redacted_error("nothing");
         let source = std::error::Error::source(&error).expect("a source");
-        assert!(source.downcast_ref::<Loose>().is_some());
+        assert!(source.downcast_ref::<Cause>().is_some());
     }
 }

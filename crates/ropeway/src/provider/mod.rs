@@ -1,61 +1,70 @@
-//! Providers: one request and one answer, in four dialects.
+//! Model providers: one request and its streamed reply, in four API dialects.
 //!
-//! The halves that speak are pure: a request becomes bytes ([`encode`]), frames become events ([`Decoder`]). One half does the
-//! I/O for all of them ([`Provider`]).
+//! `encode` turns a [`ChatRequest`] into an HTTP request, and a `Decoder` turns the server-sent events of the response into
+//! [`ReplyEvent`]s. Both are pure. [`Provider`] does the I/O: it sends the request, retries it, records or replays it, and
+//! returns a [`ReplyStream`].
+//!
+//! | [`Dialect`](crate::message::Dialect) | reference |
+//! |---|---|
+//! | `Anthropic` | [Messages API](https://docs.anthropic.com/en/api/messages) |
+//! | `Responses` | [OpenAI Responses](https://platform.openai.com/docs/api-reference/responses) |
+//! | `Chat` | [OpenAI Chat Completions](https://platform.openai.com/docs/api-reference/chat) |
+//! | `Gemini` | [Gemini `generateContent`](https://ai.google.dev/api/generate-content) |
 
 mod anthropic;
+mod body_builder;
 mod chat;
+mod client;
 mod cost;
 mod credentials;
 mod decoder;
-mod draft;
-mod encoded;
+mod encode;
+mod encoded_request;
 mod error;
+mod error_mapping;
+mod event_sink;
 mod gemini;
-mod history;
-mod http;
-mod media;
+mod http_message;
+mod live_exchange;
+mod media_kinds;
+mod media_support;
 mod models;
-mod not_taken;
-mod piece;
+mod normalize;
+mod prompt_part;
 mod record;
 mod recording;
 mod replay;
 mod reply;
+mod reply_builder;
+mod reply_driver;
 mod request;
+mod response_reader;
 mod responses;
 mod retry;
 mod settings;
 mod stream;
-mod tail;
-mod trouble;
-mod wire;
+mod tail_buffer;
+mod transport;
 
+pub use self::client::Provider;
 pub use self::cost::Cost;
+// Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
+#[doc(hidden)]
 pub use self::decoder::Decoder;
-pub use self::encoded::{EncodedRequest, HttpRequest};
+#[doc(hidden)]
+pub use self::encode::encode;
+#[doc(hidden)]
+pub use self::encoded_request::EncodedRequest;
 pub use self::error::{ProviderError, ProviderErrorKind};
-pub use self::http::Provider;
-pub use self::media::MediaSupport;
+#[doc(hidden)]
+pub use self::http_message::HttpRequest;
+pub use self::media_kinds::MediaKinds;
 pub use self::record::Recorder;
-pub use self::recording::{Exchange, ExchangeEnd, RecordedRequest, Recording, RecordingError};
+#[doc(hidden)]
+pub use self::recording::{Exchange, ExchangeEnd, RecordedRequest};
+pub use self::recording::{Recording, RecordingError};
 pub use self::reply::{Reply, ReplyEvent, StopReason, Usage};
 pub use self::request::{ChatRequest, OutputError, OutputFormat, ToolChoice};
 pub use self::settings::{KeyHeader, ProviderSettings, ProviderTimeouts, Proxy, Quirks, RetryPolicy};
 pub use self::stream::ReplyStream;
-use crate::message::Dialect;
 pub use crate::message::ReasoningEffort;
-
-/// Writes a request in the dialect of the settings. It is pure: nothing is sent.
-pub fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Result<EncodedRequest, ProviderError> {
-    if request.is_silent(&settings.speaker(request.model)) {
-        let message = "there is no message that the model could answer";
-        return Err(ProviderError::new(ProviderErrorKind::Unusable, settings.dialect, message));
-    }
-    match settings.dialect {
-        Dialect::Anthropic => anthropic::encode(settings, request),
-        Dialect::Responses => responses::encode(settings, request),
-        Dialect::Gemini => gemini::encode(settings, request),
-        Dialect::Chat => chat::encode(settings, request),
-    }
-}

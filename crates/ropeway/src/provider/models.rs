@@ -1,54 +1,62 @@
-//! The models that a provider offers.
+//! Lists the models of a provider.
 
 use serde_json::Value;
 
-use super::encoded::headers_with;
-use super::{HttpRequest, Provider, ProviderError, ProviderErrorKind, ProviderSettings, anthropic, gemini};
+use super::client::Provider;
+use super::error::{ProviderError, ProviderErrorKind};
+use super::http_message::{HttpRequest, headers};
+use super::settings::ProviderSettings;
+use super::transport::Transport;
+use super::{anthropic, gemini};
 use crate::json;
 use crate::message::Dialect;
 use crate::web::brief;
 
-/// How large a list of models may be: those who pass on the models of others tell of hundreds, at length.
-const LARGEST: usize = 16 << 20;
+/// Maximum size of a list of models. Gateways describe hundreds of models.
+const MAX_LIST: usize = 16 << 20;
 
 impl Provider {
-    /// The names of the models that it offers, in its own order. Not all of them need be models to talk to.
+    /// Returns the names of the provider's models, in its own order. Some may not be chat models.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the provider cannot be reached, rejects the request, or does not return a list of models.
     pub async fn models(&self) -> Result<Vec<String>, ProviderError> {
-        let request = request(&self.settings);
-        let mut retried = 0;
+        let request = request(self.settings());
+        let mut retries = 0;
         loop {
-            let error = match self.list(&request).await {
+            let error = match list_models(&self.transport, &request).await {
                 Ok(models) => return Ok(models),
                 Err(error) => error,
             };
-            match self.settings.retries.pause(&error, retried, fastrand::f64()) {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => return Err(error.hidden(&self.mask)),
+            match self.settings().retries.backoff(&error, retries, fastrand::f64()) {
+                Some(backoff) => tokio::time::sleep(backoff).await,
+                None => return Err(error.redacted(&self.transport.redactor)),
             }
-            retried += 1;
+            retries += 1;
         }
-    }
-
-    async fn list(&self, request: &HttpRequest) -> Result<Vec<String>, ProviderError> {
-        let unreadable = |message: String| ProviderError::new(ProviderErrorKind::Unreadable, self.dialect(), message);
-        let mut exchange = self.send(request).await?;
-        if !exchange.is_accepted() {
-            return Err(exchange.refusal().await);
-        }
-        let mut body = Vec::new();
-        while let Some(chunk) = exchange.chunk().await? {
-            exchange.has_begun(self.settings.timeouts.idle);
-            body.extend_from_slice(&chunk);
-            if body.len() > LARGEST {
-                return Err(unreadable(format!("the list of models is larger than {} MiB", LARGEST >> 20)));
-            }
-        }
-        let models = json::from_slice(&body).ok().and_then(|list| names(self.dialect(), &list));
-        models.ok_or_else(|| unreadable(format!("the answer is no list of models: `{}`", brief(&body, &self.mask))))
     }
 }
 
-/// Asks for as many as a page can hold, which is more than anybody offers.
+async fn list_models(transport: &Transport, request: &HttpRequest) -> Result<Vec<String>, ProviderError> {
+    let unreadable = |message: String| transport.error(ProviderErrorKind::Unreadable, message);
+    let mut exchange = transport.send(request).await?;
+    if !exchange.is_success() {
+        return Err(exchange.into_error().await);
+    }
+    let mut body = Vec::new();
+    while let Some(chunk) = exchange.chunk().await? {
+        exchange.set_idle_timeout(transport.settings.timeouts.idle);
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_LIST {
+            return Err(unreadable(format!("the list of models exceeds {} MiB", MAX_LIST >> 20)));
+        }
+    }
+    let models = json::from_slice(&body).ok().and_then(|list| model_names(transport.dialect(), &list));
+    models.ok_or_else(|| unreadable(format!("not a list of models: `{}`", brief(&body, &transport.redactor))))
+}
+
+/// Requests the largest page, which holds all models of every known provider.
 fn request(settings: &ProviderSettings) -> HttpRequest {
     let (url, version) = match settings.dialect {
         Dialect::Anthropic => (anthropic::url(settings, "/models?limit=1000"), Some(anthropic::version(settings))),
@@ -57,29 +65,31 @@ fn request(settings: &ProviderSettings) -> HttpRequest {
     };
     let mut own = vec![("accept", "application/json")];
     own.extend(version.map(|version| ("anthropic-version", version)));
-    HttpRequest { method: "GET", url, headers: headers_with(settings, &own), body: Vec::new().into() }
+    HttpRequest { method: "GET", url, headers: headers(settings, &own), body: Vec::new().into() }
 }
 
-/// The names in a list of models; none when it is no such list.
-fn names(dialect: Dialect, list: &Value) -> Option<Vec<String>> {
+/// Returns the names in a list of models, or `None` if it is not such a list.
+fn model_names(dialect: Dialect, list: &Value) -> Option<Vec<String>> {
     let text = |model: &Value, name: &str| model.get(name).and_then(Value::as_str).map(str::to_owned);
     if dialect == Dialect::Gemini {
         let name = |model: &Value| Some(text(model, "name")?.trim_start_matches("models/").to_owned());
-        return list.get("models")?.as_array()?.iter().filter(|model| answers(model)).map(name).collect();
+        return list.get("models")?.as_array()?.iter().filter(|model| generates_content(model)).map(name).collect();
     }
     match (list, list.get("data")) {
-        // Some who speak a dialect send the list alone.
+        // Some servers send a bare array.
         (Value::Array(models), _) | (_, Some(Value::Array(models))) => {
             models.iter().map(|model| text(model, "id")).collect()
         }
-        // Ollama without a model has no list either.
+        // Ollama sends null if it has no model.
         (_, Some(Value::Null)) if list["object"] == "list" => Some(Vec::new()),
         _ => None,
     }
 }
 
-/// Is it one of Gemini's models that answer? Others only embed, or draw.
-fn answers(model: &Value) -> bool {
+/// Returns `true` for Gemini models that generate content; others only embed or draw.
+///
+/// See <https://ai.google.dev/api/models#Model>.
+fn generates_content(model: &Value) -> bool {
     let methods = model.get("supportedGenerationMethods").and_then(Value::as_array);
     methods.is_none_or(|methods| methods.iter().any(|method| method == "generateContent"))
 }
@@ -91,9 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_dialect_asks_at_its_own_address() {
+    fn every_dialect_has_its_own_models_url() {
         let url = |dialect, base: &str| request(&ProviderSettings::new(dialect).with_base_url(base)).url;
-        let asked = [
+        let urls = [
             url(Dialect::Anthropic, "https://a"),
             url(Dialect::Anthropic, "https://a/v1/"),
             url(Dialect::Gemini, "https://a"),
@@ -109,32 +119,32 @@ mod tests {
             "https://a/v1/models",
             "https://a/v1/models?x=y",
         ];
-        assert_eq!(asked, expected);
+        assert_eq!(urls, expected);
     }
 
     #[test]
     fn lists_of_models_are_read_in_every_form() {
         let two = Some(vec!["a".to_owned(), "b/c".to_owned()]);
         let data = json!([{"id": "a", "object": "model", "owned_by": "x"}, {"id": "b/c"}]);
-        assert_eq!(names(Dialect::Chat, &json!({"object": "list", "data": data})), two);
-        assert_eq!(names(Dialect::Anthropic, &json!({"data": data, "has_more": false})), two);
-        assert_eq!(names(Dialect::Chat, &data), two);
-        assert_eq!(names(Dialect::Responses, &json!({"object": "list", "data": null})), Some(Vec::new()));
+        assert_eq!(model_names(Dialect::Chat, &json!({"object": "list", "data": data})), two);
+        assert_eq!(model_names(Dialect::Anthropic, &json!({"data": data, "has_more": false})), two);
+        assert_eq!(model_names(Dialect::Chat, &data), two);
+        assert_eq!(model_names(Dialect::Responses, &json!({"object": "list", "data": null})), Some(Vec::new()));
         let gemini = json!({"models": [
             {"name": "models/a", "supportedGenerationMethods": ["generateContent", "countTokens"]},
             {"name": "models/embedding-1", "supportedGenerationMethods": ["embedContent"]},
             {"name": "b/c"},
         ]});
-        assert_eq!(names(Dialect::Gemini, &gemini), two);
+        assert_eq!(model_names(Dialect::Gemini, &gemini), two);
     }
 
     #[test]
-    fn what_is_no_list_of_models_is_not_taken_for_one() {
+    fn other_json_is_not_a_list_of_models() {
         for list in
             [json!({}), json!(3), json!({"data": {}}), json!({"data": null}), json!([{"name": "a"}]), json!(["a"])]
         {
-            assert_eq!(names(Dialect::Chat, &list), None, "{list}");
+            assert_eq!(model_names(Dialect::Chat, &list), None, "{list}");
         }
-        assert_eq!(names(Dialect::Gemini, &json!({"data": []})), None);
+        assert_eq!(model_names(Dialect::Gemini, &json!({"data": []})), None);
     }
 }

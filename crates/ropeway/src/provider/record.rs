@@ -1,38 +1,47 @@
-//! The recorder: exchanges are written down while they go on, without what must not be seen.
+//! Records exchanges with secrets redacted.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::{Exchange, ExchangeEnd, HttpRequest, RecordedRequest, Recording, credentials};
+use super::credentials;
+use super::http_message::HttpRequest;
+use super::recording::{Exchange, ExchangeEnd, RecordedRequest, Recording};
 use crate::json;
 use crate::secret::{self, Redactor};
+use crate::sync::lock;
 use crate::web;
 
-/// Writes exchanges down while they go on. Cheap to clone; clones write to the same place.
+/// Records the exchanges of a [`Provider`](super::Provider). Clones write to the same recording.
 ///
-/// Keys, and other values of the settings that look like secrets, are hidden. What is said in a conversation is not.
+/// Keys and other secrets of the settings are redacted. The conversation is not.
 #[derive(Clone)]
-pub struct Recorder(Arc<Mutex<Place>>);
+pub struct Recorder(Arc<Mutex<RecordingSink>>);
 
-enum Place {
+enum RecordingSink {
     Memory(Recording),
-    File { file: File, trouble: Option<io::Error> },
+    File { file: File, error: Option<io::Error> },
 }
 
 impl Recorder {
-    /// Keeps exchanges in memory.
+    /// Creates a recorder that keeps exchanges in memory.
     pub fn in_memory() -> Self {
-        Self::at(Place::Memory(Recording::default()))
+        Self::new(RecordingSink::Memory(Recording::default()))
     }
 
-    /// Adds exchanges to a file, one line for each when it is over. The file is for its owner only, whatever it was before.
+    /// Creates a recorder that appends each finished exchange to a file, as one line of JSON.
+    ///
+    /// The permissions of the file are set to 0600.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened for writing.
     pub fn to_file(path: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.append(true).create(true);
@@ -43,72 +52,70 @@ impl Recorder {
         if file.metadata()?.is_file() {
             file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         }
-        Ok(Self::at(Place::File { file, trouble: None }))
+        Ok(Self::new(RecordingSink::File { file, error: None }))
     }
 
-    fn at(place: Place) -> Self {
-        Self(Arc::new(Mutex::new(place)))
+    fn new(sink: RecordingSink) -> Self {
+        Self(Arc::new(Mutex::new(sink)))
     }
 
-    /// What is in memory so far; nothing if it goes to a file.
+    /// Returns the exchanges in memory; empty for a recorder that writes to a file.
     pub fn recording(&self) -> Recording {
-        match &*self.place() {
-            Place::Memory(recording) => recording.clone(),
-            Place::File { .. } => Recording::default(),
+        match &*self.sink() {
+            RecordingSink::Memory(recording) => recording.clone(),
+            RecordingSink::File { .. } => Recording::default(),
         }
     }
 
-    /// Why an exchange could not be written down, if that was so since this was last asked.
-    pub fn trouble(&self) -> Option<io::Error> {
-        match &mut *self.place() {
-            Place::Memory(_) => None,
-            Place::File { trouble, .. } => trouble.take(),
+    /// Returns the last write error since the previous call, if any.
+    pub fn take_error(&self) -> Option<io::Error> {
+        match &mut *self.sink() {
+            RecordingSink::Memory(_) => None,
+            RecordingSink::File { error, .. } => error.take(),
         }
     }
 
-    fn place(&self) -> MutexGuard<'_, Place> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sink(&self) -> MutexGuard<'_, RecordingSink> {
+        lock(&self.0)
     }
 
     fn write(&self, exchange: Exchange) {
-        match &mut *self.place() {
-            Place::Memory(recording) => recording.exchanges.push(exchange),
-            // One write for the whole line: several processes may add to one file.
-            Place::File { file, trouble } => {
+        match &mut *self.sink() {
+            RecordingSink::Memory(recording) => recording.exchanges.push(exchange),
+            // One write per line: several processes may append to one file.
+            RecordingSink::File { file, error: last_error } => {
                 if let Err(error) = file.write_all(exchange.to_line().as_bytes()) {
-                    tracing::warn!("an exchange with a provider could not be recorded: {error}");
-                    *trouble = Some(error);
+                    tracing::warn!("could not record an exchange: {error}");
+                    *last_error = Some(error);
                 }
             }
         }
     }
 
-    /// Begins to record an exchange.
-    pub(super) fn tap(&self, request: &HttpRequest, mask: &Redactor) -> Tap {
-        // A key may stand in a URL that was not made out of the settings.
-        let mask = mask.with(&Redactor::new(&secret::in_url(&request.url)));
+    /// Starts recording an exchange.
+    pub(super) fn begin(&self, request: &HttpRequest, redactor: &Redactor) -> ExchangeRecorder {
+        // The URL may contain a key that is not in the settings.
+        let redactor = redactor.with(&Redactor::new(&secret::in_url(&request.url)));
         let body = String::from_utf8_lossy(&request.body);
-        let mut body = match body.is_empty() {
-            true => Value::Null,
-            false => json::from_str(&body).unwrap_or_else(|_| Value::from(body)),
-        };
-        mask.hide_json(&mut body);
-        credentials::hide(&mut body);
+        let mut body =
+            if body.is_empty() { Value::Null } else { json::from_str(&body).unwrap_or_else(|_| Value::from(body)) };
+        redactor.redact_json(&mut body);
+        credentials::redact(&mut body);
         let headers = request.headers.iter().map(|(name, value)| {
             let value = value.expose();
             let own = Redactor::new(&secret::in_header(name, value));
-            (name.clone(), own.hide(&mask.hide(value)).into_owned())
+            (name.clone(), own.redact(&redactor.redact(value)).into_owned())
         });
         let request = RecordedRequest {
             method: request.method.to_owned(),
-            url: mask.hide(&request.url).into_owned(),
+            url: redactor.redact(&request.url).into_owned(),
             headers: headers.collect(),
             body,
         };
         let ending = ExchangeEnd::CutOff;
         let exchange =
             Exchange { request: Some(request), status: None, headers: Vec::new(), body: String::new(), ending };
-        Tap { recorder: self.clone(), mask, exchange: Some(exchange), body: Vec::new(), is_cut: true }
+        ExchangeRecorder { recorder: self.clone(), redactor, exchange: Some(exchange), body: Vec::new(), is_cut: true }
     }
 }
 
@@ -118,47 +125,47 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// An exchange that is being recorded. It is written down when it is dropped, however far it came.
-pub(super) struct Tap {
+/// Records one exchange, and writes it when dropped, complete or not.
+pub(super) struct ExchangeRecorder {
     recorder: Recorder,
-    mask: Redactor,
+    redactor: Redactor,
     exchange: Option<Exchange>,
     body: Vec<u8>,
-    /// Might more have come?
+    /// The body may have been cut off.
     is_cut: bool,
 }
 
-impl Tap {
-    /// The head of the answer came.
+impl ExchangeRecorder {
+    /// Records the head of the response.
     pub(super) fn head(&mut self, status: u16, headers: &[(String, String)]) {
         let now = SystemTime::now();
-        let lasting = headers.iter().map(|(name, value)| (name, lasting(name, value, now)));
-        let hidden = lasting.map(|(name, value)| (name.clone(), self.mask.hide(&value).into_owned())).collect();
+        let headers = headers.iter().map(|(name, value)| (name, relative_delay(name, value, now)));
+        let redacted = headers.map(|(name, value)| (name.clone(), self.redactor.redact(&value).into_owned())).collect();
         if let Some(exchange) = &mut self.exchange {
             exchange.status = Some(status);
-            exchange.headers = hidden;
+            exchange.headers = redacted;
         }
     }
 
-    /// A piece of the answer came.
+    /// Records a chunk of the body.
     pub(super) fn chunk(&mut self, chunk: &[u8]) {
         self.body.extend_from_slice(chunk);
     }
 
-    /// The answer has said that it is over: nobody asks whether more would have come.
-    pub(super) fn enough(&mut self) {
+    /// Marks the exchange as complete: the reply has ended, even if the body has not.
+    pub(super) fn complete(&mut self) {
         if let Some(exchange) = &mut self.exchange {
             exchange.ending = ExchangeEnd::Whole;
         }
     }
 
-    /// It ended so.
+    /// Records how the exchange ended.
     pub(super) fn end(&mut self, ending: ExchangeEnd) {
         self.is_cut = ending != ExchangeEnd::Whole;
         if let Some(exchange) = &mut self.exchange {
             exchange.ending = match ending {
                 ExchangeEnd::Failed { kind, message, cause, should_retry } => {
-                    let hide = |text: String| self.mask.hide(&text).into_owned();
+                    let hide = |text: String| self.redactor.redact(&text).into_owned();
                     ExchangeEnd::Failed { kind, message: hide(message), cause: cause.map(hide), should_retry }
                 }
                 ending => ending,
@@ -167,25 +174,26 @@ impl Tap {
     }
 }
 
-impl Drop for Tap {
+impl Drop for ExchangeRecorder {
     fn drop(&mut self) {
         if let Some(mut exchange) = self.exchange.take() {
-            // Hidden as a whole: a key may come in two pieces.
+            // Redacted as a whole: a key may be split between two chunks.
             let body = String::from_utf8_lossy(&self.body);
-            let hidden = if self.is_cut { self.mask.hide_cut(&body) } else { self.mask.hide(&body) };
-            exchange.body = hidden.into_owned();
+            let redacted =
+                if self.is_cut { self.redactor.redact_truncated(&body) } else { self.redactor.redact(&body) };
+            exchange.body = redacted.into_owned();
             self.recorder.write(exchange);
         }
     }
 }
 
-/// A header that means the same later: a date to come back at is told in seconds from now.
-fn lasting<'a>(name: &str, value: &'a str, now: SystemTime) -> Cow<'a, str> {
+/// Converts the date of a `retry-after` header to seconds from now, which mean the same in a replay.
+fn relative_delay<'a>(name: &str, value: &'a str, now: SystemTime) -> Cow<'a, str> {
     if name != "retry-after" || value.trim().parse::<f64>().is_ok() {
         return Cow::Borrowed(value);
     }
     match web::retry_after(value, now) {
-        Some(wish) => Cow::Owned(wish.as_secs_f64().ceil().to_string()),
+        Some(delay) => Cow::Owned(delay.as_secs_f64().ceil().to_string()),
         None => Cow::Borrowed(value),
     }
 }
@@ -201,38 +209,38 @@ mod tests {
     use crate::provider::{ProviderError, ProviderErrorKind};
     use crate::secret::Secret;
 
-    fn recorded(body: &Value, listen: impl FnOnce(&mut Tap)) -> Exchange {
+    fn recorded(body: &Value, listen: impl FnOnce(&mut ExchangeRecorder)) -> Exchange {
         let recorder = Recorder::in_memory();
         let url = "https://a.example/v1".to_owned();
         let request = HttpRequest { method: "POST", url, headers: Vec::new(), body: body.to_string().into() };
-        let mut tap = recorder.tap(&request, &Redactor::new(&[Secret::new("sk-12345678")]));
-        listen(&mut tap);
-        drop(tap);
+        let mut exchange_recorder = recorder.begin(&request, &Redactor::new(&[Secret::new("sk-12345678")]));
+        listen(&mut exchange_recorder);
+        drop(exchange_recorder);
         recorder.recording().exchanges.remove(0)
     }
 
     #[test]
-    fn half_a_key_is_hidden_where_an_answer_was_cut_off() {
-        let body = |end: &dyn Fn(&mut Tap)| {
-            let listen = |tap: &mut Tap| {
-                tap.chunk(b"it is sk-123");
-                end(tap);
+    fn half_a_key_is_redacted_in_a_truncated_body() {
+        let body = |end: &dyn Fn(&mut ExchangeRecorder)| {
+            let listen = |exchange_recorder: &mut ExchangeRecorder| {
+                exchange_recorder.chunk(b"it is sk-123");
+                end(exchange_recorder);
             };
             recorded(&json!({}), listen).body
         };
         let broken = ProviderError::new(ProviderErrorKind::Connection, Dialect::Chat, "broken");
         assert_eq!(body(&|_| {}), "it is ***");
-        assert_eq!(body(&|tap| tap.end(ExchangeEnd::failed(&broken))), "it is ***");
-        assert_eq!(body(&Tap::enough), "it is ***");
-        assert_eq!(body(&|tap| tap.end(ExchangeEnd::Whole)), "it is sk-123");
+        assert_eq!(body(&|exchange_recorder| exchange_recorder.end(ExchangeEnd::failed(&broken))), "it is ***");
+        assert_eq!(body(&ExchangeRecorder::complete), "it is ***");
+        assert_eq!(body(&|exchange_recorder| exchange_recorder.end(ExchangeEnd::Whole)), "it is sk-123");
     }
 
     #[test]
-    fn a_date_to_come_back_at_is_recorded_in_seconds() {
+    fn a_retry_date_is_recorded_in_seconds() {
         let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(1_000));
         let headers = |value: &str| {
             let header = ("retry-after".to_owned(), value.to_owned());
-            recorded(&json!({}), |tap| tap.head(429, &[header])).headers.remove(0).1
+            recorded(&json!({}), |exchange_recorder| exchange_recorder.head(429, &[header])).headers.remove(0).1
         };
         let seconds: u64 = headers(&date).parse().expect("seconds");
         assert!((990..=1_000).contains(&seconds), "{seconds}");

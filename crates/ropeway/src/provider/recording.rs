@@ -1,77 +1,78 @@
-//! A recording: exchanges with a provider, as values and as lines of JSON.
+//! Recorded exchanges with a provider, as values and as lines of JSON.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ProviderError, ProviderErrorKind};
+use super::error::{ProviderError, ProviderErrorKind};
 use crate::json;
 
-/// Exchanges with a provider, in their order. It holds no secrets if it was recorded; whoever makes one by hand sees to that
-/// himself.
+/// Exchanges with a provider, in order.
+///
+/// A [`Recorder`](super::Recorder) redacts secrets. A recording that is built by hand is not redacted.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Recording {
-    /// The exchanges.
+    /// The exchanges, in the order they ended.
     pub exchanges: Vec<Exchange>,
 }
 
-/// One request, and what came back.
+/// One request and its response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exchange {
-    /// What was asked; nothing where any request gets this answer.
+    /// The request; `None` matches any request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RecordedRequest>,
-    /// The HTTP status; nothing when no answer came.
+    /// The HTTP status; `None` if no response arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The headers of the answer that matter, with lowercase names.
+    /// The relevant headers of the response, with lowercase names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// The body of the answer as it came.
+    /// The body of the response.
     #[serde(default)]
     pub body: String,
-    /// How it ended.
+    /// How the exchange ended.
     pub ending: ExchangeEnd,
 }
 
-/// A request as it is recorded.
+/// The request of a recorded [`Exchange`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecordedRequest {
-    /// The method.
+    /// The HTTP method.
     pub method: String,
-    /// The URL.
+    /// The URL, with secrets redacted.
     pub url: String,
-    /// The headers.
+    /// The headers, with secrets redacted.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The body; `null` if it is empty.
     pub body: Value,
 }
 
-/// How an exchange ended.
+/// How a recorded exchange ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ExchangeEnd {
-    /// With the end of the answer.
+    /// The response was complete.
     Whole,
-    /// Before it: whoever asked did not want more.
+    /// The client stopped reading before the end.
     CutOff,
-    /// With trouble on the way.
+    /// The exchange failed.
     #[non_exhaustive]
     Failed {
-        /// What kind of trouble.
+        /// The kind of the error.
         kind: ProviderErrorKind,
-        /// What was known of it.
+        /// The message of the error.
         message: String,
-        /// What it came from.
+        /// The source of the error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<String>,
-        /// Whether it was known that to try again is worth it, or is not.
+        /// Whether to retry, if that was known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         should_retry: Option<bool>,
     },
@@ -82,39 +83,47 @@ pub enum ExchangeEnd {
 #[non_exhaustive]
 pub enum RecordingError {
     /// The file could not be read.
-    #[error("the recording `{}` could not be read", .path.display())]
+    #[error("could not read recording `{}`", .path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
     /// A line is not an exchange.
     #[error("line {line} of the recording is not an exchange")]
     Line {
-        /// Which one, counted from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The JSON error.
         #[source]
         source: serde_json::Error,
     },
 }
 
 impl Recording {
-    /// A recording of these exchanges.
+    /// Creates a recording of these exchanges.
     pub fn new(exchanges: impl IntoIterator<Item = Exchange>) -> Self {
         Self { exchanges: exchanges.into_iter().collect() }
     }
 
-    /// Reads a file of one exchange per line.
+    /// Reads a file with one exchange per line.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or if a line is not an exchange.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path);
         Self::read(&text.map_err(|source| RecordingError::File { path: path.to_owned(), source })?)
     }
 
-    /// Reads a text of one exchange per line.
+    /// Parses text with one exchange per line.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a line is not an exchange.
     pub fn read(text: &str) -> Result<Self, RecordingError> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let exchange = |(at, line): (usize, &str)| {
@@ -123,44 +132,44 @@ impl Recording {
         Ok(Self { exchanges: lines.map(exchange).collect::<Result<_, _>>()? })
     }
 
-    /// The text of it, one exchange per line.
+    /// Serializes the recording, one exchange per line.
     pub fn to_lines(&self) -> String {
         self.exchanges.iter().map(Exchange::to_line).collect()
     }
 }
 
 impl Exchange {
-    /// An answer of this status, to whatever is asked.
+    /// Creates a response with this status, to any request.
     pub fn new(status: u16, body: impl Into<String>) -> Self {
         Self { request: None, status: Some(status), headers: Vec::new(), body: body.into(), ending: ExchangeEnd::Whole }
     }
 
-    /// An answer that is a stream of events, to whatever is asked.
+    /// Creates a successful response with an event stream, to any request.
     pub fn events(body: impl Into<String>) -> Self {
         Self::new(200, body).with_header("content-type", "text/event-stream")
     }
 
-    /// No answer at all, whatever is asked.
+    /// Creates a failed exchange without a response, for any request.
     pub fn failed(kind: ProviderErrorKind, message: impl Into<String>) -> Self {
         let ending = ExchangeEnd::Failed { kind, message: message.into(), cause: None, should_retry: None };
         Self { status: None, ending, ..Self::new(200, "") }
     }
 
-    /// Adds a header to the answer.
+    /// Adds a header to the response.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into().to_ascii_lowercase(), value.into()));
         self
     }
 
-    /// Sets how it ended.
+    /// Sets how the exchange ended.
     #[must_use]
     pub fn with_ending(mut self, ending: ExchangeEnd) -> Self {
         self.ending = ending;
         self
     }
 
-    /// Answers only this request.
+    /// Limits the exchange to requests with the path of this URL and this body.
     #[must_use]
     pub fn to_request(mut self, url: impl Into<String>, body: Value) -> Self {
         let (method, url) = ("POST".to_owned(), url.into());
@@ -168,9 +177,9 @@ impl Exchange {
         self
     }
 
-    /// The exchange as one line of JSON, its end included.
+    /// Serializes the exchange as one line of JSON, including the line break.
     pub(super) fn to_line(&self) -> String {
-        // Text, numbers and JSON can always be written.
+        // Strings, numbers and JSON values always serialize.
         let mut line = serde_json::to_string(self).unwrap_or_default();
         line.push('\n');
         line
@@ -178,7 +187,7 @@ impl Exchange {
 }
 
 impl ExchangeEnd {
-    /// The end of an exchange that failed so.
+    /// Returns the end of an exchange that failed with this error.
     pub fn failed(error: &ProviderError) -> Self {
         let cause = error.source.as_ref().map(ToString::to_string);
         Self::Failed { kind: error.kind, message: error.message.clone(), cause, should_retry: error.should_retry }
@@ -193,7 +202,7 @@ mod tests {
     use crate::message::Dialect;
 
     #[test]
-    fn a_recording_is_the_same_after_it_was_written_and_read() {
+    fn a_recording_survives_a_round_trip() {
         let mut late = ProviderError::new(ProviderErrorKind::Timeout, Dialect::Chat, "late");
         (late.source, late.should_retry) = (Some("x".into()), Some(false));
         let ending = ExchangeEnd::failed(&late);
@@ -210,11 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_exchange_is_told_by_its_number() {
+    fn an_invalid_line_is_reported_by_its_number() {
         let text = format!("{}\n\nnonsense\n", Exchange::new(200, "").to_line());
         let error = Recording::read(&text).expect_err("not an exchange");
         assert_eq!(error.to_string(), "line 4 of the recording is not an exchange");
         let error = Recording::load("/nowhere/x.jsonl").expect_err("no file");
-        assert_eq!(error.to_string(), "the recording `/nowhere/x.jsonl` could not be read");
+        assert_eq!(error.to_string(), "could not read recording `/nowhere/x.jsonl`");
     }
 }

@@ -1,66 +1,66 @@
-//! A reply: what a model answers, piece by piece and whole.
+//! The reply of a model, as events and as a whole.
 
 use serde::{Deserialize, Serialize};
 
-use super::Cost;
+use super::cost::Cost;
 use crate::message::{AssistantMessage, ToolCall};
 
-/// One piece of an answer.
+/// One event of a reply.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ReplyEvent {
-    /// More text.
+    /// Text to append.
     Text(String),
-    /// More of what the model thinks.
+    /// Reasoning to append.
     Reasoning(String),
-    /// The model begins to write a call.
+    /// The model starts a tool call.
     ToolCallStarted {
-        /// Which one of this answer's.
+        /// The index of the call in this reply.
         index: usize,
-        /// The name of the call.
+        /// The id of the call.
         id: String,
-        /// The tool, by our own name for it.
+        /// The name of the tool in the request.
         name: String,
     },
-    /// More of a call's arguments, as JSON text.
+    /// Arguments of a call to append, as JSON text.
     ToolCallDelta {
-        /// Which one of this answer's.
+        /// The index of the call in this reply.
         index: usize,
-        /// The piece.
+        /// The JSON fragment.
         json: String,
     },
-    /// A call, whole.
+    /// A call is complete.
     ToolCall {
-        /// Which one of this answer's.
+        /// The index of the call in this reply.
         index: usize,
-        /// The call.
+        /// The complete call.
         call: ToolCall,
     },
-    /// What it has cost so far.
+    /// Usage so far.
     Usage(Usage),
-    /// Something that a person should know.
+    /// A problem that did not fail the request, for people.
     Warning(String),
-    /// The whole answer. Nothing comes after it.
+    /// The complete reply; always the last event.
     Finished(Box<Reply>),
 }
 
-/// A whole answer.
+/// The complete reply of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reply {
-    /// What the model said.
+    /// The message of the model.
     pub message: AssistantMessage,
-    /// Why it stopped.
+    /// Why the model stopped.
     pub stop: StopReason,
-    /// What it has cost.
+    /// Tokens and cost of the request.
     pub usage: Usage,
-    /// The provider's name for the answer.
+    /// The provider's id of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The model that answered, as the provider calls it.
+    /// The model that replied, as reported by the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What a person should know.
+    /// Problems that did not fail the request, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -70,43 +70,43 @@ pub struct Reply {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
-    /// It has said what it wanted to say.
+    /// The model finished its reply.
     EndTurn,
-    /// It waits for the results of its calls.
+    /// The model waits for the results of its calls.
     ToolUse,
-    /// It came to one of the texts at which the answer ends.
+    /// The model generated a stop sequence.
     StopSequence,
-    /// The answer has become as long as it may.
+    /// The reply reached its maximum length.
     MaxTokens,
-    /// The conversation fills the model's window.
+    /// The conversation reached the limit of the context window.
     ContextWindow,
-    /// It does not want to answer.
+    /// The model refused to answer.
     Refusal,
-    /// The provider does not let it answer.
+    /// The provider blocked the reply.
     ContentFilter,
-    /// The provider wants to be asked again, with what was said so far.
+    /// The provider paused the reply. Send the conversation with the reply so far to continue it.
     Pause,
-    /// It tried to call a tool and failed.
+    /// The model generated an invalid tool call.
     MalformedToolCall,
-    /// Another reason, in the provider's own word.
+    /// Another reason, as named by the provider.
     Other(String),
 }
 
-/// What an answer has cost, in tokens and, where the provider says so, in money.
+/// Tokens of a request and its reply, and their cost if the provider reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Usage {
-    /// What was read, cached or not.
+    /// Input tokens, cached or not.
     pub input: u64,
-    /// What was written, reasoning included.
+    /// Output tokens, including reasoning.
     pub output: u64,
-    /// What of the input came out of a cache.
+    /// Input tokens that were read from a cache.
     pub cache_read: u64,
-    /// What of the input was put into a cache.
+    /// Input tokens that were written to a cache.
     pub cache_write: u64,
-    /// What of the output was reasoning.
+    /// Output tokens that were reasoning.
     pub reasoning: u64,
-    /// The amount that the provider says it charged; `None` if it does not say.
+    /// The amount charged, if the provider reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }

@@ -1,10 +1,11 @@
-//! A request: what a model is asked, in no dialect yet.
+//! A request to a model, independent of the dialect.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::{MediaSupport, Reply};
+use super::media_kinds::MediaKinds;
+use super::reply::Reply;
 use crate::content::ContentPart;
 use crate::json;
 use crate::lowering::{Lower, lower_output};
@@ -12,87 +13,108 @@ use crate::message::{AssistantPart, Conversation, Message, ModelEndpoint, Reason
 use crate::schema::Validator;
 use crate::tool::{ArgumentProblem, Schema};
 
-/// What a model is asked.
+/// A request to a model.
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::message::{Conversation, Dialect};
+/// use ropeway::provider::{ChatRequest, ProviderSettings, encode};
+///
+/// # fn main() -> Result<(), ropeway::provider::ProviderError> {
+/// let conversation = Conversation::new().with("Hello!");
+/// let request = ChatRequest::new("gpt-6-sol", &conversation).with_max_tokens(1000);
+/// let encoded = encode(&ProviderSettings::new(Dialect::Responses), &request)?;
+/// assert_eq!(encoded.request.url, "https://api.openai.com/v1/responses");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ChatRequest<'a> {
-    /// The model.
+    /// The model name, as the provider knows it.
     pub model: &'a str,
-    /// Everything that was said so far.
+    /// The system prompt and all messages so far.
     pub conversation: &'a Conversation,
     /// The tools that the model may call.
     pub tools: Option<&'a dyn Lower>,
-    /// Must the model call a tool?
+    /// Whether the model must call a tool.
     pub tool_choice: ToolChoice,
-    /// May it call several at once? The provider's own default where nothing is said.
+    /// Whether the model may call several tools at once; `None` for the provider's default.
     pub parallel_calls: Option<bool>,
-    /// How long the answer may get.
+    /// Maximum tokens of the reply.
     pub max_tokens: Option<u32>,
-    /// How much is left to chance.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// How much of the probable is considered.
+    /// Nucleus sampling (top-p).
     pub top_p: Option<f64>,
-    /// Texts at which the answer ends.
+    /// Texts that end the reply when the model generates them.
     pub stop_sequences: Vec<String>,
-    /// How hard the model thinks before it answers.
+    /// Reasoning effort of the model.
     pub effort: Option<ReasoningEffort>,
-    /// The JSON that the answer must be.
+    /// The JSON format that the reply must have.
     pub output: Option<OutputFormat>,
-    /// What is not shown to the model, but told in words; besides what the settings say.
-    pub in_words: MediaSupport,
-    /// Further fields of the body, as the provider wants them; they win over ours.
+    /// Media that are sent as text descriptions, in addition to those of [`Quirks`](super::Quirks).
+    pub described_media: MediaKinds,
+    /// Additional fields of the request body. They replace generated fields of the same name.
     pub extra: Map<String, Value>,
 }
 
-/// Must the model call a tool?
+/// Whether the model must call a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ToolChoice {
-    /// As it likes.
+    /// The model decides.
     #[default]
     Auto,
-    /// It must not.
+    /// No tool may be called.
     None,
-    /// One of them at least.
+    /// At least one tool must be called.
     Required,
-    /// This one.
+    /// The tool of this name must be called.
     Tool(String),
 }
 
-/// The JSON that an answer must be.
+/// The JSON format that a reply must have.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct OutputFormat {
-    /// A name for it, of letters, digits, `_` and `-`.
+    /// The name of the format: letters, digits, `_` and `-`.
     pub name: String,
-    /// Its JSON Schema.
+    /// The JSON Schema of the reply.
     pub schema: Schema,
 }
 
-/// Why an answer is not the JSON that was asked for.
+/// Why a reply does not have the requested format.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
-    /// It is no JSON; a model that was cut off or refuses does not write any.
-    #[error("the answer is not JSON")]
+    /// The reply is not JSON, for example because the model refused or the reply was cut off.
+    #[error("the reply is not JSON")]
     NotJson(#[source] serde_json::Error),
-    /// It is JSON of another schema.
-    #[error("the answer does not fit the schema `{name}`: {}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    /// The reply is JSON that violates the schema.
+    #[error("the reply does not match schema `{name}`: {}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     OtherSchema {
-        /// The name of what was asked for.
+        /// The name of the format.
         name: String,
-        /// Where it does not fit, and why.
+        /// The violations.
         problems: Vec<ArgumentProblem>,
     },
 }
 
 impl OutputFormat {
-    /// JSON of this schema, under a name of letters, digits, `_` and `-`.
+    /// Creates a format with this schema. The name may contain letters, digits, `_` and `-`.
     pub fn new(name: impl Into<String>, schema: impl Into<Schema>) -> Self {
         Self { name: name.into(), schema: schema.into() }
     }
 
-    /// Reads an answer as what was asked for. What the dialect made the model write besides (nulls for what is optional) is gone.
+    /// Parses and validates a reply.
+    ///
+    /// Nulls that a strict dialect requires for optional properties are removed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the text of the reply is not JSON, or does not match the schema.
     pub fn read(&self, reply: &Reply) -> Result<Value, OutputError> {
         let text = reply.message.to_text();
         let value: Value = json::from_str(text.trim()).map_err(OutputError::NotJson)?;
@@ -102,14 +124,14 @@ impl OutputFormat {
             Some(lowered) => lowered.from_wire(value),
             None => value,
         };
-        let fits = Validator::compile(&self.schema).validate(&value);
-        fits.map_err(|problems| OutputError::OtherSchema { name: self.name.clone(), problems })?;
+        let valid = Validator::compile(&self.schema).validate(&value);
+        valid.map_err(|problems| OutputError::OtherSchema { name: self.name.clone(), problems })?;
         Ok(value)
     }
 }
 
 impl<'a> ChatRequest<'a> {
-    /// A request without tools and with the provider's own defaults.
+    /// Creates a request without tools and with the provider's defaults.
     pub fn new(model: &'a str, conversation: &'a Conversation) -> Self {
         Self {
             model,
@@ -123,66 +145,66 @@ impl<'a> ChatRequest<'a> {
             stop_sequences: Vec::new(),
             effort: None,
             output: None,
-            in_words: MediaSupport::NONE,
+            described_media: MediaKinds::NONE,
             extra: Map::new(),
         }
     }
 
-    /// Is nothing said that a model could answer, because no turn is left of what was said? Whoever writes the messages himself knows what he says.
-    pub(super) fn is_silent(&self, speaker: &ModelEndpoint) -> bool {
-        let by_hand = ["messages", "input", "contents"].iter().any(|field| self.extra.contains_key(*field));
-        let is_empty = |part: &ContentPart| part.as_text().is_some_and(str::is_empty);
-        let says_nothing = |message: &Message| match message {
-            Message::User(message) => message.content.iter().all(is_empty),
+    /// Returns `true` if no message would be sent to the model. Messages in `extra` are not checked.
+    pub(super) fn is_empty(&self, endpoint: &ModelEndpoint) -> bool {
+        let has_own = ["messages", "input", "contents"].iter().any(|field| self.extra.contains_key(*field));
+        let is_empty_text = |part: &ContentPart| part.as_text().is_some_and(str::is_empty);
+        let is_dropped = |message: &Message| match message {
+            Message::User(message) => message.content.iter().all(is_empty_text),
             Message::Assistant(message) => {
-                let native = message.from.as_ref().is_some_and(|from| from.shares_secrets_with(speaker));
+                let native = message.from.as_ref().is_some_and(|from| from.accepts_parts_of(endpoint));
                 message.parts.iter().all(|part| match part {
                     AssistantPart::Text(text) => !native && text.text.is_empty(),
                     AssistantPart::ToolCall(_) => false,
-                    AssistantPart::Reasoning(_) | AssistantPart::Private(_) => !native,
+                    AssistantPart::Reasoning(_) | AssistantPart::Opaque(_) => !native,
                 })
             }
             Message::Tool(message) => message.results.is_empty(),
         };
-        !by_hand && self.conversation.messages.iter().all(says_nothing)
+        !has_own && self.conversation.messages.iter().all(is_dropped)
     }
 
-    /// Offers tools.
+    /// Offers these tools to the model.
     #[must_use]
     pub fn with_tools(mut self, tools: &'a dyn Lower) -> Self {
         self.tools = Some(tools);
         self
     }
 
-    /// Says whether a tool must be called.
+    /// Sets whether a tool must be called.
     #[must_use]
     pub fn with_tool_choice(mut self, choice: ToolChoice) -> Self {
         self.tool_choice = choice;
         self
     }
 
-    /// Bounds the answer.
+    /// Sets the maximum tokens of the reply.
     #[must_use]
     pub fn with_max_tokens(mut self, tokens: u32) -> Self {
         self.max_tokens = Some(tokens);
         self
     }
 
-    /// Says how much is left to chance.
+    /// Sets the sampling temperature.
     #[must_use]
     pub fn with_temperature(mut self, temperature: f64) -> Self {
         self.temperature = Some(temperature);
         self
     }
 
-    /// Says how hard to think.
+    /// Sets the reasoning effort.
     #[must_use]
     pub fn with_effort(mut self, effort: ReasoningEffort) -> Self {
         self.effort = Some(effort);
         self
     }
 
-    /// Asks for JSON of a schema.
+    /// Requests a reply in JSON of this schema.
     #[must_use]
     pub fn with_output(mut self, name: impl Into<String>, schema: impl Into<Schema>) -> Self {
         self.output = Some(OutputFormat::new(name, schema));
@@ -218,10 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_of_which_nothing_is_left_cannot_be_answered() {
-        let thought = AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), ..Reasoning::default() });
+    fn a_conversation_without_content_is_an_error() {
+        let reasoning = AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), ..Reasoning::default() });
         for dialect in Dialect::ALL {
-            for answer in [AssistantMessage::text(""), AssistantMessage::new(vec![thought.clone()])] {
+            for answer in [AssistantMessage::text(""), AssistantMessage::new(vec![reasoning.clone()])] {
                 let conversation = Conversation::new().with(answer);
                 let refused = encode(&ProviderSettings::new(dialect), &ChatRequest::new("m", &conversation));
                 assert_eq!(refused.err().map(|error| error.kind), Some(ProviderErrorKind::Unusable), "{dialect}");
@@ -230,19 +252,19 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_as_the_json_that_was_asked_for() {
+    fn a_reply_is_parsed_in_the_requested_format() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]});
         let format = OutputFormat::new("ab", schema);
         for dialect in Dialect::ALL {
-            let read = format.read(&reply(" {\"a\": \"x\", \"b\": 3}\n", dialect)).expect("an answer");
+            let read = format.read(&reply(" {\"a\": \"x\", \"b\": 3}\n", dialect)).expect("a reply");
             assert_eq!(read, json!({"a": "x", "b": 3}), "{dialect}");
         }
-        // Where everything is required, a model writes null for what it leaves out.
-        let strict = format.read(&reply("{\"a\": \"x\", \"b\": null}", Dialect::Responses)).expect("an answer");
+        // A strict dialect requires all properties, so the model writes null for optional ones.
+        let strict = format.read(&reply("{\"a\": \"x\", \"b\": null}", Dialect::Responses)).expect("a reply");
         assert_eq!(strict, json!({"a": "x"}));
         let no_json = format.read(&reply("I will not", Dialect::Chat)).expect_err("no JSON");
-        assert_eq!(no_json.to_string(), "the answer is not JSON");
+        assert_eq!(no_json.to_string(), "the reply is not JSON");
         let other = format.read(&reply("{\"b\": \"x\"}", Dialect::Chat)).expect_err("another schema");
-        assert!(other.to_string().starts_with("the answer does not fit the schema `ab`: "), "{other}");
+        assert!(other.to_string().starts_with("the reply does not match schema `ab`: "), "{other}");
     }
 }

@@ -1,21 +1,22 @@
-//! Retries: whether a request is sent again, and when.
+//! Whether and when a failed request is retried.
 
 use std::time::Duration;
 
-use super::{ProviderError, RetryPolicy};
+use super::error::ProviderError;
+use super::settings::RetryPolicy;
 
 impl RetryPolicy {
-    /// The pause before a request is sent again that failed so; `None` if it is not worth it. `chance` is from 0 to 1.
-    pub(super) fn pause(&self, error: &ProviderError, retried: u32, chance: f64) -> Option<Duration> {
-        if retried >= self.most || !error.is_retryable() {
+    /// Returns the backoff before the next attempt, or `None` if the error is final. `jitter` is from 0 to 1.
+    pub(super) fn backoff(&self, error: &ProviderError, retries: u32, jitter: f64) -> Option<Duration> {
+        if retries >= self.max_retries || !error.is_retryable() {
             return None;
         }
         match error.retry_after {
-            Some(wish) => Some(wish).filter(|wish| *wish <= self.longest_wish),
+            Some(requested) => Some(requested).filter(|requested| *requested <= self.max_retry_after),
             None => {
-                let doubled = self.first_pause.saturating_mul(1_u32.checked_shl(retried).unwrap_or(u32::MAX));
-                // Those who were turned away together must not come back together.
-                Some(doubled.min(self.longest_pause).mul_f64(1.0 - 0.25 * chance))
+                let doubled = self.initial_backoff.saturating_mul(1_u32.checked_shl(retries).unwrap_or(u32::MAX));
+                // Jitter spreads out clients that were rejected at the same time.
+                Some(doubled.min(self.max_backoff).mul_f64(1.0 - 0.25 * jitter))
             }
         }
     }
@@ -27,44 +28,44 @@ mod tests {
     use crate::message::Dialect;
     use crate::provider::ProviderErrorKind;
 
-    const OURS: RetryPolicy = RetryPolicy {
-        most: 8,
-        first_pause: Duration::from_millis(500),
-        longest_pause: Duration::from_secs(8),
-        longest_wish: Duration::from_secs(60),
+    const POLICY: RetryPolicy = RetryPolicy {
+        max_retries: 8,
+        initial_backoff: Duration::from_millis(500),
+        max_backoff: Duration::from_secs(8),
+        max_retry_after: Duration::from_secs(60),
     };
 
-    fn trouble(kind: ProviderErrorKind, wish: Option<Duration>) -> ProviderError {
+    fn error(kind: ProviderErrorKind, retry_after: Option<Duration>) -> ProviderError {
         let mut error = ProviderError::new(kind, Dialect::Chat, "x");
-        error.retry_after = wish;
+        error.retry_after = retry_after;
         error
     }
 
     #[test]
-    fn pauses_double_up_to_the_longest_and_lose_up_to_a_quarter() {
-        let error = trouble(ProviderErrorKind::Overloaded, None);
-        let pauses = |chance| (0..8).map(|retried| OURS.pause(&error, retried, chance)).collect::<Vec<_>>();
+    fn backoff_doubles_up_to_the_maximum_with_jitter() {
+        let error = error(ProviderErrorKind::Overloaded, None);
+        let pauses = |jitter| (0..8).map(|retries| POLICY.backoff(&error, retries, jitter)).collect::<Vec<_>>();
         let millis = |all: [u64; 8]| all.map(|one| Some(Duration::from_millis(one))).to_vec();
         assert_eq!(pauses(0.0), millis([500, 1000, 2000, 4000, 8000, 8000, 8000, 8000]));
         assert_eq!(pauses(1.0), millis([375, 750, 1500, 3000, 6000, 6000, 6000, 6000]));
-        assert_eq!(OURS.pause(&error, 8, 0.0), None);
-        let endless = RetryPolicy { most: u32::MAX, ..OURS };
-        assert_eq!(endless.pause(&error, 4_000_000_000, 0.0), Some(OURS.longest_pause));
+        assert_eq!(POLICY.backoff(&error, 8, 0.0), None);
+        let endless = RetryPolicy { max_retries: u32::MAX, ..POLICY };
+        assert_eq!(endless.backoff(&error, 4_000_000_000, 0.0), Some(POLICY.max_backoff));
     }
 
     #[test]
-    fn a_provider_may_ask_for_a_pause_but_not_for_any() {
-        let asked = |wish| OURS.pause(&trouble(ProviderErrorKind::RateLimited, Some(wish)), 0, 0.5);
-        assert_eq!(asked(Duration::ZERO), Some(Duration::ZERO));
-        assert_eq!(asked(Duration::from_secs(60)), Some(Duration::from_secs(60)));
-        assert_eq!(asked(Duration::from_millis(60_001)), None);
+    fn a_requested_backoff_is_limited() {
+        let requested = |after| POLICY.backoff(&error(ProviderErrorKind::RateLimited, Some(after)), 0, 0.5);
+        assert_eq!(requested(Duration::ZERO), Some(Duration::ZERO));
+        assert_eq!(requested(Duration::from_secs(60)), Some(Duration::from_secs(60)));
+        assert_eq!(requested(Duration::from_millis(60_001)), None);
     }
 
     #[test]
-    fn what_will_not_get_better_is_not_sent_again() {
-        assert_eq!(OURS.pause(&trouble(ProviderErrorKind::Auth, None), 0, 0.0), None);
-        let mut error = trouble(ProviderErrorKind::Server, None);
+    fn final_errors_are_not_retried() {
+        assert_eq!(POLICY.backoff(&error(ProviderErrorKind::Auth, None), 0, 0.0), None);
+        let mut error = error(ProviderErrorKind::Server, None);
         error.should_retry = Some(false);
-        assert_eq!(OURS.pause(&error, 0, 0.0), None);
+        assert_eq!(POLICY.backoff(&error, 0, 0.0), None);
     }
 }

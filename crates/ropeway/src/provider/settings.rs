@@ -1,15 +1,17 @@
-//! The settings of a provider: where it is, who asks, how patient we are.
+//! Settings of a provider: endpoint, credentials, timeouts and retries.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use super::{ChatRequest, MediaSupport};
+use super::media_kinds::MediaKinds;
+use super::request::ChatRequest;
+use crate::lowering;
 use crate::message::{Dialect, ModelEndpoint};
 use crate::secret::{self, Redactor, Secret};
 
-/// Headers whose values are no secrets; others may be called anything and hold a key.
-const HARMLESS: [&str; 10] = [
+/// Headers whose values are not secret. Any other header may hold a key.
+const PUBLIC_HEADERS: [&str; 10] = [
     "accept",
     "anthropic-beta",
     "anthropic-version",
@@ -22,112 +24,112 @@ const HARMLESS: [&str; 10] = [
     "x-title",
 ];
 
-/// Where a provider is, who asks, and how patient we are.
+/// The endpoint, credentials, timeouts and retries of a provider.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ProviderSettings {
-    /// The dialect that it speaks.
+    /// The API dialect of the endpoint.
     pub dialect: Dialect,
-    /// The URL that the dialect's paths are put behind.
+    /// The URL that the paths of the dialect are appended to.
     pub base_url: String,
-    /// The key.
+    /// The API key; `None` for endpoints without authentication.
     pub key: Option<Secret>,
-    /// How the key is sent.
+    /// The header that carries the key.
     pub key_header: KeyHeader,
-    /// Further headers of every request; they win over ours.
+    /// Additional headers of every request. They replace default headers of the same name.
     pub headers: Vec<(String, Secret)>,
-    /// How long we wait for what.
+    /// Connect, first-byte and idle timeouts.
     pub timeouts: ProviderTimeouts,
-    /// How often and when a request is sent again.
+    /// How failed requests are retried.
     pub retries: RetryPolicy,
-    /// The proxy to go through; that of the environment where nothing is said.
+    /// The proxy; by default that of the environment.
     pub proxy: Proxy,
-    /// Where providers of one dialect differ.
+    /// Differences from other providers of the dialect.
     pub quirks: Quirks,
 }
 
-/// How a key is sent.
+/// The header that carries an API key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyHeader {
-    /// As `Authorization: Bearer`.
+    /// `Authorization: Bearer <key>`.
     Bearer,
-    /// As the value of a header of this name.
+    /// A header of this name with the key as its value.
     Named(Cow<'static, str>),
 }
 
 impl KeyHeader {
-    /// As the value of a header of this name.
+    /// Creates a header of this name with the key as its value.
     pub fn named(name: impl Into<Cow<'static, str>>) -> Self {
         Self::Named(name.into())
     }
 }
 
-/// How long we wait for what.
+/// How long a provider may take to connect and to send data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProviderTimeouts {
-    /// For the connection.
+    /// Maximum time to connect.
     pub connect: Duration,
-    /// From the request to the first byte of the answer.
+    /// Maximum time from the request to the first byte of the reply.
     pub first_byte: Duration,
-    /// From one byte of the answer to the next. There is no clock for the whole answer: one that keeps coming may take
-    /// as long as it likes.
+    /// Maximum time between two chunks of the reply. The duration of a whole reply is not limited.
     pub idle: Duration,
 }
 
-/// How often and when a request is sent again, before anything of its answer was handed on.
+/// How failed requests are retried. A request is not retried once content of its reply was emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetryPolicy {
-    /// How often at most.
-    pub most: u32,
-    /// The first pause; each one after it is twice as long.
-    pub first_pause: Duration,
-    /// The longest pause of our own choice.
-    pub longest_pause: Duration,
-    /// The longest pause that a provider may ask for; it is an error when it asks for more.
-    pub longest_wish: Duration,
+    /// Maximum number of retries.
+    pub max_retries: u32,
+    /// Backoff before the first retry; doubled for each further one.
+    pub initial_backoff: Duration,
+    /// Maximum backoff.
+    pub max_backoff: Duration,
+    /// Maximum backoff that a provider may request, for example with `Retry-After`. A longer one makes the error final.
+    pub max_retry_after: Duration,
 }
 
-/// The proxy to go through.
+/// The proxy of a provider's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Proxy {
-    /// What the environment says; none on our own machine.
+    /// The proxy of the environment (`HTTPS_PROXY` and others); none for this machine.
     #[default]
     Environment,
-    /// None, whatever the environment says.
+    /// No proxy, whatever the environment says.
     None,
-    /// This one.
+    /// The proxy at this URL.
     Url(Secret),
 }
 
-/// Where providers of one dialect differ. What is not said is told by the base URL and the model.
+/// Differences between providers of one dialect. `None` derives the value from the base URL and the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quirks {
-    /// Anthropic: the `anthropic-version`.
+    /// Anthropic: the value of the `anthropic-version` header.
     pub anthropic_version: Option<String>,
-    /// Gemini: the version in the path, such as `v1beta`.
+    /// Gemini: the API version in the path, such as `v1beta`.
     pub gemini_version: Option<String>,
-    /// Gemini: results of tools may hold pictures, as from version 3 on.
+    /// Gemini: whether tool results may contain images, as since Gemini 3.
     pub gemini_result_parts: Option<bool>,
-    /// What no model here is shown, but told in words. What one refuses is found out without this, at the cost of a request.
-    pub in_words: MediaSupport,
-    /// Chat: the limit is called `max_completion_tokens` and the system `developer`, as with OpenAI itself.
+    /// Media that are sent as text descriptions to every model. Without this, unsupported media are detected at the cost of one
+    /// rejected request.
+    pub described_media: MediaKinds,
+    /// Chat: whether to send `max_completion_tokens` and the role `developer`, as OpenAI itself expects.
     pub chat_openai: Option<bool>,
-    /// Chat: do not ask for the usage.
+    /// Chat: do not request usage (`stream_options.include_usage`).
     pub chat_without_usage: bool,
-    /// How many tools a request may have; the dialect's usual number where nothing is said.
-    pub most_tools: Option<usize>,
+    /// Maximum number of tools in a request.
+    pub max_tools: Option<usize>,
 }
 
 impl fmt::Debug for ProviderSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("ProviderSettings")
             .field("dialect", &self.dialect)
-            .field("base_url", &self.secrets().hide(&self.base_url))
+            .field("base_url", &self.secrets().redact(&self.base_url))
             .field("key", &self.key)
             .field("headers", &self.headers)
             .field("timeouts", &self.timeouts)
@@ -147,16 +149,16 @@ impl Default for ProviderTimeouts {
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            most: 2,
-            first_pause: Duration::from_millis(500),
-            longest_pause: Duration::from_secs(8),
-            longest_wish: Duration::from_secs(60),
+            max_retries: 2,
+            initial_backoff: Duration::from_millis(500),
+            max_backoff: Duration::from_secs(8),
+            max_retry_after: Duration::from_secs(60),
         }
     }
 }
 
 impl ProviderSettings {
-    /// The dialect's own provider, without a key.
+    /// Creates settings for the vendor of the dialect, without a key.
     pub fn new(dialect: Dialect) -> Self {
         let (base_url, key_header) = match dialect {
             Dialect::Anthropic => ("https://api.anthropic.com", KeyHeader::named("x-api-key")),
@@ -176,18 +178,18 @@ impl ProviderSettings {
         }
     }
 
-    /// The dialect's own provider with the key, and the base URL if there is one, of the usual variables.
+    /// Creates settings for the vendor of the dialect, with the key and base URL of its usual environment variables.
     ///
-    /// A key goes where the base URL says. Before [`with_base_url`](Self::with_base_url) with an address that somebody else chose,
-    /// such as that of a file, take the key out: `settings.key = None`.
+    /// The key is sent to the base URL. Remove it (`settings.key = None`) before calling
+    /// [`with_base_url`](Self::with_base_url) with a URL from an untrusted source, such as a project file.
     pub fn from_env(dialect: Dialect) -> Self {
         Self::from_variables(dialect, |name| std::env::var(name).ok())
     }
 
-    /// Like [`ProviderSettings::from_env`], with an environment of the caller's.
+    /// Like [`ProviderSettings::from_env`], with variables that the caller looks up.
     pub fn from_variables(dialect: Dialect, variable: impl Fn(&str) -> Option<String>) -> Self {
         let mut settings = Self::new(dialect);
-        // Whoever reads a variable from a file easily gets the line break at its end, too.
+        // A variable that was read from a file often ends with a line break.
         let variable =
             |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let (keys, url): (&[&str], &str) = match dialect {
@@ -230,40 +232,45 @@ impl ProviderSettings {
         self
     }
 
-    /// Sets how long we wait for what.
+    /// Sets the timeouts.
     #[must_use]
     pub fn with_timeouts(mut self, timeouts: ProviderTimeouts) -> Self {
         self.timeouts = timeouts;
         self
     }
 
-    /// Sets how often and when a request is sent again.
+    /// Sets how failed requests are retried.
     #[must_use]
     pub fn with_retries(mut self, retries: RetryPolicy) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Sets the proxy to go through.
+    /// Sets the proxy.
     #[must_use]
     pub fn with_proxy(mut self, proxy: Proxy) -> Self {
         self.proxy = proxy;
         self
     }
 
-    /// Sets where this provider differs from others of its dialect.
+    /// Sets the differences from other providers of the dialect.
     #[must_use]
     pub fn with_quirks(mut self, quirks: Quirks) -> Self {
         self.quirks = quirks;
         self
     }
 
-    /// What is told in words in this request.
-    pub(super) fn in_words(&self, request: &ChatRequest<'_>) -> MediaSupport {
-        self.quirks.in_words.and(request.in_words)
+    /// Returns the media that this request describes in text.
+    pub(super) fn described_media(&self, request: &ChatRequest<'_>) -> MediaKinds {
+        self.quirks.described_media.union(request.described_media)
     }
 
-    /// A path behind the base URL.
+    /// Returns the maximum number of tools in a request.
+    pub(super) fn max_tools(&self) -> usize {
+        self.quirks.max_tools.or(lowering::most_tools(self.dialect)).unwrap_or(usize::MAX)
+    }
+
+    /// Appends a path to the base URL, before its query.
     pub(super) fn url(&self, path: &str) -> String {
         match self.base_url.split_once('?') {
             Some((base, query)) => {
@@ -274,37 +281,37 @@ impl ProviderSettings {
         }
     }
 
-    /// Who answers when this model is asked.
-    pub(super) fn speaker(&self, model: &str) -> ModelEndpoint {
-        ModelEndpoint { dialect: self.dialect, endpoint: self.endpoint(), model: model.to_owned() }
+    /// Returns the endpoint that identifies this model in a conversation.
+    pub(super) fn model_endpoint(&self, model: &str) -> ModelEndpoint {
+        ModelEndpoint { dialect: self.dialect, endpoint: self.origin(), model: model.to_owned() }
     }
 
-    /// Scheme, host and port of the base URL; never credentials, nor a key in a path.
-    fn endpoint(&self) -> String {
+    /// Returns the scheme, host and port of the base URL, without credentials and path.
+    fn origin(&self) -> String {
         let (scheme, rest) = self.base_url.split_once("://").unwrap_or(("https", &self.base_url));
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         format!("{}://{}", scheme.to_ascii_lowercase(), host.to_ascii_lowercase())
     }
 
-    /// Is it OpenAI itself?
+    /// Returns `true` if the base URL is that of OpenAI itself.
     pub(super) fn is_openai(&self) -> bool {
-        let endpoint = self.endpoint();
-        let host = endpoint.strip_prefix("https://").unwrap_or_default();
+        let origin = self.origin();
+        let host = origin.strip_prefix("https://").unwrap_or_default();
         let host = host.strip_suffix(":443").unwrap_or(host);
-        // Regions have hosts of their own, such as `eu.api.openai.com`.
+        // Regions have their own hosts, such as `eu.api.openai.com`.
         host == "api.openai.com" || host.ends_with(".api.openai.com")
     }
 
-    /// Is it Anthropic itself, and not another who speaks like it?
+    /// Returns `true` if the base URL is that of Anthropic itself, not of a compatible server.
     pub(super) fn is_anthropic(&self) -> bool {
-        self.endpoint() == "https://api.anthropic.com"
+        self.origin() == "https://api.anthropic.com"
     }
 
-    /// Hides everything in these settings that must not be seen.
+    /// Returns a redactor for all secrets in these settings.
     pub fn secrets(&self) -> Redactor {
-        let is_harmless = |name: &str| HARMLESS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name));
-        let headers = self.headers.iter().filter(|(name, _)| !is_harmless(name));
+        let is_public = |name: &str| PUBLIC_HEADERS.iter().any(|public| public.eq_ignore_ascii_case(name));
+        let headers = self.headers.iter().filter(|(name, _)| !is_public(name));
         let headers = headers.flat_map(|(name, value)| secret::in_secret_header(name, value.expose()));
         let proxy = match &self.proxy {
             Proxy::Url(url) => secret::in_url(url.expose()),
@@ -327,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_addresses_come_from_the_usual_variables() {
+    fn keys_and_urls_come_from_the_usual_variables() {
         let key = |settings: &ProviderSettings| settings.key.as_ref().map(|key| key.expose().to_owned());
         let anthropic = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_AUTH_TOKEN", "t")]);
         assert_eq!((key(&anthropic), anthropic.key_header), (Some("k".to_owned()), KeyHeader::named("x-api-key")));
@@ -342,41 +349,41 @@ mod tests {
     }
 
     #[test]
-    fn a_query_of_the_base_url_stays_behind_the_path() {
+    fn the_query_of_the_base_url_follows_the_path() {
         let settings = ProviderSettings::new(Dialect::Chat).with_base_url("https://h/v1/?version=2");
         assert_eq!(settings.url("/chat"), "https://h/v1/chat?version=2");
         assert_eq!(settings.url("/chat?alt=sse"), "https://h/v1/chat?alt=sse&version=2");
     }
 
     #[test]
-    fn the_endpoint_of_a_speaker_holds_no_secret() {
+    fn a_model_endpoint_holds_no_secret() {
         let settings = ProviderSettings::new(Dialect::Chat).with_base_url("HTTPS://ada:pass@Host:81/secret/v1?key=x");
-        assert_eq!(settings.speaker("m").endpoint, "https://host:81");
+        assert_eq!(settings.model_endpoint("m").endpoint, "https://host:81");
         assert!(ProviderSettings::new(Dialect::Chat).is_openai());
         assert!(!settings.is_openai());
     }
 
     #[test]
-    fn a_header_is_hidden_whatever_its_name_unless_it_is_known_to_be_harmless() {
+    fn headers_are_redacted_unless_known_to_be_public() {
         let settings = ProviderSettings::new(Dialect::Chat)
             .with_header("X-Team", "Scheme some-value")
             .with_header("X-Flag", "true")
             .with_header("User-Agent", "some-agent")
             .with_header("anthropic-beta", "some-beta");
-        let mask = settings.secrets();
-        assert_eq!(mask.hide("Scheme some-value, some-value"), "***, ***");
-        assert_eq!(mask.hide("true some-agent some-beta"), "true some-agent some-beta");
+        let redactor = settings.secrets();
+        assert_eq!(redactor.redact("Scheme some-value, some-value"), "***, ***");
+        assert_eq!(redactor.redact("true some-agent some-beta"), "true some-agent some-beta");
     }
 
     #[test]
-    fn a_word_that_stands_in_for_a_key_on_this_machine_is_not_hidden() {
+    fn a_placeholder_key_of_a_local_server_is_not_redacted() {
         let at = |url: &str| ProviderSettings::new(Dialect::Chat).with_base_url(url).with_key("ollama").secrets();
-        assert_eq!(at("http://127.0.0.1:11434/v1").hide("ollama run"), "ollama run");
-        assert_eq!(at("https://example.com/v1").hide("ollama run"), "*** run");
+        assert_eq!(at("http://127.0.0.1:11434/v1").redact("ollama run"), "ollama run");
+        assert_eq!(at("https://example.com/v1").redact("ollama run"), "*** run");
     }
 
     #[test]
-    fn openai_itself_is_known_by_its_host() {
+    fn openai_is_recognised_by_its_host() {
         let is_openai = |url: &str| ProviderSettings::new(Dialect::Chat).with_base_url(url).is_openai();
         for url in ["https://api.openai.com/v1", "https://api.openai.com:443/v1", "https://eu.api.openai.com/v1"] {
             assert!(is_openai(url), "{url}");
@@ -392,15 +399,15 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_must_not_be_seen_is_hidden() {
+    fn all_secrets_are_redacted() {
         let settings = ProviderSettings::new(Dialect::Chat)
             .with_key("sk-12345678")
             .with_header("X-Api-Key", "other-key")
             .with_base_url("https://ada:password@host/v1?token=tok-99")
             .with_proxy(Proxy::Url(Secret::new("http://u:proxy-pass@p")));
-        let mask = settings.secrets();
+        let redactor = settings.secrets();
         for secret in ["sk-12345678", "other-key", "password", "tok-99", "proxy-pass"] {
-            assert_eq!(mask.hide(&format!("<{secret}>")), "<***>");
+            assert_eq!(redactor.redact(&format!("<{secret}>")), "<***>");
         }
         let shown = format!("{settings:?}");
         for secret in ["sk-12345678", "other-key", "password", "tok-99", "proxy-pass"] {

@@ -1,4 +1,4 @@
-//! A collision: two tools that wanted one name.
+//! Name collisions between tools.
 
 use std::fmt;
 
@@ -6,51 +6,54 @@ use serde::Serialize;
 
 use crate::tool::Origin;
 
-/// Two tools that wanted one name, and what was done about it.
+/// Two tools with the same name, and how the collision was resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Collision {
-    /// The name.
+    /// The name of both tools.
     pub name: String,
-    /// Where the tool comes from that has the name.
+    /// Origin of the tool that keeps the name.
     pub kept: Origin,
-    /// Where the other one comes from.
+    /// Origin of the other tool.
     pub other: Origin,
-    /// What became of the other one.
-    pub fate: CollisionOutcome,
+    /// What happened to the other tool.
+    #[serde(rename = "fate")]
+    pub outcome: CollisionOutcome,
 }
 
-/// What became of the tool that did not get the name that it wanted.
+/// What happened to the tool that lost its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CollisionOutcome {
-    /// It cannot be called.
+    /// The tool cannot be called.
     Dropped,
-    /// It has another name.
+    /// The tool has this name instead.
     Renamed(String),
 }
 
 impl fmt::Display for Collision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, kept, other, fate } = self;
-        write!(f, "{} and {} have the same name `{}`: ", Whose(kept), Whose(other), bare(name))?;
-        match fate {
+        let Self { name, kept, other, outcome } = self;
+        write!(f, "{} and {} have the same name `{}`: ", ToolLabel(kept), ToolLabel(other), without_mcp_prefix(name))?;
+        match outcome {
             CollisionOutcome::Dropped if kept == other => f.write_str("only one of them can be called"),
-            CollisionOutcome::Dropped => write!(f, "only {} can be called", Whose(kept)),
-            CollisionOutcome::Renamed(new) => write!(f, "{} is called `{}` instead", Whose(other), bare(new)),
+            CollisionOutcome::Dropped => write!(f, "only {} can be called", ToolLabel(kept)),
+            CollisionOutcome::Renamed(new) => {
+                write!(f, "{} is called `{}` instead", ToolLabel(other), without_mcp_prefix(new))
+            }
         }
     }
 }
 
-/// A name without the prefix that only models need.
-fn bare(name: &str) -> &str {
+/// Removes the default prefix, which people need not see.
+fn without_mcp_prefix(name: &str) -> &str {
     name.strip_prefix("mcp_").filter(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
-/// A tool as the reader of a warning knows it.
-struct Whose<'a>(&'a Origin);
+/// Displays a tool in a message.
+struct ToolLabel<'a>(&'a Origin);
 
-impl fmt::Display for Whose<'_> {
+impl fmt::Display for ToolLabel<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Origin::Local => f.write_str("a local tool"),
@@ -69,12 +72,12 @@ mod tests {
         Origin::Server { server: server.into(), tool: "go".into() }
     }
 
-    fn collision(kept: Origin, other: Origin, fate: CollisionOutcome) -> Collision {
-        Collision { name: "x".to_owned(), kept, other, fate }
+    fn collision(kept: Origin, other: Origin, outcome: CollisionOutcome) -> Collision {
+        Collision { name: "x".to_owned(), kept, other, outcome }
     }
 
     #[test]
-    fn a_collision_names_both_servers_and_says_what_was_done() {
+    fn a_collision_names_both_tools_and_its_outcome() {
         let sentences = [
             (
                 collision(of("a"), of("b"), CollisionOutcome::Dropped),
@@ -103,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collision_is_a_record() {
+    fn a_collision_serializes_as_an_object() {
         assert_eq!(
             serde_json::to_value(collision(of("a"), Origin::Local, CollisionOutcome::Renamed("x_2".to_owned())))
                 .expect("JSON"),

@@ -1,61 +1,83 @@
-//! A filter: which tools of a server are wanted.
+//! Filters for the tools of a server.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::ToolShapeError;
 use crate::config::Glob;
-use crate::tool::{Origin, ToolDefinition};
+use crate::tool::{BoxError, ToolDefinition};
 
-/// A pattern over a server's own names for its tools.
+/// Error returned for invalid tool settings of a server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolShapeError {
+    /// A pattern is not a valid glob.
+    #[error("`{pattern}` is not a glob")]
+    Glob {
+        /// The pattern.
+        pattern: String,
+        /// The syntax error.
+        #[source]
+        source: BoxError,
+    },
+}
+
+/// Parses a glob over the server's own tool names.
 pub(super) fn glob(pattern: &str) -> Result<Glob, ToolShapeError> {
     Glob::new(pattern).map_err(|source| ToolShapeError::Glob { pattern: pattern.to_owned(), source: source.into() })
 }
 
-/// Says of a tool whether it is wanted.
+/// Returns `true` for tools to keep.
 pub(crate) type Predicate = Arc<dyn Fn(&ToolDefinition) -> bool + Send + Sync>;
 
-/// Which tools of a server are wanted: globs over the server's own names, and predicates.
+/// Selects tools of a server by globs over the server's own names, and by predicates.
 #[derive(Clone, Default)]
 pub struct ToolFilter {
-    /// All are allowed when empty.
+    /// Allows all tools if empty.
     allow: Vec<Glob>,
-    /// A tool must match one glob of each.
+    /// A tool must match at least one glob of each list.
     allowlists: Vec<Vec<Glob>>,
     deny: Vec<Glob>,
     predicates: Vec<Predicate>,
 }
 
 impl ToolFilter {
-    /// Wants what matches one of `allow`, or anything when that is empty, and none of `deny`.
+    /// Allows tools that match one of `allow`, or all tools if it is empty, and none of `deny`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a pattern is not a valid glob.
     pub fn new(allow: &[String], deny: &[String]) -> Result<Self, ToolShapeError> {
         let globs = |patterns: &[String]| patterns.iter().map(|pattern| glob(pattern)).collect::<Result<_, _>>();
         Ok(Self { allow: globs(allow)?, allowlists: Vec::new(), deny: globs(deny)?, predicates: Vec::new() })
     }
 
-    /// Wants only what also matches one of these globs; nothing if there are none.
+    /// Also requires a match with one of these globs. An empty list allows no tools.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a pattern is not a valid glob.
     pub fn with_allowlist(mut self, globs: &[String]) -> Result<Self, ToolShapeError> {
         self.allowlists.push(globs.iter().map(|pattern| glob(pattern)).collect::<Result<_, _>>()?);
         Ok(self)
     }
 
-    /// Wants only what also this predicate wants.
+    /// Also requires that `predicate` returns `true`.
     #[must_use]
     pub fn with(mut self, predicate: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
         self.predicates.push(Arc::new(predicate));
         self
     }
 
-    /// The same, with nothing that must be allowed first.
+    /// Removes the allowlists and keeps everything else.
     pub(super) fn allowing_all(mut self) -> Self {
         self.allow = Vec::new();
         self.allowlists = Vec::new();
         self
     }
 
-    /// Is this tool wanted?
-    pub fn wants(&self, definition: &ToolDefinition) -> bool {
-        let name = own_name(definition);
+    /// Returns `true` if the filter allows the tool.
+    pub fn allows(&self, definition: &ToolDefinition) -> bool {
+        let name = definition.own_name();
         let is_in = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(name));
         (self.allow.is_empty() || is_in(&self.allow))
             && self.allowlists.iter().all(|globs| is_in(globs))
@@ -67,7 +89,7 @@ impl ToolFilter {
 impl fmt::Debug for ToolFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { allow, allowlists, deny, predicates } = self;
-        let mut debug = f.debug_struct("Filter");
+        let mut debug = f.debug_struct("ToolFilter");
         debug
             .field("allow", allow)
             .field("allowlists", allowlists)
@@ -77,33 +99,26 @@ impl fmt::Debug for ToolFilter {
     }
 }
 
-/// The server's own name for a tool.
-pub(super) fn own_name(definition: &ToolDefinition) -> &str {
-    match &definition.origin {
-        Origin::Server { tool, .. } => tool,
-        Origin::Local => &definition.name,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool::Origin;
 
     const NAMES: [&str; 4] = ["read_file", "read/deep/file", "write_file", "Delete"];
 
     fn wanted(allow: &[&str], deny: &[&str]) -> Vec<&'static str> {
         let owned = |patterns: &[&str]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
         let filter = ToolFilter::new(&owned(allow), &owned(deny)).expect("globs");
-        NAMES.into_iter().filter(|name| filter.wants(&ToolDefinition::new(*name))).collect()
+        NAMES.into_iter().filter(|name| filter.allows(&ToolDefinition::new(*name))).collect()
     }
 
     #[test]
-    fn no_globs_want_everything() {
+    fn without_globs_all_tools_are_allowed() {
         assert_eq!(wanted(&[], &[]), NAMES);
     }
 
     #[test]
-    fn only_what_is_allowed_is_wanted_and_what_is_denied_is_not() {
+    fn deny_takes_precedence_over_allow() {
         assert_eq!(wanted(&["read*"], &[]), ["read_file", "read/deep/file"]);
         assert_eq!(wanted(&["*_file", "Delete"], &["write*"]), ["read_file", "Delete"]);
         assert_eq!(wanted(&["Delete"], &["Delete"]), [""; 0]);
@@ -112,10 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_must_match_every_allowlist_and_an_empty_one_wants_nothing() {
+    fn a_tool_must_match_every_allowlist() {
         let list = |globs: &[&str]| globs.iter().map(ToString::to_string).collect::<Vec<_>>();
         let wanted = |filter: &ToolFilter| {
-            NAMES.into_iter().filter(|name| filter.wants(&ToolDefinition::new(*name))).collect::<Vec<_>>()
+            NAMES.into_iter().filter(|name| filter.allows(&ToolDefinition::new(*name))).collect::<Vec<_>>()
         };
         let filter = ToolFilter::new(&list(&["*_file"]), &[]).expect("globs");
         let both = filter.clone().with_allowlist(&list(&["read*", "Delete"])).expect("globs");
@@ -125,16 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_own_name_counts_and_a_predicate_sees_the_whole_definition() {
+    fn globs_match_the_servers_name_and_predicates_see_the_definition() {
         let mut definition = ToolDefinition::new("mcp_web_look").with_description("old");
         definition.origin = Origin::Server { server: "web".into(), tool: "look".into() };
         let filter = ToolFilter::new(&["look".to_owned()], &[]).expect("globs");
-        assert!(filter.wants(&definition));
-        assert!(!filter.with(|definition| definition.description.as_deref() != Some("old")).wants(&definition));
+        assert!(filter.allows(&definition));
+        assert!(!filter.with(|definition| definition.description.as_deref() != Some("old")).allows(&definition));
     }
 
     #[test]
-    fn what_is_no_glob_is_named() {
+    fn an_invalid_glob_is_named_in_the_error() {
         let error = ToolFilter::new(&[], &["fine*".to_owned(), "[a".to_owned()]).expect_err("no glob");
         assert_eq!(error.to_string(), "`[a` is not a glob");
         assert_eq!(

@@ -1,52 +1,52 @@
-//! The names of tools: made of a server's own names, legal for every model.
+//! Tool names that every model accepts.
 
 use crate::lowering::name::{self, EVERYWHERE};
 use crate::tool::Alias;
 
-/// How long a name may be.
+/// Maximum length of a name in bytes.
 pub const MAX_LENGTH: usize = EVERYWHERE.most;
 
-/// What stands for the alias in templates.
+/// Placeholder for the alias in prefixes.
 const ALIAS: &str = "{alias}";
 
-/// The name by which a model knows a server's tool: the prefix and the server's own name, made legal.
+/// Returns the name that models use for a tool: the prefix and the server's own name, with invalid characters replaced.
 ///
-/// In the prefix `{alias}` stands for the server's alias. The same words give the same name, everywhere and always.
+/// `{alias}` in the prefix is replaced by the alias of the server. Equal arguments always return equal names.
 pub fn tool_name(prefix: &str, alias: &Alias, tool: &str) -> String {
-    legal(&(fill(prefix, alias) + tool))
+    sanitize(&(insert_alias(prefix, alias) + tool))
 }
 
-/// What stands before a server's own names, as it stands in the names that models know; empty when nothing does.
+/// Returns the prefix as it appears in tool names.
 pub(super) fn prefix(prefix: &str, alias: &Alias) -> String {
-    match fill(prefix, alias) {
+    match insert_alias(prefix, alias) {
         empty if empty.is_empty() => empty,
-        filled => legal(&filled),
+        filled => sanitize(&filled),
     }
 }
 
-/// A template with the alias in its place.
-pub(super) fn fill(template: &str, alias: &Alias) -> String {
+/// Replaces `{alias}` in a template.
+pub(super) fn insert_alias(template: &str, alias: &Alias) -> String {
     template.replace(ALIAS, alias.as_str())
 }
 
-/// A name of nothing but `[A-Za-z0-9_-]`, 64 characters at most, never empty. One that has to be cut ends in a hash.
-pub(crate) fn legal(raw: &str) -> String {
+/// Returns a valid name: 1 to 64 characters of `[A-Za-z0-9_-]`. A name that is too long is truncated and ends in a hash.
+pub(crate) fn sanitize(raw: &str) -> String {
     EVERYWHERE.legal(raw)
 }
 
-/// A legal name, cut where it must be, that ends in a hash of `raw`.
+/// Appends a hash of `raw` to a valid name, truncating it if necessary.
 pub(super) fn hashed(name: &str, raw: &str) -> String {
     name::hashed(name, raw, MAX_LENGTH)
 }
 
-/// A legal name, cut where it must be, that ends in a number.
+/// Appends a number to a valid name, truncating it if necessary.
 pub(super) fn numbered(name: &str, number: usize) -> String {
     name::ending(name, &format!("_{number}"), MAX_LENGTH)
 }
 
-/// The names that whoever said `word` may have meant, judged by their letters, the nearest first, at most three.
+/// Returns up to three names with a small edit distance to `word`, nearest first.
 pub(super) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    // No name is longer, and the work grows with the square.
+    // Names are shorter, and the time is quadratic in the length.
     let word: String = word.chars().take(2 * MAX_LENGTH).collect::<String>().to_lowercase();
     let length = word.chars().count();
     let tolerance = (length / 3).max(1);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefix_is_a_template() {
+    fn the_alias_is_inserted_into_the_prefix() {
         assert_eq!(named("mcp_{alias}_", "search"), "mcp_web_search");
         assert_eq!(named("", "search"), "search");
         assert_eq!(named("my-", "search"), "my-search");
@@ -83,33 +83,33 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_may_not_say_is_replaced() {
+    fn invalid_characters_are_replaced() {
         assert_eq!(named("", "files/read.v2 now"), "files_read_v2_now");
         assert_eq!(named("mcp_{alias}_", "搜索"), "mcp_web___");
         assert_eq!(named("", ""), "tool");
     }
 
     #[test]
-    fn a_name_that_is_too_long_ends_in_a_hash_that_never_changes() {
+    fn a_truncated_name_ends_in_a_stable_hash() {
         let long = "a".repeat(65);
         assert_eq!(named("", &long), format!("{}_097f48e4", "a".repeat(55)));
         assert_eq!(named("", &long[1..]), long[1..]);
     }
 
     #[test]
-    fn names_that_differ_only_where_they_are_cut_stay_apart() {
+    fn truncated_names_stay_unique() {
         let names: std::collections::HashSet<String> =
             (0..1000).map(|number| named("mcp_{alias}_", &format!("{}{number}", "x".repeat(70)))).collect();
         assert_eq!(names.len(), 1000);
     }
 
     #[test]
-    fn an_ending_fits_also_where_the_name_is_not_legal() {
+    fn a_number_fits_behind_multibyte_characters() {
         assert_eq!(numbered(&"ä".repeat(40), 2), format!("{}_2", "ä".repeat(31)));
     }
 
     #[test]
-    fn a_name_that_nobody_has_finds_those_that_are_spelled_like_it() {
+    fn similar_names_are_suggested_for_an_unknown_name() {
         let nearest = |word: &str| nearest(word, ["mcp_web_search", "mcp_git_log", "mcp_git_blame", "add"]);
         assert_eq!(nearest("search"), ["mcp_web_search"]);
         assert_eq!(nearest("mcp_git_lgo"), ["mcp_git_log"]);
@@ -121,13 +121,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_is_legal(prefix in ".{0,80}", alias in ".{0,20}", tool in ".{0,200}") {
+        fn every_name_is_valid(prefix in ".{0,80}", alias in ".{0,20}", tool in ".{0,200}") {
             let alias = Alias::from(alias);
             let name = tool_name(&prefix, &alias, &tool);
             prop_assert!((1..=MAX_LENGTH).contains(&name.len()), "{name}");
             prop_assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')), "{name}");
             prop_assert_eq!(&name, &tool_name(&prefix, &alias, &tool));
-            prop_assert_eq!(&name, &legal(&name));
+            prop_assert_eq!(&name, &sanitize(&name));
         }
     }
 }

@@ -1,99 +1,98 @@
-//! Search: an index of tools by the words of their names, arguments and descriptions, ranked by BM25.
+//! Full-text search over tools, ranked by BM25 (<https://en.wikipedia.org/wiki/Okapi_BM25>).
 
 use std::collections::HashMap;
 
-use super::filter::own_name;
-use super::visible;
+use super::schema_arguments;
 use crate::checked::CheckedTool;
 use crate::tool::{Origin, ToolDefinition};
 
-/// How much a word counts by where it stands. A name says what a tool is; a description says much else besides.
-const IN_NAME: f64 = 5.0;
-const IN_TITLE: f64 = 3.0;
-const IN_ARGUMENT: f64 = 1.5;
-const IN_DESCRIPTION: f64 = 1.0;
+/// Weight of a word by the field that it appears in.
+const WEIGHT_NAME: f64 = 5.0;
+const WEIGHT_TITLE: f64 = 3.0;
+const WEIGHT_ARGUMENT: f64 = 1.5;
+const WEIGHT_DESCRIPTION: f64 = 1.0;
 
-/// How soon more of the same word stops to count, and how much long texts are held against it: the usual values.
-const SATURATION: f64 = 1.2;
-const LENGTH: f64 = 0.75;
+/// BM25 parameters `k1` and `b`.
+const K1: f64 = 1.2;
+const B: f64 = 0.75;
 
-/// How much a word counts that only begins like the one that was asked for.
-const ALIKE: f64 = 0.5;
+/// Weight of a word that only shares a prefix with the query.
+const PREFIX_WEIGHT: f64 = 0.5;
 
-/// How much better a tool fits whose own name says nothing but what was asked for.
-const TO_THE_POINT: f64 = 0.2;
+/// Bonus for a tool whose name consists of query words only.
+const EXACT_NAME_BONUS: f64 = 0.2;
 
-/// How many words of a question are looked at.
+/// Maximum number of words of a query.
 const MAX_WORDS: usize = 64;
 
-/// A tool that was found.
+/// A search result.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SearchHit<'a> {
     /// The tool.
     pub tool: &'a CheckedTool,
-    /// How well it fits; only to be compared with others of the same search.
+    /// Relevance, comparable within one search only.
     pub score: f64,
 }
 
-/// An index of tools by their words.
+/// An inverted index of tools.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// For each word the places of the tools that have it, and how much it counts there.
+    /// For each word, the indices of the tools that contain it and its weight in each.
     words: HashMap<String, Vec<(usize, f64)>>,
     /// The words of each tool's own name.
     names: Vec<Vec<String>>,
-    /// How many words each tool has, by how much they count.
+    /// The weighted number of words of each tool.
     lengths: Vec<f64>,
-    mean: f64,
+    mean_length: f64,
 }
 
 impl Index {
     pub(super) fn new<'a>(definitions: impl Iterator<Item = &'a ToolDefinition>) -> Self {
-        let mut index = Self { words: HashMap::new(), names: Vec::new(), lengths: Vec::new(), mean: 0.0 };
+        let mut index = Self { words: HashMap::new(), names: Vec::new(), lengths: Vec::new(), mean_length: 0.0 };
         for definition in definitions {
             let at = index.lengths.len();
-            let counts = counts(definition);
-            index.names.push(words(own_name(definition)));
-            index.lengths.push(counts.values().sum());
-            for (word, count) in counts {
+            let weights = word_weights(definition);
+            index.names.push(words(definition.own_name()));
+            index.lengths.push(weights.values().sum());
+            for (word, count) in weights {
                 index.words.entry(word).or_default().push((at, count));
             }
         }
-        index.mean = index.lengths.iter().sum::<f64>() / index.lengths.len().max(1) as f64;
+        index.mean_length = index.lengths.iter().sum::<f64>() / index.lengths.len().max(1) as f64;
         index
     }
 
-    /// The places of the tools that fit best, with their scores.
+    /// Returns the indices and scores of the best matches.
     pub(super) fn search(&self, question: &str, limit: usize) -> Vec<(usize, f64)> {
         let mut scores: HashMap<usize, f64> = HashMap::new();
-        let mut asked = words(question);
-        asked.truncate(MAX_WORDS);
-        for word in &asked {
-            let found = self.found(word);
+        let mut query = words(question);
+        query.truncate(MAX_WORDS);
+        for word in &query {
+            let found = self.tools_with(word);
             let (all, having) = (self.lengths.len() as f64, found.len() as f64);
-            let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
+            let idf = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
             for (at, count) in found {
-                let length = 1.0 - LENGTH + LENGTH * self.lengths[at] / self.mean;
-                let score = rarity * count * (SATURATION + 1.0) / (count + SATURATION * length);
+                let length = 1.0 - B + B * self.lengths[at] / self.mean_length;
+                let score = idf * count * (K1 + 1.0) / (count + K1 * length);
                 *scores.entry(at).or_default() += score;
             }
         }
-        let to_the_point = |at: usize| {
+        let name_match = |at: usize| {
             let name = &self.names[at];
-            name.iter().filter(|word| asked.contains(word)).count() as f64 / name.len().max(1) as f64
+            name.iter().filter(|word| query.contains(word)).count() as f64 / name.len().max(1) as f64
         };
         let mut ranked: Vec<(usize, f64)> =
-            scores.into_iter().map(|(at, score)| (at, score * (1.0 + TO_THE_POINT * to_the_point(at)))).collect();
+            scores.into_iter().map(|(at, score)| (at, score * (1.0 + EXACT_NAME_BONUS * name_match(at)))).collect();
         ranked.sort_by(|(at, score), (other_at, other)| other.total_cmp(score).then(at.cmp(other_at)));
         ranked.truncate(limit);
         ranked
     }
 
-    /// The tools that have a word, or one that begins like it: `repo` finds `repository`, and `creating` finds `create`.
+    /// Returns the tools with a word, or with one that shares a prefix: `repo` finds `repository`, and `creating` finds `create`.
     ///
-    /// Together they count as one word: else a rare ending would make a tool seem to fit better than the word itself.
-    fn found(&self, word: &str) -> HashMap<usize, f64> {
+    /// They are ranked as one word. Otherwise a rare ending would outrank the word itself.
+    fn tools_with(&self, word: &str) -> HashMap<usize, f64> {
         let stem = ["ing", "ed"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
         let long_enough = stem.chars().count() >= 3;
         let mut found: HashMap<usize, f64> = HashMap::new();
@@ -102,7 +101,7 @@ impl Index {
                 1.0
             } else if (long_enough && known.starts_with(stem)) || (known.len() > 3 && stem.starts_with(known.as_str()))
             {
-                ALIKE
+                PREFIX_WEIGHT
             } else {
                 continue;
             };
@@ -115,32 +114,32 @@ impl Index {
     }
 }
 
-/// How much each word of a definition counts.
-fn counts(definition: &ToolDefinition) -> HashMap<String, f64> {
-    let mut counts = HashMap::new();
+/// Returns the weight of each word of a definition.
+fn word_weights(definition: &ToolDefinition) -> HashMap<String, f64> {
+    let mut weights = HashMap::new();
     let mut add = |words: Vec<String>, weight: f64| {
         for word in words {
-            *counts.entry(word).or_insert(0.0) += weight;
+            *weights.entry(word).or_insert(0.0) += weight;
         }
     };
-    // Our name holds the words of the server's own, but for what was cut or replaced.
+    // The exposed name may be truncated, so the server's own name is added.
     let mut name = words(&definition.name);
-    name.extend(words(own_name(definition)));
+    name.extend(words(definition.own_name()));
     if let Origin::Server { server, .. } = &definition.origin {
         name.extend(words(server.as_str()));
     }
     name.sort();
     name.dedup();
-    add(name, IN_NAME);
-    add(definition.title.as_deref().map(words).unwrap_or_default(), IN_TITLE);
-    for argument in visible::arguments(&definition.input_schema.read()) {
-        add(words(argument), IN_ARGUMENT);
+    add(name, WEIGHT_NAME);
+    add(definition.title.as_deref().map(words).unwrap_or_default(), WEIGHT_TITLE);
+    for argument in schema_arguments::arguments(&definition.input_schema.read()) {
+        add(words(argument), WEIGHT_ARGUMENT);
     }
-    add(definition.description.as_deref().map(words).unwrap_or_default(), IN_DESCRIPTION);
-    counts
+    add(definition.description.as_deref().map(words).unwrap_or_default(), WEIGHT_DESCRIPTION);
+    weights
 }
 
-/// The words of a text, in lower case and without the ends of plurals: `listOpenIssues` is `list`, `open`, `issue`.
+/// Splits text into lower-case words without plural endings: `listOpenIssues` is `list`, `open`, `issue`.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -151,29 +150,29 @@ fn words(text: &str) -> Vec<String> {
             && (before.is_lowercase()
                 || (before.is_uppercase() && rest.peek().is_some_and(|next| next.is_lowercase())));
         if begins || !c.is_alphanumeric() || is_ideograph(c) || is_ideograph(before) {
-            end(&mut word, &mut words);
+            push_word(&mut word, &mut words);
         }
         if c.is_alphanumeric() {
             word.extend(c.to_lowercase());
         }
         before = c;
     }
-    end(&mut word, &mut words);
+    push_word(&mut word, &mut words);
     words
 }
 
-fn end(word: &mut String, words: &mut Vec<String>) {
+fn push_word(word: &mut String, words: &mut Vec<String>) {
     if !word.is_empty() {
         words.push(singular(std::mem::take(word)));
     }
 }
 
-/// Scripts that put no space between words: each sign counts as one.
+/// Returns `true` for scripts without spaces between words. Each character counts as a word.
 fn is_ideograph(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Cuts the end of an English plural, roughly: the same word must only come out the same each time.
+/// Removes an English plural ending. The result is only compared with other results.
 fn singular(mut word: String) -> String {
     let ends = |end: &str| word.ends_with(end);
     if word.len() <= 3 || !ends("s") || ends("ss") || ends("us") || ends("is") {
@@ -196,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// Tools as common servers describe them: server, name, arguments, description.
+    /// Tools of common servers: server, name, arguments, description.
     const CATALOGUE: [(&str, &str, &[&str], &str); 32] = [
         (
             "fs",
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tool_that_anybody_would_pick_is_the_first() {
+    fn the_expected_tool_ranks_first() {
         let (definitions, index) = index();
         let expected = [
             ("open a new issue", "create_issue"),
@@ -344,7 +343,7 @@ mod tests {
         let mut wrong = Vec::new();
         for (question, tool) in expected {
             let found: Vec<&str> =
-                index.search(question, 3).into_iter().map(|(at, _)| own_name(&definitions[at])).collect();
+                index.search(question, 3).into_iter().map(|(at, _)| definitions[at].own_name()).collect();
             if found.first() != Some(&tool) {
                 wrong.push(format!("{question}: {found:?}, not {tool}"));
             }
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_says_just_what_was_asked_for_comes_before_longer_ones() {
+    fn an_exact_name_ranks_before_longer_ones() {
         let names = ["batch_create_issues", "create_issue_link", "create_issue", "create_issue_comment"];
         let mut definitions = names.map(|name| ToolDefinition::new(name).with_description("Create an issue or so."));
         definitions[2].description = Some("Create one, with a title and a type.".to_owned());
@@ -361,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rare_ending_does_not_beat_the_word_itself() {
+    fn a_rare_ending_does_not_outrank_the_word_itself() {
         let names = ["drug_searcher", "gene_searcher", "find_all", "web_search", "file_search", "code_search"];
         let definitions = names.map(ToolDefinition::new);
         let found = Index::new(definitions.iter()).search("search", 9);
@@ -369,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_found_than_asked_for_and_the_best_comes_first() {
+    fn results_are_limited_and_sorted() {
         let (_, index) = index();
         let found = index.search("file", 4);
         assert_eq!(found.len(), 4);
@@ -379,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_no_tool_has_find_nothing() {
+    fn unknown_words_have_no_results() {
         let (_, index) = index();
         for question in ["", "   ", "xylophone", "_-.", "🦀"] {
             assert_eq!(index.search(question, 9), [], "{question}");
@@ -388,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_without_end_is_answered() {
+    fn a_very_long_query_is_truncated() {
         let (_, index) = index();
         assert_eq!(index.search(&"zebra file ".repeat(100_000), 6).len(), 6);
     }

@@ -1,46 +1,49 @@
-//! A selection: some tools of a source, for an agent that is not to have all of them.
+//! A tool source with some of the tools of another one.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::filter::Predicate;
-use super::{ContextItem, ContextSource, Registry, ServerStatus, ToolSource};
+use super::source::{ContextItem, ContextSource, ToolSource};
+use super::status::ServerStatus;
+use super::tools::Registry;
+use crate::sync::lock;
 use crate::tool::{BoxFuture, ToolDefinition};
 
-/// Some tools of a source, for an agent that is not to have all of them.
+/// Restricts a tool source to some of its tools.
 ///
-/// What the source tells of its servers, and before a conversation, is told in full. As long as the source gives the same
-/// registry, so does the selection.
+/// Statuses and context of the source are passed through unchanged. While the source returns the same registry, so does the
+/// selection.
 pub struct SelectedTools<S> {
     source: S,
-    wants: Predicate,
-    /// The last registry of the source, and what was chosen of it.
-    made: Mutex<Option<(Registry, Registry)>>,
+    predicate: Predicate,
+    /// The last registry of the source, and the selection from it.
+    cached: Mutex<Option<(Registry, Registry)>>,
 }
 
 impl<S> SelectedTools<S> {
-    /// Of a source only those tools that are wanted, by what a model is told of them.
-    pub fn new(source: S, wants: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
-        Self { source, wants: Arc::new(wants), made: Mutex::default() }
+    /// Keeps the tools for which `predicate` returns `true`. It sees the definitions that models see.
+    pub fn new(source: S, predicate: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
+        Self { source, predicate: Arc::new(predicate), cached: Mutex::default() }
     }
 }
 
 impl<S: ToolSource> ToolSource for SelectedTools<S> {
     fn registry(&self) -> Registry {
         let all = self.source.registry();
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, chosen)) = &*made
-            && of.same_as(&all)
+        let mut cached = lock(&self.cached);
+        if let Some((source, selected)) = &*cached
+            && source.ptr_eq(&all)
         {
-            return chosen.clone();
+            return selected.clone();
         }
-        let chosen = all.only(|definition| (self.wants)(definition));
-        *made = Some((all, chosen.clone()));
-        chosen
+        let selected = all.filter(|definition| (self.predicate)(definition));
+        *cached = Some((all, selected.clone()));
+        selected
     }
 
-    fn verdicts(&self) -> Vec<ServerStatus> {
-        self.source.verdicts()
+    fn statuses(&self) -> Vec<ServerStatus> {
+        self.source.statuses()
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {
@@ -56,6 +59,6 @@ impl<S: ContextSource> ContextSource for SelectedTools<S> {
 
 impl<S: fmt::Debug> fmt::Debug for SelectedTools<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Selection").field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("SelectedTools").field("source", &self.source).finish_non_exhaustive()
     }
 }

@@ -1,61 +1,50 @@
-//! A shape: which tools of one server are wanted, and how a model knows them.
+//! Turns the tools of a server into the tools that models see.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::filter::{glob, own_name};
-use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename};
-use super::{ToolFilter, Transformer, naming, visible};
+use super::filter::{ToolFilter, ToolShapeError, glob};
+use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename, Transformer};
+use super::{naming, schema_arguments};
 use crate::checked::{self, CheckedTool};
-use crate::config::{Glob, PREFIX, ServerEntry, ServerSettings, ToolOverride};
+use crate::config::{DEFAULT_PREFIX, Glob, ServerEntry, ServerSettings, ToolOverride};
 use crate::tool::{
-    Alias, Arguments, BoxError, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition,
-    ToolOutput, is_same,
+    Alias, Arguments, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition, ToolOutput,
+    is_same_definition,
 };
 
-/// Why the settings of a server's tools cannot be followed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ToolShapeError {
-    /// A pattern is not one.
-    #[error("`{pattern}` is not a glob")]
-    Glob {
-        /// The pattern.
-        pattern: String,
-        /// What is wrong with it.
-        #[source]
-        source: BoxError,
-    },
-}
-
-/// Which tools of one server are wanted, and how a model knows them.
+/// Filters and transforms the tools of one server.
 ///
-/// The filter is asked first. Then the transformers change the tool, those of the settings before those of the code,
-/// each in the order in which they were given; last come the server's prefixes, and the name is made legal.
+/// The filter runs first, on the definitions of the server. Transformers run next, those of the configuration before those added in
+/// code, in the order in which they were added. The prefix is added last, and invalid characters of the name are replaced.
 #[derive(Clone)]
 pub struct ToolShape {
     alias: Alias,
     filter: ToolFilter,
-    /// Each with the pattern of the names that it is for; all when there is none.
+    /// Each with a glob over the server's own names; `None` matches all tools.
     transformers: Vec<(Option<Glob>, Arc<dyn Transformer>)>,
     prefix: String,
     description_prefix: Option<Describe>,
     trust_hints: bool,
-    /// The command or URL of the server.
+    /// Digest of the command or URL of the server.
     endpoint: Option<Digest>,
 }
 
 impl ToolShape {
-    /// What the settings of a server say.
+    /// Creates a shape from the settings of a server.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a pattern is not a valid glob.
     pub fn new(entry: &ServerEntry) -> Result<Self, ToolShapeError> {
         let mut transformers = Vec::new();
         for (pattern, change) in &entry.tools.overrides {
             let glob = glob(pattern)?;
-            let steps = steps(change, &entry.alias);
-            transformers.extend(steps.into_iter().map(|step| (Some(glob.clone()), step)));
+            let override_transformers = override_transformers(change, &entry.alias);
+            transformers.extend(override_transformers.into_iter().map(|step| (Some(glob.clone()), step)));
         }
-        let describe = |prefix: &String| Describe::Before(naming::fill(prefix, &entry.alias));
+        let describe = |prefix: &String| Describe::Prefix(naming::insert_alias(prefix, &entry.alias));
         Ok(Self {
             alias: entry.alias.clone(),
             filter: entry
@@ -76,27 +65,27 @@ impl ToolShape {
         })
     }
 
-    /// All tools of a server, under names with the usual prefix.
+    /// Creates a shape that exposes all tools of a server with the default prefix.
     pub fn plain(server: impl Into<Alias>) -> Self {
         Self {
             alias: server.into(),
             filter: ToolFilter::default(),
             transformers: Vec::new(),
-            prefix: PREFIX.to_owned(),
+            prefix: DEFAULT_PREFIX.to_owned(),
             description_prefix: None,
             trust_hints: false,
             endpoint: None,
         }
     }
 
-    /// Believes what the server says about the behaviour of its tools, or does not.
+    /// Sets whether the annotations of the server are trusted.
     #[must_use]
     pub fn with_trusted_hints(mut self, trust: bool) -> Self {
         self.trust_hints = trust;
         self
     }
 
-    /// Sets the digest of the command or URL that the server is reached by.
+    /// Sets the digest of the server's command or URL.
     #[cfg(feature = "agent")]
     #[must_use]
     pub(crate) fn with_endpoint(mut self, endpoint: Digest) -> Self {
@@ -104,33 +93,37 @@ impl ToolShape {
         self
     }
 
-    /// Puts something else before the names; `{alias}` stands for the server's alias.
+    /// Sets the prefix of tool names. `{alias}` is replaced by the alias of the server.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Wants only tools that also this predicate wants. It sees them as the server describes them.
+    /// Also requires that `predicate` returns `true`. It sees the definitions of the server.
     #[must_use]
     pub fn with_filter(mut self, predicate: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
         self.filter = self.filter.with(predicate);
         self
     }
 
-    /// The same for tools that nobody thought of when some were allowed.
+    /// Returns a shape without allowlists, for tools that the bridge generates.
     pub(crate) fn allowing_all(&self) -> Self {
         Self { filter: self.filter.clone().allowing_all(), ..self.clone() }
     }
 
-    /// Changes every tool.
+    /// Adds a transformer for all tools.
     #[must_use]
     pub fn with_transformer(mut self, transformer: Arc<dyn Transformer>) -> Self {
         self.transformers.push((None, transformer));
         self
     }
 
-    /// Changes the tools whose own names match a glob.
+    /// Adds a transformer for tools whose own names match a glob.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `pattern` is not a valid glob.
     pub fn with_transformer_for(
         mut self,
         pattern: &str,
@@ -140,48 +133,49 @@ impl ToolShape {
         Ok(self)
     }
 
-    /// A tool as a model is to know it; `None` when it is not wanted.
+    /// Returns the tool as models see it, or `None` if it is filtered out.
     pub fn apply(&self, tool: Arc<dyn Tool>) -> Option<Arc<dyn Tool>> {
-        // Predicates and transformers may be anybody's: what they do to one tool must not take the others along.
+        // Predicates and transformers of the host may panic. Only their tool is left out then.
         match catch_unwind(AssertUnwindSafe(|| self.shaped(tool.clone()))) {
             Ok(shaped) => Some(Arc::new(shaped?)),
             Err(panic) => {
-                let (server, name) = (&self.alias, own_name(tool.definition()));
-                let words = checked::message(&*panic);
-                tracing::warn!(%server, tool = name, "the tool is left out, because its transformer panicked: {words}");
+                let (server, name) = (&self.alias, tool.definition().own_name());
+                let words = checked::panic_message(&*panic);
+                tracing::warn!(%server, tool = name, "tool left out, its transformer panicked: {words}");
                 None
             }
         }
     }
 
-    /// All wanted tools of these, ready to be called.
+    /// Applies the shape to all tools, and returns those that are not filtered out.
     pub fn apply_all(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Vec<CheckedTool> {
         tools.into_iter().filter_map(|tool| self.apply(tool)).map(CheckedTool::new).collect()
     }
 
-    /// Returns the definition that a tool has when it is handed out; `None` if it is not wanted.
+    /// Returns the definition of a tool as models see it, or `None` if it is filtered out.
     pub fn definition(&self, original: &ToolDefinition) -> Option<ToolDefinition> {
         let shaped = catch_unwind(AssertUnwindSafe(|| self.shaped_definition(original)));
         shaped.ok().flatten().map(|(definition, _)| definition)
     }
 
-    fn shaped(&self, tool: Arc<dyn Tool>) -> Option<Shaped> {
+    fn shaped(&self, tool: Arc<dyn Tool>) -> Option<ShapedTool> {
         let (definition, transformers) = self.shaped_definition(tool.definition())?;
-        let mut hidden: Vec<String> = transformers.iter().flat_map(|transformer| transformer.hidden()).collect();
+        let mut hidden: Vec<String> =
+            transformers.iter().flat_map(|transformer| transformer.hidden_arguments()).collect();
         if !hidden.is_empty() {
-            // A later transformer may have used a hidden name for an argument of its own.
-            let seen = visible::arguments(&definition.input_schema);
+            // A later transformer may reuse the name of a hidden argument.
+            let seen = schema_arguments::arguments(&definition.input_schema);
             hidden.retain(|name| !seen.contains(&name.as_str()));
         }
-        Some(Shaped { definition, transformers, hidden, tool })
+        Some(ShapedTool { definition, transformers, hidden, tool })
     }
 
-    /// Returns the definition of a wanted tool as it is handed out, and what has changed it.
+    /// Returns the transformed definition, and the transformers that apply to the tool.
     fn shaped_definition(&self, original: &ToolDefinition) -> Option<(ToolDefinition, Vec<Arc<dyn Transformer>>)> {
-        if !self.filter.wants(original) {
+        if !self.filter.allows(original) {
             return None;
         }
-        let name = own_name(original);
+        let name = original.own_name();
         let is_for = |glob: &Option<Glob>| glob.as_ref().is_none_or(|glob| glob.matches(name));
         let transformers = self.transformers.iter().filter(|(glob, _)| is_for(glob));
         let transformers: Vec<Arc<dyn Transformer>> = transformers.map(|(_, step)| step.clone()).collect();
@@ -193,11 +187,11 @@ impl ToolShape {
             definition = describe.transform(definition)?;
         }
         definition.name = naming::tool_name(&self.prefix, &self.alias, &definition.name);
-        // Whose tool it is, is not a matter of taste.
+        // Transformers cannot change the origin.
         definition.origin = original.origin.clone();
-        let changed = !is_same(original, &definition);
+        let changed = !is_same_definition(original, &definition);
         definition.provenance = Provenance {
-            // Tools that the host made of resources and prompts say of themselves what they do.
+            // Generated tools of the bridge have annotations of their own.
             trust_hints: self.trust_hints || original.provenance.trust_hints,
             prefix: naming::prefix(&self.prefix, &self.alias).into(),
             server: self.endpoint,
@@ -209,47 +203,47 @@ impl ToolShape {
 
 impl fmt::Debug for ToolShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Shape");
+        let mut debug = f.debug_struct("ToolShape");
         debug.field("alias", &self.alias).field("filter", &self.filter).field("prefix", &self.prefix);
         debug.field("transformers", &self.transformers.len()).finish_non_exhaustive()
     }
 }
 
-/// The transformers that an override stands for.
-fn steps(change: &ToolOverride, alias: &Alias) -> Vec<Arc<dyn Transformer>> {
+/// Returns the transformers of an override.
+fn override_transformers(change: &ToolOverride, alias: &Alias) -> Vec<Arc<dyn Transformer>> {
     let ToolOverride { name, description, description_prefix, hide, preset, provider_options } = change;
-    let mut steps: Vec<Arc<dyn Transformer>> = Vec::new();
+    let mut override_transformers: Vec<Arc<dyn Transformer>> = Vec::new();
     if let Some(name) = name {
-        steps.push(Arc::new(Rename::to(name)));
+        override_transformers.push(Arc::new(Rename::to(name)));
     }
     if let Some(description) = description {
-        steps.push(Arc::new(Describe::Instead(description.clone())));
+        override_transformers.push(Arc::new(Describe::Replace(description.clone())));
     }
     if let Some(prefix) = description_prefix {
-        steps.push(Arc::new(Describe::Before(naming::fill(prefix, alias))));
+        override_transformers.push(Arc::new(Describe::Prefix(naming::insert_alias(prefix, alias))));
     }
     if !hide.is_empty() {
-        steps.push(Arc::new(HideArguments::new(hide)));
+        override_transformers.push(Arc::new(HideArguments::new(hide)));
     }
     if !preset.is_empty() {
-        steps.push(Arc::new(PresetArguments::new(preset.clone())));
+        override_transformers.push(Arc::new(PresetArguments::new(preset.clone())));
     }
     for (provider, options) in provider_options {
-        steps.push(Arc::new(ProviderOptions::new(provider, options.clone())));
+        override_transformers.push(Arc::new(ProviderOptions::new(provider, options.clone())));
     }
-    steps
+    override_transformers
 }
 
-/// A tool as a model is to know it.
-struct Shaped {
+/// A tool with a transformed definition.
+struct ShapedTool {
     definition: ToolDefinition,
     transformers: Vec<Arc<dyn Transformer>>,
-    /// Arguments that the model must not send.
+    /// Arguments that are removed from calls.
     hidden: Vec<String>,
     tool: Arc<dyn Tool>,
 }
 
-impl Tool for Shaped {
+impl Tool for ShapedTool {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
     }
@@ -264,7 +258,7 @@ impl Tool for Shaped {
         let mut own = arguments.clone();
         self.prepare(&mut own);
         for transformer in self.transformers.iter().rev() {
-            transformer.arguments(&mut own);
+            transformer.transform_arguments(&mut own);
         }
         self.tool.summarize(&own)
     }
@@ -274,9 +268,9 @@ impl Tool for Shaped {
         mut arguments: Arguments,
         cx: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
-        // The way back: what was changed last is undone first.
+        // Transformers are undone in reverse order.
         for transformer in self.transformers.iter().rev() {
-            transformer.arguments(&mut arguments);
+            transformer.transform_arguments(&mut arguments);
         }
         self.tool.prepare(&mut arguments);
         self.tool.call(arguments, cx)

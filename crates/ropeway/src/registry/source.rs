@@ -1,70 +1,71 @@
-//! Sources: where an agent gets tools from, and what it is told before a conversation.
+//! Sources of tools and context for an agent.
 
 use std::sync::Arc;
 
-use super::{Registry, ServerStatus};
+use super::status::ServerStatus;
+use super::tools::Registry;
 use crate::content::ContentPart;
 use crate::tool::{Alias, BoxFuture};
 
-/// Where tools come from: a bridge, a registry, or something of the host's own.
+/// A source of tools, such as a bridge or a registry.
 pub trait ToolSource: Send + Sync {
-    /// The tools as of now; whoever holds on to them is not disturbed by later changes.
+    /// Returns the current tools. The registry does not change afterwards.
     fn registry(&self) -> Registry;
 
-    /// How each server behind the tools stands.
-    fn verdicts(&self) -> Vec<ServerStatus> {
+    /// Returns the status of each server of the source.
+    fn statuses(&self) -> Vec<ServerStatus> {
         Vec::new()
     }
 
-    /// Waits until the tools that can be expected are there.
+    /// Waits until the expected tools are available.
     fn ready(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// Where the words come from that go before a conversation.
+/// A source of context that goes before a conversation.
 pub trait ContextSource: Send + Sync {
-    /// What there is to tell right now, in this order.
+    /// Returns the current context, in order.
     fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>>;
 }
 
-/// What something that goes before a conversation is.
+/// Kind of a [`ContextItem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ContextKind {
-    /// What a server says about how it is to be used: it belongs to the system prompt.
+    /// Instructions of a server, which belong in the system prompt.
     Instructions,
-    /// Something to read.
+    /// A resource or another document.
     Resource,
 }
 
-/// One thing that goes before a conversation.
+/// One piece of context that goes before a conversation.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ContextItem {
-    /// What it is.
+    /// Whether the item is instructions or a resource.
     pub kind: ContextKind,
-    /// The server that it comes from, if any.
+    /// Server that the item comes from, if any.
     pub server: Option<Alias>,
-    /// What it is called: the URI of a resource, or a name.
+    /// The URI of a resource, or another name.
     pub name: String,
-    /// What there is to tell.
+    /// The content of the item.
     pub content: Vec<ContentPart>,
 }
 
 impl ContextItem {
-    /// Something to read, of no server.
+    /// Creates a document that belongs to no server.
     pub fn new(name: impl Into<String>, content: impl Into<Vec<ContentPart>>) -> Self {
         Self { kind: ContextKind::Resource, server: None, name: name.into(), content: content.into() }
     }
 
-    /// What a server says about how it is to be used.
+    /// Creates an item with the instructions of a server.
     pub fn instructions(server: impl Into<Alias>, text: impl Into<String>) -> Self {
         let item = Self::new("instructions", vec![ContentPart::text(text)]).with_server(server);
         Self { kind: ContextKind::Instructions, ..item }
     }
 
-    /// Says which server it comes from.
+    /// Sets the server that the item comes from.
     #[must_use]
     pub fn with_server(mut self, server: impl Into<Alias>) -> Self {
         self.server = Some(server.into());
@@ -83,8 +84,8 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
         (**self).registry()
     }
 
-    fn verdicts(&self) -> Vec<ServerStatus> {
-        (**self).verdicts()
+    fn statuses(&self) -> Vec<ServerStatus> {
+        (**self).statuses()
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {

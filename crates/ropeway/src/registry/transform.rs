@@ -1,22 +1,23 @@
-//! Transformers: they change what a model is told about a tool, and what the tool hears of a call.
+//! Transformers of tool definitions and arguments.
 
 use serde_json::{Map, Value};
 
-use super::visible;
+use super::schema_arguments;
 use crate::tool::{Arguments, ToolDefinition};
 
-/// Changes what a model is told about a tool. A closure from definition to definition is one, too.
+/// Changes the definition of a tool, and maps arguments back. Closures from `ToolDefinition` to `Option<ToolDefinition>` implement
+/// it.
 pub trait Transformer: Send + Sync {
-    /// The changed definition; `None` leaves the tool out.
+    /// Returns the changed definition, or `None` to leave the tool out.
     fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition>;
 
-    /// Arguments that a model does not know of. They are taken out of what it sends, before that is checked.
-    fn hidden(&self) -> Vec<String> {
+    /// Returns the names of arguments that models do not see. They are removed from calls before validation.
+    fn hidden_arguments(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Turns arguments that fit the changed definition into those that the tool takes.
-    fn arguments(&self, _arguments: &mut Arguments) {}
+    /// Maps arguments for the changed definition to arguments of the tool.
+    fn transform_arguments(&self, _arguments: &mut Arguments) {}
 }
 
 impl<F: Fn(ToolDefinition) -> Option<ToolDefinition> + Send + Sync> Transformer for F {
@@ -25,12 +26,12 @@ impl<F: Fn(ToolDefinition) -> Option<ToolDefinition> + Send + Sync> Transformer 
     }
 }
 
-/// Puts something before the name.
+/// Adds a prefix to the name of a tool.
 #[derive(Clone, Debug)]
 pub struct PrefixName(String);
 
 impl PrefixName {
-    /// Puts `prefix` before the name.
+    /// Creates a transformer that prepends `prefix`.
     pub fn new(prefix: impl Into<String>) -> Self {
         Self(prefix.into())
     }
@@ -43,12 +44,12 @@ impl Transformer for PrefixName {
     }
 }
 
-/// Gives another name.
+/// Replaces the name of a tool.
 #[derive(Clone, Debug)]
 pub struct Rename(String);
 
 impl Rename {
-    /// Gives the name `name`.
+    /// Creates a transformer that sets the name to `name`.
     pub fn to(name: impl Into<String>) -> Self {
         Self(name.into())
     }
@@ -61,32 +62,32 @@ impl Transformer for Rename {
     }
 }
 
-/// Changes the description.
+/// Changes the description of a tool.
 #[derive(Clone, Debug)]
 pub enum Describe {
-    /// This goes before it, such as `[MCP: web] `.
-    Before(String),
-    /// This takes its place.
-    Instead(String),
+    /// Prepends text, such as `[MCP: web] `.
+    Prefix(String),
+    /// Replaces the description.
+    Replace(String),
 }
 
 impl Transformer for Describe {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
         definition.description = Some(match (self, definition.description) {
-            (Self::Before(text), Some(description)) => format!("{text}{description}"),
-            (Self::Before(text), None) => text.trim_end().to_owned(),
-            (Self::Instead(text), _) => text.clone(),
+            (Self::Prefix(text), Some(description)) => format!("{text}{description}"),
+            (Self::Prefix(text), None) => text.trim_end().to_owned(),
+            (Self::Replace(text), _) => text.clone(),
         });
         Some(definition)
     }
 }
 
-/// Hides arguments: a model does not see them and cannot send them.
+/// Hides arguments from models. Calls cannot set them.
 #[derive(Clone, Debug)]
 pub struct HideArguments(Vec<String>);
 
 impl HideArguments {
-    /// Hides the arguments of these names.
+    /// Creates a transformer that hides the arguments with these names.
     pub fn new<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self(names.into_iter().map(Into::into).collect())
     }
@@ -94,21 +95,21 @@ impl HideArguments {
 
 impl Transformer for HideArguments {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        visible::hide(&mut definition.input_schema, &self.0);
+        schema_arguments::hide(&mut definition.input_schema, &self.0);
         Some(definition)
     }
 
-    fn hidden(&self) -> Vec<String> {
+    fn hidden_arguments(&self) -> Vec<String> {
         self.0.clone()
     }
 }
 
-/// Sets arguments to values that a model neither sees nor changes.
+/// Sets arguments to fixed values, and hides them from models.
 #[derive(Clone, Debug)]
 pub struct PresetArguments(Map<String, Value>);
 
 impl PresetArguments {
-    /// Sets these arguments.
+    /// Creates a transformer that sets these arguments.
     pub fn new(values: Map<String, Value>) -> Self {
         Self(values)
     }
@@ -116,20 +117,20 @@ impl PresetArguments {
 
 impl Transformer for PresetArguments {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        visible::hide(&mut definition.input_schema, &self.hidden());
+        schema_arguments::hide(&mut definition.input_schema, &self.hidden_arguments());
         Some(definition)
     }
 
-    fn hidden(&self) -> Vec<String> {
+    fn hidden_arguments(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
     }
 
-    fn arguments(&self, arguments: &mut Arguments) {
+    fn transform_arguments(&self, arguments: &mut Arguments) {
         arguments.extend(self.0.clone());
     }
 }
 
-/// Adds settings for a provider's tool JSON, such as `strict` for one that knows it.
+/// Sets provider-specific options of a tool, such as `strict`.
 #[derive(Clone, Debug)]
 pub struct ProviderOptions {
     provider: String,
@@ -137,7 +138,7 @@ pub struct ProviderOptions {
 }
 
 impl ProviderOptions {
-    /// Adds `options` for a provider; of two objects the keys come together.
+    /// Creates a transformer that sets `options` for a provider. Objects are merged key by key.
     pub fn new(provider: impl Into<String>, options: Value) -> Self {
         Self { provider: provider.into(), options }
     }
@@ -178,14 +179,14 @@ mod tests {
 
     #[test]
     fn descriptions_are_prefixed_and_replaced() {
-        assert_eq!(Describe::Before("[MCP: web] ".into()).transform(look()), described("[MCP: web] Looks."));
-        assert_eq!(Describe::Instead("Sees.".into()).transform(look()), described("Sees."));
-        let bare = Describe::Before("[MCP: web] ".into()).transform(ToolDefinition::new("look"));
+        assert_eq!(Describe::Prefix("[MCP: web] ".into()).transform(look()), described("[MCP: web] Looks."));
+        assert_eq!(Describe::Replace("Sees.".into()).transform(look()), described("Sees."));
+        let bare = Describe::Prefix("[MCP: web] ".into()).transform(ToolDefinition::new("look"));
         assert_eq!(bare, described("[MCP: web]"));
     }
 
     #[test]
-    fn provider_options_come_together_by_provider() {
+    fn provider_options_are_merged_by_provider() {
         let strict = ProviderOptions::new("openai", json!({"strict": true, "a": 1}));
         let loose = ProviderOptions::new("openai", json!({"strict": false}));
         let other = ProviderOptions::new("anthropic", json!({"cache_control": {"type": "ephemeral"}}));
@@ -201,6 +202,6 @@ mod tests {
     fn a_closure_is_a_transformer() {
         let nothing: &dyn Transformer = &|_: ToolDefinition| None;
         assert_eq!(nothing.transform(look()), None);
-        assert_eq!(nothing.hidden(), [""; 0]);
+        assert_eq!(nothing.hidden_arguments(), [""; 0]);
     }
 }

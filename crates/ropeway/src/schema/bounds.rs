@@ -1,44 +1,41 @@
-//! Bounds: how large a schema or a value may be before we decline to work on it.
+//! Size limits of schemas and values.
 
 use serde_json::Value;
 
-/// How deep the JSON of a schema, or of a value that is checked against one, may nest.
+/// Maximum nesting depth of a schema, and of a value that is checked against one.
 ///
-/// The deepest of thousands of real schemas nests about forty levels; serde_json itself reads 128.
+/// The deepest of thousands of real schemas has about forty levels; serde_json itself reads 128.
 pub const MAX_DEPTH: usize = 128;
 
-/// How many JSON values a schema may consist of. Real ones have up to a few thousand.
+/// Maximum number of JSON values in a schema. Real ones have up to a few thousand.
 pub const MAX_NODES: usize = 50_000;
 
-/// How many bytes the keys and strings of a schema may have. Real ones have up to 50 kB.
+/// Maximum number of bytes in the keys and strings of a schema. Real ones have up to 50 kB.
 pub const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// Which bound a schema or a value passes.
+/// The limit that a schema or a value exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OutOfBounds {
-    /// It nests too deep.
-    #[error("it nests deeper than {MAX_DEPTH} levels")]
+pub(crate) enum BoundsError {
+    #[error("more than {MAX_DEPTH} levels deep")]
     Depth,
-    /// It has too many parts.
-    #[error("it has more than {MAX_NODES} values")]
+    #[error("more than {MAX_NODES} values")]
     Nodes,
-    /// It has too much text.
-    #[error("it has more than {MAX_BYTES} bytes of text")]
+    #[error("more than {MAX_BYTES} bytes of text")]
     Bytes,
 }
 
-/// How much there is of a JSON value.
+/// The size of a JSON value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Size {
-    /// How many values it consists of, itself included.
+pub(crate) struct JsonSize {
+    /// Number of values, including itself.
     pub(crate) nodes: usize,
-    /// How many bytes its keys and strings have.
+    /// Total bytes of its keys and strings.
     pub(crate) bytes: usize,
 }
 
-impl Size {
-    fn add(&mut self, value: &Value, depth: usize) -> Result<(), OutOfBounds> {
-        let depth = depth.checked_sub(1).ok_or(OutOfBounds::Depth)?;
+impl JsonSize {
+    fn add(&mut self, value: &Value, depth: usize) -> Result<(), BoundsError> {
+        let depth = depth.checked_sub(1).ok_or(BoundsError::Depth)?;
         self.nodes += 1;
         match value {
             Value::String(text) => self.bytes += text.len(),
@@ -53,18 +50,18 @@ impl Size {
     }
 }
 
-/// The size of a value that is flat enough to be walked.
-pub(super) fn size(value: &Value) -> Result<Size, OutOfBounds> {
-    let mut size = Size::default();
+/// Returns the size of a value, unless it is nested too deeply.
+pub(super) fn size(value: &Value) -> Result<JsonSize, BoundsError> {
+    let mut size = JsonSize::default();
     size.add(value, MAX_DEPTH)?;
     Ok(size)
 }
 
-/// The size of a schema that is small enough to work on.
-pub(crate) fn schema_size(schema: &Value) -> Result<Size, OutOfBounds> {
+/// Returns the size of a schema, unless it exceeds a limit.
+pub(crate) fn schema_size(schema: &Value) -> Result<JsonSize, BoundsError> {
     match size(schema)? {
-        Size { nodes, .. } if nodes > MAX_NODES => Err(OutOfBounds::Nodes),
-        Size { bytes, .. } if bytes > MAX_BYTES => Err(OutOfBounds::Bytes),
+        JsonSize { nodes, .. } if nodes > MAX_NODES => Err(BoundsError::Nodes),
+        JsonSize { bytes, .. } if bytes > MAX_BYTES => Err(BoundsError::Bytes),
         size => Ok(size),
     }
 }
@@ -77,23 +74,22 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A deep value. It is leaked, because dropping it would overflow the stack.
+    /// Returns a deep value. It is leaked, because dropping it would overflow the stack.
     pub(in crate::schema) fn nested(levels: usize, wrap: impl Fn(Value) -> Value) -> ManuallyDrop<Value> {
         ManuallyDrop::new((0..levels).fold(Value::from(1), |inner, _| wrap(inner)))
     }
 
-    /// An object with one property.
     pub(in crate::schema) fn object(key: &str, value: Value) -> Value {
         [(key, value)].into_iter().collect()
     }
 
     #[test]
-    fn each_bound_is_named_when_it_is_passed() {
+    fn the_error_names_the_exceeded_limit() {
         let deep = nested(10_000, |inner| Value::Array(vec![inner]));
-        assert_eq!(schema_size(&deep), Err(OutOfBounds::Depth));
-        assert_eq!(size(&deep), Err(OutOfBounds::Depth));
-        assert_eq!(schema_size(&json!({"enum": vec![0; MAX_NODES]})), Err(OutOfBounds::Nodes));
-        assert_eq!(schema_size(&json!({"title": "x".repeat(MAX_BYTES + 1)})), Err(OutOfBounds::Bytes));
-        assert_eq!(schema_size(&json!({"a": ["bc", 1]})), Ok(Size { nodes: 4, bytes: 3 }));
+        assert_eq!(schema_size(&deep), Err(BoundsError::Depth));
+        assert_eq!(size(&deep), Err(BoundsError::Depth));
+        assert_eq!(schema_size(&json!({"enum": vec![0; MAX_NODES]})), Err(BoundsError::Nodes));
+        assert_eq!(schema_size(&json!({"title": "x".repeat(MAX_BYTES + 1)})), Err(BoundsError::Bytes));
+        assert_eq!(schema_size(&json!({"a": ["bc", 1]})), Ok(JsonSize { nodes: 4, bytes: 3 }));
     }
 }

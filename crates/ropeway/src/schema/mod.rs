@@ -1,16 +1,19 @@
-//! Schemas: are these arguments what a tool wants, and can this answer be read as its schema says?
+//! JSON Schema: validation of arguments, and conversion of results to their schema.
 //!
-//! Schemas come from servers, so none of this trusts them: nothing is fetched, and depth, size and
-//! time are bounded.
+//! Schemas come from servers and are not trusted: nothing is fetched, and depth, size and time are bounded.
 
 pub(crate) mod bounds;
 mod cast;
-mod effort;
+mod deep_stack;
+mod draft;
 pub(crate) mod pointer;
 mod reason;
-mod tall;
 mod validator;
+mod work_budget;
 
 pub use bounds::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
-pub use cast::{Cast, ValueChange, ValueEdit, cast};
+pub use cast::{ValueChange, ValueEdit};
+// Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
+#[doc(hidden)]
+pub use cast::{Cast, cast};
 pub use validator::Validator;

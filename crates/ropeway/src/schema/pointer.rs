@@ -1,10 +1,10 @@
-//! A pointer: where something is inside a JSON document.
+//! JSON Pointers (<https://www.rfc-editor.org/rfc/rfc6901>) and references inside of a document.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// Adds a step to a JSON Pointer.
+/// Appends a step to a JSON Pointer.
 pub(crate) fn push(path: &mut String, step: &str) {
     path.push('/');
     for c in step.chars() {
@@ -16,7 +16,7 @@ pub(crate) fn push(path: &mut String, step: &str) {
     }
 }
 
-/// What a `$ref` points at, if it is inside the document.
+/// Resolves a `$ref`, if it points into the document.
 pub(crate) fn resolve<'a>(document: &'a Value, reference: &str) -> Option<&'a Value> {
     let fragment = percent_decoded(reference.strip_prefix('#')?)?;
     match &*fragment {
@@ -26,14 +26,15 @@ pub(crate) fn resolve<'a>(document: &'a Value, reference: &str) -> Option<&'a Va
     }
 }
 
-/// The subschema that carries an `$anchor` of this name.
+/// Finds the subschema with this `$anchor`.
 fn anchored<'a>(schema: &'a Value, anchor: &str) -> Option<&'a Value> {
     match schema {
         Value::Object(map) => {
             let named = |keyword| map.get(keyword).and_then(Value::as_str) == Some(anchor);
-            match named("$anchor") || named("$dynamicAnchor") {
-                true => Some(schema),
-                false => map.values().find_map(|value| anchored(value, anchor)),
+            if named("$anchor") || named("$dynamicAnchor") {
+                Some(schema)
+            } else {
+                map.values().find_map(|value| anchored(value, anchor))
             }
         }
         Value::Array(items) => items.iter().find_map(|value| anchored(value, anchor)),
@@ -41,7 +42,7 @@ fn anchored<'a>(schema: &'a Value, anchor: &str) -> Option<&'a Value> {
     }
 }
 
-/// A URI fragment as it was meant; `None` where it is not UTF-8.
+/// Decodes a URI fragment; `None` if it is not UTF-8.
 fn percent_decoded(fragment: &str) -> Option<Cow<'_, str>> {
     if !fragment.contains('%') {
         return Some(Cow::Borrowed(fragment));
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_is_found_inside_the_document_only() {
+    fn only_references_into_the_document_are_resolved() {
         let document = json!({"$defs": {"a b": {"x/y": 1}, "c": {"$anchor": "here", "type": "null"}}});
         assert_eq!(resolve(&document, "#"), Some(&document));
         assert_eq!(resolve(&document, "#/$defs/a%20b/x~1y"), Some(&json!(1)));

@@ -1,4 +1,4 @@
-//! Reasons: what is wrong with a value, in words that help to put it right.
+//! Messages that explain how a value violates its schema.
 
 use std::borrow::Cow;
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 
 use crate::tool::ArgumentProblem;
 
-/// How many problems are named.
+/// Maximum number of reported problems.
 const MAX_PROBLEMS: usize = 8;
 
-/// How many characters a reason has.
+/// Maximum length of a reason in characters.
 const MAX_REASON: usize = 300;
 
-/// How many characters a path has.
+/// Maximum length of a path in characters.
 const MAX_PATH: usize = 300;
 
-/// How many characters one value or name has that is quoted in a reason.
+/// Maximum length of a quoted value or name in characters.
 const MAX_QUOTE: usize = 60;
 
-/// How many names or values a list in a reason has.
+/// Maximum number of names or values in a list.
 const MAX_LIST: usize = 12;
 
-/// The first problems, the same one only once.
+/// Returns the first problems, without duplicates.
 pub(super) fn problems<'a>(errors: impl Iterator<Item = ValidationError<'a>>) -> Vec<ArgumentProblem> {
     let mut problems = Vec::new();
     for error in errors {
@@ -35,34 +35,34 @@ pub(super) fn problems<'a>(errors: impl Iterator<Item = ValidationError<'a>>) ->
     problems
 }
 
-/// Why a schema does not compile.
-pub(super) fn of_schema(error: &ValidationError<'_>) -> String {
+/// Explains why a schema does not compile.
+pub(super) fn explain_schema_error(error: &ValidationError<'_>) -> String {
     match error.kind() {
         Kind::Referencing(jsonschema::ReferencingError::Unretrievable { uri, .. }) => {
-            format!("`{}` is outside of it, and nothing is fetched", shortened(uri, MAX_QUOTE * 2))
+            format!("`{}` is a remote reference, which is not fetched", truncated(uri, MAX_QUOTE * 2))
         }
-        Kind::Referencing(error) => shortened(&error.to_string(), MAX_REASON).into_owned(),
+        Kind::Referencing(error) => truncated(&error.to_string(), MAX_REASON).into_owned(),
         _ => {
             let at = error.instance_path().as_str();
             let reason = reason(error);
             match at {
                 "" => reason,
-                at => format!("at `{}`: {reason}", shortened(at, MAX_PATH)),
+                at => format!("at `{}`: {reason}", truncated(at, MAX_PATH)),
             }
         }
     }
 }
 
-/// The text, or its beginning where it is too long.
-pub(super) fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
+/// Truncates a text to `limit` characters.
+pub(super) fn truncated(text: &str, limit: usize) -> Cow<'_, str> {
     match text.char_indices().nth(limit) {
         None => Cow::Borrowed(text),
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
     }
 }
 
-/// What a value is, with its article.
-pub(super) fn kind_of(value: &Value) -> &'static str {
+/// Returns the type of a value with its article.
+pub(super) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -74,7 +74,7 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// The name of a type, with its article.
+/// Returns the name of a type with its article.
 pub(super) fn with_article(kind: &str) -> String {
     match kind {
         "null" => "null".to_owned(),
@@ -83,16 +83,16 @@ pub(super) fn with_article(kind: &str) -> String {
     }
 }
 
-/// A value as it is quoted in a reason: never a long one.
+/// Quotes a value, truncated.
 pub(super) fn quoted(value: &Value) -> String {
     match value {
-        Value::Array(_) | Value::Object(_) => kind_of(value).to_owned(),
-        Value::String(text) => format!("`{}`", Value::from(&*shortened(text, MAX_QUOTE))),
+        Value::Array(_) | Value::Object(_) => type_of(value).to_owned(),
+        Value::String(text) => format!("`{}`", Value::from(&*truncated(text, MAX_QUOTE))),
         scalar => format!("`{scalar}`"),
     }
 }
 
-/// A list of names or values, as in `a`, `b` and 3 more.
+/// Joins names or values, as in "`a`, `b` and 3 more".
 pub(super) fn listed(mut items: impl ExactSizeIterator<Item = String>) -> String {
     let count = items.len();
     let shown: Vec<String> = items.by_ref().take(MAX_LIST).collect();
@@ -102,20 +102,20 @@ pub(super) fn listed(mut items: impl ExactSizeIterator<Item = String>) -> String
     }
 }
 
-/// A problem whose words have a sensible length.
+/// Creates a problem with truncated texts.
 pub(super) fn problem(path: &str, reason: &str) -> ArgumentProblem {
-    ArgumentProblem { path: shortened(path, MAX_PATH).into_owned(), reason: shortened(reason, MAX_REASON).into_owned() }
+    ArgumentProblem { path: truncated(path, MAX_PATH).into_owned(), reason: truncated(reason, MAX_REASON).into_owned() }
 }
 
-/// Adds what an error says, in the words of the alternative that was probably meant.
+/// Adds an error, in terms of the alternative that was probably meant.
 fn add(problems: &mut Vec<ArgumentProblem>, error: &ValidationError<'_>) {
     if problems.len() >= MAX_PROBLEMS {
         return;
     }
     match error.kind() {
-        // A match was given up: whether the text fits is not known.
+        // The match was aborted, so the result is unknown.
         Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {}
-        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => match meant(context, error) {
+        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => match likely_alternative(context, error) {
             Some(alternative) => alternative.iter().for_each(|error| add(problems, error)),
             None => push(problems, problem(error.instance_path().as_str(), &no_alternative(context, error))),
         },
@@ -129,9 +129,8 @@ fn push(problems: &mut Vec<ArgumentProblem>, problem: ArgumentProblem) {
     }
 }
 
-/// The alternative that a value was probably meant to be: the only one that has the value's type and
-/// whose constants it carries.
-fn meant<'c>(
+/// Returns the alternative that was probably meant: the only one that has the type and the constants of the value.
+fn likely_alternative<'c>(
     context: &'c [Vec<ValidationError<'static>>],
     whole: &ValidationError<'_>,
 ) -> Option<&'c [ValidationError<'static>]> {
@@ -140,7 +139,7 @@ fn meant<'c>(
         !errors.is_empty()
             && errors.iter().all(|error| match error.kind() {
                 Kind::Type { .. } | Kind::FalseSchema => error.instance_path().as_str() != here,
-                // One step below is where a variant's tag stands.
+                // The tag of a variant is one level below.
                 Kind::Constant { .. } => {
                     error.instance_path().as_str().matches('/').count() > here.matches('/').count() + 1
                 }
@@ -153,7 +152,7 @@ fn meant<'c>(
     }
 }
 
-/// Why none of several alternatives fits.
+/// Explains why no alternative matches.
 fn no_alternative(context: &[Vec<ValidationError<'static>>], whole: &ValidationError<'_>) -> String {
     let here = whole.instance_path().as_str();
     let wanted: Option<Vec<String>> = context
@@ -170,25 +169,25 @@ fn no_alternative(context: &[Vec<ValidationError<'static>>], whole: &ValidationE
         .collect();
     if let Some(mut wanted) = wanted {
         wanted.dedup();
-        return format!("must be {}, not {}", wanted.join(" or "), kind_of(whole.instance()));
+        return format!("must be {}, not {}", wanted.join(" or "), type_of(whole.instance()));
     }
     let alternatives = context.iter().enumerate().filter_map(|(at, errors)| {
-        // A wrong constant says which alternative this is not.
+        // A wrong constant identifies the alternative.
         let constant = errors.iter().find(|error| matches!(error.kind(), Kind::Constant { .. }));
         let first = constant.or(errors.first())?;
         let below = first.instance_path().as_str().strip_prefix(here).unwrap_or_default();
-        let place = if below.is_empty() { String::new() } else { format!("`{}` ", shortened(below, MAX_QUOTE)) };
-        Some(format!("({}) {place}{}", at + 1, shortened(&reason(first), MAX_QUOTE * 2)))
+        let place = if below.is_empty() { String::new() } else { format!("`{}` ", truncated(below, MAX_QUOTE)) };
+        Some(format!("({}) {place}{}", at + 1, truncated(&reason(first), MAX_QUOTE * 2)))
     });
     let alternatives: Vec<String> = alternatives.take(MAX_LIST).collect();
-    format!("fits none of {} alternatives: {}", context.len(), alternatives.join("; "))
+    format!("matches none of {} alternatives: {}", context.len(), alternatives.join("; "))
 }
 
 fn types(kind: &TypeKind) -> String {
     match kind {
         TypeKind::Single(kind) => with_article(kind.as_str()),
         TypeKind::Multiple(kinds) => {
-            // They come in the order of the alphabet; "or null" reads better last.
+            // Types are sorted by name; "or null" reads better at the end.
             let (null, rest): (Vec<_>, Vec<_>) = kinds.iter().partition(|kind| kind.as_str() == "null");
             rest.iter().chain(&null).map(|kind| with_article(kind.as_str())).collect::<Vec<_>>().join(" or ")
         }
@@ -196,19 +195,19 @@ fn types(kind: &TypeKind) -> String {
 }
 
 fn names(names: &[String]) -> String {
-    listed(names.iter().map(|name| format!("`{}`", shortened(name, MAX_QUOTE))))
+    listed(names.iter().map(|name| format!("`{}`", truncated(name, MAX_QUOTE))))
 }
 
-/// What one error says.
+/// Explains one error.
 fn reason(error: &ValidationError<'_>) -> String {
     match error.kind() {
-        Kind::Type { kind } => format!("must be {}, not {}", types(kind), kind_of(error.instance())),
+        Kind::Type { kind } => format!("must be {}, not {}", types(kind), type_of(error.instance())),
         Kind::Required { property } => match property.as_str() {
-            Some(name) => format!("the required property `{}` is missing", shortened(name, MAX_QUOTE)),
-            None => "a required property is missing".to_owned(),
+            Some(name) => format!("required property `{}` is missing", truncated(name, MAX_QUOTE)),
+            None => "required property is missing".to_owned(),
         },
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            format!("there is no such property: {}; leave it out", names(unexpected))
+            format!("unknown property: {}; leave it out", names(unexpected))
         }
         Kind::Enum { options } => match options.as_array() {
             Some(options) => {
@@ -235,22 +234,21 @@ fn reason(error: &ValidationError<'_>) -> String {
         Kind::MinProperties { limit } => format!("must have at least {}", count(*limit, "property", "properties")),
         Kind::MaxProperties { limit } => format!("must have at most {}", count(*limit, "property", "properties")),
         Kind::Pattern { pattern } => {
-            format!("must match the pattern `{}`, unlike {}", shortened(pattern, 120), quoted(error.instance()))
+            format!("must match the pattern `{}`, not {}", truncated(pattern, 120), quoted(error.instance()))
         }
-        Kind::UniqueItems => "must not have the same item twice".to_owned(),
-        Kind::Contains => "lacks an item that must be among them".to_owned(),
+        Kind::UniqueItems => "must not contain duplicate items".to_owned(),
+        Kind::Contains => "must contain a matching item".to_owned(),
         Kind::PropertyNames { error } => format!("has a property whose name is not allowed: {}", reason(error)),
-        Kind::OneOfMultipleValid { .. } => {
-            "fits more than one of the alternatives, of which it must fit one".to_owned()
-        }
+        Kind::OneOfMultipleValid { .. } => "matches more than one alternative, must match exactly one".to_owned(),
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => no_alternative(context, error),
-        Kind::FalseSchema => "must not be there".to_owned(),
-        Kind::Not { .. } => "is a value that is ruled out".to_owned(),
-        // The rest speaks for itself, without its value, which may be long.
+        Kind::FalseSchema => "is not allowed".to_owned(),
+        Kind::Not { .. } => "is a forbidden value".to_owned(),
+        // `masked` leaves out the value, which may be long.
         _ => error.masked().to_string(),
     }
 }
-/// A number of things, in words.
+
+/// Formats a count with its noun.
 fn count(number: u64, one: &str, many: &str) -> String {
     match number {
         1 => format!("1 {one}"),

@@ -1,120 +1,131 @@
-//! A validator: one schema, compiled once, that arguments are checked against.
+//! A compiled schema that checks values.
 
 use std::fmt;
 
 use jsonschema::{Draft, PatternOptions};
 use serde_json::Value;
 
-use super::bounds::{self, Size};
-use super::effort::{self, Unfinished};
+use super::bounds::{self, JsonSize};
+use super::deep_stack::{self, DeepStackValidator};
+use super::draft::{draft_of, ignores_reference_siblings};
 use super::reason;
-use super::tall::{self, Tall};
+use super::work_budget::{self, WorkError};
 use crate::tool::ArgumentProblem;
 
-/// How often a regular expression with look-around may step back before its match is given up.
-/// Those without run in linear time.
+/// Maximum number of backtracking steps of a regular expression with look-around. Others run in linear time.
 const MAX_BACKTRACKS: usize = 5_000;
 
-/// How many bytes a compiled regular expression may take.
+/// Maximum size of a compiled regular expression in bytes.
 const MAX_REGEX_BYTES: usize = 1024 * 1024;
 
-/// What checking may come to, by the sizes of schema and value, for it to be done at all.
+/// Maximum estimated cost of a check. More expensive values are not checked.
 const MAX_VISITS: usize = 20_000_000;
 
-/// What checking may come to for all problems to be found; past it the first one has to do.
+/// Maximum estimated cost of finding all problems. Beyond it, only the first one is reported.
 const MAX_VISITS_FOR_ALL: usize = 1_000_000;
 
-/// A match may be as much work as so many visits.
+/// Cost of one regular expression match, in visits.
 const VISITS_PER_MATCH: usize = 20;
 
-/// One schema, compiled once, that arguments are checked against.
+/// A compiled schema that checks values.
 ///
-/// `format` is a hint to the model and is not checked: only the server knows how strictly it means it.
+/// `format` is a hint to the model and is not checked, since servers differ in how strictly they apply it.
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::schema::Validator;
+/// use serde_json::json;
+///
+/// let validator = Validator::compile(&json!({"properties": {"n": {"type": "integer"}}}));
+/// let problems = validator.validate(&json!({"n": "1"})).unwrap_err();
+/// assert_eq!(problems[0].reason, "must be an integer, not a string");
+/// ```
 pub struct Validator {
     check: Check,
     warning: Option<String>,
 }
 
-/// What is asked of a value.
 enum Check {
-    /// That it fits a schema.
     Schema(Box<Compiled>),
-    /// Only that it is an object: there is no schema that can be worked with.
+    /// The schema is unusable.
     AnyObject,
 }
 
-/// A schema that can be worked with.
 struct Compiled {
-    validator: Tall,
+    validator: DeepStackValidator,
     nodes: usize,
     patterns: usize,
 }
 
 impl Compiled {
-    /// What checking a value of this size may come to where no reference is followed: a visit to each
-    /// subschema for each part of the value, and its text for each pattern.
-    fn visits(&self, value: Size) -> usize {
+    /// Estimates the cost of checking a value without references: each subschema visits each part of the value, and
+    /// each pattern reads its text.
+    fn visits(&self, value: JsonSize) -> usize {
         let walks = self.nodes.saturating_mul(value.nodes);
         let matches = self.patterns.saturating_mul(value.bytes / 2 + value.nodes.saturating_mul(VISITS_PER_MATCH));
         walks.saturating_add(matches)
     }
 
-    /// What is wrong with a value. Finding that may cost far more than finding that something is.
+    /// Returns the problems of an invalid value. Finding them may cost far more than finding that the value is invalid.
     fn problems(&self, value: &Value, visits: usize) -> Vec<ArgumentProblem> {
         let validator = self.validator.get();
-        let problems = effort::bounded(|| match visits {
+        let problems = work_budget::run_bounded(|| match visits {
             ..MAX_VISITS_FOR_ALL => {
                 reason::problems(validator.iter().flat_map(|validator| validator.iter_errors(value)))
             }
             _ => reason::problems(validator.iter().filter_map(|validator| validator.validate(value).err())),
         });
-        problems.unwrap_or_else(|_| vec![reason::problem("", "does not fit the schema of the tool")])
+        problems.unwrap_or_else(|_| vec![reason::problem("", "does not match the tool's schema")])
     }
 }
 
 impl Validator {
     /// Compiles a schema: draft 4, 6, 7, 2019-09 or 2020-12 as its `$schema` says, 2020-12 by default.
     ///
-    /// This never fails and never fetches anything. A schema that cannot be worked with is replaced by
-    /// "any object", and [`Validator::warning`] says why.
+    /// Never fails and never fetches anything. A schema that cannot be used accepts any object, and
+    /// [`warning`](Self::warning) says why.
     pub fn compile(schema: &Value) -> Self {
-        let (draft, odd_dialect) = match dialect(schema) {
+        let (draft, draft_warning) = match draft_of(schema) {
             Ok(draft) => (draft, None),
             Err(odd) => {
-                let odd = reason::shortened(&odd, 200);
-                (Draft::Draft202012, Some(format!("its `$schema` {odd} is unknown and is read as draft 2020-12")))
+                let odd = reason::truncated(&odd, 200);
+                (Draft::Draft202012, Some(format!("unknown `$schema` {odd}; using draft 2020-12")))
             }
         };
         let compiled = match bounds::schema_size(schema) {
             Err(bound) => Err(bound.to_string()),
-            Ok(size) if tall::is_needed(size.nodes) => {
-                tall::run(|| compile(schema, draft, size)).unwrap_or_else(|| Err("it breaks the compiler".to_owned()))
-            }
+            Ok(size) if deep_stack::is_needed(size.nodes) => deep_stack::run(|| compile(schema, draft, size))
+                .unwrap_or_else(|| Err("the schema compiler panicked".to_owned())),
             Ok(size) => compile(schema, draft, size),
         };
         match compiled {
-            Ok(compiled) => Self { check: Check::Schema(Box::new(compiled)), warning: odd_dialect },
+            Ok(compiled) => Self { check: Check::Schema(Box::new(compiled)), warning: draft_warning },
             Err(why) => Self {
                 check: Check::AnyObject,
-                warning: Some(format!("any object is accepted, because the schema cannot be used: {why}")),
+                warning: Some(format!("unusable schema, any object is accepted: {why}")),
             },
         }
     }
 
-    /// What is wrong with the schema itself, for whoever is responsible for it.
+    /// Returns what is wrong with the schema itself.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
 
-    /// Checks a value. At most eight problems are named, each in a few words.
+    /// Checks a value and reports at most eight problems.
     ///
-    /// A value that cannot be checked within the bounds on time and depth passes: the tool itself has the last word.
+    /// A value that exceeds the limits on time and depth passes: the tool itself has the last word.
+    ///
+    /// # Errors
+    ///
+    /// Returns the problems of a value that does not match the schema.
     pub fn validate(&self, value: &Value) -> Result<(), Vec<ArgumentProblem>> {
         let compiled = match &self.check {
             Check::Schema(compiled) => compiled,
             Check::AnyObject if value.is_object() => return Ok(()),
             Check::AnyObject => {
-                let reason = format!("must be an object, not {}", reason::kind_of(value));
+                let reason = format!("must be an object, not {}", reason::type_of(value));
                 return Err(vec![ArgumentProblem { path: String::new(), reason }]);
             }
         };
@@ -122,7 +133,7 @@ impl Validator {
         if visits > MAX_VISITS {
             return Ok(());
         }
-        match effort::bounded(|| compiled.validator.get().is_none_or(|validator| validator.is_valid(value))) {
+        match work_budget::run_bounded(|| compiled.validator.get().is_none_or(|validator| validator.is_valid(value))) {
             Ok(true) | Err(_) => Ok(()),
             Ok(false) => match compiled.problems(value, visits) {
                 problems if problems.is_empty() => Ok(()),
@@ -138,48 +149,33 @@ impl fmt::Debug for Validator {
     }
 }
 
-/// The draft that a schema says it is written in; the text of `$schema` where we do not know it.
-pub(super) fn dialect(schema: &Value) -> Result<Draft, String> {
-    let Some(written) = schema.get("$schema") else { return Ok(Draft::Draft202012) };
-    let address = written.as_str().map(|uri| uri.trim().trim_end_matches('#'));
-    let name = address.and_then(|uri| uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://")));
-    match name {
-        Some("json-schema.org/draft-04/schema") => Ok(Draft::Draft4),
-        Some("json-schema.org/draft-06/schema") => Ok(Draft::Draft6),
-        Some("json-schema.org/draft-07/schema") => Ok(Draft::Draft7),
-        Some("json-schema.org/draft/2019-09/schema") => Ok(Draft::Draft201909),
-        Some("json-schema.org/draft/2020-12/schema") => Ok(Draft::Draft202012),
-        _ => Err(written.to_string()),
+/// Compiles a schema. The error is a short reason.
+fn compile(schema: &Value, draft: Draft, size: JsonSize) -> Result<Compiled, String> {
+    if let Some(reference) = work_budget::find_stray_reference(schema) {
+        return Err(format!("`{}` does not refer to a schema", reason::truncated(reference, 200)));
     }
-}
-
-/// Compiles a schema, or says in a few words why that cannot be done.
-fn compile(schema: &Value, draft: Draft, size: Size) -> Result<Compiled, String> {
-    if let Some(reference) = effort::stray_reference(schema) {
-        return Err(format!("`{}` does not point at a schema", reason::shortened(reference, 200)));
-    }
-    if let Some(pattern) = effort::backtracking_name(schema) {
-        return Err(format!("the pattern `{}` for names has look-around", reason::shortened(pattern, 200)));
+    if let Some(pattern) = work_budget::find_backtracking_name(schema) {
+        return Err(format!("pattern `{}` of `patternProperties` has look-around", reason::truncated(pattern, 200)));
     }
     let mut counted = schema.clone();
     if let Value::Object(root) = &mut counted {
-        // The draft is set below, and an unknown one would stop the compiler.
+        // The draft is set below, and the compiler rejects unknown ones.
         root.shift_remove("$schema");
     }
-    effort::count_references(&mut counted, matches!(draft, Draft::Draft4 | Draft::Draft6 | Draft::Draft7));
-    effort::count_backtracking(&mut counted, !matches!(draft, Draft::Draft4 | Draft::Draft6));
+    work_budget::count_references(&mut counted, ignores_reference_siblings(draft));
+    work_budget::count_backtracking(&mut counted, !matches!(draft, Draft::Draft4 | Draft::Draft6));
     let options =
         jsonschema::options().with_draft(draft).offline().should_validate_formats(false).with_pattern_options(
             PatternOptions::fancy_regex().backtrack_limit(MAX_BACKTRACKS).size_limit(MAX_REGEX_BYTES),
         );
-    match effort::bounded(|| effort::counting(options).build(&counted)) {
+    match work_budget::run_bounded(|| work_budget::with_counting_keyword(options).build(&counted)) {
         Ok(Ok(validator)) => {
-            let validator = Tall::new(validator, tall::is_needed(size.nodes));
-            Ok(Compiled { validator, nodes: size.nodes, patterns: effort::patterns(schema) })
+            let validator = DeepStackValidator::new(validator, deep_stack::is_needed(size.nodes));
+            Ok(Compiled { validator, nodes: size.nodes, patterns: work_budget::patterns(schema) })
         }
-        Ok(Err(error)) => Err(reason::of_schema(&error)),
-        Err(Unfinished::GivenUp) => Err("it takes too much work to compile".to_owned()),
-        Err(Unfinished::Panicked) => Err("it breaks the compiler".to_owned()),
+        Ok(Err(error)) => Err(reason::explain_schema_error(&error)),
+        Err(WorkError::BudgetExceeded) => Err("too expensive to compile".to_owned()),
+        Err(WorkError::Panicked) => Err("the schema compiler panicked".to_owned()),
     }
 }
 
@@ -205,28 +201,28 @@ mod tests {
         problems.remove(0)
     }
 
-    fn said(path: &str, reason: &str) -> (String, String) {
+    fn problem(path: &str, reason: &str) -> (String, String) {
         (path.to_owned(), reason.to_owned())
     }
 
-    /// Compiles and validates, and fails the test if that takes long.
+    /// Compiles and validates within a time limit.
     fn quickly(schema: &Value, value: &Value) -> (Validator, Result<(), Vec<ArgumentProblem>>) {
         let start = Instant::now();
         let validator = Validator::compile(schema);
         let outcome = validator.validate(value);
-        // Twice the limit on time for each of three pieces of work, on a machine that is busy.
+        // Twice the time limit of each of three operations, on a busy machine.
         assert!(start.elapsed() < Duration::from_secs(5), "took {:?}", start.elapsed());
         (validator, outcome)
     }
 
     #[test]
-    fn arguments_that_fit_pass() {
+    fn matching_arguments_pass() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
         assert_eq!(problems(schema, json!({"a": 1})), []);
     }
 
     #[test]
-    fn a_reason_says_what_is_wanted_and_what_came() {
+    fn a_reason_names_the_expected_and_the_actual_value() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -240,30 +236,30 @@ mod tests {
         assert_eq!(
             problems(schema.clone(), json!({"count": "3", "to/from": ["a", 3, "b"], "cuont": 1})),
             [
-                said("", "the required property `mode` is missing"),
-                said("/count", "must be an integer, not a string"),
-                said("/to~1from/1", "must be a string or null, not an integer"),
-                said("/to~1from/2", "must match the pattern `^a`, unlike `\"b\"`"),
-                said("", "there is no such property: `cuont`; leave it out"),
+                problem("", "required property `mode` is missing"),
+                problem("/count", "must be an integer, not a string"),
+                problem("/to~1from/1", "must be a string or null, not an integer"),
+                problem("/to~1from/2", "must match the pattern `^a`, not `\"b\"`"),
+                problem("", "unknown property: `cuont`; leave it out"),
             ]
         );
         assert_eq!(
             problems(schema, json!({"count": 0, "mode": "warp"})),
             [
-                said("/count", "must be at least 1, not `0`"),
-                said("/mode", "must be one of `\"fast\"`, `\"slow\"`, not `\"warp\"`"),
+                problem("/count", "must be at least 1, not `0`"),
+                problem("/mode", "must be one of `\"fast\"`, `\"slow\"`, not `\"warp\"`"),
             ]
         );
     }
 
     #[test]
-    fn a_union_of_types_reads_as_one_wish() {
+    fn a_union_of_types_is_one_problem() {
         let nullable = json!({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}});
-        assert_eq!(one(nullable, json!({"a": 3})), said("/a", "must be a string or null, not an integer"));
+        assert_eq!(one(nullable, json!({"a": 3})), problem("/a", "must be a string or null, not an integer"));
     }
 
     #[test]
-    fn of_several_alternatives_the_one_that_was_meant_is_explained() {
+    fn the_alternative_that_was_probably_meant_is_explained() {
         let schema = json!({"oneOf": [
             {"type": "object", "properties": {"kind": {"const": "circle"}, "radius": {"type": "number"}}, "required": ["kind", "radius"]},
             {"type": "object", "properties": {"kind": {"const": "square"}, "side": {"type": "number"}}, "required": ["kind", "side"]},
@@ -271,18 +267,18 @@ mod tests {
         ]});
         assert_eq!(
             one(schema.clone(), json!({"kind": "square", "side": "2"})),
-            said("/side", "must be a number, not a string")
+            problem("/side", "must be a number, not a string")
         );
         let (path, reason) = one(schema, json!({"kind": "blob"}));
         assert_eq!(path, "");
         assert!(
-            reason.starts_with("fits none of 3 alternatives: (1) `/kind` must be `\"circle\"`, not `\"blob\"`; (2)"),
+            reason.starts_with("matches none of 3 alternatives: (1) `/kind` must be `\"circle\"`, not `\"blob\"`; (2)"),
             "{reason}"
         );
     }
 
     #[test]
-    fn problems_are_few_and_short_however_large_the_value_is() {
+    fn problems_of_a_large_value_are_few_and_short() {
         let schema = json!({"additionalProperties": {"enum": ["x".repeat(5000), 1]}});
         let value: Value =
             (0..1000).map(|at| (format!("{at}{}", "k".repeat(5000)), json!("v".repeat(100_000)))).collect();
@@ -292,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dialect_is_what_the_schema_says() {
+    fn the_draft_is_read_from_the_schema() {
         let tuple = |uri: &str| json!({"$schema": uri, "properties": {"a": {"items": [{"type": "integer"}]}}});
         for old in [
             "http://json-schema.org/draft-04/schema#",
@@ -300,9 +296,9 @@ mod tests {
             "https://json-schema.org/draft-07/schema#",
             "https://json-schema.org/draft/2019-09/schema",
         ] {
-            assert_eq!(one(tuple(old), json!({"a": ["x"]})), said("/a/0", "must be an integer, not a string"));
+            assert_eq!(one(tuple(old), json!({"a": ["x"]})), problem("/a/0", "must be an integer, not a string"));
         }
-        // A list of items is no longer allowed there.
+        // Draft 2020-12 does not allow a list there.
         let newest = Validator::compile(&tuple("https://json-schema.org/draft/2020-12/schema"));
         assert!(newest.warning().is_some_and(|warning| warning.contains("`/properties/a/items`")), "{newest:?}");
         let draft4 = json!({"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"a": {"maximum": 3, "exclusiveMaximum": true}}});
@@ -310,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_dialect_is_read_as_the_newest_with_a_warning() {
+    fn an_unknown_draft_is_read_as_the_newest_with_a_warning() {
         for odd in [json!("https://example.com/my-dialect"), json!(7), json!("")] {
             let validator = Validator::compile(&json!({"$schema": odd, "properties": {"a": {"type": "integer"}}}));
             assert!(validator.warning().is_some_and(|warning| warning.contains("2020-12")), "{validator:?}");
@@ -341,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fetched() {
+    fn remote_references_are_not_fetched() {
         for remote in [
             "http://127.0.0.1:9/schema.json",
             "https://example.com/schema.json#/definitions/a",
@@ -350,7 +346,7 @@ mod tests {
             "urn:example:other",
         ] {
             let validator = Validator::compile(&json!({"properties": {"a": {"$ref": remote}}}));
-            assert!(validator.warning().is_some_and(|warning| warning.contains("nothing is fetched")), "{validator:?}");
+            assert!(validator.warning().is_some_and(|warning| warning.contains("is not fetched")), "{validator:?}");
             assert_eq!(validator.validate(&json!({"a": 1})), Ok(()));
         }
     }
@@ -373,15 +369,18 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"next": {"$ref": "#"}, "n": {"type": "integer"}}});
         assert_eq!(
             one(schema, json!({"next": {"next": {"n": "x"}}})),
-            said("/next/next/n", "must be an integer, not a string")
+            problem("/next/next/n", "must be an integer, not a string")
         );
         let dynamic =
             json!({"$dynamicAnchor": "node", "type": "object", "properties": {"next": {"$dynamicRef": "#node"}}});
-        assert_eq!(one(dynamic, json!({"next": {"next": 1}})), said("/next/next", "must be an object, not an integer"));
+        assert_eq!(
+            one(dynamic, json!({"next": {"next": 1}})),
+            problem("/next/next", "must be an object, not an integer")
+        );
     }
 
     #[test]
-    fn look_around_works() {
+    fn look_around_is_supported() {
         let schema = json!({"properties": {"a": {"pattern": "^(?!-)[a-z-]+(?<!-)$"}}});
         assert_eq!(problems(schema.clone(), json!({"a": "b-c"})), []);
         assert_eq!(one(schema, json!({"a": "-b"})).0, "/a");
@@ -393,7 +392,7 @@ mod tests {
             let schema = json!({"patternProperties": {pattern: {"type": "integer"}}});
             assert_eq!(Validator::compile(&schema).warning(), None, "{pattern}");
             let at = format!("/{name}");
-            assert_eq!(one(schema, json!({name: "x"})), said(&at, "must be an integer, not a string"));
+            assert_eq!(one(schema, json!({name: "x"})), problem(&at, "must be an integer, not a string"));
         }
         for pattern in [r"^(a)\1$", r"^\\(?=a)", r"^\\\1$"] {
             let schema = json!({"patternProperties": {pattern: {"type": "integer"}}});
@@ -404,11 +403,11 @@ mod tests {
     #[test]
     fn a_property_may_be_named_like_a_keyword() {
         let schema = json!({"properties": {"default": {"type": "integer"}, "enum": {"$ref": "#/properties/default"}}});
-        assert_eq!(one(schema, json!({"enum": "x"})), said("/enum", "must be an integer, not a string"));
+        assert_eq!(one(schema, json!({"enum": "x"})), problem("/enum", "must be an integer, not a string"));
     }
 
     #[test]
-    fn a_schema_that_points_at_nothing_but_itself_ends() {
+    fn a_schema_that_only_refers_to_itself_terminates() {
         for endless in [
             json!({"$ref": "#"}),
             json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}]}),
@@ -423,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_doubles_at_every_step_is_given_up() {
+    fn validation_of_an_exponential_schema_is_aborted() {
         for keyword in ["allOf", "anyOf", "oneOf"] {
             for leaf in [json!({"type": "integer"}), json!({"type": "object"}), json!(true), json!(false)] {
                 let mut defs = serde_json::Map::new();
@@ -447,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_doubles_the_work_at_every_level_is_given_up() {
+    fn validation_of_an_exponential_value_is_aborted() {
         let step = json!({"properties": {"a": {"$ref": "#"}}});
         let value = nested(100, |inner| object("a", inner));
         for keyword in ["allOf", "anyOf", "oneOf"] {
@@ -457,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_chain_of_references_does_not_end_the_process() {
+    fn a_long_chain_of_references_does_not_overflow_the_stack() {
         for length in [500, 5_000] {
             let mut defs = serde_json::Map::new();
             for step in 0..length {
@@ -473,7 +472,7 @@ mod tests {
     fn a_schema_over_the_bounds_accepts_any_object() {
         let deep = nested(10_000, |inner| object("properties", object("a", inner)));
         let (validator, outcome) = quickly(&deep, &json!({"a": 1}));
-        assert!(validator.warning().is_some_and(|warning| warning.contains("nests deeper")), "{validator:?}");
+        assert!(validator.warning().is_some_and(|warning| warning.contains("levels deep")), "{validator:?}");
         assert_eq!(outcome, Ok(()));
         let (validator, _) = quickly(&json!({"enum": (0..100_000).collect::<Vec<u32>>()}), &json!({}));
         assert!(validator.warning().is_some_and(|warning| warning.contains("more than 50000 values")), "{validator:?}");
@@ -489,13 +488,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_nests_too_deep_is_not_checked() {
+    fn a_deeply_nested_value_is_not_checked() {
         let deep = nested(10_000, |inner| object("a", inner));
         assert_eq!(quickly(&json!({"properties": {"a": {"$ref": "#"}}}), &deep).1, Ok(()));
     }
 
     #[test]
-    fn a_regular_expression_cannot_run_for_ever() {
+    fn a_regular_expression_is_bounded() {
         let text = format!("{}!", "a".repeat(1000));
         for pattern in ["^(a+)+$", "^(?=a)(a+)+$", "^(a|a)*(?<!b)$", "(?=(a+))\\1*b", "^(([a-z])+.)+[A-Z]([a-z])+$"] {
             let _ = quickly(&json!({"properties": {"a": {"pattern": pattern}}}), &json!({"a": text}));
@@ -516,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_that_is_given_up_is_nobodys_fault() {
+    fn an_aborted_match_is_not_a_problem() {
         let schema = json!({"properties": {"a": {"pattern": "^((a+)\\2?)+$"}, "b": {"type": "integer"}}});
         assert_eq!(problems(schema.clone(), json!({"a": format!("{}!", "a".repeat(100))})), []);
         assert_eq!(one(schema, json!({"a": format!("{}!", "a".repeat(100)), "b": "x"})).0, "/b");
@@ -541,7 +540,7 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(validator.validate(&value), Ok(()));
         }
-        // Without optimisation and beside other tests; an optimised build takes a fraction of one.
+        // Unoptimised and next to other tests; an optimised build takes a fraction of this.
         assert!(start.elapsed() / 1000 < Duration::from_micros(500), "{:?} for each", start.elapsed() / 1000);
     }
 }

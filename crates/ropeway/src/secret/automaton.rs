@@ -1,40 +1,40 @@
 //! An Aho-Corasick automaton over the bytes of patterns.
 //!
-//! It differs from the one of the `aho-corasick` crate in what a state tells: how many bytes of a pattern it has seen,
-//! which is what text that ends in the midst of a secret needs.
+//! Unlike the `aho-corasick` crate, a state exposes how many bytes of a pattern it has seen, which redacting truncated
+//! text requires.
 
-/// A state of the automaton: how much of which pattern the bytes so far end with.
+/// A state: the longest prefix of a pattern that the bytes so far end with.
 pub(super) type State = u32;
 
-/// No byte of any pattern has been seen.
+/// The state without a byte of any pattern.
 pub(super) const ROOT: State = 0;
 
 #[derive(Debug)]
 struct Node {
-    /// The byte that leads here.
+    /// The byte of the edge to this node.
     byte: u8,
-    /// How many bytes lead here from the root.
+    /// Distance from the root.
     depth: u32,
-    /// The first of the nodes that come after this one; 0 if there are none.
+    /// The first child; 0 if it has none.
     child: State,
-    /// The next of the nodes that come after the same one.
+    /// The next child of the same parent.
     sibling: State,
-    /// Where to look on when no child fits.
+    /// The state to continue with if no child matches.
     fail: State,
-    /// The longest pattern that ends here, plus one.
+    /// Index of the longest pattern that ends here, plus one.
     matched: u32,
 }
 
-/// Finds all patterns at once, in time that does not depend on how long they are.
+/// Finds all patterns in one pass, independent of their number and length.
 #[derive(Debug)]
 pub(super) struct Automaton {
     nodes: Vec<Node>,
-    /// The root's children by their bytes.
+    /// The root's children by byte.
     root: Box<[State; 256]>,
 }
 
 impl Automaton {
-    /// Builds the automaton of patterns that are all different and not empty.
+    /// Builds the automaton of distinct patterns, none of which is empty.
     pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a [u8]>) -> Self {
         let start = Node { byte: 0, depth: 0, child: 0, sibling: 0, fail: ROOT, matched: 0 };
         let mut automaton = Self { nodes: vec![start], root: Box::new([ROOT; 256]) };
@@ -60,7 +60,7 @@ impl Automaton {
         new
     }
 
-    /// Links each node to the longest end of its bytes that some pattern begins with.
+    /// Links each node to the node of its longest proper suffix.
     fn link(&mut self) {
         let mut fails = vec![ROOT; self.nodes.len()];
         let mut queue = std::collections::VecDeque::from([ROOT]);
@@ -84,17 +84,15 @@ impl Automaton {
                 queue.push_back(child);
                 child = sibling;
             }
-            // A byte that fits none of our children fits none of these either. Without this shortcut, a pattern that
-            // repeats itself would be walked through again and again.
+            // If every child of the suffix has a counterpart here, the suffix cannot match either. Skipping it keeps
+            // the search linear for patterns that repeat themselves.
             let fail = fails[state as usize];
-            self.nodes[state as usize].fail = match fail == ROOT || !self.covers(state, fail) {
-                true => fail,
-                false => self.nodes[fail as usize].fail,
-            };
+            let is_covered = fail != ROOT && self.covers(state, fail);
+            self.nodes[state as usize].fail = if is_covered { self.nodes[fail as usize].fail } else { fail };
         }
     }
 
-    /// Has one state children for all bytes that another one has children for?
+    /// Returns `true` if `state` has a child for every byte that `other` has a child for.
     fn covers(&self, state: State, other: State) -> bool {
         let mut child = self.nodes[other as usize].child;
         while child != 0 {
@@ -122,7 +120,7 @@ impl Automaton {
         None
     }
 
-    /// The state after one more byte.
+    /// Returns the state after one more byte.
     pub(super) fn next(&self, mut state: State, byte: u8) -> State {
         loop {
             if let Some(child) = self.child(state, byte) {
@@ -135,12 +133,12 @@ impl Automaton {
         }
     }
 
-    /// How many bytes at the end of those seen begin a pattern.
+    /// Returns how many of the last bytes begin a pattern.
     pub(super) fn depth(&self, state: State) -> usize {
         self.nodes[state as usize].depth as usize
     }
 
-    /// The same, but for a pattern that is complete and begins no longer one.
+    /// Like [`depth`](Self::depth), without patterns that are complete and cannot be extended to a longer one.
     pub(super) fn open_depth(&self, mut state: State) -> usize {
         while state != ROOT && self.nodes[state as usize].child == 0 {
             state = self.nodes[state as usize].fail;
@@ -148,7 +146,7 @@ impl Automaton {
         self.depth(state)
     }
 
-    /// The longest pattern that the bytes seen end with, by its number.
+    /// Returns the index of the longest pattern that the bytes end with.
     pub(super) fn matched(&self, state: State) -> Option<usize> {
         (self.nodes[state as usize].matched as usize).checked_sub(1)
     }
@@ -159,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_pattern_at_each_place_is_found() {
+    fn the_longest_pattern_at_each_position_is_found() {
         let patterns = ["he", "she", "his", "hers", "aaaa"];
         let automaton = Automaton::new(patterns.iter().map(|pattern| pattern.as_bytes()));
         let mut state = ROOT;
@@ -176,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn all_occurrences_are_found_that_a_naive_search_finds() {
+    fn matches_agree_with_a_naive_search() {
         let mut seed = 7_u32;
         let mut letter = || {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -194,9 +192,9 @@ mod tests {
                 state = automaton.next(state, text[end - 1]);
                 let naive = patterns.iter().filter(|pattern| text[..end].ends_with(pattern)).map(Vec::len).max();
                 assert_eq!(automaton.matched(state).map(|index| patterns[index].len()), naive);
-                let begun =
+                let partial =
                     |pattern: &Vec<u8>| (1..=pattern.len()).filter(|n| text[..end].ends_with(&pattern[..*n])).max();
-                assert_eq!(automaton.depth(state), patterns.iter().filter_map(begun).max().unwrap_or(0));
+                assert_eq!(automaton.depth(state), patterns.iter().filter_map(partial).max().unwrap_or(0));
             }
         }
     }

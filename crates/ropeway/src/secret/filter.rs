@@ -1,64 +1,64 @@
-//! A filter: tells places where a pattern may stand from those where none does, faster than a look at every byte.
+//! A filter that skips text in which no pattern can start, without reading every byte.
 
 use super::pattern::Pattern;
 
-/// How many bytes are looked at together.
+/// Bytes per sample.
 const GRAM: usize = 4;
 
-/// How far samples may be apart. The loop is compiled for each of them but the first, so that no index is checked.
+/// Distances between samples. Except for the first, the loop is compiled for each of them, which removes index checks.
 const STRIDES: [usize; 8] = [1, 4, 6, 8, 12, 16, 24, 32];
 
-/// How many samples are looked up before a branch.
-const TOGETHER: usize = 8;
+/// Samples that are looked up per branch.
+const GROUP: usize = 8;
 
-/// How many bits of its hash a sample is first looked up by. Such a table fits the L1 cache.
+/// Hash bits of the first lookup. A table of this size fits into the L1 cache.
 const HASH_BITS: u32 = 15;
 
-/// A set of numbers that may also hold others.
+/// A set of numbers with false positives (a Bloom filter with one hash function).
 #[derive(Debug)]
-struct Bits {
+struct ApproxSet {
     words: Box<[u64]>,
     shift: u32,
 }
 
-impl Bits {
-    /// An empty set for so many numbers.
+impl ApproxSet {
+    /// Creates an empty set with room for `count` numbers.
     fn for_count(count: usize) -> Self {
-        // One bit of 128 is set, so that few others are taken for ours; for a few secrets that still fits the nearest cache.
+        // At one bit in 128, false positives are rare, and the set for a few secrets still fits into the L1 cache.
         let bits = (128 * count).next_power_of_two().clamp(1 << 15, 1 << 24);
         Self { words: vec![0; bits / 64].into(), shift: 32 - bits.trailing_zeros() }
     }
 
-    fn place(&self, number: u32) -> (usize, u64) {
+    fn bit_of(&self, number: u32) -> (usize, u64) {
         let hash = number.wrapping_mul(0x9e37_79b1) >> self.shift;
         ((hash / 64) as usize, 1 << (hash % 64))
     }
 
     fn add(&mut self, number: u32) {
-        let (word, bit) = self.place(number);
+        let (word, bit) = self.bit_of(number);
         self.words[word] |= bit;
     }
 
     fn has(&self, number: u32) -> bool {
-        let (word, bit) = self.place(number);
+        let (word, bit) = self.bit_of(number);
         self.words[word] & bit != 0
     }
 }
 
-/// The four-byte windows at the beginning of each pattern: as many as there are bytes between two samples of a text, so
-/// that a pattern in the text always puts one of them under a sample.
+/// The first four-byte windows of each pattern, one per byte between two samples of a text: wherever a pattern starts,
+/// one of its windows is sampled.
 #[derive(Debug)]
 struct Grams {
-    /// A byte for each hash, 1 if a gram has it. A byte is read faster than a bit, and most samples go no further.
+    /// One byte per hash, 1 if a gram has it. Reading a byte is faster than reading a bit, and most samples stop here.
     hashes: Box<[u8; 1 << HASH_BITS]>,
-    /// The grams by another hash.
-    bits: Bits,
+    /// The same grams by a second hash.
+    bits: ApproxSet,
 }
 
 impl Grams {
     /// Creates an empty set with room for `count` grams.
     fn for_count(count: usize) -> Self {
-        Self { hashes: Box::new([0; 1 << HASH_BITS]), bits: Bits::for_count(count) }
+        Self { hashes: Box::new([0; 1 << HASH_BITS]), bits: ApproxSet::for_count(count) }
     }
 
     fn index(gram: u32) -> usize {
@@ -70,37 +70,37 @@ impl Grams {
         self.bits.add(gram);
     }
 
-    /// Returns 1 for each gram, and 0 for most other samples.
-    fn look(&self, sample: u32) -> u8 {
+    /// Returns 1 for every gram, and 0 for most other samples.
+    fn lookup(&self, sample: u32) -> u8 {
         self.hashes[Self::index(sample)]
     }
 
-    /// Returns true for each gram, and false for almost all other samples.
+    /// Returns `true` for every gram, and `false` for almost all other samples.
     fn has(&self, sample: u32) -> bool {
-        self.look(sample) != 0 && self.bits.has(sample)
+        self.lookup(sample) != 0 && self.bits.has(sample)
     }
 }
 
-/// What all patterns have in common, so that most places of a text are passed over.
+/// Finds candidate positions: text that shares four bytes with a pattern.
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// The bytes that are in any pattern.
+    /// The bytes that occur in any pattern.
     alphabet: [bool; 256],
     grams: Grams,
-    /// How far the samples are apart.
+    /// Distance between two samples.
     stride: usize,
-    /// Three bytes each from everywhere in all patterns.
-    triples: Bits,
+    /// All three-byte windows of all patterns.
+    triples: ApproxSet,
 }
 
 impl Filter {
-    /// The filter for patterns of four bytes at least.
+    /// Creates a filter for patterns of at least four bytes.
     pub(super) fn new(patterns: &[Pattern]) -> Self {
         let shortest = patterns.iter().map(|pattern| pattern.bytes.len()).min().unwrap_or(GRAM).max(GRAM);
         let stride = STRIDES.into_iter().rfind(|stride| *stride <= shortest + 1 - GRAM).unwrap_or(1);
         let mut alphabet = [false; 256];
         let mut grams = Grams::for_count(stride * patterns.len());
-        let mut triples = Bits::for_count(patterns.iter().map(|pattern| pattern.bytes.len()).sum());
+        let mut triples = ApproxSet::for_count(patterns.iter().map(|pattern| pattern.bytes.len()).sum());
         for Pattern { bytes, .. } in patterns {
             bytes.iter().for_each(|byte| alphabet[usize::from(*byte)] = true);
             bytes.windows(GRAM).take(stride).for_each(|gram| grams.add(number(gram)));
@@ -109,22 +109,22 @@ impl Filter {
         Self { alphabet, grams, stride, triples }
     }
 
-    /// Which bytes are in any pattern.
+    /// Returns the set of bytes that occur in any pattern.
     pub(super) fn alphabet(&self) -> &[bool; 256] {
         &self.alphabet
     }
 
-    /// Is the byte in any pattern?
-    pub(super) fn knows(&self, byte: u8) -> bool {
+    /// Returns `true` if the byte occurs in a pattern.
+    pub(super) fn contains_byte(&self, byte: u8) -> bool {
         self.alphabet[usize::from(byte)]
     }
 
-    /// May these three bytes be in a pattern?
-    pub(super) fn knows_triple(&self, triple: [u8; 3]) -> bool {
+    /// Returns `true` if the three bytes may occur in a pattern.
+    pub(super) fn may_contain_triple(&self, triple: [u8; 3]) -> bool {
         self.triples.has(number(&triple))
     }
 
-    /// Returns the next place at or behind `from` and before `to` that may be in a pattern, if one begins at `from` or later.
+    /// Returns the first position in `from..to` that may be part of a pattern that starts at or after `from`.
     pub(super) fn find(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
         match self.stride {
             32 => self.find_every::<32>(text, from, to),
@@ -139,19 +139,19 @@ impl Filter {
     }
 
     fn find_every<const STRIDE: usize>(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {
-        // The last sample begins before `to` and may end behind it.
+        // The last sample starts before `to` and may end after it.
         let part = text.get(from..text.len().min(to + GRAM - 1))?;
-        let (groups, _) = part.as_chunks::<STRIDE>().0.as_chunks::<TOGETHER>();
+        let (groups, _) = part.as_chunks::<STRIDE>().0.as_chunks::<GROUP>();
         let sample = |step: &[u8; STRIDE]| u32::from_le_bytes([step[0], step[1], step[2], step[3]]);
         for (index, group) in groups.iter().enumerate() {
-            // One branch for all: no look waits for the one before it.
-            if group.iter().fold(0, |seen, step| seen | self.grams.look(sample(step))) != 0
+            // One branch for the whole group, so lookups do not wait for each other.
+            if group.iter().fold(0, |seen, step| seen | self.grams.lookup(sample(step))) != 0
                 && let Some(hit) = group.iter().position(|step| self.grams.has(sample(step)))
             {
-                return Some(from + (index * TOGETHER + hit) * STRIDE);
+                return Some(from + (index * GROUP + hit) * STRIDE);
             }
         }
-        self.find_slowly(text, from + groups.len() * TOGETHER * STRIDE, to)
+        self.find_slowly(text, from + groups.len() * GROUP * STRIDE, to)
     }
 
     fn find_slowly(&self, text: &[u8], from: usize, to: usize) -> Option<usize> {

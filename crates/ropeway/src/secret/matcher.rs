@@ -1,126 +1,128 @@
-//! A matcher: finds patterns in text, however their characters are written there.
+//! Finds patterns in text, in every escaped form of their characters.
 //!
-//! Everything here takes time in proportion to the text, whatever the text and the patterns are.
+//! All functions are linear in the length of the text, for any text and any patterns.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::automaton::{Automaton, ROOT, State};
-use super::encoding::is_base64;
+use super::encoding::is_base64_digit;
+use super::escape::{self, Decoded, decodings, may_start_escape};
+use super::escape_finder::EscapeFinder;
 use super::filter::Filter;
-use super::finder::SpellingFinder;
 use super::pattern::Pattern;
-use super::spelling::{self, Reading, is_special, readings};
 
-/// How much text is filtered at a time: as much as stays close to the processor.
+/// Bytes that are filtered at a time. A block stays in the L1 cache.
 const BLOCK: usize = 8 << 10;
 
-/// How many ways to read the same text are followed at once.
-const MOST_READINGS: usize = 24;
+/// Maximum number of decodings of the same text that are followed at once.
+const MAX_PATHS: usize = 24;
 
-/// Patterns, prepared to be found.
+/// Patterns, compiled for searching.
 #[derive(Debug)]
 pub(super) struct Matcher {
     patterns: Vec<Pattern>,
     automaton: Automaton,
     filter: Filter,
-    /// What finds places where a pattern may stand; the one at [`PLAIN`] finds those that are literal.
-    sources: Vec<Source>,
-    /// A `+` may be a space of a pattern.
-    spaces: bool,
+    /// Finders of candidate positions; the one at index [`PLAIN`] finds literal text.
+    finders: Vec<CandidateFinder>,
+    /// Whether any pattern contains a space, which `+` may stand for.
+    has_spaces: bool,
     longest: usize,
 }
 
 impl Matcher {
-    /// Prepares patterns of four bytes at least.
+    /// Compiles patterns of at least four bytes.
     pub(super) fn new(mut patterns: Vec<Pattern>) -> Self {
         patterns.sort_unstable();
         patterns.dedup_by(|other, one| {
             let same = other.bytes == one.bytes;
             if same {
-                one.after |= other.after;
+                one.takes_next_digit |= other.takes_next_digit;
             }
             same
         });
         let filter = Filter::new(&patterns);
         Self {
             automaton: Automaton::new(patterns.iter().map(|pattern| pattern.bytes.as_slice())),
-            sources: Source::all(filter.alphabet()),
+            finders: CandidateFinder::all(filter.alphabet()),
             filter,
-            spaces: patterns.iter().any(|pattern| pattern.bytes.contains(&b' ')),
+            has_spaces: patterns.iter().any(|pattern| pattern.bytes.contains(&b' ')),
             longest: patterns.iter().map(|pattern| pattern.bytes.len()).max().unwrap_or_default(),
             patterns,
         }
     }
 
-    /// Where in the text patterns stand: in order, and apart from each other.
+    /// Returns the matches in order, merged where they overlap.
     pub(super) fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
-        let mut scan = Scan::default();
+        let mut scanner = Scanner::default();
         let mut done = 0;
-        // No pattern begins before this place and goes on behind it.
+        // No match spans this position.
         let mut settled = 0;
         let mut candidates = Vec::new();
         while done < text.len() {
             let to = text.len().min(done + BLOCK);
-            // Each source is asked again only behind its last candidate: together they cost a few passes, whatever the text.
+            // Each finder continues after its last candidate, so together they read the text only a few times.
             candidates.clear();
-            candidates.extend(self.sources.iter().map(|source| source.next(&self.filter, text, done, to)));
+            candidates.extend(self.finders.iter().map(|finder| finder.next(&self.filter, text, done, to)));
             while let Some(at) = candidates.iter().flatten().copied().min() {
-                if candidates[PLAIN] == Some(at) || self.may_be_spelled(text, at) {
-                    // The pattern may have begun before, but everything there is literal, and in a pattern.
+                if candidates[PLAIN] == Some(at) || self.may_be_escaped(text, at) {
+                    // The match may start before the candidate, in literal bytes of a pattern.
                     let lowest = settled.max(at.saturating_sub(self.longest));
-                    let known = text[lowest..at].iter().rev().take_while(|byte| self.filter.knows(**byte)).count();
-                    done = scan.run(self, text, at - known, at);
+                    let known =
+                        text[lowest..at].iter().rev().take_while(|byte| self.filter.contains_byte(**byte)).count();
+                    done = scanner.run(self, text, at - known, at);
                     settled = done;
                 } else {
                     done = at + 1;
-                    if !self.filter.knows(text[at]) {
+                    if !self.filter.contains_byte(text[at]) {
                         settled = done;
                     }
                 }
-                for (source, candidate) in self.sources.iter().zip(&mut candidates) {
+                for (finder, candidate) in self.finders.iter().zip(&mut candidates) {
                     if candidate.is_some_and(|candidate| candidate < done) {
-                        *candidate = source.next(&self.filter, text, done, to);
+                        *candidate = finder.next(&self.filter, text, done, to);
                     }
                 }
             }
             done = done.max(to);
         }
-        scan.take_found(text.len(), text, 0)
+        scanner.take_found(text.len(), text, 0)
     }
 
-    /// Where the beginning of a pattern at the end of the text begins, if it has so many bytes at least.
-    pub(super) fn find_begun(&self, text: &[u8], least: usize) -> Option<usize> {
-        // Written as `\u0041`, a byte takes six.
-        let from = text.len().saturating_sub(6 * self.longest + spelling::LONGEST);
-        let mut scan = Scan::default();
+    /// Returns the start of a pattern that the end of the text begins, if at least `least` of its bytes are there.
+    pub(super) fn find_partial(&self, text: &[u8], least: usize) -> Option<usize> {
+        // A byte that is written as `\u0041` takes six.
+        let from = text.len().saturating_sub(6 * self.longest + escape::MAX_LENGTH);
+        let mut scanner = Scanner::default();
         let end = (from..text.len()).find(|at| {
-            let is_open = is_special(text[*at]) && spelling::is_open(&text[*at..]);
-            if !is_open {
-                scan.step(self, text, 0, *at);
+            let is_incomplete = may_start_escape(text[*at]) && escape::is_incomplete(&text[*at..]);
+            if !is_incomplete {
+                scanner.step(self, text, 0, *at);
             }
-            is_open
+            is_incomplete
         });
-        let begun = scan.begun(self, end.unwrap_or(text.len()), least);
+        let partial = scanner.partial(self, end.unwrap_or(text.len()), least);
         match end {
-            // What stands there may be the first byte of a pattern.
-            Some(open) if least <= 1 => Some(begun.unwrap_or(open)),
-            _ => begun,
+            // The incomplete escape may be the first byte of a pattern.
+            Some(open) if least <= 1 => Some(partial.unwrap_or(open)),
+            _ => partial,
         }
     }
 
-    /// May a character be spelled here that is a part of a pattern?
-    fn may_be_spelled(&self, text: &[u8], at: usize) -> bool {
+    /// Returns `true` if an escape at this position may be part of a pattern.
+    fn may_be_escaped(&self, text: &[u8], at: usize) -> bool {
         let mut may_be = false;
-        readings(&text[at..], |reading| {
-            let [first, rest @ ..] = reading.bytes() else { return };
-            // Most are told by one look, as a line break that no pattern has.
-            if may_be || !self.filter.knows(*first) {
+        decodings(&text[at..], |decoded| {
+            let [first, rest @ ..] = decoded.bytes() else { return };
+            // Skips escapes of characters that no pattern has, such as `\n`, at the cost of one lookup.
+            if may_be || !self.filter.contains_byte(*first) {
                 return;
             }
-            // Whichever byte of a pattern it is, three in a row of its neighbours are in the pattern, too.
-            let behind = at + reading.length;
-            let is_unclear = |at: usize| text.get(at).is_some_and(|byte| is_special(*byte));
+            // At any position of a pattern, three consecutive bytes around the character are part of the pattern as
+            // well.
+            let behind = at + decoded.length;
+            let is_unclear = |at: usize| text.get(at).is_some_and(|byte| may_start_escape(*byte));
             let byte = |at: Option<usize>| at.and_then(|at| text.get(at).copied());
             let around = [
                 byte(at.checked_sub(2)),
@@ -133,7 +135,7 @@ impl Matcher {
                 || is_unclear(behind)
                 || is_unclear(behind + 1)
                 || around.windows(3).any(|triple| match triple {
-                    [Some(a), Some(b), Some(c)] => self.filter.knows_triple([*a, *b, *c]),
+                    [Some(a), Some(b), Some(c)] => self.filter.may_contain_triple([*a, *b, *c]),
                     _ => false,
                 });
         });
@@ -141,51 +143,51 @@ impl Matcher {
     }
 }
 
-/// Finds places where a pattern may stand.
+/// Finds candidate positions of a pattern.
 #[derive(Debug)]
-enum Source {
-    /// Samples the text for four bytes of a pattern as they are.
+enum CandidateFinder {
+    /// Samples literal text for four bytes of a pattern.
     Plain,
-    /// Finds spellings that have more than one byte.
-    Spelled(SpellingFinder),
-    /// Finds a byte that is a spelling by itself: `+` for a space, or a backslash where a pattern holds one.
+    /// Finds escapes of two bytes and more.
+    Escaped(EscapeFinder),
+    /// Finds a byte that is an escape on its own: `+` for a space, or a backslash if a pattern contains one.
     Byte(u8),
 }
 
-/// The index of [`Source::Plain`], behind a source that brings the block into the cache at the speed of memory.
+/// The index of `Plain`. The finder before it loads the block into the cache at the speed of memory.
 const PLAIN: usize = 1;
 
-impl Source {
-    /// Returns the sources that matter for patterns of these bytes.
+impl CandidateFinder {
+    /// Returns the finders that patterns of this alphabet need.
     fn all(alphabet: &[bool; 256]) -> Vec<Self> {
-        let mut sources = vec![Self::Spelled(SpellingFinder::new(alphabet)), Self::Plain];
+        let mut finders = vec![Self::Escaped(EscapeFinder::new(alphabet)), Self::Plain];
         let bytes = [(b' ', b'+'), (b'\\', b'\\')].into_iter().filter(|(meaning, _)| alphabet[usize::from(*meaning)]);
-        sources.extend(bytes.map(|(_, byte)| Self::Byte(byte)));
-        sources
+        finders.extend(bytes.map(|(_, byte)| Self::Byte(byte)));
+        finders
     }
 
-    /// Returns the next place at or behind `from` and before `to`.
+    /// Returns the first candidate in `from..to`.
     fn next(&self, filter: &Filter, text: &[u8], from: usize, to: usize) -> Option<usize> {
         match self {
             Self::Plain => filter.find(text, from, to),
-            Self::Spelled(finder) => finder.find(text, from, to),
+            Self::Escaped(finder) => finder.find(text, from, to),
             Self::Byte(byte) => memchr::memchr(*byte, text.get(from..to)?).map(|at| from + at),
         }
     }
 }
 
-/// A way to read the last bytes of a text, in which some character is spelled in another way.
+/// One decoding of the last bytes of a text, with at least one escape.
 #[derive(Clone, Debug)]
-struct Trail {
+struct DecodePath {
     state: State,
-    /// The first bytes are literal, and stand here.
+    /// The position of the leading literal bytes.
     plain: Range<usize>,
-    /// Where each of the bytes behind them comes from.
+    /// The position of each byte after them.
     later: VecDeque<usize>,
 }
 
-impl Trail {
-    /// The literal bytes before a place, as far as they begin a pattern.
+impl DecodePath {
+    /// Starts with the literal bytes before `at` that begin a pattern.
     fn literal(matcher: &Matcher, state: State, at: usize) -> Self {
         Self { state, plain: at - matcher.automaton.depth(state)..at, later: VecDeque::new() }
     }
@@ -194,8 +196,8 @@ impl Trail {
         self.plain.len() + self.later.len()
     }
 
-    /// The same with more bytes, all of which come from one place, if that still begins a pattern.
-    fn then(&self, matcher: &Matcher, bytes: &[u8], at: usize) -> Option<Self> {
+    /// Returns the path extended by bytes that were decoded at `at`, or `None` if it begins no pattern.
+    fn extended_by(&self, matcher: &Matcher, bytes: &[u8], at: usize) -> Option<Self> {
         let (state, kept) = self.next(matcher, bytes)?;
         let skipped = self.count() - kept;
         let plain = self.plain.start + skipped.min(self.plain.len())..self.plain.end;
@@ -203,8 +205,8 @@ impl Trail {
         Some(Self { state, plain, later: later.chain(bytes.iter().map(|_| at)).collect() })
     }
 
-    /// The same, of which nobody else needs what was before.
-    fn into_then(mut self, matcher: &Matcher, bytes: &[u8], at: usize) -> Option<Self> {
+    /// Like [`extended_by`](Self::extended_by), and reuses the path.
+    fn into_extended(mut self, matcher: &Matcher, bytes: &[u8], at: usize) -> Option<Self> {
         let (state, kept) = self.next(matcher, bytes)?;
         let skipped = self.count() - kept;
         let plain = skipped.min(self.plain.len());
@@ -215,18 +217,17 @@ impl Trail {
         Some(self)
     }
 
-    /// The state after more bytes, and how many bytes of those before still count.
+    /// Returns the state after more bytes, and how many of the earlier bytes are still part of it.
     fn next(&self, matcher: &Matcher, bytes: &[u8]) -> Option<(State, usize)> {
-        let state = bytes.iter().fold(self.state, |state, byte| match matcher.filter.knows(*byte) {
-            true => matcher.automaton.next(state, *byte),
-            false => ROOT,
+        let state = bytes.iter().fold(self.state, |state, byte| {
+            if matcher.filter.contains_byte(*byte) { matcher.automaton.next(state, *byte) } else { ROOT }
         });
-        // A character of which only the last bytes begin a pattern is none of it.
+        // All bytes of the character must be part of the pattern.
         let kept = matcher.automaton.depth(state).checked_sub(bytes.len())?;
         Some((state, kept))
     }
 
-    /// Where the last so many bytes begin.
+    /// Returns the position of the last `count` bytes.
     fn start(&self, count: usize) -> usize {
         let index = self.count() - count;
         match index.checked_sub(self.plain.len()) {
@@ -236,55 +237,55 @@ impl Trail {
     }
 }
 
-/// A search through a text that can stop anywhere and go on.
+/// A search that can be suspended at any position.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scan {
-    /// The text read literally.
+pub(super) struct Scanner {
+    /// State of the literal decoding.
     plain: State,
-    /// Other ways to read it, and where each goes on.
-    trails: Vec<(usize, Trail)>,
+    /// The other decodings, with the position where each continues.
+    paths: Vec<(usize, DecodePath)>,
     found: Vec<Match>,
 }
 
-/// An occurrence of a pattern.
 #[derive(Clone, Debug)]
 struct Match {
     range: Range<usize>,
-    /// The base64 digit and the padding that follow it belong to it.
-    after: bool,
+    /// Whether the base64 digit and the padding that follow belong to the match.
+    takes_next_digit: bool,
 }
 
 impl Match {
-    /// The range with the characters behind it that belong to it, and whether the text shows all of them.
+    /// Returns the range including the characters that follow and belong to it, and whether the text contains all of
+    /// them.
     fn extended(&self, text: &[u8], base: usize) -> (Range<usize>, bool) {
         let Range { start, end } = self.range;
-        if !self.after {
+        if !self.takes_next_digit {
             return (start..end, true);
         }
         let follows = text.get(end - base..).unwrap_or_default();
-        let digit = usize::from(follows.first().is_some_and(|byte| is_base64(*byte)));
+        let digit = usize::from(follows.first().is_some_and(|byte| is_base64_digit(*byte)));
         let padding = follows[digit..].iter().take(2).take_while(|byte| **byte == b'=').count();
         let belongs = digit + padding;
         (start..end + belongs, padding == 2 || belongs < follows.len())
     }
 }
 
-impl Scan {
-    /// Searches from one place to another and on, until no pattern is begun; says where that is.
+impl Scanner {
+    /// Searches from `from` to `to` and on until no pattern is begun. Returns the position.
     fn run(&mut self, matcher: &Matcher, text: &[u8], from: usize, to: usize) -> usize {
         let mut at = from;
-        while at < text.len() && (at <= to || self.plain != ROOT || !self.trails.is_empty()) {
+        while at < text.len() && (at <= to || self.plain != ROOT || !self.paths.is_empty()) {
             self.step(matcher, text, 0, at);
             at += 1;
         }
         at
     }
 
-    /// Reads what stands at one place. `text` is the text from `base` on.
+    /// Processes the byte at one position. `text` starts at position `base`.
     pub(super) fn step(&mut self, matcher: &Matcher, text: &[u8], base: usize, at: usize) {
         let byte = text[at - base];
-        if !self.trails.is_empty() || is_special(byte) {
-            self.step_trails(matcher, text, base, at);
+        if !self.paths.is_empty() || may_start_escape(byte) {
+            self.step_paths(matcher, text, base, at);
         }
         self.plain = matcher.automaton.next(self.plain, byte);
         if let Some(pattern) = matcher.automaton.matched(self.plain) {
@@ -293,88 +294,88 @@ impl Scan {
         }
     }
 
-    fn step_trails(&mut self, matcher: &Matcher, text: &[u8], base: usize, at: usize) {
+    fn step_paths(&mut self, matcher: &Matcher, text: &[u8], base: usize, at: usize) {
         let byte = text[at - base];
-        let mut here: Vec<Trail> = Vec::new();
+        let mut here: Vec<DecodePath> = Vec::new();
         let plain = self.plain;
-        for (_, trail) in self.trails.extract_if(.., |(next, _)| *next == at) {
-            // What goes on in the same way is followed once.
-            if trail.state != plain && here.iter().all(|other| other.state != trail.state) {
-                here.push(trail);
+        for (_, path) in self.paths.extract_if(.., |(next, _)| *next == at) {
+            // Paths in the same state are merged.
+            if path.state != plain && here.iter().all(|other| other.state != path.state) {
+                here.push(path);
             }
         }
-        let mut ways = Vec::new();
-        if is_special(byte) && (byte != b'+' || matcher.spaces) {
-            readings(&text[at - base..], |reading| ways.push(reading));
-            ways.retain(|reading| matcher.filter.knows(reading.bytes()[0]));
+        let mut choices = Vec::new();
+        if may_start_escape(byte) && (byte != b'+' || matcher.has_spaces) {
+            decodings(&text[at - base..], |decoded| choices.push(decoded));
+            choices.retain(|decoded| matcher.filter.contains_byte(decoded.bytes()[0]));
         }
-        let spelled = ways.clone();
-        if matcher.filter.knows(byte) {
-            ways.push(Reading::literal(byte));
+        let escapes = choices.clone();
+        if matcher.filter.contains_byte(byte) {
+            choices.push(Decoded::literal(byte));
         }
-        here.sort_by_key(|trail| std::cmp::Reverse(trail.count()));
-        let Some((last, others)) = ways.split_last() else { return };
-        for trail in here {
-            for reading in others {
-                if let Some(trail) = trail.then(matcher, reading.bytes(), at) {
-                    self.follow(matcher, trail, at + reading.length);
+        here.sort_by_key(|path| std::cmp::Reverse(path.count()));
+        let Some((last, others)) = choices.split_last() else { return };
+        for path in here {
+            for decoded in others {
+                if let Some(path) = path.extended_by(matcher, decoded.bytes(), at) {
+                    self.follow(matcher, path, at + decoded.length);
                 }
             }
-            if let Some(trail) = trail.into_then(matcher, last.bytes(), at) {
-                self.follow(matcher, trail, at + last.length);
+            if let Some(path) = path.into_extended(matcher, last.bytes(), at) {
+                self.follow(matcher, path, at + last.length);
             }
         }
-        // Last, since there is room for a few only, and what has gone on for longer is closer to a whole pattern.
-        for reading in &spelled {
-            if let Some(trail) = Trail::literal(matcher, plain, at).into_then(matcher, reading.bytes(), at) {
-                self.follow(matcher, trail, at + reading.length);
+        // Last, because the number of paths is limited and longer ones are closer to a match.
+        for decoded in &escapes {
+            if let Some(path) = DecodePath::literal(matcher, plain, at).into_extended(matcher, decoded.bytes(), at) {
+                self.follow(matcher, path, at + decoded.length);
             }
         }
     }
 
-    /// Goes on with a trail at a place, and keeps what it has found.
-    fn follow(&mut self, matcher: &Matcher, trail: Trail, next: usize) {
-        if let Some(pattern) = matcher.automaton.matched(trail.state) {
+    /// Records the match of a path, if it has one, and continues it at `next`.
+    fn follow(&mut self, matcher: &Matcher, path: DecodePath, next: usize) {
+        if let Some(pattern) = matcher.automaton.matched(path.state) {
             let pattern = &matcher.patterns[pattern];
-            self.add(pattern, trail.start(pattern.bytes.len())..next);
+            self.add(pattern, path.start(pattern.bytes.len())..next);
         }
-        // More than a few ways to read one text there are only where nobody could tell them apart.
-        if self.trails.len() < MOST_READINGS {
-            self.trails.push((next, trail));
+        // Text with more decodings than this is ambiguous to every reader.
+        if self.paths.len() < MAX_PATHS {
+            self.paths.push((next, path));
         }
     }
 
     fn add(&mut self, pattern: &Pattern, range: Range<usize>) {
-        let after = pattern.after;
+        let takes_next_digit = pattern.takes_next_digit;
         match self.found.last_mut() {
             Some(last) if last.range.start <= range.start && range.start < last.range.end => {
                 if range.end >= last.range.end {
-                    last.after = after || last.after && range.end == last.range.end;
+                    last.takes_next_digit = takes_next_digit || last.takes_next_digit && range.end == last.range.end;
                     last.range.end = range.end;
                 }
             }
-            _ => self.found.push(Match { range, after }),
+            _ => self.found.push(Match { range, takes_next_digit }),
         }
     }
 
-    /// Where the earliest pattern begins that is begun at this place, with so many bytes at least.
-    pub(super) fn begun(&self, matcher: &Matcher, at: usize, least: usize) -> Option<usize> {
+    /// Returns the start of the earliest pattern that is begun here with at least `least` bytes.
+    pub(super) fn partial(&self, matcher: &Matcher, at: usize, least: usize) -> Option<usize> {
         let plain = Some(matcher.automaton.open_depth(self.plain)).filter(|depth| *depth >= least.max(1));
         let plain = plain.map(|depth| at - depth);
-        let trails = self.trails.iter().filter_map(|(_, trail)| {
-            let depth = matcher.automaton.open_depth(trail.state);
-            (depth >= least.max(1)).then(|| trail.start(depth))
+        let paths = self.paths.iter().filter_map(|(_, path)| {
+            let depth = matcher.automaton.open_depth(path.state);
+            (depth >= least.max(1)).then(|| path.start(depth))
         });
-        trails.chain(plain).min()
+        paths.chain(plain).min()
     }
 
-    /// Where the earliest match begins that more text may extend.
-    pub(super) fn unfinished(&self, text: &[u8], base: usize) -> Option<usize> {
-        let unfinished = self.found.iter().filter(|found| !found.extended(text, base).1);
-        unfinished.map(|found| found.range.start).min()
+    /// Returns the start of the earliest match that more text may extend.
+    pub(super) fn incomplete(&self, text: &[u8], base: usize) -> Option<usize> {
+        let incomplete = self.found.iter().filter(|found| !found.extended(text, base).1);
+        incomplete.map(|found| found.range.start).min()
     }
 
-    /// Removes the matches that begin before `to`, and returns them in order and merged where they overlap.
+    /// Removes the matches that start before `to`. Returns them in order, merged where they overlap.
     pub(super) fn take_found(&mut self, to: usize, text: &[u8], base: usize) -> Vec<Range<usize>> {
         let taken = self.found.extract_if(.., |found| found.range.start < to);
         let mut found: Vec<_> = taken.map(|found| found.extended(text, base).0).collect();

@@ -1,16 +1,15 @@
-//! A pattern: bytes that must not be seen in a text.
+//! A byte pattern that the redactor searches for.
 
-/// Bytes that must not be seen, and whether the characters behind them belong to the secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Pattern {
     pub(super) bytes: Vec<u8>,
-    /// The base64 digit behind it holds some bits of the secret, or is its padding.
-    pub(super) after: bool,
+    /// Whether the base64 digit that follows holds bits of the secret, or is padding, and belongs to the match.
+    pub(super) takes_next_digit: bool,
 }
 
 impl Pattern {
-    /// Bytes that are the secret as a whole.
+    /// Creates a pattern that covers the whole secret.
     pub(super) fn plain(bytes: Vec<u8>) -> Self {
-        Self { bytes, after: false }
+        Self { bytes, takes_next_digit: false }
     }
 }

@@ -1,74 +1,74 @@
-//! What can go wrong, and when.
+//! Faults of a scripted server, and the conditions that trigger them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// One thing that goes wrong at a chosen moment.
+/// A fault and the condition that triggers it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FaultRule {
-    /// When.
+    /// The condition.
     pub on: FaultTrigger,
-    /// What.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// When a fault happens. What is absent does not matter.
+/// The condition that triggers a fault. Absent fields match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FaultTrigger {
-    /// The method that the client sends; `connect` is the start of a pipe, `GET` and `DELETE` are those of HTTP.
+    /// The method of the client's message; `connect` is the start of a pipe, `GET` and `DELETE` are HTTP requests.
     pub method: Option<String>,
-    /// The tool that is called, the prompt that is got or the URI that is read.
+    /// The name of the called tool or of the requested prompt, or the URI of the resource.
     pub name: Option<String>,
-    /// Which of the moments that match.
+    /// Which of the matching messages trigger the fault.
     pub times: FaultCount,
-    /// Only while this is the n-th connection (pipe, process or start of the HTTP server), counted from one.
+    /// The number of the connection (pipe, process or start of the HTTP server), counted from one.
     pub connection: Option<u32>,
 }
 
 impl FaultTrigger {
-    /// Every message, whatever its method.
+    /// Matches every message.
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// A method.
+    /// Matches messages of a method.
     pub fn method(method: impl Into<String>) -> Self {
         Self { method: Some(method.into()), ..Self::default() }
     }
 
-    /// A call of a tool.
+    /// Matches calls of a tool.
     pub fn tool(name: impl Into<String>) -> Self {
         Self { method: Some("tools/call".to_owned()), name: Some(name.into()), ..Self::default() }
     }
 
-    /// The start of a pipe.
+    /// Matches the start of a pipe.
     pub fn connect() -> Self {
         Self::method("connect")
     }
 
-    /// Only the n-th time, counted from one.
+    /// Triggers only the n-th time, counted from one.
     #[must_use]
     pub fn nth(mut self, n: u32) -> Self {
         self.times = FaultCount::Nth(n);
         self
     }
 
-    /// Only the first n times.
+    /// Triggers only the first n times.
     #[must_use]
     pub fn first(mut self, n: u32) -> Self {
         self.times = FaultCount::First(n);
         self
     }
 
-    /// Only on the n-th connection, counted from one.
+    /// Triggers only on the n-th connection, counted from one.
     #[must_use]
     pub fn connection(mut self, n: u32) -> Self {
         self.connection = Some(n);
         self
     }
 
-    /// Does this moment match, but for how often it came before?
+    /// Returns `true` if everything but the count matches.
     pub(super) fn matches(&self, method: &str, name: Option<&str>, connection: u32) -> bool {
         self.method.as_deref().is_none_or(|wanted| wanted == method)
             && self.name.as_deref().is_none_or(|wanted| Some(wanted) == name)
@@ -76,23 +76,23 @@ impl FaultTrigger {
     }
 }
 
-/// Which of the moments that match.
+/// Which of the matching messages trigger a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultCount {
-    /// All of them.
+    /// Every message.
     #[default]
     Always,
-    /// One, counted from one.
+    /// The n-th message, counted from one.
     Nth(u32),
-    /// So many from the first on.
+    /// The first n messages.
     First(u32),
-    /// All but so many from the first on.
+    /// Every message after the first n.
     After(u32),
 }
 
 impl FaultCount {
-    /// Is the n-th moment meant?
+    /// Returns `true` if the n-th message triggers the fault.
     pub(super) fn includes(self, n: u32) -> bool {
         match self {
             Self::Always => true,
@@ -103,106 +103,106 @@ impl FaultCount {
     }
 }
 
-/// Something that goes wrong. Several may happen to one message.
+/// A fault. Several can apply to one message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// The server ends, without an answer.
+    /// The server exits without a response.
     Exit {
-        /// After this long.
+        /// The delay.
         after_ms: u64,
-        /// With this status.
+        /// The exit status.
         code: i32,
     },
-    /// The server ends in the middle of writing its answer.
+    /// The server exits in the middle of its response.
     ExitMidAnswer,
-    /// The server ends right after its answer.
+    /// The server exits right after its response.
     ExitAfterAnswer,
-    /// The server closes its output without an answer and lives on.
+    /// The server closes its output without a response and keeps running.
     CloseOutput,
-    /// There is never an answer.
+    /// The server never responds.
     Hang,
-    /// The answer is late.
+    /// The response is delayed.
     Late {
-        /// By this long.
+        /// The delay.
         ms: u64,
     },
-    /// The answer comes twice.
+    /// The response is sent twice.
     Twice,
-    /// The answer is an error that says of no request that it belongs to it.
+    /// The response is an error without an id.
     IdlessError {
-        /// Its code.
+        /// The error code.
         code: i64,
-        /// Its message.
+        /// The error message.
         message: String,
-        /// Write `"id": null` instead of no id.
+        /// Sends `"id": null` instead of no id.
         null_id: bool,
     },
-    /// The answer has `"error": null` beside its result.
+    /// The response has `"error": null` next to its result.
     ErrorNull,
-    /// The answer does not say `"jsonrpc": "2.0"`.
+    /// The response lacks `"jsonrpc": "2.0"`.
     NoJsonrpc,
-    /// The id comes back as a string.
+    /// The response has its id as a string.
     IdAsString,
-    /// The id comes back as a float.
+    /// The response has its id as a float.
     IdAsFloat,
-    /// The answer, and what was said with it, is one array.
+    /// The response and its notifications are sent as one array.
     Batch,
-    /// The answer has this result instead of its own.
+    /// The response has this result.
     Result(Value),
-    /// The answer has this error, whatever it is, instead of a result.
+    /// The response has this error instead of a result.
     Error(Value),
-    /// The answer has this text, byte for byte, behind its id: `"result":{…}` or `"error":{…}`.
+    /// The response has this text after its id, byte for byte: `"result":{…}` or `"error":{…}`.
     Body(String),
-    /// Something in the answer is replaced or added.
+    /// A value of the response is replaced or added.
     Set {
-        /// Where, as a JSON pointer into the whole message.
+        /// JSON Pointer into the whole message.
         pointer: String,
-        /// By what.
+        /// The new value.
         value: Value,
     },
-    /// Something in the answer is left out.
+    /// A value of the response is removed.
     Remove {
-        /// Where, as a JSON pointer into the whole message.
+        /// JSON Pointer into the whole message.
         pointer: String,
     },
-    /// These messages come before the answer.
+    /// These messages are sent before the response.
     Before(Vec<Value>),
-    /// These messages come after the answer.
+    /// These messages are sent after the response.
     After(Vec<Value>),
-    /// The answer is made this big.
+    /// The response is padded to this size.
     Giant {
-        /// At least so many bytes.
+        /// Minimum size in bytes.
         bytes: usize,
     },
-    /// A notification of this size comes before the answer.
+    /// A notification of this size is sent before the response.
     GiantUnasked {
-        /// At least so many bytes.
+        /// Minimum size in bytes.
         bytes: usize,
     },
-    /// The same notification comes many times before the answer.
+    /// The same notification is sent many times before the response.
     Storm {
         /// Its method.
         method: String,
-        /// How often.
+        /// Number of notifications.
         count: usize,
     },
-    /// Progress comes out of order, for tokens that nobody gave and in the wrong type, before the answer.
+    /// Progress is sent out of order, for unknown tokens and with the wrong type, before the response.
     OddProgress,
-    /// Bytes that are no message come before the answer.
+    /// Bytes that are not a message are sent before the response.
     Noise(StdoutNoise),
-    /// The server writes this much to stderr before it answers (stdio only).
+    /// The server writes this much to stderr before it responds (stdio only).
     Stderr {
-        /// So many bytes.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// The server writes this line to stderr before it answers (stdio only).
+    /// The server writes this line to stderr before it responds (stdio only).
     StderrLine(String),
-    /// Something goes wrong with the HTTP answer (HTTP only).
+    /// A fault of the HTTP response (HTTP only).
     Http(HttpFault),
 }
 
-/// Bytes that are no message.
+/// Bytes on standard output that are not a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StdoutNoise {
@@ -212,9 +212,9 @@ pub enum StdoutNoise {
     Blank,
     /// A line that is not UTF-8.
     InvalidUtf8,
-    /// A line of JSON that is cut off.
+    /// A line of truncated JSON.
     CutJson,
-    /// These bytes, with no line end added.
+    /// These bytes, without a line end.
     Bytes(Vec<u8>),
 }
 
@@ -230,43 +230,43 @@ impl StdoutNoise {
     }
 }
 
-/// Something that goes wrong with an HTTP answer.
+/// A fault of an HTTP response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HttpFault {
-    /// The answer is this and nothing else; the message is not looked at.
+    /// The response is this, and the message is ignored.
     Status {
         /// The status.
         status: u16,
-        /// Its headers.
+        /// The headers.
         headers: Vec<(String, String)>,
-        /// Its body.
+        /// The body.
         body: String,
     },
-    /// The answer says that it is of this content type.
+    /// The response has this content type.
     ContentType(String),
-    /// The answer breaks off in the middle.
+    /// The response is truncated.
     Truncate,
-    /// The connection is reset before the head of the answer.
+    /// The connection is reset before the head of the response.
     Reset,
-    /// The connection is reset after the head of the answer.
+    /// The connection is reset after the head of the response.
     ResetAfterHead,
-    /// The answer's head comes byte by byte.
+    /// The head of the response is sent byte by byte.
     SlowHead {
-        /// The wait after each byte.
+        /// The delay after each byte.
         ms: u64,
     },
-    /// 202 and nothing else, though an answer was due.
+    /// The response is 202 without a body, although the request has a result.
     Accepted,
-    /// The session is forgotten before the message is looked at.
+    /// The session is forgotten before the message is handled.
     ForgetSession,
-    /// The event stream ends early; the rest can be fetched with GET and `Last-Event-ID`.
+    /// The event stream ends early. The rest can be fetched with GET and `Last-Event-ID`.
     CutStream {
-        /// After so many messages, the empty first event not counted.
+        /// Number of messages before the end, not counting the empty first event.
         after: usize,
         /// The `retry:` of the first event.
         retry_ms: u64,
-        /// Can the rest be fetched?
+        /// Whether the rest can be fetched.
         resumable: bool,
     },
 }
@@ -284,79 +284,79 @@ impl From<StdoutNoise> for Fault {
 }
 
 impl Fault {
-    /// The server ends at once, without an answer.
+    /// The server exits at once, without a response.
     pub fn exit() -> Self {
         Self::Exit { after_ms: 0, code: 1 }
     }
 
-    /// The answer is late.
+    /// The response is delayed.
     pub fn late(ms: u64) -> Self {
         Self::Late { ms }
     }
 
-    /// Something in the answer is replaced or added: `Fault::set("/result/nextCursor", 7)`.
+    /// A value of the response is replaced or added: `Fault::set("/result/nextCursor", 7)`.
     pub fn set(pointer: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::Set { pointer: pointer.into(), value: value.into() }
     }
 
-    /// Something in the answer is left out.
+    /// A value of the response is removed.
     pub fn remove(pointer: impl Into<String>) -> Self {
         Self::Remove { pointer: pointer.into() }
     }
 
-    /// The answer is an error without an id.
+    /// The response is an error without an id.
     pub fn idless_error(code: i64, message: impl Into<String>) -> Self {
         Self::IdlessError { code, message: message.into(), null_id: false }
     }
 
-    /// The answer is an error without a message.
+    /// The response is an error without a message.
     pub fn error_without_message() -> Self {
         Self::Error(json!({ "code": -32000 }))
     }
 
-    /// The answer is an error whose code fits no 32 bits.
+    /// The response is an error whose code exceeds 32 bits.
     pub fn error_code_out_of_range() -> Self {
         Self::Error(json!({ "code": 9_000_000_000_i64, "message": "a very large code" }))
     }
 
-    /// The same notification many times.
+    /// The same notification is sent many times.
     pub fn storm(method: impl Into<String>, count: usize) -> Self {
         Self::Storm { method: method.into(), count }
     }
 
-    /// A notification that nobody has heard of.
+    /// An unknown notification is sent.
     pub fn unknown_notification() -> Self {
         Self::Before(vec![json!({ "jsonrpc": "2.0", "method": "notifications/odd", "params": { "a": 1 } })])
     }
 
-    /// A request to the client that nobody has heard of.
+    /// An unknown request is sent to the client.
     pub fn unknown_request() -> Self {
         Self::Before(vec![json!({ "jsonrpc": "2.0", "id": "odd-1", "method": "odd/request", "params": {} })])
     }
 
-    /// An answer to a request that nobody made.
+    /// A response to an unknown request is sent.
     pub fn unasked_answer() -> Self {
         Self::Before(vec![json!({ "jsonrpc": "2.0", "id": 987_654_321, "result": {} })])
     }
 
-    /// The HTTP answer is this, with a body of plain text or HTML.
+    /// The HTTP response has this status, and a body of plain text or HTML.
     pub fn status(status: u16, body: impl Into<String>) -> Self {
         let headers = vec![("Content-Type".to_owned(), "text/html; charset=utf-8".to_owned())];
         HttpFault::Status { status, headers, body: body.into() }.into()
     }
 
-    /// The HTTP answer is this, with a JSON body.
+    /// The HTTP response has this status, and a JSON body.
     pub fn json_status(status: u16, body: &Value) -> Self {
         let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
         HttpFault::Status { status, headers, body: body.to_string() }.into()
     }
 
-    /// The HTTP answer is this, with one header and no body: `Fault::header_status(429, "Retry-After", "1")`.
+    /// The HTTP response has this status and one header: `Fault::header_status(429, "Retry-After", "1")`.
     pub fn header_status(status: u16, name: impl Into<String>, value: impl Into<String>) -> Self {
         HttpFault::Status { status, headers: vec![(name.into(), value.into())], body: String::new() }.into()
     }
 
-    /// The HTTP answer points elsewhere. A path that begins with `/moved` leads back to the same server.
+    /// The HTTP response is a redirect. A path that starts with `/moved` leads back to the same server.
     pub fn redirect(status: u16, location: impl Into<String>) -> Self {
         Self::header_status(status, "Location", location)
     }

@@ -1,16 +1,16 @@
-//! What the headers of a modern request have to say about its body.
+//! Consistency of the headers and the body of a modern request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::session::Refusal;
-use super::wire::RecordedHttpRequest;
+use super::call::ScriptedError;
+use super::http_connection::RecordedHttpRequest;
 
-/// Checks that the headers say what the body says.
-pub(super) fn check(request: &RecordedHttpRequest, message: &Value, tools: &[Value]) -> Result<(), Refusal> {
+/// Checks that the headers match the body.
+pub(super) fn check(request: &RecordedHttpRequest, message: &Value, tools: &[Value]) -> Result<(), ScriptedError> {
     let version = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
-    // A notification may come without `_meta`, and then there is nothing to compare.
+    // A notification without `_meta` has nothing to compare.
     if version.is_some() || message.get("id").is_some() {
         same(request, "MCP-Protocol-Version", version.and_then(Value::as_str))?;
     }
@@ -40,15 +40,15 @@ pub(super) fn check(request: &RecordedHttpRequest, message: &Value, tools: &[Val
     Ok(())
 }
 
-fn same(request: &RecordedHttpRequest, header: &str, body: Option<&str>) -> Result<(), Refusal> {
+fn same(request: &RecordedHttpRequest, header: &str, body: Option<&str>) -> Result<(), ScriptedError> {
     let said = request.header(&header.to_ascii_lowercase()).map(decode);
     if said.as_deref() == body {
         return Ok(());
     }
-    Err(Refusal::new(-32020, format!("header `{header}` says {said:?} where the body says {body:?}")))
+    Err(ScriptedError::new(-32020, format!("header `{header}` says {said:?} where the body says {body:?}")))
 }
 
-/// A header value as it was meant: what no header can hold comes as base64.
+/// Decodes a header value. Values that are not valid in a header are sent as base64.
 fn decode(value: &str) -> String {
     value
         .strip_prefix("=?base64?")

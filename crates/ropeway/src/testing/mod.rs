@@ -1,50 +1,66 @@
-//! Scripted servers that misbehave on command, for tests: an MCP server, and a provider of models ([`ModelServer`], and
-//! [`ScriptedReply`] for what its models say).
+//! Scripted servers for tests: an MCP server that misbehaves on command, and a model server.
 //!
-//! One [`Script`] says what the MCP server does; it can be reached inside this process ([`in_process`]), as a child
-//! process ([`stdio`]) and over HTTP ([`HttpScriptedServer`]). All three share one brain.
+//! A [`Script`] defines the behaviour of an MCP server, which runs in this process ([`in_process`]), as a child process
+//! ([`stdio`]) or over HTTP ([`HttpScriptedServer`]). A [`ModelServer`] answers model requests over HTTP, and
+//! [`model`] creates a provider that replays [`ScriptedReply`]s without a server.
+//!
+//! # Examples
+//!
+//! A server whose first call of `echo` never gets a response:
+//!
+//! ```
+//! use ropeway::testing::{self, Fault, FaultTrigger, Script};
+//!
+//! let script = Script::default().fault(FaultTrigger::tool("echo").first(1), Fault::Hang);
+//! let server = testing::in_process(script);
+//! ```
 
+mod action;
+mod apply_faults;
+mod call;
+mod catalog;
+mod driver;
 mod fault;
+#[doc(hidden)]
 pub mod fuzz;
 mod headers;
 mod http;
-mod model;
+mod http_connection;
+mod methods;
+mod model_server;
+#[doc(hidden)]
 pub mod odd;
 mod pipe;
 mod process;
-mod saying;
 mod script;
 mod scripted;
+mod scripted_reply;
 mod session;
-mod shelf;
-mod spoil;
-mod stage;
 mod task;
 mod tools;
-mod wire;
 
 use std::path::Path;
 
 pub use fault::{Fault, FaultCount, FaultRule, FaultTrigger, HttpFault, StdoutNoise};
 pub use http::HttpScriptedServer;
-pub use model::{ModelAnswer, ModelServer};
+pub use http_connection::RecordedHttpRequest;
+pub use model_server::{ModelAnswer, ModelServer};
 pub use process::serve_stdio;
-pub use saying::{ScriptedReply, model, replaying};
 pub use script::{
     ExtraTool, Grandchild, HttpScript, OfferedTransports, PagingStyle, ProcessScript, ResponseFormat, Script,
     SupportedEras, UnknownMethods, UnknownSession, WriteStyle,
 };
 pub use scripted::ScriptedServer;
-pub use wire::RecordedHttpRequest;
+pub use scripted_reply::{ScriptedReply, model, replaying};
 
 use crate::config::{InProcessServer, StdioServer};
 
-/// A server inside this process. [`ScriptedServer::in_process`] is the same with a handle on it.
+/// Creates a server in this process. [`ScriptedServer::in_process`] also gives access to its handle.
 pub fn in_process(script: Script) -> InProcessServer {
     ScriptedServer::new(script).in_process()
 }
 
-/// A server as a child process; `binary` is the path of `scripted-server`.
+/// Creates a server that runs as a child process; `binary` is the path of `scripted-server`.
 pub fn stdio(script: &Script, binary: impl AsRef<Path>) -> StdioServer {
     let script = serde_json::to_string(script).unwrap_or_default();
     StdioServer::new(binary.as_ref().to_string_lossy(), [script])

@@ -1,11 +1,11 @@
-//! Odd definitions, blocks and answers, as real servers send them.
+//! Unusual definitions, content blocks and results, as real servers send them.
 
 use serde_json::{Value, json};
 
 use super::fault::{Fault, FaultRule, FaultTrigger};
 use super::script::ExtraTool;
 
-/// Tools whose definitions are odd, each in one way; all of them can be called.
+/// Tools with one unusual property each; all of them can be called.
 pub fn tools() -> Vec<ExtraTool> {
     let object = json!({ "type": "object" });
     [
@@ -30,7 +30,7 @@ pub fn tools() -> Vec<ExtraTool> {
     .collect()
 }
 
-/// Entries of a tool list that are no tools at all.
+/// Entries of a tool list that are not valid tools.
 pub fn not_tools() -> Vec<ExtraTool> {
     [
         json!({ "description": "it has no name", "inputSchema": {} }),
@@ -43,7 +43,7 @@ pub fn not_tools() -> Vec<ExtraTool> {
     .collect()
 }
 
-/// Content blocks that are odd, each in one way.
+/// Content blocks with one unusual property each.
 pub fn blocks() -> Vec<Value> {
     vec![
         json!({ "type": "hologram", "data": "AAAA", "depth": 3 }),
@@ -60,7 +60,7 @@ pub fn blocks() -> Vec<Value> {
     ]
 }
 
-/// Answers to `initialize` that are odd, each in one way: give one of them to a script.
+/// Faults that make the result of `initialize` unusual, each in one way.
 pub fn initializes() -> Vec<FaultRule> {
     [
         Fault::remove("/result/serverInfo/version"),
@@ -76,7 +76,7 @@ pub fn initializes() -> Vec<FaultRule> {
     .collect()
 }
 
-/// Fields of `tools/list` that are odd, each in one way.
+/// Faults that make the result of `tools/list` unusual, each in one way.
 pub fn lists() -> Vec<FaultRule> {
     [
         Fault::set("/result/nextCursor", json!(null)),

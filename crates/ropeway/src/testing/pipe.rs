@@ -1,4 +1,4 @@
-//! The scripted server on a pipe: one JSON message per line.
+//! The scripted server on a pipe, with one JSON message per line.
 
 use std::time::Duration;
 
@@ -6,144 +6,154 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
+use super::action::Action;
+use super::driver::Driver;
 use super::script::WriteStyle;
 use super::scripted::ScriptedServer;
-use super::session::{Deed, Session};
-use super::stage::Stage;
+use super::session::ScriptedSession;
+use crate::config::InProcessServer;
 
 const PIPE_BYTES: usize = 64 << 10;
-const GATHER: Duration = Duration::from_millis(20);
+const MERGE_WINDOW: Duration = Duration::from_millis(20);
 
-/// How a conversation on a pipe came to its end.
+/// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum PipeEnd {
     /// The client closed its side.
     Closed,
-    /// The script says that the server ends.
+    /// The script ends the server.
     Exit(i32),
 }
 
-/// What only the owner of the process can do.
-pub(super) struct Owner {
+/// Operations of the process that the pipe belongs to.
+pub(super) struct ProcessHooks {
     pub(super) close_output: fn(),
     pub(super) stderr: fn(usize),
     pub(super) stderr_line: fn(&str),
 }
 
-/// Starts the server on one end of a pipe and gives the other.
-pub(super) fn open(scripted: &ScriptedServer) -> DuplexStream {
+impl ScriptedServer {
+    /// Returns a connector to the server in this process; every `open` is a new connection.
+    pub fn in_process(&self) -> InProcessServer {
+        let scripted = self.clone();
+        InProcessServer::new(move || open(&scripted))
+    }
+}
+
+/// Starts the server on one end of a pipe and returns the other.
+fn open(scripted: &ScriptedServer) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (read, write) = tokio::io::split(ours);
-    let owner = Owner { close_output: || {}, stderr: |_| {}, stderr_line: |_| {} };
-    tokio::spawn(serve(scripted.clone(), read, write, owner));
+    let hooks = ProcessHooks { close_output: || {}, stderr: |_| {}, stderr_line: |_| {} };
+    tokio::spawn(serve(scripted.clone(), read, write, hooks));
     theirs
 }
 
-/// Speaks with one client until either side ends it.
+/// Serves one client until either side ends the connection.
 pub(super) async fn serve(
     scripted: ScriptedServer,
     read: impl AsyncRead + Unpin,
     write: impl AsyncWrite + Unpin,
-    owner: Owner,
-) -> End {
+    hooks: ProcessHooks,
+) -> PipeEnd {
     scripted.connect();
-    let mut mailbox = scripted.mailbox();
-    let (out, deeds) = mpsc::unbounded_channel();
-    let stage = Stage::new(Session::new(scripted.clone()), move |deed| {
-        // On a pipe a request has no stream of its own that could end.
-        if !matches!(deed, Deed::Done { .. }) {
-            // Nobody takes deeds any more once the server has ended.
-            let _ = out.send(deed);
+    let mut commands = scripted.commands();
+    let (out, actions) = mpsc::unbounded_channel();
+    let driver = Driver::new(ScriptedSession::new(scripted.clone()), move |action| {
+        // On a pipe, requests have no stream of their own to end.
+        if !matches!(action, Action::Done { .. }) {
+            // The receiver is dropped once the server has ended.
+            let _ = out.send(action);
         }
     });
-    stage.open();
+    driver.open();
     let mut reader = BufReader::new(read);
     let mut line = Vec::new();
-    let writing = write_all(scripted.clone(), deeds, write, owner);
+    let writing = write_all(scripted.clone(), actions, write, hooks);
     tokio::pin!(writing);
     let end = loop {
         tokio::select! {
             end = &mut writing => break end,
-            Some(prod) = mailbox.recv() => stage.prod(prod),
-            // A half-read line stays in `line`, so nothing is lost when another branch is taken.
+            Some(command) = commands.recv() => driver.command(command),
+            // A partial line stays in `line`, so nothing is lost when another branch completes first.
             read = reader.read_until(b'\n', &mut line) => {
                 if !matches!(read, Ok(count) if count > 0) {
-                    break End::Closed;
+                    break PipeEnd::Closed;
                 }
-                hear(&scripted, &stage, &line);
+                receive(&scripted, &driver, &line);
                 line.clear();
             }
         }
     };
-    stage.end();
+    driver.end();
     end
 }
 
-fn hear(scripted: &ScriptedServer, stage: &std::sync::Arc<Stage>, line: &[u8]) {
+fn receive(scripted: &ScriptedServer, driver: &std::sync::Arc<Driver>, line: &[u8]) {
     if line.trim_ascii().is_empty() {
         return;
     }
     let message: Value = serde_json::from_slice(line).unwrap_or_else(|_| {
-        // What is no JSON is kept as text, so that a test sees it.
+        // Invalid JSON is recorded as text for the test to see.
         Value::String(String::from_utf8_lossy(line).into_owned())
     });
-    // A test that waits for the message may change the faults as soon as it is recorded.
+    // Reads the faults first: a test that waits for the message may change them as soon as it is recorded.
     let faults = scripted.faults_of(&message);
     scripted.record(&message);
-    stage.hear(message, faults);
+    driver.receive(message, faults);
 }
 
-/// Writes what is to be said; comes to an end when the server does.
+/// Writes all output until the server ends.
 async fn write_all(
     scripted: ScriptedServer,
-    mut deeds: mpsc::UnboundedReceiver<Deed>,
+    mut actions: mpsc::UnboundedReceiver<Action>,
     write: impl AsyncWrite + Unpin,
-    owner: Owner,
-) -> End {
+    hooks: ProcessHooks,
+) -> PipeEnd {
     let mut write = Some(write);
     loop {
-        let Some(mut deed) = deeds.recv().await else {
+        let Some(mut action) = actions.recv().await else {
             return std::future::pending().await;
         };
         let writing = scripted.script().writing;
         let mut bytes = Vec::new();
         let mut gathered = 0;
         let after = loop {
-            if let Some(deed) = line(deed, &writing, &mut bytes) {
-                break Some(deed);
+            if let Some(action) = append_output(action, &writing, &mut bytes) {
+                break Some(action);
             }
             gathered += 1;
             if gathered >= writing.merge.unwrap_or(1) {
                 break None;
             }
-            match tokio::time::timeout(GATHER, deeds.recv()).await {
-                Ok(Some(next)) => deed = next,
+            match tokio::time::timeout(MERGE_WINDOW, actions.recv()).await {
+                Ok(Some(next)) => action = next,
                 _ => break None,
             }
         };
         if let Some(write) = &mut write {
-            // A client that has gone away is noticed by the reader.
-            let _ = put(write, &bytes, &writing).await;
+            // The reader notices a client that disconnected.
+            let _ = write_styled(write, &bytes, &writing).await;
         }
         match after {
-            Some(Deed::Exit(code)) => return End::Exit(code),
-            Some(Deed::CloseOutput) => {
+            Some(Action::Exit(code)) => return PipeEnd::Exit(code),
+            Some(Action::CloseOutput) => {
                 if let Some(mut write) = write.take() {
                     let _ = write.shutdown().await;
                 }
-                (owner.close_output)();
+                (hooks.close_output)();
             }
-            Some(Deed::Stderr { bytes }) => (owner.stderr)(bytes),
-            Some(Deed::StderrLine(line)) => (owner.stderr_line)(&line),
+            Some(Action::Stderr { bytes }) => (hooks.stderr)(bytes),
+            Some(Action::StderrLine(line)) => (hooks.stderr_line)(&line),
             _ => {}
         }
     }
 }
 
-/// Adds what a deed writes; a deed that is more than writing comes back.
-fn line(deed: Deed, writing: &WriteStyle, bytes: &mut Vec<u8>) -> Option<Deed> {
-    match deed {
-        Deed::Say { text, .. } => {
+/// Appends the output of an action. Returns actions that do more than write.
+fn append_output(action: Action, writing: &WriteStyle, bytes: &mut Vec<u8>) -> Option<Action> {
+    match action {
+        Action::Send { text, .. } => {
             if writing.bom {
                 bytes.extend("\u{feff}".as_bytes());
             }
@@ -151,16 +161,16 @@ fn line(deed: Deed, writing: &WriteStyle, bytes: &mut Vec<u8>) -> Option<Deed> {
             bytes.extend(if writing.crlf { "\r\n".as_bytes() } else { "\n".as_bytes() });
             None
         }
-        Deed::Raw { bytes: raw, .. } => {
+        Action::Raw { bytes: raw, .. } => {
             bytes.extend(raw);
             None
         }
-        deed => Some(deed),
+        action => Some(action),
     }
 }
 
-/// Writes bytes in the way that the script says.
-pub(super) async fn put(
+/// Writes bytes in the style of the script.
+pub(super) async fn write_styled(
     write: &mut (impl AsyncWrite + Unpin),
     bytes: &[u8],
     writing: &WriteStyle,

@@ -1,4 +1,4 @@
-//! The scripted server as a process of its own, on standard input and output.
+//! The scripted server as a process, on standard input and output.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::pipe::{self, End, Owner};
+use super::pipe::{self, PipeEnd, ProcessHooks};
 use super::script::{Grandchild, Script};
 use super::scripted::ScriptedServer;
 
-/// Serves on standard input and output, and gives the status to end the process with.
+/// Serves on standard input and output. Returns the exit status of the process.
 pub async fn serve_stdio(script: Script) -> i32 {
     let process = script.process.clone();
-    let _deaf = if process.ignore_sigterm { deaf() } else { Vec::new() };
+    let _deaf = if process.ignore_sigterm { ignore_signals() } else { Vec::new() };
     let scripted = ScriptedServer::new(script);
     if let Some(grandchild) = process.grandchild
         && let Some(pid) = start_grandchild(grandchild)
@@ -23,11 +23,11 @@ pub async fn serve_stdio(script: Script) -> i32 {
     write_stderr(process.stderr_bytes);
     let conversation = async {
         tokio::time::sleep(Duration::from_millis(process.start_delay_ms)).await;
-        let owner = Owner { close_output, stderr: write_stderr, stderr_line: |line| eprintln!("{line}") };
-        match pipe::serve(scripted, tokio::io::stdin(), tokio::io::stdout(), owner).await {
-            End::Exit(code) => code,
-            End::Closed if process.ignore_eof => std::future::pending().await,
-            End::Closed => 0,
+        let hooks = ProcessHooks { close_output, stderr: write_stderr, stderr_line: |line| eprintln!("{line}") };
+        match pipe::serve(scripted, tokio::io::stdin(), tokio::io::stdout(), hooks).await {
+            PipeEnd::Exit(code) => code,
+            PipeEnd::Closed if process.ignore_eof => std::future::pending().await,
+            PipeEnd::Closed => 0,
         }
     };
     tokio::select! {
@@ -36,13 +36,13 @@ pub async fn serve_stdio(script: Script) -> i32 {
     }
 }
 
-/// Takes the signals that ask a process to end, and does nothing about them.
-fn deaf() -> Vec<Signal> {
+/// Catches termination signals and ignores them.
+fn ignore_signals() -> Vec<Signal> {
     let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()];
     kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
 }
 
-/// Starts a child that only SIGKILL ends, or two minutes.
+/// Starts a child that runs for two minutes, unless SIGKILL ends it.
 fn start_grandchild(holds: Grandchild) -> Option<u32> {
     const STUBBORN: &str = r#"trap "" TERM HUP INT; i=0; while [ $i -lt 120 ]; do sleep 1; i=$((i+1)); done"#;
     let pipe = || match holds {
@@ -57,10 +57,10 @@ fn start_grandchild(holds: Grandchild) -> Option<u32> {
     child.ok().map(|child| child.id())
 }
 
-/// Lets go of standard output, so that the reader on the other side sees its end.
+/// Closes standard output.
 fn close_output() {
     if let Ok(nothing) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
-        // It can only fail when there is no standard output, and then there is nothing to close.
+        // Fails only without a standard output, which then need not be closed.
         let _ = rustix::stdio::dup2_stdout(&nothing);
     }
 }

@@ -1,4 +1,4 @@
-//! What a scripted server is and does, as plain data.
+//! The script of a server, as plain data.
 
 use std::path::PathBuf;
 
@@ -7,43 +7,43 @@ use serde_json::Value;
 
 use super::fault::{Fault, FaultRule, FaultTrigger};
 
-/// Everything that a scripted server is told. The default behaves well in both eras.
+/// The behaviour of a scripted server. The default follows the specification in both eras.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Script {
-    /// What it calls itself.
+    /// The server name.
     pub name: String,
-    /// What it tells the model about itself.
+    /// The instructions for the model.
     pub instructions: Option<String>,
-    /// Which eras it speaks.
+    /// The supported eras.
     pub eras: SupportedEras,
-    /// The legacy versions that it speaks, newest first.
+    /// The supported legacy versions, newest first.
     pub legacy_versions: Vec<String>,
-    /// The first message settles the era of a pipe, and the other era is refused from then on.
+    /// Whether the first message on a pipe determines its era, and messages of the other era are refused.
     pub first_message_settles_era: bool,
-    /// What it does about a method that it does not know.
+    /// The response to unknown methods.
     pub unknown_methods: UnknownMethods,
-    /// The `ttlMs` of its lists, in the modern era.
+    /// The `ttlMs` of lists in the modern era.
     pub ttl_ms: u64,
-    /// Has the tools of [`super::tools`].
+    /// Whether the server has the built-in tools (`add`, `echo`, `sleep`, …).
     pub builtin_tools: bool,
-    /// Tools besides those.
+    /// Additional tools.
     pub extra_tools: Vec<ExtraTool>,
-    /// How many items a page of a list holds; all of them when absent.
+    /// Items per page of a list; all items if absent.
     pub page_size: Option<usize>,
     /// How lists end.
     pub paging: PagingStyle,
-    /// What goes wrong, and when.
+    /// The faults and their triggers.
     pub faults: Vec<FaultRule>,
     /// How bytes are written.
     pub writing: WriteStyle,
-    /// How the process of a stdio server behaves.
+    /// The behaviour of the stdio process.
     pub process: ProcessScript,
-    /// How a server behind a URL behaves.
+    /// The behaviour of the HTTP server.
     pub http: HttpScript,
-    /// Where a stdio server remembers, across restarts, how often it was started and which faults happened.
+    /// A file in which a stdio server keeps the number of its starts and of triggered faults across restarts.
     pub state_file: Option<PathBuf>,
-    /// Where every message from the client is written down, one per line.
+    /// A file to which all messages of clients are appended, one per line.
     pub record_file: Option<PathBuf>,
 }
 
@@ -72,17 +72,17 @@ impl Default for Script {
 }
 
 impl Script {
-    /// A server that speaks only `initialize`.
+    /// Creates a server that only supports `initialize`.
     pub fn legacy() -> Self {
         Self { eras: SupportedEras::Legacy, ..Self::default() }
     }
 
-    /// A server that speaks only 2026-07-28.
+    /// Creates a server that only supports 2026-07-28.
     pub fn modern() -> Self {
         Self { eras: SupportedEras::Modern, ..Self::default() }
     }
 
-    /// Makes something go wrong.
+    /// Adds a fault.
     #[must_use]
     pub fn fault(mut self, on: FaultTrigger, fault: impl Into<Fault>) -> Self {
         self.faults.push(FaultRule { on, fault: fault.into() });
@@ -97,11 +97,11 @@ impl Script {
     }
 }
 
-/// Which eras a server speaks.
+/// The supported eras of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SupportedEras {
-    /// Either, by what the client says.
+    /// Both, as the client chooses.
     #[default]
     Both,
     /// `initialize` only.
@@ -110,32 +110,32 @@ pub enum SupportedEras {
     Modern,
 }
 
-/// What a server does about a method that it does not know.
+/// The response of a server to unknown methods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownMethods {
-    /// Answers -32601.
+    /// Error -32601.
     #[default]
     MethodNotFound,
-    /// Answers -32602, as servers on the Python SDK 1.x do.
+    /// Error -32602, as from servers on the Python SDK 1.x.
     InvalidParams,
-    /// Never answers.
+    /// None.
     Silence,
-    /// Ends, as servers on older Rust SDKs do.
+    /// The server exits, as servers on older Rust SDKs do.
     Exit,
 }
 
-/// A tool given as raw JSON, so that it can be as odd as need be.
+/// A tool in raw JSON, valid or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtraTool {
-    /// The definition as it is listed.
+    /// The definition in the tool list.
     pub definition: Value,
-    /// The raw results: the first call gets the first, and so on; the last one repeats.
+    /// The raw results of the first call, the second, and so on; the last one repeats.
     pub results: Vec<Value>,
 }
 
 impl ExtraTool {
-    /// A tool that always answers the same.
+    /// Creates a tool that always returns the same result.
     pub fn new(definition: Value, result: Value) -> Self {
         Self { definition, results: vec![result] }
     }
@@ -148,45 +148,45 @@ pub enum PagingStyle {
     /// After the last item.
     #[default]
     Honest,
-    /// Never: there is always another page, with a new cursor.
+    /// Never: every page has a next one, with a new cursor.
     Endless,
-    /// Never: the cursor is the same each time.
+    /// Never: every page has the same cursor.
     Repeated,
-    /// After the last item, but cursors are numbers instead of strings.
+    /// After the last item, with numbers as cursors.
     NumericCursors,
 }
 
-/// How bytes are written, whatever they say.
+/// How bytes are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WriteStyle {
-    /// Write this many bytes at a time.
+    /// Number of bytes per write.
     pub split: Option<usize>,
-    /// Wait this long after each of those writes.
+    /// Delay after each of those writes.
     pub pause_ms: u64,
-    /// Gather up to this many messages into one write (pipes only).
+    /// Maximum number of messages that are merged into one write (pipes only).
     pub merge: Option<usize>,
-    /// End lines with `\r\n` (pipes only).
+    /// Ends lines with `\r\n` (pipes only).
     pub crlf: bool,
-    /// Put a byte order mark before each line (pipes only).
+    /// Writes a byte order mark before each line (pipes only).
     pub bom: bool,
 }
 
-/// How the process of a stdio server behaves.
+/// The behaviour of a stdio process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProcessScript {
-    /// Live on when stdin ends; SIGTERM is needed.
+    /// Keeps running when stdin ends; SIGTERM is needed.
     pub ignore_eof: bool,
-    /// Live on at SIGTERM too; SIGKILL is needed.
+    /// Keeps running on SIGTERM; SIGKILL is needed.
     pub ignore_sigterm: bool,
-    /// Start a child of its own that ignores everything but SIGKILL.
+    /// Starts a child process that ignores everything but SIGKILL.
     pub grandchild: Option<Grandchild>,
-    /// Wait this long before reading.
+    /// Delay before reading.
     pub start_delay_ms: u64,
-    /// Write this many bytes to stderr at the start.
+    /// Number of bytes to write to stderr at the start.
     pub stderr_bytes: usize,
-    /// End in any case after this long, so that no test leaves anything behind.
+    /// Maximum lifetime, which keeps failed tests from leaving processes behind.
     pub lifetime_ms: u64,
 }
 
@@ -203,11 +203,11 @@ impl Default for ProcessScript {
     }
 }
 
-/// What a stubborn grandchild holds on to.
+/// What a child process of the server keeps open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grandchild {
-    /// The pipes of the server: they stay open after the server is gone.
+    /// The pipes of the server, after the server has exited.
     HoldingPipes,
     /// Nothing.
     Detached,
@@ -215,27 +215,27 @@ pub enum Grandchild {
     OwnSession,
 }
 
-/// How a server behind a URL behaves.
+/// The behaviour of an HTTP server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpScript {
-    /// Which HTTP transports it offers.
+    /// The offered transports.
     pub offers: OfferedTransports,
-    /// How a request is answered.
+    /// The format of responses.
     pub answers: ResponseFormat,
-    /// Gives out `Mcp-Session-Id` in the legacy era.
+    /// Whether `Mcp-Session-Id` is assigned in the legacy era.
     pub sessions: bool,
-    /// Offers the GET stream of the legacy era.
+    /// Whether the GET stream of the legacy era is offered.
     pub get_stream: bool,
-    /// What is said to a session that it does not know.
+    /// The response to unknown sessions.
     pub unknown_session: UnknownSession,
-    /// Give every event an id, and begin each stream with an empty event that has one.
+    /// Gives every event an id, and starts each stream with an empty event that has one.
     pub event_ids: bool,
-    /// Send a comment on open streams this often.
+    /// Interval of comments on open streams.
     pub comment_every_ms: Option<u64>,
-    /// Send JSON answers in chunks instead of with a length.
+    /// Sends JSON responses in chunks instead of with a length.
     pub chunked: bool,
-    /// What the `endpoint` event says; `{id}` is the session. `/message?sessionId={id}` when absent.
+    /// The data of the `endpoint` event, with `{id}` for the session; `/message?sessionId={id}` if absent.
     pub endpoint: Option<String>,
 }
 
@@ -255,39 +255,40 @@ impl Default for HttpScript {
     }
 }
 
-/// Which HTTP transports a server offers.
+/// The HTTP transports that a server offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OfferedTransports {
-    /// `/mcp` for streamable HTTP, `/sse` and `/message` for legacy HTTP+SSE.
+    /// `/mcp` for Streamable HTTP, `/sse` and `/message` for legacy HTTP+SSE.
     #[default]
     Both,
     /// `/mcp` only.
     Streamable,
-    /// Legacy HTTP+SSE only; a GET of `/mcp` is answered like one of `/sse`.
+    /// Legacy HTTP+SSE only; GET requests to `/mcp` are answered like those to `/sse`.
     LegacySse,
 }
 
-/// How a request over streamable HTTP is answered.
+/// The format of responses over Streamable HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFormat {
-    /// With an event stream.
+    /// An event stream.
     #[default]
     Sse,
-    /// With one JSON body.
+    /// One JSON body.
     Json,
 }
 
-/// What is said to a session that a server does not know.
+/// The response to requests with an unknown session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnknownSession {
-    /// 404, as the specification says.
+    /// 404, as specified
+    /// (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management>).
     #[default]
     NotFound,
-    /// 400 with an error that has no id, as servers on the TypeScript SDK say.
+    /// 400 with an error without an id, as from servers on the TypeScript SDK.
     BadRequest,
-    /// 400 with the words of a server on the TypeScript SDK that holds one session at a time.
+    /// 400 with the message of servers on the TypeScript SDK that hold one session at a time.
     NotInitialized,
 }

@@ -1,58 +1,57 @@
-//! A scripted server as its test sees it: told what to do, asked what it heard.
+//! The handle of a scripted server.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::fault::Fault;
-use super::pipe;
 use super::script::Script;
 use super::task::Task;
-use crate::config::InProcessServer;
+use crate::sync::lock;
 
-/// A handle on a scripted server, shared by all of its connections. Cheap to clone.
+/// A handle to a scripted server, shared by all of its connections. Cheap to clone.
 #[derive(Clone)]
 pub struct ScriptedServer(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    heard: Notify,
+    message_received: Notify,
 }
 
 struct State {
     script: Script,
-    memory: Memory,
+    persistent: PersistentState,
     received: Vec<Value>,
     cancelled: Vec<Value>,
-    mailboxes: Vec<mpsc::UnboundedSender<Prod>>,
+    command_senders: Vec<mpsc::UnboundedSender<Command>>,
     tasks: HashMap<String, Task>,
     extra_calls: HashMap<String, usize>,
     grandchild: Option<u32>,
 }
 
-/// What outlives one process when there is a state file.
+/// State that a state file keeps across restarts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Memory {
+struct PersistentState {
     connections: u32,
     /// How often each rule has matched, in the order of the rules.
     hits: Vec<u32>,
 }
 
-/// Something that the test, and not the client, makes a connection do.
+/// A command of the test to a connection.
 #[derive(Clone, Debug)]
-pub(super) enum Prod {
-    /// Say this, as it is.
-    Push(Value),
-    /// `tools`, `prompts` or `resources` have changed.
-    Changed(String),
-    /// A resource has changed.
-    Touched(String),
-    /// Every `subscriptions/listen` comes to its end.
+pub(super) enum Command {
+    /// Send a message unchanged.
+    Send(Value),
+    /// Report a change of `tools`, `prompts` or `resources`.
+    ListChanged(String),
+    /// Report a change of a resource.
+    ResourceUpdated(String),
+    /// End every `subscriptions/listen`.
     EndListening,
 }
 
@@ -63,9 +62,9 @@ impl fmt::Debug for ScriptedServer {
 }
 
 impl ScriptedServer {
-    /// A server that does what the script says, reachable by nobody yet.
+    /// Creates a server without any connections.
     pub fn new(script: Script) -> Self {
-        let memory = script
+        let persistent = script
             .state_file
             .as_ref()
             .and_then(|path| std::fs::read(path).ok())
@@ -73,52 +72,46 @@ impl ScriptedServer {
             .unwrap_or_default();
         let state = State {
             script,
-            memory,
+            persistent,
             received: Vec::new(),
             cancelled: Vec::new(),
-            mailboxes: Vec::new(),
+            command_senders: Vec::new(),
             tasks: HashMap::new(),
             extra_calls: HashMap::new(),
             grandchild: None,
         };
-        Self(Arc::new(Shared { state: Mutex::new(state), heard: Notify::new() }))
+        Self(Arc::new(Shared { state: Mutex::new(state), message_received: Notify::new() }))
     }
 
-    /// A way to it inside this process; every `open` is a new connection.
-    pub fn in_process(&self) -> InProcessServer {
-        let scripted = self.clone();
-        InProcessServer::new(move || pipe::open(&scripted))
-    }
-
-    /// The script as it is now.
+    /// Returns the current script.
     pub fn script(&self) -> Script {
         self.state().script.clone()
     }
 
-    /// Changes the script from now on. When the faults change, they are counted anew.
+    /// Changes the script. If the faults change, their counts start over.
     pub fn set(&self, change: impl FnOnce(&mut Script)) {
         let mut state = self.state();
         let faults = state.script.faults.clone();
         change(&mut state.script);
         if state.script.faults != faults {
-            state.memory.hits.clear();
+            state.persistent.hits.clear();
         }
     }
 
-    /// Everything that clients have said, in order.
+    /// Returns all messages of clients, in order.
     pub fn received(&self) -> Vec<Value> {
         self.state().received.clone()
     }
 
-    /// The messages of one method that clients have sent, in order.
+    /// Returns all messages of a method, in order.
     pub fn received_of(&self, method: &str) -> Vec<Value> {
         self.state().received.iter().filter(|message| message["method"] == method).cloned().collect()
     }
 
-    /// Waits until a client has sent the n-th message of a method, counted from one.
-    pub async fn heard(&self, method: &str, n: usize) -> Value {
+    /// Waits for the n-th message of a method, counted from one.
+    pub async fn wait_for(&self, method: &str, n: usize) -> Value {
         loop {
-            let heard = self.0.heard.notified();
+            let heard = self.0.message_received.notified();
             if let Some(message) = self.received_of(method).into_iter().nth(n.saturating_sub(1)) {
                 return message;
             }
@@ -126,45 +119,45 @@ impl ScriptedServer {
         }
     }
 
-    /// The ids of the requests that clients have cancelled, by a notification or by going away.
+    /// Returns the ids of cancelled requests, by a notification or a closed connection.
     pub fn cancelled(&self) -> Vec<Value> {
         self.state().cancelled.clone()
     }
 
-    /// How often it was connected to, or started.
+    /// Returns how many connections or starts there were.
     pub fn connections(&self) -> u32 {
-        self.state().memory.connections
+        self.state().persistent.connections
     }
 
-    /// Says this to every client, as it is.
+    /// Sends a message to every client, unchanged.
     pub fn push(&self, message: Value) {
-        self.prod(&Prod::Push(message));
+        self.command(&Command::Send(message));
     }
 
-    /// Tells clients, as their era asks for, that its `tools`, `prompts` or `resources` have changed.
+    /// Notifies clients, as their era requires, that `tools`, `prompts` or `resources` have changed.
     pub fn changed(&self, list: &str) {
-        self.prod(&Prod::Changed(list.to_owned()));
+        self.command(&Command::ListChanged(list.to_owned()));
     }
 
-    /// Tells the clients that subscribed to a resource, as their era asks for, that it has changed.
+    /// Notifies the subscribers of a resource, as their era requires, that it has changed.
     pub fn touched(&self, uri: &str) {
-        self.prod(&Prod::Touched(uri.to_owned()));
+        self.command(&Command::ResourceUpdated(uri.to_owned()));
     }
 
-    /// Brings every `subscriptions/listen` to its end.
+    /// Ends every `subscriptions/listen`.
     pub fn end_listening(&self) {
-        self.prod(&Prod::EndListening);
+        self.command(&Command::EndListening);
     }
 
     pub(super) fn connect(&self) {
         let mut state = self.state();
-        state.memory.connections += 1;
-        state.remember();
+        state.persistent.connections += 1;
+        state.save();
     }
 
-    pub(super) fn mailbox(&self) -> mpsc::UnboundedReceiver<Prod> {
+    pub(super) fn commands(&self) -> mpsc::UnboundedReceiver<Command> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        self.state().mailboxes.push(sender);
+        self.state().command_senders.push(sender);
         receiver
     }
 
@@ -173,27 +166,27 @@ impl ScriptedServer {
         if let Some(path) = &state.script.record_file
             && let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(path)
         {
-            // A record that cannot be written shows in the test that reads it.
+            // A failed write shows in the test that reads the file.
             let _ = writeln!(file, "{message}");
         }
         state.received.push(message.clone());
         drop(state);
-        self.0.heard.notify_waiters();
+        self.0.message_received.notify_waiters();
     }
 
     pub(super) fn record_cancelled(&self, id: Value) {
         self.state().cancelled.push(id);
     }
 
-    /// The faults of this moment; asking is what counts them.
+    /// Returns the faults of a message and counts them.
     pub(super) fn faults(&self, method: &str, name: Option<&str>) -> Vec<Fault> {
         let mut state = self.state();
-        let State { script, memory, .. } = &mut *state;
-        memory.hits.resize(script.faults.len(), 0);
+        let State { script, persistent, .. } = &mut *state;
+        persistent.hits.resize(script.faults.len(), 0);
         let mut faults = Vec::new();
         let mut counted = false;
-        for (rule, hits) in script.faults.iter().zip(&mut memory.hits) {
-            if rule.on.matches(method, name, memory.connections) {
+        for (rule, hits) in script.faults.iter().zip(&mut persistent.hits) {
+            if rule.on.matches(method, name, persistent.connections) {
                 *hits += 1;
                 counted = true;
                 if rule.on.times.includes(*hits) {
@@ -202,19 +195,19 @@ impl ScriptedServer {
             }
         }
         if counted {
-            state.remember();
+            state.save();
         }
         faults
     }
 
-    /// The faults that a message from the client brings about.
+    /// Returns the faults that a message of the client triggers.
     pub(super) fn faults_of(&self, message: &Value) -> Vec<Fault> {
         let params = &message["params"];
         let name = params["name"].as_str().or_else(|| params["uri"].as_str());
         message["method"].as_str().map(|method| self.faults(method, name)).unwrap_or_default()
     }
 
-    /// The raw result that a tool of the script has for this call.
+    /// Returns the raw result of a scripted tool for this call.
     pub(super) fn extra_result(&self, name: &str) -> Option<Value> {
         let mut state = self.state();
         let tool = state.script.extra_tools.iter().find(|tool| tool.definition["name"] == name)?.clone();
@@ -236,22 +229,22 @@ impl ScriptedServer {
         use_them(&mut self.state().tasks)
     }
 
-    fn prod(&self, prod: &Prod) {
-        self.state().mailboxes.retain(|mailbox| mailbox.send(prod.clone()).is_ok());
+    fn command(&self, command: &Command) {
+        self.state().command_senders.retain(|commands| commands.send(command.clone()).is_ok());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test that failed while it held the lock has already said so.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // The test that panicked while holding the lock has failed already.
+        lock(&self.0.state)
     }
 }
 
 impl State {
-    fn remember(&self) {
+    fn save(&self) {
         if let Some(path) = &self.script.state_file
-            && let Ok(bytes) = serde_json::to_vec(&self.memory)
+            && let Ok(bytes) = serde_json::to_vec(&self.persistent)
         {
-            // Without its memory the server repeats its faults, which the test then sees.
+            // Without its state the server repeats its faults, which the test notices.
             let _ = std::fs::write(path, bytes);
         }
     }

@@ -1,11 +1,11 @@
-//! Work that outlives the request that started it.
+//! Tasks, which outlive the request that starts them.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// A task, in the making or done.
+/// A task, running or finished.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) id: String,
@@ -15,11 +15,11 @@ pub(super) struct Task {
     pub(super) result: Value,
 }
 
-/// What there is to know of a task besides the time that it takes.
+/// The state of a task, apart from its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TaskState {
     Running,
-    /// It waits for an answer of the client's.
+    /// Waiting for a response of the client.
     Asking,
     Failing,
     Cancelled,
@@ -27,7 +27,7 @@ pub(super) enum TaskState {
 
 const POLL_MS: u64 = 20;
 const TTL_MS: u64 = 60_000;
-// A clock would make answers differ from run to run and tell nobody anything.
+// A fixed time, so that results are the same in every run.
 const WHEN: &str = "2026-07-28T00:00:00Z";
 
 impl Task {
@@ -45,7 +45,7 @@ impl Task {
         }
     }
 
-    /// The task as the extension of 2026 writes it.
+    /// Returns the task in the format of the 2026-07-28 extension.
     pub(super) fn modern(&self) -> Value {
         json!({
             "taskId": self.id, "status": self.status(), "createdAt": WHEN, "lastUpdatedAt": WHEN,
@@ -53,7 +53,7 @@ impl Task {
         })
     }
 
-    /// The answer to `tasks/get` of the extension: the task with what its status brings.
+    /// Returns the result of `tasks/get` in the extension: the task with the fields of its status.
     pub(super) fn modern_detailed(&self) -> Value {
         let mut task = self.modern();
         match self.status() {
@@ -71,7 +71,7 @@ impl Task {
         task
     }
 
-    /// The task as the core of 2025-11-25 writes it.
+    /// Returns the task in the format of 2025-11-25.
     pub(super) fn legacy(&self) -> Value {
         json!({
             "taskId": self.id, "status": self.status(), "createdAt": WHEN, "lastUpdatedAt": WHEN,

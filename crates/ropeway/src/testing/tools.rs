@@ -1,4 +1,4 @@
-//! The tools that every scripted server has.
+//! The built-in tools of every scripted server.
 
 use std::time::Duration;
 
@@ -7,11 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::call::{CallOutcome, ClientCall, ClientRequest, ScriptedError};
 use super::scripted::ScriptedServer;
-use super::session::{Ask, Call, Era, Outcome, Refusal};
 use super::task::{Task, TaskState};
+use crate::protocol::Era;
 
-/// The definitions, as the era and the version of a connection have them.
+/// Returns the definitions for an era and a version.
 pub(super) fn definitions(era: Era, version: &str) -> Vec<Value> {
     let number = json!({ "type": "number" });
     let mut task = define(
@@ -75,40 +76,40 @@ fn define(name: &str, description: &str, properties: Value, required: &[&str]) -
 }
 
 /// Calls a tool.
-pub(super) fn call(scripted: &ScriptedServer, call: &Call) -> Outcome {
+pub(super) fn call(scripted: &ScriptedServer, call: &ClientCall) -> CallOutcome {
     let name = call.params.get("name").and_then(Value::as_str).unwrap_or_default();
     let nothing = Map::new();
     let arguments = call.params.get("arguments").and_then(Value::as_object).unwrap_or(&nothing);
     if let Some(result) = scripted.extra_result(name) {
-        return Outcome::Raw(result);
+        return CallOutcome::Raw(result);
     }
     if !scripted.script().builtin_tools {
-        return Refusal::new(-32602, format!("unknown tool `{name}`")).into();
+        return ScriptedError::new(-32602, format!("unknown tool `{name}`")).into();
     }
     let text_of = |key: &str| arguments.get(key).and_then(Value::as_str);
     let number_of = |key: &str| arguments.get(key).and_then(Value::as_u64);
     match name {
         "echo" => match text_of("message") {
-            Some(message) => Outcome::Answer(text(message)),
-            None => Outcome::Answer(failure("`message` is missing")),
+            Some(message) => CallOutcome::Answer(text(message)),
+            None => CallOutcome::Answer(failure("`message` is missing")),
         },
         "add" => match (arguments.get("a").and_then(Value::as_f64), arguments.get("b").and_then(Value::as_f64)) {
             (Some(a), Some(b)) => {
                 let sum = json!({ "sum": a + b });
                 let mut result = text(&sum.to_string());
                 result["structuredContent"] = sum;
-                Outcome::Answer(result)
+                CallOutcome::Answer(result)
             }
-            _ => Outcome::Answer(failure("`a` and `b` must be numbers")),
+            _ => CallOutcome::Answer(failure("`a` and `b` must be numbers")),
         },
         "sleep" => sleep(call, number_of("ms").unwrap_or(100), number_of("steps").unwrap_or(1)),
         "blob" => {
             let bytes = usize::try_from(number_of("bytes").unwrap_or(1024)).unwrap_or(1024);
-            Outcome::Answer(blob(bytes, text_of("kind").unwrap_or("text")))
+            CallOutcome::Answer(blob(bytes, text_of("kind").unwrap_or("text")))
         }
-        "fail" => Outcome::Answer(failure(text_of("message").unwrap_or("it did not work"))),
-        "refuse" => Refusal::new(-32000, "the tool refuses").into(),
-        "crash" => Outcome::Exit(1),
+        "fail" => CallOutcome::Answer(failure(text_of("message").unwrap_or("it did not work"))),
+        "refuse" => ScriptedError::new(-32000, "the tool refuses").into(),
+        "crash" => CallOutcome::Exit(1),
         "elicit" => {
             let message = text_of("message").unwrap_or("What is your name?");
             let params = if text_of("mode") == Some("url") {
@@ -122,46 +123,61 @@ pub(super) fn call(scripted: &ScriptedServer, call: &Call) -> Outcome {
                     "properties": { "name": { "type": "string", "default": "nobody" } }, "required": ["name"] } })
             };
             let rounds = number_of("rounds").unwrap_or(1);
-            Outcome::Ask(Ask { capability: "elicitation", method: "elicitation/create", params, rounds })
+            CallOutcome::ClientRequest(ClientRequest {
+                capability: "elicitation",
+                method: "elicitation/create",
+                params,
+                rounds,
+            })
         }
         "sample" => {
             let prompt = text_of("prompt").unwrap_or("Say hello.");
             let params = json!({ "maxTokens": 100, "messages": [
                 { "role": "user", "content": { "type": "text", "text": prompt } }] });
-            Outcome::Ask(Ask { capability: "sampling", method: "sampling/createMessage", params, rounds: 1 })
+            CallOutcome::ClientRequest(ClientRequest {
+                capability: "sampling",
+                method: "sampling/createMessage",
+                params,
+                rounds: 1,
+            })
         }
-        "roots" => Outcome::Ask(Ask { capability: "roots", method: "roots/list", params: json!({}), rounds: 1 }),
+        "roots" => CallOutcome::ClientRequest(ClientRequest {
+            capability: "roots",
+            method: "roots/list",
+            params: json!({}),
+            rounds: 1,
+        }),
         "task" => start_task(scripted, call, arguments),
         "log" => log(call, text_of("level").unwrap_or("info"), text_of("message").unwrap_or("a line")),
         "touch" => {
             let uri = text_of("uri").unwrap_or_default();
             scripted.touched(uri);
-            Outcome::Answer(text(uri))
+            CallOutcome::Answer(text(uri))
         }
         "grow" => {
             let name = text_of("name").unwrap_or("grown").to_owned();
-            // A definition may take the place of another one of the same name.
+            // A definition may replace one of the same name.
             let definition = arguments.get("definition").cloned();
             let definition = definition.unwrap_or_else(|| json!({ "name": name, "inputSchema": { "type": "object" } }));
             scripted.set(|script| {
                 script.extra_tools.retain(|tool| tool.definition["name"] != definition["name"]);
-                script.extra_tools.push(super::ExtraTool::new(definition, text("grown")));
+                script.extra_tools.push(super::script::ExtraTool::new(definition, text("grown")));
             });
             scripted.changed("tools");
-            Outcome::Answer(text(&name))
+            CallOutcome::Answer(text(&name))
         }
-        "locate" => Outcome::Answer(text(text_of("region").unwrap_or("nowhere"))),
+        "locate" => CallOutcome::Answer(text(text_of("region").unwrap_or("nowhere"))),
         "pid" => {
             let pids = json!({ "server": std::process::id(), "grandchild": scripted.grandchild() });
             let mut result = text(&pids.to_string());
             result["structuredContent"] = pids;
-            Outcome::Answer(result)
+            CallOutcome::Answer(result)
         }
-        _ => Refusal::new(-32602, format!("unknown tool `{name}`")).into(),
+        _ => ScriptedError::new(-32602, format!("unknown tool `{name}`")).into(),
     }
 }
 
-/// A result of one text.
+/// Returns a result with one text.
 pub(super) fn text(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }
@@ -170,7 +186,7 @@ fn failure(message: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": message }], "isError": true })
 }
 
-fn sleep(call: &Call, ms: u64, steps: u64) -> Outcome {
+fn sleep(call: &ClientCall, ms: u64, steps: u64) -> CallOutcome {
     let steps = steps.max(1);
     let step = Duration::from_millis(ms) / u32::try_from(steps).unwrap_or(1);
     let before = (1..=steps)
@@ -182,15 +198,15 @@ fn sleep(call: &Call, ms: u64, steps: u64) -> Outcome {
             (step, progress)
         })
         .collect();
-    Outcome::Steps { before, answer: text(&format!("slept {ms} ms")) }
+    CallOutcome::Steps { before, answer: text(&format!("slept {ms} ms")) }
 }
 
-fn log(call: &Call, level: &str, message: &str) -> Outcome {
+fn log(call: &ClientCall, level: &str, message: &str) -> CallOutcome {
     let line = json!({ "jsonrpc": "2.0", "method": "notifications/message",
         "params": { "level": level, "logger": "scripted", "data": message } });
-    // A modern client says with each request whether it wants to read along.
+    // Modern clients request log messages per request.
     let wanted = call.era == Era::Legacy || call.meta("io.modelcontextprotocol/logLevel").is_some();
-    Outcome::Steps { before: vec![(Duration::ZERO, wanted.then_some(line))], answer: text("logged") }
+    CallOutcome::Steps { before: vec![(Duration::ZERO, wanted.then_some(line))], answer: text("logged") }
 }
 
 fn blob(bytes: usize, kind: &str) -> Value {
@@ -207,21 +223,21 @@ fn blob(bytes: usize, kind: &str) -> Value {
     }
 }
 
-fn start_task(scripted: &ScriptedServer, call: &Call, arguments: &Map<String, Value>) -> Outcome {
+fn start_task(scripted: &ScriptedServer, call: &ClientCall, arguments: &Map<String, Value>) -> CallOutcome {
     let takes = Duration::from_millis(arguments.get("ms").and_then(Value::as_u64).unwrap_or(50));
     let asks = arguments.get("ask") == Some(&Value::Bool(true));
     let fails = arguments.get("fail") == Some(&Value::Bool(true));
     let result = text("the task is done");
     let core_tasks = call.era == Era::Legacy && call.version == "2025-11-25";
     if core_tasks && !call.params.contains_key("task") {
-        return Refusal::new(-32601, "`task` can only be called as a task").into();
+        return ScriptedError::new(-32601, "`task` can only be called as a task").into();
     }
     if call.era == Era::Legacy && !core_tasks {
-        return Outcome::Steps { before: vec![(takes, None)], answer: result };
+        return CallOutcome::Steps { before: vec![(takes, None)], answer: result };
     }
-    if call.era == Era::Modern && call.capabilities["extensions"].get(super::session::TASKS).is_none() {
-        let required = json!({ "requiredCapabilities": { "extensions": { super::session::TASKS: {} } } });
-        return Refusal::new(-32021, "the client does not take tasks").with(required).into();
+    if call.era == Era::Modern && call.capabilities["extensions"].get(super::call::TASKS).is_none() {
+        let required = json!({ "requiredCapabilities": { "extensions": { super::call::TASKS: {} } } });
+        return ScriptedError::new(-32021, "the client does not take tasks").with(required).into();
     }
     let state = match (call.era, asks, fails) {
         (Era::Modern, true, _) => TaskState::Asking,
@@ -235,11 +251,11 @@ fn start_task(scripted: &ScriptedServer, call: &Call, arguments: &Map<String, Va
         task
     });
     match call.era {
-        Era::Legacy => Outcome::Answer(json!({ "task": task.legacy() })),
+        Era::Legacy => CallOutcome::Answer(json!({ "task": task.legacy() })),
         Era::Modern => {
             let mut result = task.modern();
             result["resultType"] = json!("task");
-            Outcome::Answer(result)
+            CallOutcome::Answer(result)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A context: what a call carries with it besides its arguments.
+//! Context of a call: id, timeouts, cancellation, progress and metadata.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::TraceParent;
+use super::trace::TraceParent;
 
-/// The name of one call, unique within a conversation.
+/// Id of a call, unique within a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub String);
@@ -23,18 +23,19 @@ impl fmt::Display for CallId {
     }
 }
 
-/// How far a call has come, in the server's own measure.
+/// Progress of a call, in units of the server
+/// (<https://modelcontextprotocol.io/specification/2025-06-18/basic/utilities/progress>).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Progress {
-    /// How much is done.
+    /// Units done so far.
     pub progress: f64,
-    /// Of how much, when known.
+    /// Total number of units, if known.
     pub total: Option<f64>,
-    /// What is being done.
+    /// Description of the current step.
     pub message: Option<String>,
 }
 
-/// A switch that ends the calls that watch it.
+/// A token that cancels calls. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct CancelToken(Arc<watch::Sender<bool>>);
 
@@ -45,50 +46,50 @@ impl Default for CancelToken {
 }
 
 impl CancelToken {
-    /// A switch that nobody has pressed.
+    /// Creates a token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends all calls that watch this switch.
+    /// Cancels all calls that use this token.
     pub fn cancel(&self) {
         self.0.send_replace(true);
     }
 
-    /// Has it been pressed?
+    /// Returns `true` if the token is cancelled.
     pub fn is_cancelled(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it is pressed.
+    /// Waits until the token is cancelled.
     pub async fn cancelled(&self) {
-        // The sender lives in `self`, so the wait can only end by the press.
-        let _ = self.0.subscribe().wait_for(|pressed| *pressed).await;
+        // The sender lives in `self`, so the channel cannot close.
+        let _ = self.0.subscribe().wait_for(|is_cancelled| *is_cancelled).await;
     }
 }
 
 type ProgressSink = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// What a call carries with it: its id, its clocks, its cancel switch, and who hears of progress.
+/// Options of a call: id, timeouts, cancellation, progress callback and metadata.
 ///
-/// Cheap to clone.
+/// Cloning is cheap.
 #[derive(Clone)]
 pub struct CallContext(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    /// Generated when it is first needed, if the caller gave none.
+    /// Generated on first use, if the caller did not set one.
     id: OnceLock<CallId>,
-    /// The id belongs to one call: the caller gave it, or the context is that of a call.
-    is_of_call: bool,
-    /// A call has taken the generated id. Clones share it.
-    is_taken: Arc<AtomicBool>,
-    /// Ends with the server's connection, where a bridge makes the call.
-    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "it is for connections"))]
+    /// The id belongs to one call: set by the caller, or generated for a call.
+    is_per_call: bool,
+    /// A call has taken the generated id. Shared by clones.
+    is_id_taken: Arc<AtomicBool>,
+    /// Cancelled when the bridge closes the server's connection.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only used by connections"))]
     stop: Option<CancelToken>,
     idle: Option<Duration>,
     deadline: Option<Instant>,
-    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "it is for connections"))]
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only used by connections"))]
     total: Option<Duration>,
     cancel: Option<CancelToken>,
     progress: Option<ProgressSink>,
@@ -104,18 +105,18 @@ impl Default for CallContext {
 }
 
 impl CallContext {
-    /// A context for one call with the given id. Every call made with it has this id.
+    /// Creates a context with the given id, which is shared by all calls that use the context.
     ///
-    /// A [default](Self::default) context can be used for any number of calls: each has an id of its own.
+    /// With a [default](Self::default) context, each call has an id of its own.
     pub fn new(id: impl Into<String>) -> Self {
         Self::with_id(CallId(id.into()).into(), true)
     }
 
-    fn with_id(id: OnceLock<CallId>, is_of_call: bool) -> Self {
+    fn with_id(id: OnceLock<CallId>, is_per_call: bool) -> Self {
         Self(Arc::new(Inner {
             id,
-            is_of_call,
-            is_taken: Arc::default(),
+            is_per_call,
+            is_id_taken: Arc::default(),
             stop: None,
             idle: None,
             deadline: None,
@@ -128,29 +129,29 @@ impl CallContext {
         }))
     }
 
-    /// The call must be over after this time, whatever the server's settings say.
+    /// Sets a total timeout, starting now. It takes precedence over the settings of the server.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        // A timeout past the end of time is no timeout.
+        // A timeout beyond the range of `Instant` has no effect.
         self.inner().deadline = Instant::now().checked_add(timeout);
         self
     }
 
-    /// The call must be over by then.
+    /// Sets the deadline of the call.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Instant) -> Self {
         self.inner().deadline = Some(deadline);
         self
     }
 
-    /// How long nothing may be heard of the call; progress starts this clock anew.
+    /// Sets the idle timeout, which restarts with every progress notification.
     #[must_use]
     pub fn with_idle_timeout(mut self, idle: Duration) -> Self {
         self.inner().idle = Some(idle);
         self
     }
 
-    /// How long the call may take, in the place of what the connection says.
+    /// Sets the total timeout in place of that of the connection.
     #[cfg(feature = "bridge")]
     #[must_use]
     pub(crate) fn with_total(mut self, total: Duration) -> Self {
@@ -158,39 +159,39 @@ impl CallContext {
         self
     }
 
-    /// Watches a cancel switch.
+    /// Sets a token that cancels the call.
     #[must_use]
     pub fn with_cancel(mut self, cancel: CancelToken) -> Self {
         self.inner().cancel = Some(cancel);
         self
     }
 
-    /// Hears of progress, in order. Called where messages are read: it must not block.
+    /// Sets a callback for progress notifications, which are delivered in order. It runs on the task that reads messages and must
+    /// not block.
     #[must_use]
     pub fn with_progress(mut self, sink: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.inner().progress = Some(Arc::new(sink));
         self
     }
 
-    /// Makes the call a part of a trace: the server is told of a span in it. See [`CallContext::with_meta`] for a
-    /// `tracestate`.
+    /// Makes the call part of a trace. The server receives a child span as `traceparent`; a `tracestate` can be set with
+    /// [`with_meta`](Self::with_meta).
     #[must_use]
     pub fn with_traceparent(mut self, parent: TraceParent) -> Self {
         self.inner().trace = Some(parent);
         self
     }
 
-    /// Makes the call only if the server still defines the tool as [`Tool::definition`](super::Tool::definition) says: a person may
-    /// have approved that definition and no other. Otherwise the call fails with
-    /// [`CallError::Changed`](super::CallError::Changed).
+    /// Fails the call with [`CallError::Changed`](super::CallError::Changed) if the server has changed the tool since
+    /// [`Tool::definition`](super::Tool::definition) was read, for example because the user approved that definition.
     #[must_use]
-    pub fn only_unchanged(mut self) -> Self {
+    pub fn require_unchanged(mut self) -> Self {
         self.inner().unchanged = true;
         self
     }
 
-    /// Returns whether the call is made [only if the tool is unchanged](Self::only_unchanged).
-    pub fn is_only_unchanged(&self) -> bool {
+    /// Returns `true` if the call [requires an unchanged tool](Self::require_unchanged).
+    pub fn requires_unchanged(&self) -> bool {
         self.0.unchanged
     }
 
@@ -205,79 +206,79 @@ impl CallContext {
         Arc::make_mut(&mut self.0)
     }
 
-    /// Returns the context of one call: several calls that share this context get different ids, unless the caller gave one.
+    /// Returns the context of one call. Calls that share a context get different ids, unless the caller has set one.
     ///
-    /// Everything that makes or records a call begins with this. The first call has the id that [`id`](Self::id) returns.
+    /// Called at the start of every call. The first call has the id that [`id`](Self::id) returns.
     pub(crate) fn for_call(&self) -> Self {
         let mut own = self.clone();
-        if !self.0.is_of_call {
-            let is_first = !self.0.is_taken.swap(true, Ordering::Relaxed);
+        if !self.0.is_per_call {
+            let is_first = !self.0.is_id_taken.swap(true, Ordering::Relaxed);
             let id = if is_first { self.id().clone().into() } else { OnceLock::new() };
             let inner = own.inner();
             inner.id = id;
-            inner.is_of_call = true;
+            inner.is_per_call = true;
         }
         own
     }
 
-    /// Watches a switch that says why the call ends, if the call's future is dropped.
+    /// Sets a token that tells a stopped server from a cancelled call when the future of the call is dropped.
     #[cfg(feature = "bridge")]
     pub(crate) fn with_stop(mut self, stop: CancelToken) -> Self {
         self.inner().stop = Some(stop);
         self
     }
 
-    /// Returns whether the connection was closed by this program.
+    /// Returns `true` if this program has closed the connection.
     #[cfg(feature = "mcp")]
     pub(crate) fn is_stopped(&self) -> bool {
         self.0.stop.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 
-    /// Returns the id of the call. Without one from the caller, it is generated; if several calls share the context, it is the id of
-    /// the first.
+    /// Returns the id of the call. If the caller did not set one, it is generated; calls that share the context have different ids,
+    /// and this is the id of the first.
     pub fn id(&self) -> &CallId {
         self.0.id.get_or_init(generate_id)
     }
 
-    /// When the call must be over, if that was said.
+    /// Returns the deadline, if one is set.
     pub fn deadline(&self) -> Option<Instant> {
         self.0.deadline
     }
 
-    /// How long the call may take, if that was said.
+    /// Returns the total timeout, if one is set.
     #[cfg(feature = "mcp")]
     pub(crate) fn total(&self) -> Option<Duration> {
         self.0.total
     }
 
-    /// How long nothing may be heard of the call, if that was said.
+    /// Returns the idle timeout, if one is set.
     pub fn idle_timeout(&self) -> Option<Duration> {
         self.0.idle
     }
 
-    /// The cancel switch, if there is one.
+    /// Returns the cancellation token, if one is set.
     pub fn cancel(&self) -> Option<&CancelToken> {
         self.0.cancel.as_ref()
     }
 
-    /// Whose trace the call belongs to, if that was said.
+    /// Returns the parent span, if one is set.
     pub fn traceparent(&self) -> Option<TraceParent> {
         self.0.trace
     }
 
-    /// What goes into the request's `_meta`.
+    /// Returns the entries for the request's `_meta`.
     pub fn meta(&self) -> &Map<String, Value> {
         &self.0.meta
     }
 
-    /// Tells whoever listens how far the call has come.
+    /// Passes progress to the callback, if one is set.
     pub fn report(&self, progress: Progress) {
         if let Some(sink) = &self.0.progress {
             sink(progress);
         }
     }
 
-    /// Waits until the caller gives up; for ever when there is no switch.
+    /// Waits until the call is cancelled; forever without a token.
     pub async fn cancelled(&self) {
         match &self.0.cancel {
             Some(cancel) => cancel.cancelled().await,

@@ -1,4 +1,4 @@
-//! A definition: a tool's name, description and schemas.
+//! Definition of a tool: name, description, schemas and annotations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,20 +6,22 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Schema;
+#[cfg(feature = "bridge")]
+use super::digest::Digest;
+use super::schema::Schema;
 
-/// Our short name for a server.
+/// Name of a server in the configuration.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Alias(Arc<str>);
 
 impl Alias {
-    /// Wraps a name.
+    /// Creates an alias.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
 
-    /// The name as text.
+    /// Returns the alias as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -37,6 +39,12 @@ impl fmt::Debug for Alias {
     }
 }
 
+impl AsRef<str> for Alias {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<&str> for Alias {
     fn from(name: &str) -> Self {
         Self::new(name)
@@ -49,18 +57,18 @@ impl From<String> for Alias {
     }
 }
 
-/// Where a tool comes from.
+/// Origin of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Origin {
     /// A function of the host.
     #[serde(serialize_with = "local")]
     Local,
-    /// A server's tool, with the server's own name for it.
+    /// A tool of an MCP server.
     Server {
-        /// Our name for the server.
+        /// Alias of the server.
         server: Alias,
-        /// The server's name for the tool.
+        /// The server's own name for the tool.
         tool: Arc<str>,
     },
 }
@@ -69,7 +77,8 @@ fn local<S: serde::Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str("local")
 }
 
-/// What a server says about a tool's behaviour. Hints from outside: never a reason to trust.
+/// Annotations of a tool (<https://modelcontextprotocol.io/specification/2025-06-18/schema#toolannotations>). They are hints of the
+/// server and must not be relied on for security.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Annotations(pub Map<String, Value>);
@@ -79,79 +88,79 @@ impl Annotations {
         self.0.get(name).and_then(Value::as_bool).unwrap_or(default)
     }
 
-    /// The tool changes nothing.
+    /// Returns the `readOnlyHint`; `false` by default.
     pub fn read_only(&self) -> bool {
         self.hint("readOnlyHint", false)
     }
 
-    /// The tool may destroy something; assumed unless denied.
+    /// Returns the `destructiveHint`; `true` by default, `false` for read-only tools.
     pub fn destructive(&self) -> bool {
         !self.read_only() && self.hint("destructiveHint", true)
     }
 
-    /// Calling it twice does no more than calling it once.
+    /// Returns the `idempotentHint`; `false` by default, `true` for read-only tools.
     pub fn idempotent(&self) -> bool {
         self.read_only() || self.hint("idempotentHint", false)
     }
 
-    /// The tool reaches out to a world of its own; assumed unless denied.
+    /// Returns the `openWorldHint`; `true` by default.
     pub fn open_world(&self) -> bool {
         self.hint("openWorldHint", true)
     }
 }
 
-/// What the host knows about where a definition comes from. Neither models nor files see it.
+/// Where a definition comes from. Known to the host only, and never serialized.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Provenance {
-    /// Whether the host believes the server's [annotations](ToolDefinition::annotations).
+    /// Whether the host trusts the server's [annotations](ToolDefinition::annotations).
     pub trust_hints: bool,
-    /// What stands before the server's own name in the name that a model calls the tool by; empty when nothing does.
+    /// Prefix of the server in [`ToolDefinition::name`].
     pub prefix: Arc<str>,
-    /// The command or URL that the server is reached by.
+    /// Digest of the server's command or URL.
     #[cfg(feature = "bridge")]
-    pub server: Option<super::Digest>,
-    /// The definition as the server wrote it, where the host changed more than its name.
+    pub server: Option<Digest>,
+    /// The definition of the server, if the host changed more than the name.
     pub original: Option<Arc<ToolDefinition>>,
 }
 
-/// A tool's name, description and schemas, as a model is told of them.
+/// A tool as models see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ToolDefinition {
-    /// The name that a model calls it by.
+    /// Name that models call the tool by.
     pub name: String,
-    /// A name for people.
+    /// Display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// What the tool does and when to use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The JSON Schema of the arguments, untouched.
+    /// JSON Schema of the arguments, as sent by the server.
     pub input_schema: Schema,
-    /// The JSON Schema of the structured result; absent means unknown.
+    /// JSON Schema of the structured result, if the server sent one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Schema>,
-    /// Hints about behaviour.
+    /// Annotations of the server.
     pub annotations: Annotations,
-    /// Where the tool comes from.
+    /// Origin of the tool.
     pub origin: Origin,
-    /// Settings for a provider's tool JSON, by provider.
+    /// Provider-specific options, by provider.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub provider_options: Map<String, Value>,
-    /// The server's `_meta` for the tool.
+    /// The server's `_meta` of the tool.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
-    /// Every other field that the server sent.
+    /// Other fields that the server sent.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
-    /// Where the definition comes from, and how far it is believed.
+    /// Where the definition comes from.
     #[serde(skip)]
     pub provenance: Provenance,
 }
 
 impl ToolDefinition {
-    /// A local tool that takes any object.
+    /// Creates the definition of a local tool that accepts any object.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -168,12 +177,12 @@ impl ToolDefinition {
         }
     }
 
-    /// Returns the definition as its server wrote it.
-    pub fn source(&self) -> &Self {
+    /// Returns the definition of the server, before the host changed it.
+    pub fn original(&self) -> &Self {
         self.provenance.original.as_deref().unwrap_or(self)
     }
 
-    /// Returns the server's own name for the tool; of a local tool its only one.
+    /// Returns the server's own name for the tool, or the name of a local tool.
     pub fn own_name(&self) -> &str {
         match &self.origin {
             Origin::Server { tool, .. } => tool,
@@ -202,15 +211,15 @@ impl ToolDefinition {
         self
     }
 
-    /// The name to show to people: the title, the title among the annotations, or the name.
+    /// Returns the name to display: the title, the title of the annotations, or the name.
     pub fn display_name(&self) -> &str {
         let annotated = || self.annotations.0.get("title").and_then(Value::as_str);
         self.title.as_deref().or_else(annotated).unwrap_or(&self.name)
     }
 }
 
-/// Returns whether two definitions say the same: title, description, schemas and annotations. Names do not count.
-pub fn is_same(old: &ToolDefinition, new: &ToolDefinition) -> bool {
+/// Returns `true` if title, description, schemas and annotations are equal. Names are ignored.
+pub fn is_same_definition(old: &ToolDefinition, new: &ToolDefinition) -> bool {
     old.title == new.title
         && old.description == new.description
         && old.input_schema == new.input_schema

@@ -1,19 +1,19 @@
-//! The difference between two versions of a tool definition, in words.
+//! Describes the difference between two versions of a tool definition.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::ToolDefinition;
+use super::definition::ToolDefinition;
 
-/// Number of changes that are told; the rest is counted.
-const MOST: usize = 20;
+/// Maximum number of changes that are described; the rest is counted.
+const MAX_CHANGES: usize = 20;
 
-/// Number of characters of a name or a value that are shown.
-const LONGEST: usize = 60;
+/// Maximum number of characters of a name or value.
+const MAX_CHARS: usize = 60;
 
-/// One way in which a definition differs from an earlier version of itself, such as "description changed".
+/// One change of a definition, such as "description changed".
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(transparent)]
 pub struct DefinitionChange(String);
@@ -23,8 +23,8 @@ impl DefinitionChange {
         Self(words.into())
     }
 
-    /// Creates a change out of words. Control characters are escaped.
-    pub fn from_words(words: &str) -> Self {
+    /// Creates a change from text. Control characters are escaped.
+    pub fn from_text(words: &str) -> Self {
         Self(visible(words, usize::MAX))
     }
 }
@@ -35,13 +35,13 @@ impl fmt::Display for DefinitionChange {
     }
 }
 
-/// Returns what changed from one version of a definition to another, in words; nothing when they say the same.
+/// Describes the changes between two versions of a definition. Returns an empty list if they are equal.
 ///
-/// Both are compared as their server wrote them, and as the configuration changed them where it did. The words are bounded, and
-/// free of control characters.
+/// The definitions of the server are compared first. If those are equal, the definitions with the changes of the configuration are
+/// compared. The text is bounded and contains no control characters.
 pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<DefinitionChange> {
-    let mut words = Words::default();
-    words.compare(old.source(), new.source());
+    let mut words = ChangeList::default();
+    words.compare(old.original(), new.original());
     if words.0.is_empty() {
         words.compare(old, new);
     }
@@ -49,18 +49,18 @@ pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<Definition
         && new.provenance.server.is_some()
         && old.provenance.server != new.provenance.server
     {
-        words.say("the command or URL of the server changed".to_owned());
+        words.push("the command or URL of the server changed".to_owned());
     }
     words.bounded()
 }
 
-/// The changes found so far; past [`MOST`] they are only counted, since a server may have made any number of them.
+/// The changes so far, at most [`MAX_CHANGES`], and the number of further ones.
 #[derive(Default)]
-struct Words(Vec<String>, usize);
+struct ChangeList(Vec<String>, usize);
 
-impl Words {
-    fn say(&mut self, words: String) {
-        if self.0.len() >= MOST {
+impl ChangeList {
+    fn push(&mut self, words: String) {
+        if self.0.len() >= MAX_CHANGES {
             self.1 += 1;
         } else if !self.0.contains(&words) {
             self.0.push(words);
@@ -89,9 +89,9 @@ impl Words {
 
     fn text(&mut self, what: &str, old: Option<&str>, new: Option<&str>) {
         match (old, new) {
-            (None, Some(_)) => self.say(format!("{what} added")),
-            (Some(_), None) => self.say(format!("{what} removed")),
-            (Some(old), Some(new)) if old != new => self.say(format!("{what} changed")),
+            (None, Some(_)) => self.push(format!("{what} added")),
+            (Some(_), None) => self.push(format!("{what} removed")),
+            (Some(old), Some(new)) if old != new => self.push(format!("{what} changed")),
             _ => {}
         }
     }
@@ -107,12 +107,12 @@ impl Words {
             let shown = name_of(name);
             let needed = is_required.contains(name.as_str());
             match properties.get(name) {
-                None if needed => self.say(format!("required argument {shown} added")),
-                None => self.say(format!("argument {shown} added")),
+                None if needed => self.push(format!("required argument {shown} added")),
+                None => self.push(format!("argument {shown} added")),
                 Some(earlier) => {
                     match (was_required.contains(name.as_str()), needed) {
-                        (false, true) => self.say(format!("argument {shown} is now required")),
-                        (true, false) => self.say(format!("argument {shown} is no longer required")),
+                        (false, true) => self.push(format!("argument {shown} is now required")),
+                        (true, false) => self.push(format!("argument {shown} is no longer required")),
                         _ => {}
                     }
                     self.argument(&shown, earlier, schema);
@@ -120,17 +120,17 @@ impl Words {
             }
         }
         for name in properties.keys().filter(|name| !others.contains_key(name.as_str())) {
-            self.say(format!("argument {} removed", name_of(name)));
+            self.push(format!("argument {} removed", name_of(name)));
         }
-        // Names that are required and not described.
+        // Required arguments without a schema.
         for name in is_required.difference(&was_required).filter(|name| !others.contains_key(**name)) {
-            self.say(format!("argument {} is now required", name_of(name)));
+            self.push(format!("argument {} is now required", name_of(name)));
         }
         for name in was_required.difference(&is_required).filter(|name| !properties.contains_key(**name)) {
-            self.say(format!("argument {} is no longer required", name_of(name)));
+            self.push(format!("argument {} is no longer required", name_of(name)));
         }
         if self.count() == before || !same_json(&rest(old), &rest(new)) {
-            self.say("input schema changed".to_owned());
+            self.push("input schema changed".to_owned());
         }
     }
 
@@ -141,26 +141,26 @@ impl Words {
         let before = self.count();
         let (was, is) = (kind(old), kind(new));
         if was != is {
-            self.say(format!("argument {name} is now {is}, was {was}"));
+            self.push(format!("argument {name} is now {is}, was {was}"));
         }
         self.text(&format!("description of argument {name}"), text_of(old), text_of(new));
         if old.get("enum") != new.get("enum") {
-            self.say(format!("allowed values of argument {name} changed"));
+            self.push(format!("allowed values of argument {name} changed"));
         }
         if old.get("default") != new.get("default") {
-            self.say(format!("default of argument {name} changed"));
+            self.push(format!("default of argument {name} changed"));
         }
         if self.count() == before {
-            self.say(format!("schema of argument {name} changed"));
+            self.push(format!("schema of argument {name} changed"));
         }
     }
 
     fn output(&mut self, old: &ToolDefinition, new: &ToolDefinition) {
         match (&old.output_schema, &new.output_schema) {
-            (None, Some(_)) => self.say("output schema added".to_owned()),
-            (Some(_), None) => self.say("output schema removed".to_owned()),
+            (None, Some(_)) => self.push("output schema added".to_owned()),
+            (Some(_), None) => self.push("output schema removed".to_owned()),
             (Some(old), Some(new)) if !same_json(&old.read(), &new.read()) => {
-                self.say("output schema changed".to_owned())
+                self.push("output schema changed".to_owned())
             }
             _ => {}
         }
@@ -170,24 +170,24 @@ impl Words {
         for (name, value) in new {
             match (old.get(name), value) {
                 (Some(Value::Bool(was)), Value::Bool(is)) if was != is => {
-                    self.say(format!("hint {} flipped to {is}", name_of(name)));
+                    self.push(format!("hint {} flipped to {is}", name_of(name)));
                 }
-                (None, value) => self.say(format!("hint {} added: {}", name_of(name), value_of(value))),
+                (None, value) => self.push(format!("hint {} added: {}", name_of(name), value_of(value))),
                 (Some(was), is) if !same_json(was, is) => {
-                    self.say(format!("hint {} changed to {}", name_of(name), value_of(is)));
+                    self.push(format!("hint {} changed to {}", name_of(name), value_of(is)));
                 }
                 _ => {}
             }
         }
         for name in old.keys().filter(|name| !new.contains_key(name.as_str())) {
-            self.say(format!("hint {} removed", name_of(name)));
+            self.push(format!("hint {} removed", name_of(name)));
         }
     }
 }
 
-/// Are these the same, whatever the order of their keys?
+/// Returns `true` if two values are equal, ignoring the order of keys.
 fn same_json(old: &Value, new: &Value) -> bool {
-    // Maps compare as maps, also where they keep their order.
+    // `Map` ignores the order of keys, even with `preserve_order`.
     old == new
 }
 
@@ -200,7 +200,7 @@ fn required(schema: &Value) -> BTreeSet<&str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// A schema without what is told argument by argument.
+/// Returns a schema without the keywords that are compared argument by argument.
 fn rest(schema: &Value) -> Value {
     let mut rest = schema.clone();
     if let Some(fields) = rest.as_object_mut() {
@@ -214,31 +214,31 @@ fn text_of(schema: &Value) -> Option<&str> {
     schema.get("description").and_then(Value::as_str)
 }
 
-/// The type of an argument in words.
+/// Describes the type of an argument.
 fn kind(schema: &Value) -> String {
     match schema.get("type") {
         Some(Value::String(kind)) => match kind.as_str() {
             "array" | "object" | "integer" => format!("an {kind}"),
             "null" => "null".to_owned(),
-            _ => format!("a {}", visible(kind, LONGEST)),
+            _ => format!("a {}", visible(kind, MAX_CHARS)),
         },
         Some(Value::Array(kinds)) => {
             let kinds: Vec<&str> = kinds.iter().filter_map(Value::as_str).take(8).collect();
-            format!("one of {}", visible(&kinds.join(", "), LONGEST))
+            format!("one of {}", visible(&kinds.join(", "), MAX_CHARS))
         }
         _ => "of any type".to_owned(),
     }
 }
 
 fn name_of(name: &str) -> String {
-    format!("`{}`", visible(name, LONGEST))
+    format!("`{}`", visible(name, MAX_CHARS))
 }
 
 fn value_of(value: &Value) -> String {
-    visible(&value.to_string(), LONGEST)
+    visible(&value.to_string(), MAX_CHARS)
 }
 
-/// Text of a server, cut, and with control and formatting characters as escapes.
+/// Truncates text of a server, and escapes control and formatting characters.
 fn visible(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for (number, c) in text.chars().enumerate() {
@@ -246,7 +246,7 @@ fn visible(text: &str, most: usize) -> String {
             shown.push('…');
             break;
         }
-        if is_unseen(c) {
+        if is_invisible(c) {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
@@ -255,8 +255,8 @@ fn visible(text: &str, most: usize) -> String {
     shown
 }
 
-/// Characters that a terminal obeys, that change the order or the look of others without being seen, or that are blank.
-fn is_unseen(c: char) -> bool {
+/// Returns `true` for control characters, invisible formatting characters and unusual blanks.
+fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{a0}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}' | '\u{2000}'..='\u{200a}'
             | '\u{202f}' | '\u{205f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{ffa0}')
@@ -271,7 +271,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tool::{Annotations, Digest, is_same};
+    use crate::tool::{Annotations, Digest, is_same_definition};
 
     fn tool(schema: Value, hints: Value) -> ToolDefinition {
         let mut definition = ToolDefinition::new("note").with_description("Writes a note").with_input_schema(schema);
@@ -291,16 +291,16 @@ mod tests {
     }
 
     #[test]
-    fn equal_definitions_have_no_differences_whatever_the_order_of_keys() {
+    fn the_order_of_keys_is_no_difference() {
         let one = tool(json!({"a": 1, "properties": {"x": {"type": "string", "title": "X"}}}), json!({"a": 1, "b": 2}));
         let other =
             tool(json!({"properties": {"x": {"title": "X", "type": "string"}}, "a": 1}), json!({"b": 2, "a": 1}));
         assert_eq!(words(&one, &other), [""; 0]);
-        assert!(is_same(&one, &other));
+        assert!(is_same_definition(&one, &other));
     }
 
     #[test]
-    fn a_hundred_thousand_changes_are_compared_once_each() {
+    fn comparing_a_hundred_thousand_changes_takes_linear_time() {
         let many = |prefix: &str| {
             let names: Vec<String> = (0..100_000).map(|nth| format!("{prefix}{nth}")).collect();
             let properties: Map<String, Value> =
@@ -308,12 +308,12 @@ mod tests {
             tool(json!({"type": "object", "properties": properties, "required": names}), json!({}))
         };
         let words = words(&many("a"), &many("b"));
-        assert_eq!(words.len(), MOST + 1);
+        assert_eq!(words.len(), MAX_CHANGES + 1);
         assert_eq!(words.last().map(String::as_str), Some("199980 more changes"));
     }
 
     #[test]
-    fn a_note_that_becomes_a_shell_is_told_in_words() {
+    fn every_change_of_a_tool_is_described() {
         let shell = tool(
             json!({"type": "object", "properties": {"text": {"type": "array"}, "shell": {"type": "string"}}, "required": ["text", "shell"]}),
             json!({"readOnlyHint": false, "destructiveHint": true}),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_come_go_and_become_required_are_told() {
+    fn added_removed_and_required_arguments_are_described() {
         let with = |properties: Value, required: Value| {
             tool(json!({"properties": properties, "required": required}), json!({}))
         };
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_differs_is_told_somehow() {
+    fn every_difference_has_a_description() {
         let plain = tool(json!({"properties": {"a": {}}}), json!({}));
         let cases = [
             (tool(json!({"properties": {"a": {}}, "additionalProperties": false}), json!({})), "input schema changed"),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_put_in_the_place_of_the_servers_words_does_not_hide_a_change() {
+    fn changes_of_the_host_do_not_hide_those_of_the_server() {
         let described = |by_server: &str| {
             let mut definition = note().with_description("by the host");
             definition.provenance.original = Some(Arc::new(note().with_description(by_server)));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_bounded_and_free_of_escapes() {
+    fn descriptions_are_bounded_and_escaped() {
         let properties: Map<String, Value> = (0..100).map(|n| (format!("{n}"), json!({}))).collect();
         let said = words(&note(), &tool(json!({"properties": properties}), json!({})));
         assert_eq!((said.len(), said[20].as_str()), (21, "83 more changes"));

@@ -1,4 +1,4 @@
-//! Why a call has no answer from its tool.
+//! Errors of tool calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,18 +7,19 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Alias;
+use super::definition::Alias;
 use crate::duration::format_duration;
+use crate::error_chain::chain;
 
-/// A cause from a layer that this one does not know.
+/// A boxed error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// One thing that is wrong with the arguments of a call.
+/// One problem with the arguments of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ArgumentProblem {
-    /// Where, as a JSON Pointer; empty for the whole.
+    /// JSON Pointer to the argument; empty for the arguments as a whole.
     pub path: String,
-    /// What is wrong there.
+    /// Description of the problem.
     pub reason: String,
 }
 
@@ -31,147 +32,153 @@ impl fmt::Display for ArgumentProblem {
     }
 }
 
-/// Which clock ran out.
+/// Which timeout expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutKind {
-    /// Nothing was heard of the call for too long.
+    /// No message about the call arrived for too long.
     Idle,
     /// The call as a whole took too long.
     Total,
 }
 
-/// Why a call has no answer. What a tool itself reports as a failure is an answer, not this.
+/// A call that did not return a result. A failure that the tool reports itself is a result with `is_error`, not a `CallError`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// `connect` was not called, or `close` was.
+    /// The server is not connected: it was not started, or it was closed.
     #[error("server `{server}` is not connected")]
     NotConnected {
-        /// The server.
+        /// Alias of the server.
         server: Alias,
     },
-    /// The server cannot be reached, or was lost while the call was in flight.
+    /// The server cannot be reached, or the connection was lost during the call.
     #[error("server `{server}` is unavailable")]
     Unavailable {
-        /// The server.
+        /// Alias of the server.
         server: Alias,
-        /// What happened.
+        /// Why the server is unavailable.
         #[source]
         source: BoxError,
     },
-    /// The server wants to know who is asking.
+    /// The server requires authentication.
     #[error("server `{server}` needs authentication")]
     NeedsAuth {
-        /// The server.
+        /// Alias of the server.
         server: Alias,
-        /// The `WWW-Authenticate` header, when there was one.
+        /// The `WWW-Authenticate` header, if the server sent one.
         challenge: Option<String>,
     },
-    /// A clock ran out; the server was told to stop.
-    #[error("server `{server}` gave no answer within {}", format_duration(*.after))]
+    /// A timeout expired. The request was cancelled.
+    #[error("server `{server}` timed out after {}", format_duration(*.after))]
     Timeout {
-        /// The server.
+        /// Alias of the server.
         server: Alias,
-        /// How long the call waited.
+        /// Time that the call waited.
         after: Duration,
-        /// Which clock ran out.
+        /// The timeout that expired.
         clock: TimeoutKind,
-        /// What the server said that may explain it, such as an error that named no request.
+        /// A message of the server that may explain the timeout, such as an error without a request id.
         #[source]
         hint: Option<BoxError>,
     },
-    /// The connection was closed by this program while the call was in flight: [`Bridge::stop`](crate::bridge::Bridge::stop),
-    /// [`Mcp::close`](crate::mcp::Mcp::close), a reload that changed or removed the server, or the end of the last handle.
+    /// This program closed the connection during the call: [`Bridge::stop`](crate::bridge::Bridge::stop),
+    /// [`Mcp::close`](crate::mcp::Mcp::close), a reload that changed or removed the server, or the drop of the last handle.
     #[error("server `{server}` was stopped while the call was in flight")]
     Stopped {
-        /// The server.
+        /// Alias of the server.
         server: Alias,
     },
-    /// The caller gave up.
+    /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
-    /// Nobody knows a tool of this name.
-    #[error("there is no tool `{tool}`")]
+    /// No tool has this name.
+    #[error("unknown tool `{tool}`")]
     UnknownTool {
-        /// The name that was asked for.
+        /// The name.
         tool: String,
-        /// Names that may have been meant, the nearest first.
+        /// Similar names, nearest first.
         nearest: Vec<String>,
     },
-    /// The arguments do not fit the tool's schema; the tool was not called.
-    #[error("the arguments do not fit tool `{tool}`: {}", list(.problems))]
+    /// The arguments do not match the tool's schema. The tool was not called.
+    #[error("invalid arguments for tool `{tool}`: {}", list(.problems))]
     InvalidArguments {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// What is wrong, path by path.
+        /// All problems that were found.
         problems: Vec<ArgumentProblem>,
     },
-    /// Nobody agreed to the call; the tool was not called.
+    /// The call was not approved. The tool was not called.
     #[error("tool `{tool}` was not called: {reason}")]
     Denied {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// Why not.
+        /// Why the call was denied.
         reason: String,
     },
-    /// The server changed the definition of the tool after it was approved; the tool was not called.
+    /// The server changed the definition of the tool after it was approved. The tool was not called.
     #[error("tool `{tool}` changed after it was approved and was not called")]
     Changed {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
     },
-    /// The tool is hidden from models and callers until a person accepts it.
+    /// The tool is hidden until the user accepts it.
     #[error("tool `{tool}` is hidden: {reason}")]
     Hidden {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// Why, and what makes it visible.
+        /// Why the tool is hidden, and how to accept it.
         reason: String,
     },
-    /// The server answered with a JSON-RPC error.
-    #[error("server `{server}` answered error {code}: {message}")]
+    /// The server returned a JSON-RPC error.
+    #[error("server `{server}` returned error {code}: {message}")]
     Refused {
-        /// The server.
+        /// Alias of the server.
         server: Alias,
-        /// The JSON-RPC error code.
+        /// JSON-RPC error code.
         code: i64,
-        /// The server's words.
+        /// Message of the error.
         message: String,
-        /// What it added.
+        /// Additional data of the error.
         data: Option<Value>,
     },
-    /// The server's answer is not one.
-    #[error("server `{server}` broke the protocol")]
+    /// The response of the server is invalid.
+    #[error("server `{server}` violated the protocol")]
     Protocol {
-        /// The server.
+        /// Alias of the server.
         server: Alias,
-        /// What was wrong with the answer.
+        /// The problem with the response.
         #[source]
         source: BoxError,
     },
-    /// The answer is larger than the limit allows.
-    #[error("server `{server}` sent more than {limit} bytes")]
+    /// The response exceeds the size limit.
+    #[error("response of server `{server}` exceeds {limit} bytes")]
     TooLarge {
-        /// The server.
+        /// Alias of the server.
         server: Alias,
-        /// The limit that was passed.
+        /// The limit in bytes.
         limit: usize,
     },
     /// A local tool failed.
     #[error("tool `{tool}` failed")]
     Failed {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// What happened.
+        /// The error of the tool.
         #[source]
         source: BoxError,
     },
 }
 
 impl CallError {
-    /// The same about a server that goes by another name here.
+    /// Returns the error for arguments that cannot be sent to `tool`.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn invalid_arguments(tool: &str, problem: ArgumentProblem) -> Self {
+        Self::InvalidArguments { tool: tool.to_owned(), problems: vec![problem] }
+    }
+
+    /// Replaces the alias of the server.
     #[must_use]
-    pub fn of_server(mut self, name: &Alias) -> Self {
+    pub fn with_server(mut self, name: &Alias) -> Self {
         match &mut self {
             Self::NotConnected { server }
             | Self::Stopped { server }
@@ -192,7 +199,7 @@ impl CallError {
         self
     }
 
-    /// Returns a stable word for the kind of failure, as it stands in the JSON of an envelope.
+    /// Returns a stable identifier of the variant, as in the JSON of an envelope.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotConnected { .. } => "not_connected",
@@ -213,7 +220,7 @@ impl CallError {
         }
     }
 
-    /// The same call may work a little later.
+    /// Returns `true` if the same call may succeed later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable { .. } | Self::Timeout { .. } => true,
@@ -222,7 +229,7 @@ impl CallError {
         }
     }
 
-    /// Returns the error that a tool of the host or an `on_tool_call` callback gave as a [`ToolCallError`].
+    /// Returns the [`ToolCallError`] of a local tool or of an `on_tool_call` callback.
     pub fn as_tool_call_error(&self) -> Option<&ToolCallError> {
         match self {
             Self::Failed { source, .. } => source.downcast_ref(),
@@ -231,29 +238,29 @@ impl CallError {
     }
 }
 
-/// An error of the host's own code for a tool call. The model is told the message, unless the error is fatal.
+/// An error of a local tool or of an `on_tool_call` callback. Unless it is fatal, its message is reported to the model.
 ///
 /// Callbacks of [`agent::generate`](crate::agent::generate) and [`agent::stream`](crate::agent::stream) return it, and a
 /// [`LocalTool`](super::LocalTool) may. `&str`, `String`, [`BoxError`], [`CallError`], [`std::io::Error`] and [`serde_json::Error`]
-/// convert into one that is not fatal. As JSON, `{"type": "execution", "message": "…", "fatal": false, "retryable": false}`.
+/// convert into a non-fatal error. The JSON form is `{"type": "execution", "message": "…", "fatal": false, "retryable": false}`.
 #[derive(Clone, Debug, Serialize, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct ToolCallError {
-    /// What kind of error it is, in the host's own words; `execution` by default.
+    /// Kind of the error, chosen by the host; `execution` by default.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The message for the model.
+    /// Message for the model.
     pub message: String,
-    /// The error ends the turn instead of being reported to the model.
+    /// Ends the turn instead of being reported to the model.
     pub fatal: bool,
-    /// The same call may succeed later; the model is told so.
+    /// The same call may succeed later. The model is informed.
     pub retryable: bool,
     #[serde(skip)]
     source: Option<Cause>,
 }
 
-/// The cause of a [`ToolCallError`].
+/// Source of a [`ToolCallError`].
 #[derive(Clone, Debug, thiserror::Error)]
 enum Cause {
     #[error(transparent)]
@@ -263,7 +270,7 @@ enum Cause {
 }
 
 impl ToolCallError {
-    /// The kind of an error for which the host names no other.
+    /// Default kind.
     const EXECUTION: &str = "execution";
 
     /// Creates an error that is reported to the model.
@@ -294,13 +301,13 @@ impl ToolCallError {
         Self { retryable: true, ..self }
     }
 
-    /// Adds the cause. It is not part of the message for the model.
+    /// Sets the source, which is not part of the message for the model.
     #[must_use]
     pub fn with_source(self, source: impl Into<BoxError>) -> Self {
         Self { source: Some(Cause::Other(source.into().into())), ..self }
     }
 
-    /// Returns the error of a call of `tool`. A [`CallError`] that was only passed on stays what it was.
+    /// Converts the error into that of a call of `tool`. A [`CallError`] that was passed on unchanged is returned as it was.
     #[cfg(feature = "agent")]
     pub(crate) fn into_call_error(self, tool: &str) -> CallError {
         match self {
@@ -319,7 +326,7 @@ impl From<CallError> for ToolCallError {
             return own.clone();
         }
         let retryable = error.is_transient();
-        let message = with_causes(&error);
+        let message = chain(&error);
         Self { retryable, source: Some(Cause::Call(Arc::new(error))), ..Self::new(message) }
     }
 }
@@ -340,7 +347,7 @@ impl From<BoxError> for ToolCallError {
     fn from(error: BoxError) -> Self {
         match error.downcast::<Self>() {
             Ok(error) => *error,
-            Err(error) => Self::new(with_causes(&*error)).with_source(error),
+            Err(error) => Self::new(chain(&*error)).with_source(error),
         }
     }
 }
@@ -355,22 +362,6 @@ impl From<serde_json::Error> for ToolCallError {
     fn from(error: serde_json::Error) -> Self {
         Self::from(BoxError::from(error))
     }
-}
-
-/// A message and its causes, each once.
-pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        // Libraries often repeat the cause in their own message.
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 fn list(problems: &[ArgumentProblem]) -> String {

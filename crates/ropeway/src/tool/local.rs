@@ -1,4 +1,4 @@
-//! A local tool: a function of the host that a model can call.
+//! Tools that are functions of the host.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,15 +7,33 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{
-    ArgumentProblem, Arguments, BoxError, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput,
-};
+use super::context::CallContext;
+use super::definition::ToolDefinition;
+use super::error::{ArgumentProblem, BoxError, CallError};
+use super::interface::{Arguments, BoxFuture, Tool};
+use super::output::ToolOutput;
 
 type Summarize = dyn Fn(&Arguments) -> String + Send + Sync;
 
 type Function = dyn Fn(Arguments, CallContext) -> BoxFuture<'static, Result<ToolOutput, CallError>> + Send + Sync;
 
-/// A function of the host, with a definition.
+/// A function of the host as a tool.
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::{LocalTool, ToolDefinition};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Sum {
+///     a: f64,
+///     b: f64,
+/// }
+///
+/// let sum = LocalTool::typed(ToolDefinition::new("sum").with_description("Add two numbers"), |Sum { a, b }, _| async move {
+///     Ok((a + b).to_string())
+/// });
+/// ```
 #[derive(Clone)]
 pub struct LocalTool {
     definition: ToolDefinition,
@@ -24,34 +42,29 @@ pub struct LocalTool {
 }
 
 impl LocalTool {
-    /// A tool from a definition and a closure over plain JSON arguments.
-    pub fn new<F, R, O, E>(definition: ToolDefinition, function: F) -> Self
+    /// Creates a tool from a definition and a closure that takes JSON arguments.
+    pub fn new<F, R, O>(definition: ToolDefinition, function: F) -> Self
     where
         F: Fn(Arguments, CallContext) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<O, E>> + Send + 'static,
+        R: Future<Output = Result<O, BoxError>> + Send + 'static,
         O: Into<ToolOutput>,
-        E: Into<BoxError>,
     {
         let name = definition.name.clone();
         let function = move |arguments, cx| -> BoxFuture<'static, _> {
             let answer = function(arguments, cx);
             let tool = name.clone();
-            Box::pin(async move {
-                answer.await.map(Into::into).map_err(|error| CallError::Failed { tool, source: error.into() })
-            })
+            Box::pin(async move { answer.await.map(Into::into).map_err(|source| CallError::Failed { tool, source }) })
         };
         Self { definition, function: Arc::new(function), summarize: None }
     }
 
-    /// A tool from a typed function: the schema of its arguments, a struct, is derived from their type and goes into
-    /// the definition.
-    pub fn typed<A, F, R, O, E>(definition: ToolDefinition, function: F) -> Self
+    /// Creates a tool from a definition and a closure with typed arguments. The input schema is derived from their type.
+    pub fn typed<A, F, R, O>(definition: ToolDefinition, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         F: Fn(A, CallContext) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<O, E>> + Send + 'static,
+        R: Future<Output = Result<O, BoxError>> + Send + 'static,
         O: Into<ToolOutput>,
-        E: Into<BoxError>,
     {
         let schema = schemars::generate::SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<A>();
         let definition = definition.with_input_schema(schema.into());
@@ -62,7 +75,7 @@ impl LocalTool {
                 Ok(arguments) => {
                     let answer = function(arguments, cx);
                     Box::pin(async move {
-                        answer.await.map(Into::into).map_err(|error| CallError::Failed { tool, source: error.into() })
+                        answer.await.map(Into::into).map_err(|source| CallError::Failed { tool, source })
                     })
                 }
                 Err(error) => {
@@ -77,8 +90,8 @@ impl LocalTool {
     /// Sets the one-line summary of a call that people see; see [`Tool::summarize`].
     ///
     /// ```
-    /// # use ropeway::tool::{Arguments, BoxError, LocalTool, ToolDefinition};
-    /// let delete = LocalTool::new(ToolDefinition::new("delete"), |_: Arguments, _| async { Ok::<_, BoxError>("deleted") })
+    /// # use ropeway::{LocalTool, ToolDefinition};
+    /// let delete = LocalTool::new(ToolDefinition::new("delete"), |_, _| async { Ok("deleted") })
     ///     .with_summary(|arguments| format!("Delete {}", arguments["path"]));
     /// ```
     #[must_use]
@@ -122,7 +135,9 @@ mod tests {
     fn sum() -> LocalTool {
         LocalTool::typed(
             ToolDefinition::new("sum").with_description("Adds two numbers"),
-            |Sum { a, b }: Sum, _| async move { a.checked_add(b).map(|sum| sum.to_string()).ok_or("the sum is too large") },
+            |Sum { a, b }, _| async move {
+                a.checked_add(b).map(|sum| sum.to_string()).ok_or_else(|| "the sum is too large".into())
+            },
         )
     }
 
@@ -131,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_typed_function_is_a_tool_whose_schema_is_derived() {
+    async fn the_schema_of_typed_arguments_is_derived() {
         let tool = sum();
         assert_eq!(tool.definition().input_schema["required"], json!(["a", "b"]));
         assert_eq!(tool.definition().input_schema["properties"]["a"]["description"], json!("The first number."));
@@ -140,13 +155,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn arguments_that_do_not_fit_the_function_never_reach_it() {
+    async fn invalid_arguments_do_not_reach_the_function() {
         let error = sum().call(arguments(json!({"a": "x"})), &CallContext::default()).await.expect_err("no number");
         assert!(matches!(error, CallError::InvalidArguments { tool, .. } if tool == "sum"));
     }
 
     #[tokio::test]
-    async fn a_function_that_fails_says_so_with_its_cause() {
+    async fn an_error_of_the_function_is_the_source() {
         let error = sum()
             .call(arguments(json!({"a": i64::MAX, "b": 1})), &CallContext::default())
             .await
@@ -159,9 +174,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closure_and_a_definition_are_a_tool() {
+    async fn a_closure_takes_json_arguments() {
         let tool = LocalTool::new(ToolDefinition::new("echo"), |arguments: Arguments, _| async move {
-            Ok::<_, BoxError>(Value::Object(arguments).to_string())
+            Ok(Value::Object(arguments).to_string())
         });
         let output = tool.call(arguments(json!({"x": 1})), &CallContext::default()).await.expect("an echo");
         assert_eq!(output, ToolOutput::text("{\"x\":1}"));

@@ -1,4 +1,4 @@
-//! An output: what a tool answered.
+//! Results of tools.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,41 +7,41 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::content::{ContentPart, Key, PartSeed, Source, plain_text};
+use crate::content::{ContentPart, FieldName, PartSeed, SourceBytes, plain_text, visit_as_text};
 
-/// What a tool answered, in full.
+/// Result of a tool call (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ToolOutput {
-    /// The parts of the answer.
+    /// Content of the result.
     pub content: Vec<ContentPart>,
-    /// The structured result; `Some(Value::Null)` when the server said `null`.
+    /// Structured content; `Some(Value::Null)` for an explicit `null`.
     pub structured: Option<Value>,
-    /// The tool itself reports that it failed.
+    /// The tool reports that it failed.
     pub is_error: bool,
-    /// The answer's `_meta`.
+    /// The `_meta` of the result.
     pub meta: Option<Map<String, Value>>,
-    /// Every other field of the result as it came.
+    /// Other fields of the result.
     pub extra: Map<String, Value>,
 }
 
 impl ToolOutput {
-    /// An answer of one text.
+    /// Creates a result with one text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![ContentPart::text(text)], ..Self::default() }
     }
 
-    /// A failure that the tool itself reports.
+    /// Creates a failed result.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(text) }
     }
 
-    /// A structured answer, with its JSON as text for those who read only that.
+    /// Creates a structured result, with its JSON as text for clients without structured content.
     pub fn structured(value: Value) -> Self {
         Self { structured: Some(value.clone()), ..Self::text(value.to_string()) }
     }
 
-    /// The answer as one string when it is text only.
+    /// Returns the text of the result, or `None` if some parts are not text.
     pub fn plain_text(&self) -> Option<String> {
         plain_text(&self.content)
     }
@@ -77,16 +77,16 @@ impl From<&str> for ToolOutput {
     }
 }
 
-/// `content` as servers write it: an array of blocks, one block, or something else that is kept as text.
+/// `content` in all forms that servers send: an array of blocks, one block, or another value, which becomes text.
 struct Content(Vec<ContentPart>);
 
-struct ContentSeed<'s>(Source<'s>);
+struct ContentSeed<'s>(SourceBytes<'s>);
 
 impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
     type Value = Content;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Content, D::Error> {
-        struct ContentVisitor<'s>(Source<'s>);
+        struct ContentVisitor<'s>(SourceBytes<'s>);
         impl<'de> Visitor<'de> for ContentVisitor<'_> {
             type Value = Content;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,27 +103,7 @@ impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
                 let part = PartSeed(self.0).deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
                 Ok(Content(vec![part]))
             }
-            fn visit_i128<E>(self, value: i128) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
-            fn visit_u128<E>(self, value: u128) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(text)]))
-            }
-            fn visit_bool<E>(self, value: bool) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
-            fn visit_i64<E>(self, value: i64) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
-            fn visit_u64<E>(self, value: u64) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
-            fn visit_f64<E>(self, value: f64) -> Result<Content, E> {
-                Ok(Content(vec![ContentPart::text(value.to_string())]))
-            }
+            visit_as_text!(Content, |part| Content(vec![part]));
             fn visit_unit<E>(self) -> Result<Content, E> {
                 Ok(Content(Vec::new()))
             }
@@ -132,23 +112,23 @@ impl<'de> DeserializeSeed<'de> for ContentSeed<'_> {
     }
 }
 
-/// Reads a `tools/call` result in one pass; only broken JSON fails.
+/// Parses a `tools/call` result in one pass. Fails on invalid JSON only.
 impl<'de> Deserialize<'de> for ToolOutput {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        OutputSeed(Source::default()).deserialize(deserializer)
+        OutputSeed(SourceBytes::default()).deserialize(deserializer)
     }
 }
 
 impl ToolOutput {
-    /// Reads a result out of its message; large data goes on sharing the message's memory.
+    /// Parses a result. Large data shares the memory of the message.
     #[cfg(feature = "mcp")]
     pub(crate) fn read(message: &bytes::Bytes) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_slice(message);
-        let output = OutputSeed(Source(Some(message))).deserialize(&mut deserializer)?;
+        let output = OutputSeed(SourceBytes(Some(message))).deserialize(&mut deserializer)?;
         deserializer.end().map(|()| output)
     }
 
-    /// Makes an output of the fields of a result.
+    /// Converts the fields of a result.
     #[cfg(feature = "mcp")]
     pub(crate) fn from_fields(fields: Map<String, Value>) -> Self {
         let mut output = Self::default();
@@ -165,19 +145,19 @@ impl ToolOutput {
         output
     }
 
-    /// Takes a field of a result; its content is not one of them.
+    /// Sets a field other than `content`.
     fn insert(&mut self, key: Cow<'_, str>, value: Value) {
         match (&*key, value) {
             ("structuredContent", value) => self.structured = Some(value),
             ("isError", Value::Bool(flag)) => self.is_error = flag,
             ("isError" | "_meta", Value::Null) => {}
-            ("isError", odd) => {
-                // Some servers write "true" or 1.
-                self.is_error = !matches!(&odd, Value::String(s) if s != "true") && odd != 0;
-                self.extra.insert(key.into_owned(), odd);
+            ("isError", value) => {
+                // Some servers send "true" or 1.
+                self.is_error = !matches!(&value, Value::String(s) if s != "true") && value != 0;
+                self.extra.insert(key.into_owned(), value);
             }
             ("_meta", Value::Object(meta)) => self.meta = Some(meta),
-            // The usual kind of result says nothing; another one tells how to go on.
+            // `complete` is the default; other result types are kept.
             ("resultType", kind) if kind == "complete" => {}
             (_, value) => {
                 self.extra.insert(key.into_owned(), value);
@@ -186,13 +166,13 @@ impl ToolOutput {
     }
 }
 
-struct OutputSeed<'s>(Source<'s>);
+struct OutputSeed<'s>(SourceBytes<'s>);
 
 impl<'de> DeserializeSeed<'de> for OutputSeed<'_> {
     type Value = ToolOutput;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ToolOutput, D::Error> {
-        struct OutputVisitor<'s>(Source<'s>);
+        struct OutputVisitor<'s>(SourceBytes<'s>);
         impl<'de> Visitor<'de> for OutputVisitor<'_> {
             type Value = ToolOutput;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -200,7 +180,7 @@ impl<'de> DeserializeSeed<'de> for OutputSeed<'_> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ToolOutput, A::Error> {
                 let mut output = ToolOutput::default();
-                while let Some(Key(key)) = map.next_key()? {
+                while let Some(FieldName(key)) = map.next_key()? {
                     match &*key {
                         "content" => output.content = map.next_value_seed(ContentSeed(self.0))?.0,
                         _ => output.insert(key, map.next_value()?),
@@ -246,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn one_odd_block_does_not_spoil_the_others() {
+    fn an_unknown_block_does_not_affect_the_others() {
         let output =
             read(json!({"content": [{"type": "text", "text": "a"}, {"type": "hologram"}, 3], "isError": false}));
         assert_eq!(output.plain_text().as_deref(), Some("a\n{\"type\":\"hologram\"}\n3"));
     }
 
     #[test]
-    fn a_result_is_read_as_a_tool_result_whatever_else_it_looks_like() {
+    fn fields_of_other_results_are_kept() {
         let output =
             read(json!({"content": [{"type": "text", "text": "a"}], "action": "accept", "messages": [], "tools": []}));
         assert_eq!(output.plain_text().as_deref(), Some("a"));
@@ -267,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_json_types_in_optional_fields_are_taken_as_well_as_can_be() {
+    fn wrong_types_of_optional_fields_are_accepted() {
         assert_eq!(read(json!({"content": "plain"})).plain_text().as_deref(), Some("plain"));
         assert_eq!(read(json!({"content": {"type": "text", "text": "one"}})).plain_text().as_deref(), Some("one"));
         assert_eq!(read(json!({"content": null, "_meta": null, "isError": null})), ToolOutput::default());
@@ -277,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_goes_from_wire_to_wire_without_loss() {
+    fn an_output_round_trips_without_loss() {
         let wire = json!({"content": [{"type": "text", "text": "a"}], "structuredContent": {"b": 1}, "isError": true, "_meta": {"c": 2}, "later": [3]});
         assert_eq!(serde_json::to_value(read(wire.clone())).expect("JSON"), wire);
     }

@@ -1,4 +1,4 @@
-//! A JSON Schema as it came: text, understood when somebody looks into it.
+//! JSON Schemas that are parsed on demand.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,9 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// A JSON Schema. It reads as a [`Value`]; as long as nobody looks into it, it is the text that the server sent, which takes
-/// a twentieth of the memory.
+/// A JSON Schema. Dereferences to a [`Value`], which is parsed on first use: unparsed text takes a twentieth of the memory.
 ///
-/// Cheap to clone.
+/// Cloning is cheap.
 #[derive(Clone)]
 pub struct Schema(Arc<Inner>);
 
@@ -23,9 +22,7 @@ struct Inner {
 }
 
 impl Schema {
-    /// The text of a schema.
-    ///
-    /// Lone surrogates in it become U+FFFD: the text goes on to models, whose servers could not read it.
+    /// Creates a schema from text. Lone surrogates become U+FFFD, since providers reject them.
     pub fn from_text(mut text: Box<RawValue>) -> Self {
         if let Cow::Owned(repaired) = json::without_lone_surrogates(text.get())
             && let Ok(repaired) = RawValue::from_string(repaired)
@@ -35,33 +32,33 @@ impl Schema {
         Self(Arc::new(Inner { text: Some(text), value: OnceLock::new() }))
     }
 
-    /// The schema as a value that is not kept, for whoever looks into many of them once.
+    /// Returns the parsed schema without caching it, for callers that read many schemas once.
     pub fn read(&self) -> Cow<'_, Value> {
         match (self.0.value.get(), &self.0.text) {
-            (None, Some(text)) => Cow::Owned(parse(text).unwrap_or_else(|_| anything())),
+            (None, Some(text)) => Cow::Owned(parse(text).unwrap_or_else(|_| any_object())),
             _ => Cow::Borrowed(self),
         }
     }
 
-    /// The same; an error where it cannot be understood.
+    /// Returns the parsed schema, or an error if it cannot be parsed.
     pub(crate) fn try_read(&self) -> Result<Cow<'_, Value>, serde_json::Error> {
         match (self.0.value.get(), &self.0.text) {
-            // That is what stands for text that cannot be understood.
-            (Some(value), Some(text)) if *value == anything() => parse(text).map(Cow::Owned),
+            // The fallback for text that cannot be parsed.
+            (Some(value), Some(text)) if *value == any_object() => parse(text).map(Cow::Owned),
             (None, Some(text)) => parse(text).map(Cow::Owned),
             _ => Ok(Cow::Borrowed(self)),
         }
     }
 
-    /// Why it cannot be understood, and counts as one that takes any object.
-    pub fn trouble(&self) -> Option<String> {
+    /// Returns why the schema cannot be parsed. Such a schema counts as one that accepts any object.
+    pub fn parse_error(&self) -> Option<String> {
         let text = self.0.text.as_ref()?;
-        // What is nested too deeply is the one thing that text of a server can be and a value cannot.
+        // Only nesting beyond the recursion limit fails here.
         parse(text).err().map(|error| error.to_string())
     }
 
-    /// Is it the same schema, not only an equal one?
-    pub fn same_as(&self, other: &Self) -> bool {
+    /// Returns `true` if both are clones of the same schema.
+    pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -70,14 +67,14 @@ fn parse(text: &RawValue) -> Result<Value, serde_json::Error> {
     json::from_str(text.get())
 }
 
-fn anything() -> Value {
+fn any_object() -> Value {
     json!({"type": "object"})
 }
 
 impl Default for Schema {
-    /// Any object.
+    /// Returns a schema that accepts any object.
     fn default() -> Self {
-        anything().into()
+        any_object().into()
     }
 }
 
@@ -85,7 +82,7 @@ impl Deref for Schema {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        let read = || self.0.text.as_deref().and_then(|text| parse(text).ok()).unwrap_or_else(anything);
+        let read = || self.0.text.as_deref().and_then(|text| parse(text).ok()).unwrap_or_else(any_object);
         self.0.value.get_or_init(read)
     }
 }
@@ -102,13 +99,13 @@ impl PartialEq for Schema {
             (Some(one), Some(other)) => one.get() == other.get(),
             _ => false,
         };
-        self.same_as(other) || same_text() || self.read() == other.read()
+        self.ptr_eq(other) || same_text() || self.read() == other.read()
     }
 }
 
 impl Serialize for Schema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Not the text: into a value or a map it could not be written.
+        // `RawValue` cannot be serialized into a `Value`.
         self.read().serialize(serializer)
     }
 }
@@ -131,18 +128,18 @@ mod tests {
     }
 
     #[test]
-    fn text_and_value_are_the_same_schema() {
+    fn text_and_value_of_a_schema_are_equal() {
         let (text, value) = (schema(r#"{"z": 1, "a": [2]}"#), Schema::from(json!({"z": 1, "a": [2]})));
         assert_eq!(text, value);
         assert_eq!(text["a"][0], 2);
         assert_eq!(serde_json::to_string(&text).expect("JSON"), r#"{"z":1,"a":[2]}"#);
         assert_eq!(serde_json::to_value(&text).expect("JSON"), *value);
         assert_ne!(text, schema("{}"));
-        assert_eq!((text.trouble(), value.trouble()), (None, None));
+        assert_eq!((text.parse_error(), value.parse_error()), (None, None));
     }
 
     #[test]
-    fn looking_once_leaves_the_text_alone() {
+    fn reading_does_not_cache_the_value() {
         let text = schema(r#"{"a": 1}"#);
         assert!(matches!(text.read(), Cow::Owned(_)));
         assert_eq!(text["a"], 1);
@@ -150,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deeply_takes_any_object_and_says_so() {
+    fn a_schema_nested_too_deeply_accepts_any_object() {
         let deep = schema(&format!("{}{}", r#"{"a":"#.repeat(400) + "1", "}".repeat(400)));
         assert_eq!(*deep, json!({"type": "object"}));
-        assert!(deep.trouble().expect("trouble").contains("recursion limit"));
+        assert!(deep.parse_error().expect("trouble").contains("recursion limit"));
     }
 }

@@ -1,27 +1,27 @@
-//! The text of a call summary, made safe to show.
+//! Makes call summaries safe to display.
 
 use crate::secret::Redactor;
 
 /// Maximum length of a summary in characters, including the ellipsis.
-const LONGEST: usize = 200;
+const MAX_CHARS: usize = 200;
 
-/// Characters of the original text that are looked at.
-const MOST_READ: usize = 4096;
+/// Maximum number of characters of the original text that are read.
+const MAX_INPUT_CHARS: usize = 4096;
 
-/// Returns the text as one line: without secrets, escape sequences and characters that a terminal does not show, and truncated.
-/// Returns `None` if nothing is left.
+/// Returns the text as one truncated line without secrets, escape sequences and invisible characters. Returns `None` if nothing is
+/// left.
 pub(crate) fn summary_line(text: &str, secrets: &Redactor) -> Option<String> {
-    let end = text.char_indices().nth(MOST_READ).map_or(text.len(), |(at, _)| at);
-    let text = if end < text.len() { secrets.hide_cut(&text[..end]) } else { secrets.hide(text) };
+    let end = text.char_indices().nth(MAX_INPUT_CHARS).map_or(text.len(), |(at, _)| at);
+    let text = if end < text.len() { secrets.redact_truncated(&text[..end]) } else { secrets.redact(text) };
     let visible = without_escapes(&text);
     let words: Vec<&str> = visible.split(is_blank).filter(|word| !word.is_empty()).collect();
     // Removing invisible characters may have joined the halves of a secret.
     let line = words.join(" ");
-    let line = secrets.hide(&line);
-    match line.char_indices().nth(LONGEST) {
+    let line = secrets.redact(&line);
+    match line.char_indices().nth(MAX_CHARS) {
         _ if line.is_empty() => None,
         None => Some(line.into_owned()),
-        Some(_) => Some(line.chars().take(LONGEST - 1).chain(['…']).collect()),
+        Some(_) => Some(line.chars().take(MAX_CHARS - 1).chain(['…']).collect()),
     }
 }
 
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_summary_is_one_line_of_bounded_length() {
         assert_eq!(line(" Delete \r\n  3\u{2028}files\t").as_deref(), Some("Delete 3 files"));
-        assert_eq!(line("x".repeat(1_000_000).as_str()).map(|line| line.chars().count()), Some(LONGEST));
-        assert_eq!(line(&"é".repeat(LONGEST)).map(|line| line.chars().count()), Some(LONGEST));
+        assert_eq!(line("x".repeat(1_000_000).as_str()).map(|line| line.chars().count()), Some(MAX_CHARS));
+        assert_eq!(line(&"é".repeat(MAX_CHARS)).map(|line| line.chars().count()), Some(MAX_CHARS));
         assert_eq!(line(" \u{200b}\n\u{2800}"), None);
     }
 
@@ -116,11 +116,11 @@ mod tests {
         let shown = |text: &str| summary_line(text, &secrets).unwrap_or_default();
         assert_eq!(shown("Send open-sesame-42 on"), "Send *** on");
         assert_eq!(shown("Send open-\u{200b}sesame-42 on"), "Send *** on");
-        for pad in MOST_READ - 14..MOST_READ {
+        for pad in MAX_INPUT_CHARS - 14..MAX_INPUT_CHARS {
             let text = format!("{}open-sesame-42", " ".repeat(pad));
             assert!(!shown(&text).contains("open-ses"), "{pad}: {}", shown(&text));
         }
-        for pad in LONGEST - 14..LONGEST {
+        for pad in MAX_CHARS - 14..MAX_CHARS {
             let text = format!("{}open-sesame-42", "x".repeat(pad));
             assert!(!shown(&text).contains("open"), "{pad}: {}", shown(&text));
         }

@@ -1,10 +1,10 @@
-//! A trace parent: whose trace a call belongs to (W3C Trace Context).
+//! W3C Trace Context (<https://www.w3.org/TR/trace-context/#traceparent-header>).
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 
-/// Whose trace a call belongs to: the trace, and the span in it that the call is made from.
+/// A `traceparent`: a trace, and the span that a call is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceParent {
     trace: u128,
@@ -12,43 +12,43 @@ pub struct TraceParent {
     flags: u8,
 }
 
-/// The text is no `traceparent`.
+/// Error returned when text is not a `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a W3C `traceparent`")]
 pub struct TraceParentError;
 
 impl TraceParent {
-    /// The beginning of a trace of its own, which is recorded.
+    /// Starts a new sampled trace.
     pub fn random() -> Self {
         let trace = u128::from(random()) << 64 | u128::from(random());
         Self { trace, span: random(), flags: 1 }
     }
 
-    /// Another span of the same trace.
+    /// Returns another span of the same trace.
     #[must_use]
     pub fn child(self) -> Self {
         Self { span: random(), ..self }
     }
 
-    /// The trace, as 32 hexadecimal digits.
+    /// Returns the trace id as 32 hexadecimal digits.
     pub fn trace_id(&self) -> String {
         format!("{:032x}", self.trace)
     }
 
-    /// The span, as 16 hexadecimal digits.
+    /// Returns the span id as 16 hexadecimal digits.
     pub fn span_id(&self) -> String {
         format!("{:016x}", self.span)
     }
 
-    /// Is the trace recorded?
+    /// Returns `true` if the trace is sampled.
     pub fn is_sampled(&self) -> bool {
         self.flags & 1 == 1
     }
 }
 
-/// A number that nobody else has; zero would mean that there is none.
+/// Returns a random number other than zero, which is invalid as an id.
 fn random() -> u64 {
-    // The keys of each state are new, and random to begin with.
+    // Each `RandomState` has new random keys.
     RandomState::new().hash_one(()).max(1)
 }
 
@@ -72,11 +72,11 @@ impl FromStr for TraceParent {
         let (Some(version), Some(trace @ 1..), Some(span @ 1..), Some(flags)) = all else {
             return Err(TraceParentError);
         };
-        // A later version may say more at its end; ours may not.
+        // Only later versions may have further fields.
         if version == 0xff || (version == 0 && parts.next().is_some()) {
             return Err(TraceParentError);
         }
-        // They have as many digits as these types.
+        // The number of digits was checked above.
         Ok(Self { trace, span: span as u64, flags: flags as u8 })
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_traceparent_goes_from_text_to_text() {
+    fn a_traceparent_round_trips_through_text() {
         let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let parent: TraceParent = text.parse().expect("a traceparent");
         assert_eq!(parent.to_string(), text);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_traceparent_is_refused() {
+    fn invalid_text_is_rejected() {
         let trace = "0af7651916cd43dd8448eb211c80319c";
         for text in [
             String::new(),

@@ -1,19 +1,20 @@
-//! The body of an answer, as people read it.
+//! Summaries of response bodies, for error messages.
 
 use std::borrow::Cow;
 
 use crate::secret::Redactor;
 
-/// How many bytes of a body are looked at.
-const MOST: usize = 16 << 10;
+/// Number of bytes of a body that are inspected.
+const MAX_SCANNED: usize = 16 << 10;
 
-/// The beginning of a body in one line; of a page only what a person would read.
-pub(crate) fn brief(body: &[u8], mask: &Redactor) -> String {
+/// Returns the beginning of a body in one line, without HTML tags.
+pub(crate) fn brief(body: &[u8], redactor: &Redactor) -> String {
     let text = String::from_utf8_lossy(body);
-    // Hidden before anything is cut or left out: half a secret would not be found.
-    let text = match text.len() > MOST {
-        true => mask.hide_cut(&text[..text.floor_char_boundary(MOST)]),
-        false => mask.hide(&text),
+    // Redacted before it is truncated, because half a secret would not be found.
+    let text = if text.len() > MAX_SCANNED {
+        redactor.redact_truncated(&text[..text.floor_char_boundary(MAX_SCANNED)])
+    } else {
+        redactor.redact(&text)
     };
     let text = &text[..text.floor_char_boundary(4000)];
     let words = readable(text);
@@ -21,18 +22,18 @@ pub(crate) fn brief(body: &[u8], mask: &Redactor) -> String {
     words.join(" ").chars().take(200).collect()
 }
 
-/// Of a page only what a person would read; any other text as it is.
+/// Removes the tags of an HTML page. Returns other text unchanged.
 pub(crate) fn readable(text: &str) -> Cow<'_, str> {
     if !text.trim_start().starts_with('<') {
         return Cow::Borrowed(text);
     }
-    // What stands before the first `>` is the tag itself.
+    // The part before the first `>` is the tag.
     let behind_tags = text.split('<').map(|part| part.split_once('>').map_or("", |(_, behind)| behind));
     Cow::Owned(behind_tags.collect::<Vec<_>>().join(" "))
 }
 
-/// What a stream begins with that was not said to be one.
-pub(crate) fn looks_like_events(start: &[u8]) -> bool {
+/// Returns `true` if a body looks like an event stream, whatever its `Content-Type`.
+pub(crate) fn looks_like_sse(start: &[u8]) -> bool {
     let start = start.trim_ascii_start();
     let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);
     ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| start.starts_with(field.as_bytes()))
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_page_only_the_words_are_told() {
+    fn the_summary_of_a_page_has_no_tags() {
         let page =
             b"<!DOCTYPE html>\n<html><head><title>Error</title></head><body><pre>Cannot POST /sse</pre></body></html>";
         assert_eq!(brief(page, &Redactor::default()), "Error Cannot POST /sse");

@@ -1,20 +1,21 @@
-//! The HTTP client, as all our requests need it.
+//! The configuration of the HTTP client.
 
 use std::sync::Once;
 use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder, StatusCode, Url, redirect};
 
-/// Node closes idle connections after five seconds; ours go before, so that no request meets a closing one.
+/// Idle time of pooled connections. Node.js closes idle connections after five seconds
+/// (<https://nodejs.org/api/http.html#serverkeepalivetimeout>), so the client has to be faster.
 const IDLE_CONNECTION: Duration = Duration::from_secs(4);
 
-/// How long a TCP and TLS handshake may take, where nothing else is said.
+/// Default timeout of the TCP and TLS handshake.
 const CONNECT: Duration = Duration::from_secs(15);
 
-/// A client in the making, for requests to the host of a URL.
+/// Returns a client builder for requests to a URL.
 pub(crate) fn client(url: &Url) -> ClientBuilder {
     static PROVIDER: Once = Once::new();
-    // A host that has chosen its own provider keeps it.
+    // A provider that the program has installed is kept.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     let builder = Client::builder()
         .user_agent(concat!("ropeway/", env!("CARGO_PKG_VERSION")))
@@ -22,11 +23,8 @@ pub(crate) fn client(url: &Url) -> ClientBuilder {
         .connect_timeout(CONNECT)
         .pool_idle_timeout(IDLE_CONNECTION)
         .redirect(redirect::Policy::custom(same_origin));
-    match is_loopback(url) {
-        // The proxy of the environment cannot reach our own machine.
-        true => builder.no_proxy(),
-        false => builder,
-    }
+    // A proxy from the environment cannot reach this machine.
+    if is_loopback(url) { builder.no_proxy() } else { builder }
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -39,7 +37,7 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// A redirect is followed only where it keeps the method, the body and the origin.
+/// Follows redirects that keep the method, the body and the origin.
 fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let from = attempt.previous().first().map(Url::origin);

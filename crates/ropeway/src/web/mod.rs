@@ -1,19 +1,19 @@
-//! The web: what every part needs that speaks HTTP.
+//! HTTP building blocks: the client, server-sent events, error bodies and TLS errors.
 
 mod body;
-mod broken;
 mod client;
-mod ends;
+mod head_tail;
 mod retry_after;
 mod sse;
 mod tls;
+mod transport_error;
 
 #[cfg(feature = "providers")]
 pub(crate) use self::body::readable;
-pub(crate) use self::body::{brief, looks_like_events};
-pub(crate) use self::broken::Broken;
+pub(crate) use self::body::{brief, looks_like_sse};
 pub(crate) use self::client::client;
-pub use self::ends::HeadTail;
+pub use self::head_tail::HeadTail;
 pub(crate) use self::retry_after::retry_after;
 pub use self::sse::{SseEvent, SseParser};
 pub use self::tls::TlsError;
+pub(crate) use self::transport_error::TransportError;

@@ -1,8 +1,8 @@
-//! `Retry-After`: when a server wants to be asked again.
+//! The `Retry-After` header ([RFC 9110, section 10.2.3](https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3)).
 
 use std::time::{Duration, SystemTime};
 
-/// Reads `Retry-After` in either form: seconds, or a date.
+/// Parses `Retry-After` in either form: seconds or a date.
 pub(crate) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     match value.parse() {
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_after_is_read_in_both_forms() {
+    fn retry_after_is_parsed_in_both_forms() {
         let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").expect("a date");
         assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
         assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:40 GMT", now), Some(Duration::from_secs(3)));

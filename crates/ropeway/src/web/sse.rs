@@ -1,49 +1,50 @@
-//! Server-sent events, out of chunks of bytes.
+//! A parser for server-sent events
+//! ([event stream](https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation)).
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::ends::HeadTail;
+use super::head_tail::HeadTail;
 
-/// One event.
+/// A server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// The kind; `None` is `message`.
+    /// The event type; `None` means `message`.
     pub event: Option<String>,
-    /// The data, its lines joined by newlines.
+    /// The data, with its lines joined by newlines.
     pub data: Bytes,
-    /// The id, to go on from after a break.
+    /// The id, to resume the stream after it.
     pub id: Option<String>,
-    /// How long to wait before going on.
+    /// The delay before the stream is resumed.
     pub retry: Option<Duration>,
-    /// What is left of the data of an event that was too large; the data is empty then.
-    pub remains: Option<HeadTail>,
+    /// Beginning and end of the data of an event over the size limit. `data` is empty then.
+    pub truncated: Option<HeadTail>,
 }
 
-/// Takes chunks of bytes and gives events.
+/// An incremental parser for server-sent events.
 #[derive(Debug)]
 pub struct SseParser {
     limit: usize,
     line: Vec<u8>,
     data: Option<Data>,
     event: SseEvent,
-    /// The last line ended in a carriage return, so a newline that follows belongs to it.
+    /// The last line ended in a carriage return. A following newline belongs to it.
     after_return: bool,
     at_start: bool,
-    /// Set while an event that is too large goes by.
+    /// Set while an event over the size limit is skipped.
     skipping: Option<Skipping>,
 }
 
-/// An event that is too large, as it goes by.
+/// An event over the size limit.
 #[derive(Debug, Default)]
 struct Skipping {
-    remains: HeadTail,
-    /// The current line is empty so far: its end would be the event's.
+    truncated: HeadTail,
+    /// The current line is empty so far, and its end would end the event.
     line_is_empty: bool,
 }
 
-/// Data of one line is taken as it is; more lines are joined.
+/// The data of an event. A single line is not copied.
 #[derive(Debug)]
 enum Data {
     One(Bytes),
@@ -60,7 +61,7 @@ impl Data {
 }
 
 impl SseParser {
-    /// A parser that takes events of up to `limit` bytes.
+    /// Creates a parser for events of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -73,7 +74,7 @@ impl SseParser {
         }
     }
 
-    /// Takes a chunk and hands every event that it completes to `found`.
+    /// Parses a chunk and passes every completed event to `found`.
     pub fn push(&mut self, mut chunk: &[u8], mut found: impl FnMut(SseEvent)) {
         while !chunk.is_empty() {
             if std::mem::take(&mut self.after_return) && chunk[0] == b'\n' {
@@ -91,20 +92,20 @@ impl SseParser {
         }
     }
 
-    /// Takes a part of a line, or lets it go by.
+    /// Adds a part of a line, or skips it.
     fn part(&mut self, part: &[u8]) {
         if self.skipping.is_none() && self.line.len() + part.len() + self.data_len() > self.limit {
             let mut skipping = Skipping::default();
-            skipping.remains.take(&self.data.take().map(Data::into_bytes).unwrap_or_default());
-            // The name of the field is no part of the data.
+            skipping.truncated.push(&self.data.take().map(Data::into_bytes).unwrap_or_default());
+            // The field name is not part of the data.
             let line = std::mem::take(&mut self.line);
-            skipping.remains.take(line.strip_prefix(b"data: ").or(line.strip_prefix(b"data:")).unwrap_or(&line));
+            skipping.truncated.push(line.strip_prefix(b"data: ").or(line.strip_prefix(b"data:")).unwrap_or(&line));
             self.skipping = Some(skipping);
         }
         match &mut self.skipping {
             Some(skipping) => {
                 skipping.line_is_empty &= part.is_empty();
-                skipping.remains.take(part);
+                skipping.truncated.push(part);
             }
             None => self.line.extend_from_slice(part),
         }
@@ -116,8 +117,8 @@ impl SseParser {
                 let line = std::mem::take(&mut self.line);
                 self.line(line)
             }
-            Some(Skipping { line_is_empty: true, remains }) => {
-                Some(SseEvent { remains: Some(remains), ..std::mem::take(&mut self.event) })
+            Some(Skipping { line_is_empty: true, truncated }) => {
+                Some(SseEvent { truncated: Some(truncated), ..std::mem::take(&mut self.event) })
             }
             Some(skipping) => {
                 self.skipping = Some(Skipping { line_is_empty: true, ..skipping });
@@ -134,7 +135,7 @@ impl SseParser {
         }
     }
 
-    /// Takes a whole line; an empty one ends the event.
+    /// Handles a whole line. An empty one ends the event.
     fn line(&mut self, mut line: Vec<u8>) -> Option<SseEvent> {
         if std::mem::take(&mut self.at_start) && line.starts_with(b"\xEF\xBB\xBF") {
             line.drain(..3);
@@ -143,7 +144,7 @@ impl SseParser {
             let mut event = std::mem::take(&mut self.event);
             match self.data.take() {
                 Some(data) => event.data = data.into_bytes(),
-                // An id or a retry without data is no event for others, but the reader wants to know it.
+                // An event with only an id or a delay is returned as well, because the reader needs them.
                 None if event == SseEvent::default() => return None,
                 None => {}
             }
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_with_any_line_ending_and_comments_are_passed_over() {
+    fn any_line_ending_is_accepted_and_comments_are_skipped() {
         for text in [
             "\u{feff}: hi\ndata: a\n\ndata:b\ndata: c\n\n",
             "data: a\r\rdata:b\rdata: c\r\r",
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_priming_event_tells_id_and_retry_without_data() {
+    fn an_event_may_have_only_an_id_and_a_delay() {
         let event = SseEvent { id: Some("7".into()), retry: Some(Duration::from_millis(500)), ..SseEvent::default() };
         assert_eq!(events(&[b"id: 7\nretry: 500\n\n", b"\n\n"]), [event]);
         let event = SseEvent { event: Some("endpoint".into()), ..data("/m") };
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_past_the_limit_goes_by_and_the_next_one_is_read() {
+    fn an_event_over_the_limit_is_skipped() {
         for text in [
             "id: 3\ndata: {\"id\":17,0123456789012345\n\ndata: b\n\n",
             "id: 3\ndata: {\"id\":17\ndata: ,0123456789012345\n\ndata: b\n\n",
@@ -234,9 +235,9 @@ mod tests {
                 }
                 let [large, small] = found.as_slice() else { panic!("two events, not {found:?}") };
                 assert_eq!(large.id.as_deref(), Some("3"));
-                let remains = large.remains.as_ref().expect("what is left of it");
-                assert!(memchr::memmem::find(remains.head(), b"{\"id\":17").is_some(), "{remains:?}");
-                assert!(remains.tail().ends_with(b",0123456789012345"), "{remains:?}");
+                let truncated = large.truncated.as_ref().expect("what is left of it");
+                assert!(memchr::memmem::find(truncated.head(), b"{\"id\":17").is_some(), "{truncated:?}");
+                assert!(truncated.tail().ends_with(b",0123456789012345"), "{truncated:?}");
                 assert_eq!(small, &data("b"));
             }
         }
@@ -244,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_the_chunks_are_cut_makes_no_difference(text in "(data: ?[a-c]{0,3}|id: 1|event: x|: c|retry: 5|\r\n|\n|\r){0,30}", cuts in prop::collection::vec(0usize..80, 0..5)) {
+        fn chunk_boundaries_make_no_difference(text in "(data: ?[a-c]{0,3}|id: 1|event: x|: c|retry: 5|\r\n|\n|\r){0,30}", cuts in prop::collection::vec(0usize..80, 0..5)) {
             let bytes = text.as_bytes();
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.extend([0, bytes.len()]);
@@ -254,7 +255,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut parser = SseParser::new(64);
             parser.push(&bytes, |_| {});
         }

@@ -1,20 +1,20 @@
-//! What is in the way of a secure connection.
+//! Kinds of TLS failures.
 
-/// What is in the way of a secure connection.
+/// Why a TLS handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// The certificate is not valid any more.
+    /// The certificate has expired.
     Expired,
     /// The certificate is not valid yet.
     NotYetValid,
     /// The certificate is for another name.
     WrongName,
-    /// Nobody whom this machine trusts vouches for the certificate.
+    /// The certificate is not signed by a trusted CA.
     Untrusted,
-    /// What came back is not TLS.
+    /// The server does not use TLS.
     NotTls,
-    /// Something else.
+    /// Any other failure.
     Other,
 }
 
@@ -31,13 +31,13 @@ impl std::fmt::Display for TlsError {
     }
 }
 
-/// What TLS has to say: errors of the system wrap it, one in another, where `source` does not reach.
-pub(super) fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+/// Finds the TLS error inside of nested I/O errors, which `source` does not return.
+pub(super) fn find_tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     let wrapped = || error.downcast_ref::<std::io::Error>()?.get_ref();
-    error.downcast_ref().or_else(|| tls_error(wrapped()?))
+    error.downcast_ref().or_else(|| find_tls_error(wrapped()?))
 }
 
-pub(super) fn tls_trouble(error: &rustls::Error) -> TlsError {
+pub(super) fn classify_tls_error(error: &rustls::Error) -> TlsError {
     use rustls::CertificateError as Certificate;
     match error {
         rustls::Error::InvalidCertificate(error) => match error {

@@ -1,4 +1,4 @@
-//! Calls: side by side, against the clock, given up, and too large.
+//! Calls: concurrent, timed out, cancelled and over the size limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use crate::hasty::{
 };
 use crate::scene::scene;
 
-/// Does the same over every way to a server, each time with a server of its own, and all at the same time.
+/// Runs a test over every transport concurrently, each with its own server.
 async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &ScriptedServer, ServerConfig)) {
     let pipe = async |way, era| {
         let scripted = ScriptedServer::new(script.clone());
@@ -39,37 +39,37 @@ async fn over_every_way(script: Script, test: impl AsyncFn(&'static str, &Script
     );
 }
 
-/// Settings for more calls at once than a busy machine answers in the usual time.
+/// Settings for more concurrent calls than a busy machine answers in the usual time.
 fn in_bulk(mut config: ServerConfig) -> ServerConfig {
     (config.timeouts.idle, config.timeouts.total) = (4 * SOON, 4 * SOON);
     config
 }
 
-/// The request that the n-th call of a tool was.
+/// Returns the request of the n-th tool call.
 async fn nth_call(scripted: &ScriptedServer, n: usize) -> Value {
-    tokio::time::timeout(SOON, scripted.heard("tools/call", n)).await.expect("the call in time")
+    tokio::time::timeout(SOON, scripted.wait_for("tools/call", n)).await.expect("the call in time")
 }
 
-/// The server was told, in its era's way, that this request is given up.
+/// Waits until the server has seen the cancellation of this request, in the way of its era.
 async fn told_of(way: &str, scripted: &ScriptedServer, request: &Value) {
     until(&format!("the cancellation over {way}"), || scripted.cancelled().contains(&request["id"])).await;
     let notifications = scripted.received_of("notifications/cancelled");
     let named = notifications.iter().any(|message| message["params"]["requestId"] == request["id"]);
-    // Over modern HTTP the closed stream is all that is said.
+    // Over modern HTTP, closing the stream is the cancellation.
     assert_eq!(named, way != "modern HTTP", "{way}: {notifications:?}");
 }
 
 #[test]
-fn a_call_of_a_connection_can_end_in_an_envelope() {
+fn mcp_call_returns_an_envelope() {
     scene(|_| async {
         let (_, server) = in_process(Script::default()).await;
-        server.list_tools(None).await.expect("tools");
+        server.list_tools().await.expect("tools");
         let cx = CallContext::default();
-        let sum = server.call("add", crate::hasty::arguments(json!({"a": 1, "b": 2})), &cx).await;
+        let sum = server.call_with("add", crate::hasty::arguments(json!({"a": 1, "b": 2})), &cx).await;
         assert_eq!(serde_json::to_value(&sum).expect("JSON")["data"], json!({"sum": 3.0}));
         assert!(!sum.meta.is_error && sum.error.is_none());
         server.close().await;
-        let lost = server.call("add", crate::hasty::arguments(json!({})), &CallContext::default()).await;
+        let lost = server.call_with("add", crate::hasty::arguments(json!({})), &CallContext::default()).await;
         let record = serde_json::to_value(&lost).expect("JSON");
         assert_eq!(record["error"]["kind"], "not_connected");
         assert_eq!(record["origin"], json!({"server": "peer", "tool": "add"}));
@@ -77,7 +77,7 @@ fn a_call_of_a_connection_can_end_in_an_envelope() {
 }
 
 #[test]
-fn a_slow_call_does_not_hold_up_others() {
+fn a_slow_call_does_not_delay_others() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, _, config| {
             let server = connect(config).await;
@@ -98,7 +98,7 @@ fn a_slow_call_does_not_hold_up_others() {
 }
 
 #[test]
-fn answers_that_overtake_each_other_find_their_calls() {
+fn responses_out_of_order_reach_their_calls() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, _, config| {
             let server = connect(config).await;
@@ -118,7 +118,7 @@ fn answers_that_overtake_each_other_find_their_calls() {
 }
 
 #[test]
-fn a_thousand_and_more_calls_at_once_each_get_their_own_answer() {
+fn over_a_thousand_concurrent_calls_get_their_own_responses() {
     scene(|scene| async move {
         let server = connect(in_bulk(hasty(child(&scene, &Script::default())))).await;
         let calls = (0..2000).map(|n| {
@@ -133,7 +133,7 @@ fn a_thousand_and_more_calls_at_once_each_get_their_own_answer() {
 }
 
 #[test]
-fn hundreds_of_calls_at_once_over_http_each_get_their_own_answer() {
+fn hundreds_of_concurrent_http_calls_get_their_own_responses() {
     scene(|_| async {
         let http = listening(Script::default()).await;
         for era in [EraChoice::Legacy, EraChoice::Modern] {
@@ -151,7 +151,7 @@ fn hundreds_of_calls_at_once_over_http_each_get_their_own_answer() {
 }
 
 #[test]
-fn a_big_answer_does_not_hold_up_small_ones() {
+fn a_large_response_does_not_delay_small_ones() {
     scene(|scene| async move {
         let http = listening(Script::default()).await;
         for config in [hasty(child(&scene, &Script::default())), hasty(at(http.url()))] {
@@ -168,7 +168,7 @@ fn a_big_answer_does_not_hold_up_small_ones() {
                 slowest = slowest.max(started.elapsed());
             }
             assert_eq!(big.await.expect("an answer"), 5_000_000);
-            // A child has one pipe: small answers wait behind the big one, but for its bytes only.
+            // A child has one pipe, so small responses wait for the bytes of the large one.
             assert!(slowest < SOON / 2, "{slowest:?}");
             server.close().await;
         }
@@ -176,8 +176,8 @@ fn a_big_answer_does_not_hold_up_small_ones() {
 }
 
 #[test]
-fn http_connections_are_kept_and_used_again() {
-    // A connection is free again when its task has run after the end of an answer. With several threads, the next call may come
+fn http_connections_are_reused() {
+    // A connection is free again when its task has run after the end of a response. With several threads, the next call may come
     // first and open another connection, so on a busy machine the number depends on which thread is stopped. One thread runs its
     // tasks in the same order at any load.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -191,8 +191,8 @@ fn http_connections_are_kept_and_used_again() {
                 for _ in 0..20 {
                     still_works(&server).await;
                 }
-                // One for the calls, one for an event stream whose end was not read yet, one for the standing stream, and one
-                // for what the handshake sends at the same time.
+                // One for the calls, one for an event stream whose end was not read yet, one for the standalone stream, and one
+                // for concurrent messages of the handshake.
                 let accepted = http.accepted_connections();
                 assert!(accepted <= 4, "{answers:?}, {era:?}: {accepted} connections");
                 server.close().await;
@@ -202,7 +202,7 @@ fn http_connections_are_kept_and_used_again() {
 }
 
 #[test]
-fn a_call_of_which_nothing_is_heard_ends_with_the_idle_clock_and_is_cancelled() {
+fn a_silent_call_hits_the_idle_timeout_and_is_cancelled() {
     scene(|_| async {
         let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::Hang);
         over_every_way(script, async |way, scripted, mut config| {
@@ -211,7 +211,7 @@ fn a_call_of_which_nothing_is_heard_ends_with_the_idle_clock_and_is_cancelled() 
             let started = Instant::now();
             let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
             assert!(matches!(error, CallError::Timeout { clock: TimeoutKind::Idle, .. }), "{way}: {error:?}");
-            assert!(chain(&error).starts_with("server `peer` gave no answer within "), "{way}: {}", chain(&error));
+            assert!(chain(&error).starts_with("server `peer` timed out after "), "{way}: {}", chain(&error));
             assert!((ms(2000)..SOON / 2).contains(&started.elapsed()), "{way}: {:?}", started.elapsed());
             let request = nth_call(scripted, 1).await;
             told_of(way, scripted, &request).await;
@@ -223,7 +223,7 @@ fn a_call_of_which_nothing_is_heard_ends_with_the_idle_clock_and_is_cancelled() 
 }
 
 #[test]
-fn progress_starts_the_idle_clock_anew() {
+fn progress_resets_the_idle_timeout() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, _, mut config| {
             config.timeouts.idle = ms(3000);
@@ -236,7 +236,7 @@ fn progress_starts_the_idle_clock_anew() {
 }
 
 #[test]
-fn progress_does_not_hold_the_total_clock() {
+fn progress_does_not_extend_the_deadline() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let cx = CallContext::default().with_timeout(ms(2000)).with_idle_timeout(ms(1900));
@@ -257,9 +257,9 @@ fn progress_does_not_hold_the_total_clock() {
 }
 
 #[test]
-fn a_late_answer_is_passed_over() {
+fn a_late_response_is_ignored() {
     scene(|_| async {
-        // The cancellation itself is what the server does not heed.
+        // The server ignores the cancellation.
         let (scripted, server) = in_process(Script::default()).await;
         let cx = CallContext::default().with_timeout(ms(100));
         call_in(&server, "sleep", json!({"ms": 5000}), &cx).await.expect_err("no answer");
@@ -273,7 +273,7 @@ fn a_late_answer_is_passed_over() {
 }
 
 #[test]
-fn a_switch_cancels_a_call_in_the_way_of_its_era() {
+fn a_cancel_token_cancels_a_call_in_both_eras() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, scripted, config| {
             let server = connect(config).await;
@@ -296,7 +296,7 @@ fn a_switch_cancels_a_call_in_the_way_of_its_era() {
 }
 
 #[test]
-fn dropping_a_call_cancels_it_in_the_way_of_its_era() {
+fn dropping_a_call_cancels_it_in_both_eras() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, scripted, config| {
             let server = connect(config).await;
@@ -321,7 +321,7 @@ fn dropping_a_call_cancels_it_in_the_way_of_its_era() {
 }
 
 #[test]
-fn a_switch_that_was_pressed_before_keeps_the_call_from_the_server() {
+fn a_call_with_a_cancelled_token_is_not_sent() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let cancel = CancelToken::new();
@@ -329,7 +329,7 @@ fn a_switch_that_was_pressed_before_keeps_the_call_from_the_server() {
         let cx = CallContext::default().with_cancel(cancel);
         let error = call_in(&server, "sleep", json!({"ms": 9000}), &cx).await.expect_err("no answer");
         assert!(matches!(error, CallError::Cancelled), "{error:?}");
-        // It may have been sent, but then it was taken back.
+        // The call may have been sent, but was cancelled then.
         still_works(&server).await;
         let sent = scripted.received_of("tools/call").iter().filter(|call| call["params"]["name"] == "sleep").count();
         assert_eq!(scripted.cancelled().len(), sent);
@@ -337,7 +337,7 @@ fn a_switch_that_was_pressed_before_keeps_the_call_from_the_server() {
     });
 }
 
-/// Too much from the server fails one call, and the others go on.
+/// Checks that a response over the limit fails only its own call.
 async fn too_much(way: &str, server: Mcp, limit: usize) {
     names(&server).await;
     let meanwhile = tokio::spawn({
@@ -347,7 +347,7 @@ async fn too_much(way: &str, server: Mcp, limit: usize) {
     let started = Instant::now();
     let error = call(&server, "blob", json!({"bytes": 3 * limit})).await.expect_err("too much");
     assert!(matches!(error, CallError::TooLarge { .. }), "{way}: {}", chain(&error));
-    assert_eq!(chain(&error), format!("server `peer` sent more than {limit} bytes"), "{way}");
+    assert_eq!(chain(&error), format!("response of server `peer` exceeds {limit} bytes"), "{way}");
     assert!(started.elapsed() < SOON / 2, "{way}");
     assert_eq!(meanwhile.await.expect("an answer"), "slept 300 ms", "{way}");
     assert!(server.is_connected(), "{way}");
@@ -356,7 +356,7 @@ async fn too_much(way: &str, server: Mcp, limit: usize) {
 }
 
 #[test]
-fn more_than_the_limit_allows_fails_that_call_only() {
+fn a_response_over_the_limit_fails_only_its_call() {
     scene(|scene| async move {
         over_every_way(Script::default(), async |way, _, mut config| {
             config.limits.message_bytes = 100_000;
@@ -370,7 +370,7 @@ fn more_than_the_limit_allows_fails_that_call_only() {
 }
 
 #[test]
-fn a_json_body_that_is_too_large_fails_that_call_only() {
+fn a_json_body_over_the_limit_fails_only_its_call() {
     scene(|_| async {
         for chunked in [false, true] {
             let http = HttpScript { answers: ResponseFormat::Json, chunked, ..HttpScript::default() };
@@ -385,7 +385,7 @@ fn a_json_body_that_is_too_large_fails_that_call_only() {
 }
 
 #[test]
-fn the_limit_is_meant_to_the_byte() {
+fn the_size_limit_is_exact() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
         let mut config = hasty(scripted.in_process());
@@ -399,7 +399,7 @@ fn the_limit_is_meant_to_the_byte() {
 }
 
 #[test]
-fn a_giant_that_nobody_asked_for_is_passed_over() {
+fn a_huge_unrequested_message_is_ignored() {
     scene(|_| async {
         let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::GiantUnasked { bytes: 1_000_000 });
         over_every_way(script, async |way, _, mut config| {
@@ -415,7 +415,7 @@ fn a_giant_that_nobody_asked_for_is_passed_over() {
 }
 
 #[test]
-fn many_handles_of_one_connection_are_one_connection() {
+fn clones_share_one_connection() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let done = Arc::new(AtomicUsize::new(0));
@@ -436,7 +436,7 @@ fn many_handles_of_one_connection_are_one_connection() {
 }
 
 #[test]
-fn a_server_that_does_not_read_holds_up_its_own_calls_only_for_their_clocks() {
+fn calls_to_a_server_that_does_not_read_time_out() {
     scene(|scene| async move {
         let mut script = Script::default();
         script.process.start_delay_ms = 1500;

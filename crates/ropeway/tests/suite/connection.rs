@@ -1,4 +1,4 @@
-//! A connection through its life: states, losses, returns, and what is told of them.
+//! The life cycle of a connection: states, disconnects, reconnects and their events.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn grown(script: &mut Script, name: &str) {
     script.extra_tools.push(ExtraTool::new(json!({"name": name}), json!({"content": []})));
 }
 
-/// Stops a server, and waits until its client has noticed that its connections are closed.
+/// Stops a server and waits until the client has noticed the closed connections.
 async fn stop(http: &HttpScriptedServer) {
     http.stop();
     tokio::time::sleep(ms(100)).await;
@@ -28,8 +28,8 @@ async fn stop(http: &HttpScriptedServer) {
 async fn knows_nobody(server: &Mcp) {
     let told = "server `peer` is not connected";
     let cx = CallContext::default();
-    assert_eq!(server.list_tools(None).await.err().map(|error| error.to_string()).as_deref(), Some(told));
-    assert_eq!(server.list_tool_definitions(None).await.expect_err("an error").to_string(), told);
+    assert_eq!(server.list_tools().await.err().map(|error| error.to_string()).as_deref(), Some(told));
+    assert_eq!(server.list_tool_definitions().await.expect_err("an error").to_string(), told);
     assert_eq!(server.refresh_tools().await.err().expect("an error").to_string(), told);
     assert_eq!(echo_fails(server).await, told);
     let request = server.request("resources/list", Map::new(), &cx).await;
@@ -40,7 +40,7 @@ async fn knows_nobody(server: &Mcp) {
 }
 
 #[test]
-fn a_connection_is_made_without_a_runtime_and_without_a_server() {
+fn a_connection_can_be_created_without_a_runtime_or_server() {
     let server = Mcp::new(hasty(at("http://127.0.0.1:1/mcp".to_owned())));
     assert!(!server.is_connected());
     assert_eq!(server.alias().to_string(), "peer");
@@ -48,7 +48,7 @@ fn a_connection_is_made_without_a_runtime_and_without_a_server() {
 }
 
 #[test]
-fn before_connect_and_after_close_every_method_says_not_connected() {
+fn methods_fail_before_connect_and_after_close() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
         let server = Mcp::new(hasty(scripted.in_process()));
@@ -58,7 +58,7 @@ fn before_connect_and_after_close_every_method_says_not_connected() {
         server.close().await;
         knows_nobody(&server).await;
         server.connect().await.expect("a connection");
-        let tools = server.list_tools(None).await.expect("tools");
+        let tools = server.list_tools().await.expect("tools");
         assert!(server.is_connected());
         server.close().await;
         knows_nobody(&server).await;
@@ -71,7 +71,7 @@ fn before_connect_and_after_close_every_method_says_not_connected() {
 }
 
 #[test]
-fn states_and_events_come_in_order() {
+fn states_and_events_arrive_in_order() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::exit()));
         let server = Mcp::new(hasty(scripted.in_process()));
@@ -102,7 +102,7 @@ fn states_and_events_come_in_order() {
 }
 
 #[test]
-fn a_call_in_flight_when_the_server_dies_fails_at_once_and_is_not_made_again() {
+fn a_call_fails_when_the_server_dies_and_is_not_repeated() {
     scene(|scene| async move {
         let record_file = Some(scene.directory().join("record"));
         let script = Script { record_file: record_file.clone(), ..Script::default() };
@@ -127,7 +127,7 @@ fn a_call_in_flight_when_the_server_dies_fails_at_once_and_is_not_made_again() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_noticed_without_a_call() {
+fn a_dead_server_is_noticed_without_a_call() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let mut config = hasty(scripted.in_process());
@@ -149,7 +149,7 @@ fn a_server_that_is_gone_is_noticed_without_a_call() {
 }
 
 #[test]
-fn after_a_loss_lists_and_subscriptions_are_renewed_in_both_eras() {
+fn a_reconnect_renews_lists_and_subscriptions_in_both_eras() {
     scene(|_| async {
         for era in [EraChoice::Legacy, EraChoice::Modern] {
             let scripted = ScriptedServer::new(Script::default());
@@ -182,7 +182,7 @@ fn after_a_loss_lists_and_subscriptions_are_renewed_in_both_eras() {
 }
 
 #[test]
-fn tries_come_ever_more_rarely_but_not_more_rarely_than_the_longest_wait() {
+fn retry_delays_grow_up_to_the_maximum() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize"), Fault::exit()));
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
@@ -203,14 +203,14 @@ fn tries_come_ever_more_rarely_but_not_more_rarely_than_the_longest_wait() {
         for (wait, full) in waits.iter().zip([20, 40, 80, 80, 80, 80]) {
             assert!(*wait <= ms(full), "{waits:?}");
         }
-        // Jitter takes up to half, and a moment may pass between the decision and its telling.
+        // Jitter removes up to half, and the event may be emitted a moment later.
         assert!(waits[2..].iter().max() >= Some(&ms(35)), "{waits:?}");
         server.close().await;
     });
 }
 
 #[test]
-fn a_server_that_dies_as_soon_as_it_is_ready_is_started_ever_more_rarely() {
+fn a_server_that_dies_when_ready_is_restarted_with_backoff() {
     scene(|_| async {
         let scripted = ScriptedServer::new(
             Script::legacy().fault(FaultTrigger::method("notifications/initialized"), Fault::exit()),
@@ -219,7 +219,7 @@ fn a_server_that_dies_as_soon_as_it_is_ready_is_started_ever_more_rarely() {
         config.reconnect.first = ms(40);
         config.reconnect.longest = ms(10_000);
         let server = Mcp::new(config);
-        // Whether the first try counts as one that worked is a matter of moments.
+        // Whether the first attempt counts as successful depends on timing.
         let _ = server.connect().await;
         tokio::time::sleep(ms(1200)).await;
         // 0, 20–40, 40–80, 80–160, 160–320, 320–640 and 640–1280 ms.
@@ -230,7 +230,7 @@ fn a_server_that_dies_as_soon_as_it_is_ready_is_started_ever_more_rarely() {
 }
 
 #[test]
-fn a_call_that_finds_the_server_down_waits_for_the_grace_and_fails_with_the_cause() {
+fn a_call_to_a_down_server_fails_with_the_cause_after_the_grace() {
     scene(|_| async {
         for era in [EraChoice::Legacy, EraChoice::Modern] {
             let http = listening(Script::default()).await;
@@ -244,8 +244,8 @@ fn a_call_that_finds_the_server_down_waits_for_the_grace_and_fails_with_the_caus
             assert!((ms(250)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
             assert!(told.starts_with("server `peer` is unavailable: the connection was refused: "), "{told}");
             assert!(told.to_lowercase().contains("connection refused"), "{told}");
-            // A list of before is no list of now.
-            let told = chain(&server.list_tool_definitions(None).await.expect_err("no list"));
+            // The cached list is stale.
+            let told = chain(&server.list_tool_definitions().await.expect_err("no list"));
             assert!(told.starts_with("server `peer` is unavailable: "), "{told}");
             // The state may still be that of the lost connection.
             state(&server, |state| !matches!(state, ConnectionState::Ready { .. })).await;
@@ -258,7 +258,7 @@ fn a_call_that_finds_the_server_down_waits_for_the_grace_and_fails_with_the_caus
 }
 
 #[test]
-fn a_call_names_the_last_failure_while_the_next_try_is_under_way() {
+fn a_call_names_the_last_failure_during_the_next_attempt() {
     scene(|_| async {
         let script = Script::legacy()
             .fault(FaultTrigger::tool("echo").nth(1), Fault::exit())
@@ -269,7 +269,7 @@ fn a_call_names_the_last_failure_while_the_next_try_is_under_way() {
         config.timeouts.grace = ms(100);
         let server = connect(config).await;
         echo_fails(&server).await;
-        // The second try has failed, and the third one gets no answer.
+        // The second attempt has failed, and the third one gets no response.
         state(&server, |state| matches!(state, ConnectionState::Connecting { failures: 1 })).await;
         let told = echo_fails(&server).await;
         assert!(told.starts_with("server `peer` is unavailable: ") && !told.contains("not ready"), "{told}");
@@ -278,7 +278,7 @@ fn a_call_names_the_last_failure_while_the_next_try_is_under_way() {
 }
 
 #[test]
-fn a_call_that_finds_the_server_down_is_made_when_it_comes_back_within_the_grace() {
+fn a_call_to_a_down_server_succeeds_if_it_returns_in_time() {
     scene(|_| async {
         let http = listening(Script::default()).await;
         let server = connect(hasty(at(http.url()))).await;
@@ -332,7 +332,7 @@ fn a_call_that_waits_for_the_server_keeps_its_own_deadline() {
 }
 
 #[test]
-fn closing_ends_the_calls_in_flight() {
+fn closing_fails_pending_calls() {
     scene(|_| async {
         let http = listening(Script::default()).await;
         let scripted = ScriptedServer::new(Script::default());
@@ -357,7 +357,7 @@ fn closing_ends_the_calls_in_flight() {
 }
 
 #[test]
-fn closing_and_dropping_end_a_handshake_under_way() {
+fn closing_or_dropping_ends_a_handshake() {
     scene(|scene| async move {
         let script = Script::default()
             .fault(FaultTrigger::method("server/discover"), Fault::Hang)
@@ -387,14 +387,14 @@ fn closing_and_dropping_end_a_handshake_under_way() {
 }
 
 #[test]
-fn a_storm_of_changes_is_one_new_list_or_a_few() {
+fn a_burst_of_changes_causes_few_refreshes() {
     scene(|_| async {
         for era in [EraChoice::Legacy, EraChoice::Modern] {
             let scripted = ScriptedServer::new(Script::default());
             let server = connect(in_era(era, scripted.in_process())).await;
             names(&server).await;
             if era == EraChoice::Modern {
-                scripted.heard("subscriptions/listen", 1).await;
+                scripted.wait_for("subscriptions/listen", 1).await;
             }
             let before = scripted.received_of("tools/list").len();
             let mut events = server.events();
@@ -413,7 +413,7 @@ fn a_storm_of_changes_is_one_new_list_or_a_few() {
 }
 
 #[test]
-fn a_storm_in_the_middle_of_a_call_holds_nothing_up() {
+fn a_burst_of_changes_does_not_delay_a_call() {
     scene(|_| async {
         for method in ["notifications/tools/list_changed", "notifications/odd", "notifications/message"] {
             let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::storm(method, 5_000));
@@ -426,7 +426,7 @@ fn a_storm_in_the_middle_of_a_call_holds_nothing_up() {
 }
 
 #[test]
-fn a_slow_listener_is_told_how_many_events_it_lost_and_slows_no_call() {
+fn a_slow_listener_misses_events_and_delays_no_call() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
         let events = Events::new(8);
@@ -445,11 +445,11 @@ fn a_slow_listener_is_told_how_many_events_it_lost_and_slows_no_call() {
 }
 
 #[test]
-fn log_messages_and_resource_updates_reach_the_host_in_order() {
+fn log_messages_and_resource_updates_arrive_in_order() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::legacy()).await;
         server.subscribe("test://hello");
-        scripted.heard("resources/subscribe", 1).await;
+        scripted.wait_for("resources/subscribe", 1).await;
         let mut events = server.events();
         for n in 0..50 {
             text(&server, "log", json!({"level": "warning", "message": format!("{n}")})).await;
@@ -484,14 +484,14 @@ fn log_messages_and_resource_updates_reach_the_host_in_order() {
 }
 
 #[test]
-fn a_modern_server_that_ends_its_subscriptions_is_asked_again() {
+fn ended_subscriptions_of_a_modern_server_are_renewed() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::modern()).await;
         names(&server).await;
-        scripted.heard("subscriptions/listen", 1).await;
+        scripted.wait_for("subscriptions/listen", 1).await;
         scripted.set(|script| grown(script, "new"));
         scripted.end_listening();
-        tokio::time::timeout(SOON, scripted.heard("subscriptions/listen", 2)).await.expect("asked again");
+        tokio::time::timeout(SOON, scripted.wait_for("subscriptions/listen", 2)).await.expect("asked again");
         let mut events = server.events();
         scripted.set(|script| grown(script, "newer"));
         tokio::time::sleep(ms(100)).await;
@@ -503,7 +503,7 @@ fn a_modern_server_that_ends_its_subscriptions_is_asked_again() {
 }
 
 #[test]
-fn a_program_that_is_not_there_and_a_url_that_is_none_are_named() {
+fn a_missing_program_and_an_invalid_url_are_named() {
     scene(|scene| async move {
         for (config, told) in [
             (
@@ -522,7 +522,7 @@ fn a_program_that_is_not_there_and_a_url_that_is_none_are_named() {
 }
 
 #[test]
-fn a_connect_after_a_close_that_was_given_up_makes_a_connection_that_stays() {
+fn connect_works_after_a_cancelled_close() {
     scene(|scene| async move {
         let script = Script {
             process: ropeway::testing::ProcessScript { ignore_eof: true, ..Default::default() },
@@ -539,7 +539,7 @@ fn a_connect_after_a_close_that_was_given_up_makes_a_connection_that_stays() {
 }
 
 #[test]
-fn a_server_that_no_longer_takes_in_what_we_say_is_started_again() {
+fn a_server_that_stops_reading_is_restarted() {
     scene(|scene| async move {
         let greeting = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
         let closed = scene.directory().join("closed");
@@ -550,7 +550,7 @@ fn a_server_that_no_longer_takes_in_what_we_say_is_started_again() {
         config.timeouts.idle = ms(2000);
         let server = connect(config).await;
         let mut events = server.events();
-        // The shell may need a moment to close its ears.
+        // The shell may need a moment to close its stdin.
         let deafness = async {
             while !closed.exists() {
                 tokio::time::sleep(ms(5)).await;
@@ -558,7 +558,7 @@ fn a_server_that_no_longer_takes_in_what_we_say_is_started_again() {
         };
         tokio::time::timeout(SOON, deafness).await.expect("it closes its ears in time");
         let error = call(&server, "echo", json!({})).await.expect_err("nobody listens");
-        // On a busy machine the next one takes the call in before it closes its ears, too, and never reads it.
+        // On a busy machine, the next process may accept the call before it closes its stdin, too, and never read it.
         assert!(matches!(error, CallError::Unavailable { .. } | CallError::Timeout { .. }), "{error:?}");
         event(&mut events, |event| matches!(event, Event::Down { .. }).then_some(())).await;
         event(&mut events, |event| matches!(event, Event::Ready { .. }).then_some(())).await;
@@ -567,7 +567,7 @@ fn a_server_that_no_longer_takes_in_what_we_say_is_started_again() {
 }
 
 #[test]
-fn waits_that_are_longer_than_any_clock_are_taken_as_for_ever() {
+fn huge_timeouts_do_not_overflow() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
         let mut config = hasty(scripted.in_process());
@@ -584,7 +584,7 @@ fn waits_that_are_longer_than_any_clock_are_taken_as_for_ever() {
 }
 
 #[test]
-fn a_host_that_panics_while_it_opens_its_server_is_told_that_there_is_no_connection() {
+fn a_panic_while_opening_a_server_fails_the_connection() {
     scene(|_| async {
         let server = Mcp::new(hasty(ropeway::config::InProcessServer::new(|| panic!("on purpose"))));
         let error = tokio::time::timeout(SOON, server.connect()).await.expect("in time").expect_err("no connection");

@@ -1,4 +1,4 @@
-//! The handshake: which era a server speaks, and what becomes of those that cannot say.
+//! The handshake: detecting the era of a server.
 
 use std::time::Instant;
 
@@ -63,7 +63,7 @@ fn a_server_that_answers_the_probe_is_modern() {
 }
 
 #[test]
-fn a_server_that_refuses_the_probe_is_legacy_on_the_same_pipe() {
+fn a_server_that_rejects_the_probe_is_legacy_on_the_same_pipe() {
     scene(|_| async {
         for unknown_methods in [UnknownMethods::MethodNotFound, UnknownMethods::InvalidParams] {
             let script = Script { unknown_methods, ..Script::legacy() };
@@ -81,7 +81,7 @@ fn a_server_that_refuses_the_probe_is_legacy_on_the_same_pipe() {
 }
 
 #[test]
-fn a_server_that_is_silent_at_the_probe_is_sent_initialize_beside_it() {
+fn a_server_that_ignores_the_probe_is_sent_initialize() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() });
         let started = Instant::now();
@@ -99,7 +99,7 @@ fn a_server_that_is_silent_at_the_probe_is_sent_initialize_beside_it() {
 }
 
 #[test]
-fn the_probe_takes_no_more_than_half_of_the_time() {
+fn the_probe_takes_at_most_half_of_the_timeout() {
     scene(|_| async {
         let impatient = |transport: Transport| {
             let mut config = hasty(transport);
@@ -119,7 +119,7 @@ fn the_probe_takes_no_more_than_half_of_the_time() {
 }
 
 #[test]
-fn a_server_that_dies_at_the_probe_is_started_again_as_legacy_and_that_is_remembered() {
+fn a_server_that_dies_at_the_probe_is_restarted_as_legacy() {
     scene(|scene| async move {
         let scripted = ScriptedServer::new(Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() });
         let server = connect(hasty(scripted.in_process())).await;
@@ -144,7 +144,7 @@ fn a_server_that_dies_at_the_probe_is_started_again_as_legacy_and_that_is_rememb
 }
 
 #[test]
-fn a_server_that_refuses_initialize_after_the_probe_gets_a_new_start() {
+fn a_server_that_rejects_initialize_after_the_probe_is_restarted() {
     scene(|_| async {
         let initialize = FaultTrigger::method("initialize").connection(1);
         let scripted = ScriptedServer::new(Script::legacy().fault(initialize, refused(-32600, json!(null))));
@@ -156,7 +156,7 @@ fn a_server_that_refuses_initialize_after_the_probe_gets_a_new_start() {
 }
 
 #[test]
-fn a_late_answer_to_the_probe_changes_nothing_once_initialize_was_answered() {
+fn a_late_probe_response_is_ignored_after_initialize() {
     scene(|_| async {
         let scripted =
             ScriptedServer::new(Script::default().fault(FaultTrigger::method("server/discover"), Fault::late(1200)));
@@ -170,7 +170,7 @@ fn a_late_answer_to_the_probe_changes_nothing_once_initialize_was_answered() {
 }
 
 #[test]
-fn a_late_answer_to_the_probe_counts_when_initialize_was_refused() {
+fn a_late_probe_response_counts_if_initialize_was_rejected() {
     scene(|_| async {
         let scripted =
             ScriptedServer::new(Script::modern().fault(FaultTrigger::method("server/discover"), Fault::late(1200)));
@@ -195,7 +195,7 @@ fn a_server_that_starts_slowly_is_waited_for() {
 }
 
 #[test]
-fn a_refusal_that_offers_our_modern_version_is_asked_once_more() {
+fn a_rejection_that_offers_our_version_is_retried_once() {
     scene(|_| async {
         let refusal = refused(-32022, json!({"supported": [MODERN], "requested": "?"}));
         let script = Script::modern().fault(FaultTrigger::method("server/discover").nth(1), refusal);
@@ -212,7 +212,7 @@ fn a_refusal_that_offers_our_modern_version_is_asked_once_more() {
 }
 
 #[test]
-fn a_refusal_that_offers_legacy_versions_is_followed_by_initialize() {
+fn a_rejection_that_offers_legacy_versions_leads_to_initialize() {
     scene(|_| async {
         let refusal = refused(-32022, json!({"supported": ["2025-06-18", LEGACY]}));
         let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("server/discover"), refusal));
@@ -223,7 +223,7 @@ fn a_refusal_that_offers_legacy_versions_is_followed_by_initialize() {
 }
 
 #[test]
-fn a_server_of_the_future_is_named_by_its_versions() {
+fn an_unsupported_newer_version_is_named() {
     scene(|_| async {
         let refusal = refused(-32022, json!({"supported": ["2099-01-01", "2098-01-01"]}));
         let script = Script::modern()
@@ -244,14 +244,14 @@ fn a_server_of_the_future_is_named_by_its_versions() {
         );
         let server = Mcp::new(hasty(scripted.in_process()));
         let told = cannot_connect(&server).await;
-        let expected = "the server speaks protocol version 2099-01-01, which we do not";
+        let expected = "the server only supports protocol version 2099-01-01";
         assert_eq!(told, format!("could not connect to server `peer`: {expected}"));
         server.close().await;
     });
 }
 
 #[test]
-fn every_legacy_version_is_spoken() {
+fn every_legacy_version_is_supported() {
     scene(|_| async {
         for version in ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] {
             let script = Script { legacy_versions: vec![version.to_owned()], ..Script::legacy() };
@@ -272,7 +272,7 @@ fn every_legacy_version_is_spoken() {
 }
 
 #[test]
-fn a_version_that_is_named_in_an_error_is_taken_up() {
+fn a_version_offered_in_an_error_is_used() {
     scene(|_| async {
         let refusal = refused(-32602, json!({"supported": ["2024-11-05"], "requested": LEGACY}));
         let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize").nth(1), refusal));
@@ -283,7 +283,7 @@ fn a_version_that_is_named_in_an_error_is_taken_up() {
 }
 
 #[test]
-fn a_version_that_nobody_has_published_is_spoken_with_a_warning() {
+fn an_unknown_version_is_used_with_a_warning() {
     scene(|_| async {
         let fault = Fault::set("/result/protocolVersion", "1999-01-01");
         let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize"), fault));
@@ -298,7 +298,7 @@ fn a_version_that_nobody_has_published_is_spoken_with_a_warning() {
 }
 
 #[test]
-fn a_pinned_era_is_the_only_one_that_is_tried() {
+fn a_configured_era_is_the_only_one_tried() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
         let server = connect(in_era(EraChoice::Legacy, scripted.in_process())).await;
@@ -337,7 +337,7 @@ fn a_pinned_era_is_the_only_one_that_is_tried() {
 }
 
 #[test]
-fn a_server_that_comes_back_in_another_era_is_found_out() {
+fn a_server_that_changes_its_era_is_detected() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::modern());
         let server = connect(hasty(scripted.in_process())).await;
@@ -354,7 +354,7 @@ fn a_server_that_comes_back_in_another_era_is_found_out() {
 }
 
 #[test]
-fn an_odd_answer_to_initialize_is_understood() {
+fn an_unusual_initialize_result_is_accepted() {
     scene(|_| async {
         for rule in odd::initializes() {
             let script = Script { faults: vec![rule.clone()], ..Script::legacy() };
@@ -370,7 +370,7 @@ fn an_odd_answer_to_initialize_is_understood() {
 }
 
 #[test]
-fn an_odd_answer_to_the_probe_is_understood() {
+fn an_unusual_probe_result_is_accepted() {
     scene(|_| async {
         for fault in [
             Fault::remove("/result/capabilities"),
@@ -393,7 +393,7 @@ fn an_odd_answer_to_the_probe_is_understood() {
 }
 
 #[test]
-fn what_a_server_says_about_itself_can_be_read() {
+fn server_info_is_available() {
     scene(|_| async {
         for era in [EraChoice::Legacy, EraChoice::Modern] {
             let scripted =
@@ -402,7 +402,7 @@ fn what_a_server_says_about_itself_can_be_read() {
             let info = server.server_info().expect("a connected server");
             assert_eq!((info.name.as_str(), info.version.as_str()), ("scripted", "1.0.0"));
             assert_eq!(info.instructions.as_deref(), Some("Be kind."));
-            assert!(info.can(&["tools", "listChanged"]) && !info.can(&["sampling"]));
+            assert!(info.has_capability(&["tools", "listChanged"]) && !info.has_capability(&["sampling"]));
             server.close().await;
             assert_eq!(server.server_info(), None);
         }
@@ -423,7 +423,7 @@ async fn never_ready(config: ServerConfig) {
 }
 
 #[test]
-fn a_handshake_that_never_ends_is_ended() {
+fn a_handshake_that_hangs_times_out() {
     scene(|scene| async move {
         let hanging = |script: Script| {
             script
@@ -445,7 +445,7 @@ fn a_handshake_that_never_ends_is_ended() {
 }
 
 #[test]
-fn a_server_that_dies_in_the_handshake_says_why_with_its_last_words() {
+fn a_failed_handshake_reports_stderr() {
     scene(|scene| async move {
         let script = Script::legacy()
             .fault(FaultTrigger::method("initialize"), Fault::Stderr { bytes: 64 })
@@ -465,7 +465,7 @@ fn a_server_that_dies_in_the_handshake_says_why_with_its_last_words() {
 }
 
 #[test]
-fn a_first_try_that_fails_is_an_error_and_the_next_one_may_work() {
+fn a_failed_first_attempt_is_an_error_and_a_retry_may_succeed() {
     scene(|_| async {
         let scripted =
             ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize").first(3), Fault::exit()));

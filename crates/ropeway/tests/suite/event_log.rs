@@ -1,4 +1,4 @@
-//! The log of events: what it holds of a call, and what it does not.
+//! The event log: the lines of a call, with and without payloads.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ impl Write for Paper {
     }
 }
 
-/// The lines that a log holds of a call that works and one that does not, without what changes from run to run.
+/// Returns the log lines of a successful and a failed call, without fields that change between runs.
 async fn lines(events: Events) -> Vec<Value> {
     let paper = Paper::default();
     let log = EventLog::start(&events, paper.clone()).expect("a thread");
@@ -51,7 +51,7 @@ async fn lines(events: Events) -> Vec<Value> {
     text.lines().map(steady).collect()
 }
 
-/// The lines around those of the calls.
+/// The lines before and after those of the calls.
 fn around(calls: [Value; 2]) -> Vec<Value> {
     let [first, second] = calls;
     vec![
@@ -63,10 +63,10 @@ fn around(calls: [Value; 2]) -> Vec<Value> {
     ]
 }
 
-const CAUSE: &str = "server `peer` answered error -32000: the tool refuses";
+const CAUSE: &str = "server `peer` returned error -32000: the tool refuses";
 
 #[test]
-fn a_log_holds_neither_arguments_nor_results() {
+fn a_log_contains_no_payloads_by_default() {
     scene(|_| async {
         let expected = around([
             json!({"event": "mcp.tool_called", "server": "peer", "tool": "echo", "call": "one", "is_error": false}),
@@ -77,7 +77,7 @@ fn a_log_holds_neither_arguments_nor_results() {
 }
 
 #[test]
-fn a_log_that_is_asked_to_holds_them_without_secrets() {
+fn a_log_with_payloads_redacts_secrets() {
     scene(|_| async {
         let arguments = json!({"message": "open and ***"});
         let result = json!({"content": [{"type": "text", "text": "open and ***"}]});

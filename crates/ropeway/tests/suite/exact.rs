@@ -1,4 +1,4 @@
-//! Exactness: what a server or a model writes arrives as it was written, and odd JSON spoils nothing but itself.
+//! Exactness: texts and numbers of servers and models arrive unchanged.
 
 use std::time::Duration;
 
@@ -22,23 +22,23 @@ use crate::hasty::{
 };
 use crate::scene::scene;
 
-/// A character that JavaScript cut in two, as it writes it.
+/// A lone surrogate, as JavaScript writes half of a character.
 const CUT: &str = r"cut \ud83d";
 
-/// The same as it is read.
+/// The replacement for a lone surrogate.
 const READ: &str = "cut \u{fffd}";
 
-/// Numbers whose spelling says more than an `f64` can.
+/// Numbers that an `f64` cannot represent exactly.
 const NUMBERS: &str = r#"{"u65":18446744073709551616,"long":123456789012345678901234567890,"zero":-0,"price":1.10,"one":1.0,"huge":1e+400,"tiny":-1.5e-400}"#;
 
-/// Do numbers keep their digits in this build?
+/// Returns `true` if this build keeps the digits of numbers.
 const EXACT: bool = cfg!(feature = "arbitrary-precision");
 
 fn result(of: &str) -> Fault {
     Fault::Body(format!(r#""result":{of}"#))
 }
 
-/// A server whose answers hold lone surrogates.
+/// A server whose responses contain lone surrogates.
 fn cut() -> Script {
     let output = format!(r#"{{"content":[{{"type":"text","text":"{CUT}"}}],"structuredContent":{{"{CUT}":"{CUT}"}}}}"#);
     let tools = format!(
@@ -47,7 +47,7 @@ fn cut() -> Script {
     let contents = format!(r#"{{"contents":[{{"uri":"test://hello","text":"{CUT}"}}],"{CUT}":1}}"#);
     Script::default()
         .fault(FaultTrigger::tool("echo").nth(1), result(&output))
-        // An answer that is laid out in an unusual way.
+        // A response with an unusual layout.
         .fault(FaultTrigger::tool("echo").nth(2), Fault::Body(format!(r#""{CUT}":null,"result":{output}"#)))
         .fault(
             FaultTrigger::tool("echo").nth(3),
@@ -66,17 +66,17 @@ async fn reads_what_was_cut(server: &Mcp) {
     }
     let error = call(server, "echo", json!({"message": "hi"})).await.expect_err("an error");
     assert!(chain(&error).contains(READ), "{}", chain(&error));
-    let tools = server.list_tool_definitions(None).await.expect("tools");
+    let tools = server.list_tool_definitions().await.expect("tools");
     assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["echo", "other"]);
     assert_eq!(tools[0].description.as_deref(), Some(READ));
     assert_eq!(tools[0].input_schema["description"], READ);
-    let resources = server.read_resource("test://hello", &CallContext::default()).await.expect("a resource");
+    let resources = server.read_resource_with("test://hello", &CallContext::default()).await.expect("a resource");
     assert_eq!(resources[0].contents, ResourceContents::Text(READ.to_owned()));
     still_works(server).await;
 }
 
 #[test]
-fn a_lone_surrogate_spoils_nothing_that_a_server_sends() {
+fn a_lone_surrogate_from_a_server_is_handled() {
     scene(|scene| async move {
         let stdio = connect(hasty(child(&scene, &cut()))).await;
         reads_what_was_cut(&stdio).await;
@@ -100,13 +100,13 @@ fn a_request_of_the_server_may_have_any_id() {
                     fault: StdoutNoise::Bytes(ping.into_bytes()).into(),
                 }];
             });
-            // The scripted server may be unable to read the answer: it refuses it with `"id": null`, which fails the call beside it.
+            // The scripted server may be unable to read the response. It rejects it with `"id": null`, which fails a concurrent call.
             let _ = echo(&server).await;
             let is_answer = |message: &&Value| message.get("result").is_some() || message.is_string();
             until("the ping is answered", || scripted.received().iter().filter(is_answer).count() > nth).await;
         }
         scripted.set(|script| script.faults.clear());
-        // Each refusal fails one call at most.
+        // Each rejection fails one call at most.
         let mut outcomes = Vec::new();
         while outcomes.len() < 4 && !outcomes.iter().any(Result::is_ok) {
             outcomes.push(echo(&server).await);
@@ -117,7 +117,7 @@ fn a_request_of_the_server_may_have_any_id() {
 }
 
 #[test]
-fn a_number_spoils_nothing_that_a_server_sends() {
+fn any_number_from_a_server_is_handled() {
     scene(|_| async {
         let output = format!(
             r#"{{"content":[{{"type":"text","text":"a","_meta":{NUMBERS}}},{{"type":"odd","n":{NUMBERS}}},1.10,-0],"structuredContent":{NUMBERS},"_meta":{NUMBERS},"isError":1.0,"more":1e+400}}"#
@@ -134,7 +134,7 @@ fn a_number_spoils_nothing_that_a_server_sends() {
             assert_eq!(json!(output.meta).to_string(), NUMBERS);
             assert_eq!(text, format!("a\n{{\"type\":\"odd\",\"n\":{NUMBERS}}}\n1.10\n-0"));
             assert_eq!(output.extra["more"].to_string(), "1e+400");
-            // It is written as it should be, not as it came.
+            // It is written in its normal form, not as received.
             let mut output = output;
             output.extra.shift_remove("isError");
             let again = serde_json::to_string(&output).expect("JSON");
@@ -149,13 +149,13 @@ fn a_number_spoils_nothing_that_a_server_sends() {
 }
 
 #[test]
-fn numbers_of_a_definition_are_as_the_server_wrote_them() {
+fn numbers_in_a_definition_are_kept_exactly() {
     scene(|_| async {
         let schema = r#"{"type":"object","properties":{"n":{"type":"integer","maximum":123456789012345678901234567890,"default":1e+2,"multipleOf":1.0}}}"#;
         let tools = format!(r#"{{"tools":[{{"name":"echo","inputSchema":{schema},"_meta":{NUMBERS}}}]}}"#);
         let (_, server) = in_process(Script::default().fault(FaultTrigger::method("tools/list"), result(&tools))).await;
-        let tools = server.list_tool_definitions(None).await.expect("tools");
-        // A model is told of the text, whatever a value can hold.
+        let tools = server.list_tool_definitions().await.expect("tools");
+        // The model gets the text, even if a value cannot hold the number.
         assert_eq!(format!("{:?}", tools[0].input_schema), schema);
         if EXACT {
             assert_eq!(serde_json::to_string(&tools[0].input_schema).expect("JSON"), schema);
@@ -166,12 +166,12 @@ fn numbers_of_a_definition_are_as_the_server_wrote_them() {
 }
 
 #[test]
-fn arguments_reach_the_server_as_they_were_given() {
+fn arguments_reach_the_server_unchanged() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let given: Value = json::from_str(&format!(r#"{{"message":"hi","n":{NUMBERS}}}"#)).expect("JSON");
-        let _ = server.call_tool("echo", arguments(given.clone()), &CallContext::default()).await;
-        let heard = scripted.heard("tools/call", 1).await;
+        let _ = server.call_tool_with("echo", arguments(given.clone()), &CallContext::default()).await;
+        let heard = scripted.wait_for("tools/call", 1).await;
         assert_eq!(heard["params"]["arguments"], given);
         if EXACT {
             assert_eq!(heard["params"]["arguments"]["n"].to_string(), NUMBERS);
@@ -180,7 +180,7 @@ fn arguments_reach_the_server_as_they_were_given() {
     });
 }
 
-/// What a provider makes of a stream in which a mark stands for other bytes.
+/// Runs a provider on a stream in which a marker is replaced by other bytes.
 async fn reply(dialect: Dialect, saying: &ScriptedReply, change: impl Fn(String) -> String) -> Reply {
     let provider = replaying(dialect, [Exchange::events(change(saying.events(dialect)))]);
     let conversation = Conversation::new().with("hi");
@@ -206,12 +206,12 @@ fn a_byte_that_is_not_utf8_does_not_end_a_stream() {
         let request = ChatRequest::new("model", &conversation);
         let settings = ProviderSettings::new(dialect).with_base_url("http://127.0.0.1:1").with_key("a-key-for-tests");
         let mut decoder = encode(&settings, &request).expect("a request").decoder();
-        // As a byte of its own: `§` is two bytes in UTF-8, of which one is lost.
+        // A single byte, because `§` is two bytes in UTF-8, of which one is lost.
         let mut bytes = ScriptedReply::text("so § far").events(dialect).into_bytes();
         bytes.retain(|byte| *byte != "§".as_bytes()[0]);
         let mut events = Vec::new();
         let feed = |event: SseEvent| {
-            if !event.data.is_empty() && !decoder.is_over() {
+            if !event.data.is_empty() && !decoder.is_finished() {
                 decoder.frame(&event.data, &mut events).expect("a frame");
             }
         };
@@ -222,10 +222,10 @@ fn a_byte_that_is_not_utf8_does_not_end_a_stream() {
 }
 
 #[test]
-fn arguments_of_a_model_are_as_it_wrote_them() {
+fn arguments_of_a_model_are_kept_exactly() {
     scene(|_| async {
         for dialect in Dialect::ALL {
-            // A number that a value cannot hold would be a problem that the model is told of.
+            // A number that a value cannot hold is reported to the model.
             let numbers = if EXACT { NUMBERS } else { r#"{"one":1.0}"# };
             let written = format!(r#"{{"n":{numbers},"text":"MARK"}}"#);
             // Gemini writes arguments as JSON, the others as JSON text within JSON.
@@ -254,14 +254,14 @@ fn arguments_of_a_model_are_as_it_wrote_them() {
 }
 
 #[test]
-fn numbers_of_a_result_reach_the_model_as_the_server_wrote_them() {
+fn numbers_in_a_result_reach_the_model_exactly() {
     scene(|_| async {
         for dialect in Dialect::ALL {
             let sayings =
                 [ScriptedReply::call("1", "numbers", json!({})).named("a"), ScriptedReply::text("done").named("b")];
             let provider = replaying(dialect, sayings.iter().map(|saying| saying.exchange(dialect)));
             let tool = LocalTool::new(ToolDefinition::new("numbers"), |_, _| async {
-                Ok::<_, std::convert::Infallible>(ToolOutput::structured(json::from_str(NUMBERS).expect("JSON")))
+                Ok(ToolOutput::structured(json::from_str(NUMBERS).expect("JSON")))
             });
             let agent = Agent::builder().provider(provider).model("model").tool(tool).build().expect("an agent");
             agent.send("hi").finish().await.unwrap_or_else(|error| panic!("{dialect}: {}", chain(&error)));
@@ -272,7 +272,7 @@ fn numbers_of_a_result_reach_the_model_as_the_server_wrote_them() {
     });
 }
 
-/// JSON text with numbers of all spellings; exponents have their sign, without which they would be given one.
+/// Generates JSON with numbers of all notations. Exponents have a sign, because they would get one.
 fn json_text() -> impl Strategy<Value = String> {
     let number = "-?(0|[1-9][0-9]{0,40})(\\.[0-9]{1,30})?(e[+-][0-9]{1,4})?";
     let scalar = prop_oneof![4 => number, 1 => Just("null".to_owned()), 1 => r#""(a|\\\\|\\n|é){0,4}""#];
@@ -287,7 +287,7 @@ fn json_text() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn any_structured_result_comes_out_with_the_tokens_that_went_in() {
+fn structured_results_keep_their_tokens() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });

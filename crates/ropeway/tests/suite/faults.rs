@@ -1,4 +1,4 @@
-//! Answers that are odd: each is understood, or fails the one call that it belongs to.
+//! Unusual responses: each is accepted, or fails only its own call.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ fn spoiled(fault: impl Into<Fault>) -> Script {
 }
 
 #[test]
-fn an_answer_that_bends_the_rules_is_understood() {
+fn a_response_with_minor_violations_is_accepted() {
     scene(|_| async {
         for fault in [
             Fault::ErrorNull,
@@ -52,9 +52,9 @@ fn an_answer_that_bends_the_rules_is_understood() {
 }
 
 #[test]
-fn an_error_is_told_whatever_it_looks_like() {
+fn an_error_of_any_shape_is_reported() {
     scene(|_| async {
-        let refused = "server `peer` answered error";
+        let refused = "server `peer` returned error";
         for (fault, told) in [
             (Fault::error_without_message(), format!("{refused} -32000: (no message)")),
             (Fault::error_code_out_of_range(), format!("{refused} 9000000000: a very large code")),
@@ -75,7 +75,7 @@ fn an_error_is_told_whatever_it_looks_like() {
 }
 
 #[test]
-fn an_error_that_names_no_request_explains_the_timeout_of_one_among_several() {
+fn an_error_without_an_id_explains_a_timeout() {
     scene(|_| async {
         let script =
             Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::idless_error(-32600, "which one?"));
@@ -88,7 +88,7 @@ fn an_error_that_names_no_request_explains_the_timeout_of_one_among_several() {
         let lost = lost.expect_err("no answer");
         assert!(matches!(lost, CallError::Timeout { clock: TimeoutKind::Idle, .. }), "{lost:?}");
         let told = chain(&lost);
-        assert!(told.starts_with("server `peer` gave no answer within "), "{told}");
+        assert!(told.starts_with("server `peer` timed out after "), "{told}");
         assert!(told.ends_with(": error -32600: which one?"), "{told}");
         still_works(&server).await;
         server.close().await;
@@ -96,14 +96,14 @@ fn an_error_that_names_no_request_explains_the_timeout_of_one_among_several() {
 }
 
 #[test]
-fn an_answer_that_is_cut_off_fails_its_call_at_once() {
+fn a_truncated_response_fails_its_call_at_once() {
     scene(|_| async {
         let (scripted, server) =
             in_process(Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::Hang)).await;
         let waiting = echo_fails(&server);
         let cut = async {
-            let id = scripted.heard("tools/call", 1).await["id"].clone();
-            // Once a later request is answered, the fate of the call is settled and the script may change.
+            let id = scripted.wait_for("tools/call", 1).await["id"].clone();
+            // Once a later request is answered, the call has its outcome, and the script may change.
             server.request("prompts/list", arguments(json!({})), &CallContext::default()).await.expect("a list");
             scripted.set(|script| {
                 let bytes =
@@ -118,14 +118,14 @@ fn an_answer_that_is_cut_off_fails_its_call_at_once() {
         let started = Instant::now();
         let (told, ()) = tokio::join!(waiting, cut);
         assert!(started.elapsed() < SOON / 2);
-        assert!(told.starts_with("server `peer` broke the protocol: "), "{told}");
+        assert!(told.starts_with("server `peer` violated the protocol: "), "{told}");
         still_works(&server).await;
         server.close().await;
     });
 }
 
 #[test]
-fn a_result_is_read_by_what_was_asked_and_not_by_its_shape() {
+fn a_result_is_decoded_by_its_request_not_its_shape() {
     scene(|_| async {
         let block = json!([{"type": "text", "text": "hi"}]);
         for extra in [
@@ -167,12 +167,12 @@ fn a_result_without_content_is_an_empty_output() {
 }
 
 #[test]
-fn a_result_that_is_no_object_breaks_the_protocol() {
+fn a_result_that_is_not_an_object_is_a_protocol_error() {
     scene(|_| async {
         for result in [json!(null), json!(7), json!("fine"), json!([])] {
             let (_scripted, server) = in_process(spoiled(Fault::Result(result.clone()))).await;
             let told = echo_fails(&server).await;
-            assert!(told.starts_with("server `peer` broke the protocol: "), "{result}: {told}");
+            assert!(told.starts_with("server `peer` violated the protocol: "), "{result}: {told}");
             still_works(&server).await;
             server.close().await;
         }
@@ -180,14 +180,11 @@ fn a_result_that_is_no_object_breaks_the_protocol() {
 }
 
 #[test]
-fn a_result_of_an_unknown_kind_breaks_the_protocol_of_the_modern_era_only() {
+fn an_unknown_result_type_is_an_error_in_the_modern_era_only() {
     scene(|_| async {
         let fault = Fault::set("/result/resultType", "hologram");
         let (_scripted, server) = in_process(spoiled(fault.clone())).await;
-        assert_eq!(
-            echo_fails(&server).await,
-            "server `peer` broke the protocol: it gave a result of the unknown kind `hologram`"
-        );
+        assert_eq!(echo_fails(&server).await, "server `peer` violated the protocol: unknown result type `hologram`");
         still_works(&server).await;
         server.close().await;
         let scripted = ScriptedServer::new(Script { faults: spoiled(fault).faults, ..Script::legacy() });
@@ -198,7 +195,7 @@ fn a_result_of_an_unknown_kind_breaks_the_protocol_of_the_modern_era_only() {
 }
 
 #[test]
-fn one_odd_block_does_not_spoil_the_others() {
+fn an_invalid_content_block_does_not_affect_the_others() {
     scene(|_| async {
         for block in odd::blocks() {
             let good = json!({"type": "text", "text": "good"});
@@ -215,7 +212,7 @@ fn one_odd_block_does_not_spoil_the_others() {
 }
 
 #[test]
-fn an_unknown_request_of_the_server_is_refused_in_its_own_words() {
+fn an_unknown_server_request_gets_an_error_with_its_id() {
     scene(|_| async {
         let (scripted, server) = in_process(spoiled(Fault::unknown_request())).await;
         still_works(&server).await;
@@ -243,21 +240,21 @@ fn a_ping_is_answered_with_its_own_id() {
 }
 
 #[test]
-fn a_refusal_of_the_tool_is_an_answer_and_an_error_of_the_server_is_not() {
+fn a_tool_error_is_a_result_and_a_json_rpc_error_is_not() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script::default()).await;
         let failed = call(&server, "fail", json!({"message": "no luck"})).await.expect("an output");
         assert_eq!((failed.is_error, failed.plain_text().as_deref()), (true, Some("no luck")));
         let refused = call(&server, "refuse", json!({})).await.expect_err("an error");
-        assert_eq!(refused.to_string(), "server `peer` answered error -32000: the tool refuses");
+        assert_eq!(refused.to_string(), "server `peer` returned error -32000: the tool refuses");
         let unknown = call(&server, "nothing", json!({})).await.expect_err("an error");
-        assert_eq!(unknown.to_string(), "server `peer` answered error -32602: unknown tool `nothing`");
+        assert_eq!(unknown.to_string(), "server `peer` returned error -32602: unknown tool `nothing`");
         server.close().await;
     });
 }
 
 #[test]
-fn bytes_may_come_in_any_portion_with_any_line_end() {
+fn any_chunks_and_line_endings_are_accepted() {
     scene(|_| async {
         for writing in [
             WriteStyle { split: Some(1), ..WriteStyle::default() },
@@ -281,7 +278,7 @@ fn bytes_may_come_in_any_portion_with_any_line_end() {
 }
 
 #[test]
-fn noise_in_the_middle_of_everything_changes_nothing() {
+fn noise_between_messages_is_ignored() {
     scene(|_| async {
         let noisy = Script::default()
             .fault(FaultTrigger::connect(), StdoutNoise::Text("Welcome!".to_owned()))
@@ -298,15 +295,15 @@ fn noise_in_the_middle_of_everything_changes_nothing() {
 }
 
 #[test]
-fn a_line_that_is_not_utf8_is_mended_and_told() {
+fn invalid_utf8_is_replaced_with_a_warning() {
     scene(|_| async {
         let (scripted, server) =
             in_process(Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::Hang)).await;
         let mut events = server.events();
         let waiting = echo(&server);
         let mended = async {
-            let id = scripted.heard("tools/call", 1).await["id"].clone();
-            // Once a later request is answered, the fate of the call is settled and the script may change.
+            let id = scripted.wait_for("tools/call", 1).await["id"].clone();
+            // Once a later request is answered, the call has its outcome, and the script may change.
             server.request("prompts/list", arguments(json!({})), &CallContext::default()).await.expect("a list");
             let mut bytes =
                 format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"a")
@@ -329,7 +326,7 @@ fn a_line_that_is_not_utf8_is_mended_and_told() {
 }
 
 #[test]
-fn a_listener_of_progress_that_panics_does_not_end_the_reading() {
+fn a_panicking_progress_listener_does_not_end_the_reading() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script::default()).await;
         let mut events = server.events();
@@ -342,7 +339,7 @@ fn a_listener_of_progress_that_panics_does_not_end_the_reading() {
 }
 
 #[test]
-fn progress_is_heard_in_order_whatever_else_is_said_of_it() {
+fn progress_is_reported_in_order() {
     scene(|_| async {
         let (_scripted, server) =
             in_process(Script::default().fault(FaultTrigger::tool("sleep"), Fault::OddProgress)).await;

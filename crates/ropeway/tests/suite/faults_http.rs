@@ -1,4 +1,4 @@
-//! Servers behind a URL: refusals, torn connections, forgotten sessions, and what goes over the wire.
+//! HTTP servers: error statuses, interrupted connections, expired sessions and headers.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,7 +24,7 @@ fn with_http(http: HttpScript) -> Script {
     Script { http, ..Script::default() }
 }
 
-/// A server that spoils its first answer to `echo`, and a connection to it.
+/// Connects to a server whose first response to `echo` has a fault.
 async fn spoiled(era: EraChoice, answers: ResponseFormat, fault: impl Into<Fault>) -> (HttpScriptedServer, Mcp) {
     let script =
         with_http(HttpScript { answers, ..HttpScript::default() }).fault(FaultTrigger::tool("echo").nth(1), fault);
@@ -39,7 +39,7 @@ fn calls(http: &HttpScriptedServer) -> usize {
 }
 
 #[test]
-fn a_server_that_wants_to_know_who_is_asking_says_so_by_its_state() {
+fn an_unauthorized_connection_enters_needs_auth() {
     scene(|_| async {
         let challenge = "Bearer resource_metadata=\"https://example.com/meta\"";
         for status in [401, 403] {
@@ -69,7 +69,7 @@ fn a_server_that_wants_to_know_who_is_asking_says_so_by_its_state() {
 }
 
 #[test]
-fn a_server_that_wants_to_know_who_is_asking_in_the_middle_says_so_by_its_state() {
+fn an_unauthorized_call_enters_needs_auth() {
     scene(|_| async {
         for transport in ["legacy", "modern", "sse"] {
             let refusal = Fault::header_status(401, "WWW-Authenticate", "Bearer");
@@ -91,7 +91,7 @@ fn a_server_that_wants_to_know_who_is_asking_in_the_middle_says_so_by_its_state(
 }
 
 #[test]
-fn headers_and_tokens_arrive_with_every_request_and_are_shown_nowhere() {
+fn headers_and_tokens_are_sent_and_never_shown() {
     scene(|_| async {
         let http = listening(Script::default()).await;
         let secret = |url: String| HttpServer::new(url).with_header("X-Key", "k-123").with_bearer("t-456");
@@ -115,7 +115,7 @@ fn headers_and_tokens_arrive_with_every_request_and_are_shown_nowhere() {
 }
 
 #[test]
-fn a_refusal_by_status_says_which_and_in_whose_words() {
+fn an_error_status_is_reported_with_its_body() {
     scene(|_| async {
         for era in BOTH {
             for (fault, told) in [
@@ -138,11 +138,11 @@ fn a_refusal_by_status_says_which_and_in_whose_words() {
 }
 
 #[test]
-fn an_error_in_the_body_of_a_refusal_is_told_with_or_without_an_id() {
+fn a_json_rpc_error_in_an_error_body_is_reported() {
     scene(|_| async {
         for era in BOTH {
             for status in [400, 404, 500] {
-                // In a session, 404 is the end of the session.
+                // In a session, 404 means that the session has expired.
                 if era == EraChoice::Legacy && status == 404 {
                     continue;
                 }
@@ -152,14 +152,14 @@ fn an_error_in_the_body_of_a_refusal_is_told_with_or_without_an_id() {
                     json!({"jsonrpc": "2.0", "id": 999_999, "error": {"code": -32000, "message": "no luck"}}),
                 ] {
                     let (_http, server) = spoiled(era, ResponseFormat::Sse, Fault::json_status(status, &body)).await;
-                    assert_eq!(echo_fails(&server).await, "server `peer` answered error -32000: no luck");
+                    assert_eq!(echo_fails(&server).await, "server `peer` returned error -32000: no luck");
                     still_works(&server).await;
                     server.close().await;
                 }
             }
             for answers in [ResponseFormat::Json, ResponseFormat::Sse] {
                 let (_http, server) = spoiled(era, answers, Fault::idless_error(-32000, "no luck")).await;
-                assert_eq!(echo_fails(&server).await, "server `peer` answered error -32000: no luck");
+                assert_eq!(echo_fails(&server).await, "server `peer` returned error -32000: no luck");
                 still_works(&server).await;
                 server.close().await;
             }
@@ -168,7 +168,7 @@ fn an_error_in_the_body_of_a_refusal_is_told_with_or_without_an_id() {
 }
 
 #[test]
-fn a_busy_server_is_asked_again_when_it_says() {
+fn a_busy_server_is_retried_after_retry_after() {
     scene(|_| async {
         let busy = async |status, era| {
             let (http, server) =
@@ -185,7 +185,7 @@ fn a_busy_server_is_asked_again_when_it_says() {
 }
 
 #[test]
-fn a_call_that_is_answered_503_is_not_sent_again_whatever_the_answer_says() {
+fn a_call_answered_with_503_is_not_repeated() {
     scene(|_| async {
         let lost = async |era| {
             let (http, server) = spoiled(era, ResponseFormat::Sse, Fault::header_status(503, "Retry-After", "0")).await;
@@ -197,7 +197,7 @@ fn a_call_that_is_answered_503_is_not_sent_again_whatever_the_answer_says() {
     });
 }
 
-/// A date as HTTP writes it, so far from now.
+/// Formats a date in the future as in HTTP headers.
 fn http_date(ahead: Duration) -> String {
     let seconds = (SystemTime::now() + ahead).duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -216,7 +216,7 @@ fn http_date(ahead: Duration) -> String {
 }
 
 #[test]
-fn a_busy_server_that_explains_itself_in_json_is_asked_again_and_is_unavailable_in_the_end() {
+fn a_busy_server_with_a_json_error_is_retried() {
     scene(|_| async {
         let words = json!({"error": "too many requests"});
         let once = Script::default().fault(FaultTrigger::tool("echo").nth(1), Fault::json_status(429, &words));
@@ -233,7 +233,7 @@ fn a_busy_server_that_explains_itself_in_json_is_asked_again_and_is_unavailable_
 }
 
 #[test]
-fn a_busy_server_may_say_when_by_a_date() {
+fn retry_after_may_be_a_date() {
     scene(|_| async {
         let due = SystemTime::now() + Duration::from_secs(2);
         let date = http_date(Duration::from_secs(2));
@@ -249,7 +249,7 @@ fn a_busy_server_may_say_when_by_a_date() {
 }
 
 #[test]
-fn a_busy_server_that_stays_busy_is_not_asked_for_ever() {
+fn retries_of_a_busy_server_are_limited() {
     scene(|_| async {
         let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::header_status(429, "Retry-After", "0"));
         let http = listening(script).await;
@@ -261,7 +261,7 @@ fn a_busy_server_that_stays_busy_is_not_asked_for_ever() {
 }
 
 #[test]
-fn a_busy_server_that_wants_more_time_than_there_is_says_so_at_once() {
+fn a_retry_after_beyond_the_deadline_fails_at_once() {
     scene(|_| async {
         let script =
             Script::default().fault(FaultTrigger::tool("echo"), Fault::header_status(429, "Retry-After", "3600"));
@@ -275,7 +275,7 @@ fn a_busy_server_that_wants_more_time_than_there_is_says_so_at_once() {
 }
 
 #[test]
-fn a_content_type_that_lies_is_not_believed() {
+fn a_wrong_content_type_is_ignored() {
     scene(|_| async {
         for era in BOTH {
             for (answers, lie) in [
@@ -295,13 +295,13 @@ fn a_content_type_that_lies_is_not_believed() {
 }
 
 #[test]
-fn a_page_instead_of_an_answer_breaks_the_protocol() {
+fn a_web_page_is_a_protocol_error() {
     scene(|_| async {
         let (_http, server) =
             spoiled(EraChoice::Modern, ResponseFormat::Json, Fault::status(200, "<h1>Please log in</h1>")).await;
         assert_eq!(
             echo_fails(&server).await,
-            "server `peer` broke the protocol: the answer is a web page, not MCP: `Please log in`"
+            "server `peer` violated the protocol: the response is a web page, not MCP: `Please log in`"
         );
         still_works(&server).await;
         server.close().await;
@@ -309,7 +309,7 @@ fn a_page_instead_of_an_answer_breaks_the_protocol() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_fails_at_once_and_is_not_asked_for_again() {
+fn an_interrupted_response_fails_and_is_not_repeated() {
     scene(|_| async {
         for era in BOTH {
             for answers in [ResponseFormat::Json, ResponseFormat::Sse] {
@@ -333,7 +333,7 @@ fn an_answer_that_breaks_off_fails_at_once_and_is_not_asked_for_again() {
 }
 
 #[test]
-fn what_does_no_harm_twice_is_sent_again_when_the_connection_breaks() {
+fn idempotent_requests_are_repeated_after_a_connection_error() {
     scene(|_| async {
         for era in BOTH {
             let http =
@@ -346,7 +346,7 @@ fn what_does_no_harm_twice_is_sent_again_when_the_connection_breaks() {
 }
 
 #[test]
-fn a_stream_that_ends_without_an_answer_fails_the_call() {
+fn a_stream_without_a_response_fails_the_call() {
     scene(|_| async {
         for era in BOTH {
             let cut = HttpFault::CutStream { after: 0, retry_ms: 10, resumable: false };
@@ -355,7 +355,7 @@ fn a_stream_that_ends_without_an_answer_fails_the_call() {
             let started = Instant::now();
             let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
             match era {
-                // The stream that is asked for instead may hold the answer: the clock decides.
+                // The response may be on the resumed stream, so the timeout decides.
                 EraChoice::Legacy => assert!(matches!(error, CallError::Timeout { .. }), "{error:?}"),
                 _ => assert_eq!(chain(&error), "server `peer` is unavailable: the server closed the connection"),
             }
@@ -368,7 +368,7 @@ fn a_stream_that_ends_without_an_answer_fails_the_call() {
 }
 
 #[test]
-fn a_cut_stream_is_taken_up_where_it_broke_off_after_the_wait_that_the_server_asks_for() {
+fn an_interrupted_stream_is_resumed_after_the_servers_delay() {
     scene(|_| async {
         let cut = HttpFault::CutStream { after: 1, retry_ms: 300, resumable: true };
         let http = listening(Script::default().fault(FaultTrigger::tool("sleep"), cut)).await;
@@ -392,7 +392,7 @@ fn a_cut_stream_is_taken_up_where_it_broke_off_after_the_wait_that_the_server_as
 }
 
 #[test]
-fn a_stream_of_comments_only_is_no_sign_of_life() {
+fn comments_on_a_stream_do_not_reset_the_idle_timeout() {
     scene(|_| async {
         let http = HttpScript { comment_every_ms: Some(20), ..HttpScript::default() };
         let http = listening(with_http(http).fault(FaultTrigger::tool("echo").nth(1), Fault::Hang)).await;
@@ -406,7 +406,7 @@ fn a_stream_of_comments_only_is_no_sign_of_life() {
 }
 
 #[test]
-fn a_head_that_comes_byte_by_byte_is_waited_for_within_the_clocks() {
+fn a_slow_response_head_is_read_within_the_timeouts() {
     scene(|_| async {
         for era in BOTH {
             let (_http, server) = spoiled(era, ResponseFormat::Json, HttpFault::SlowHead { ms: 2 }).await;
@@ -423,7 +423,7 @@ fn a_head_that_comes_byte_by_byte_is_waited_for_within_the_clocks() {
 }
 
 #[test]
-fn answers_in_any_portion_are_understood() {
+fn responses_in_any_chunks_are_read() {
     scene(|_| async {
         for answers in [ResponseFormat::Json, ResponseFormat::Sse] {
             let http = HttpScript { answers, chunked: true, event_ids: true, ..HttpScript::default() };
@@ -439,7 +439,7 @@ fn answers_in_any_portion_are_understood() {
 }
 
 #[test]
-fn redirects_are_followed_on_the_same_origin_only_and_only_where_they_keep_the_request() {
+fn only_same_origin_redirects_that_keep_the_request_are_followed() {
     scene(|_| async {
         let elsewhere = listening(Script::default()).await;
         for era in BOTH {
@@ -463,7 +463,7 @@ fn redirects_are_followed_on_the_same_origin_only_and_only_where_they_keep_the_r
 }
 
 #[test]
-fn a_session_that_has_expired_is_made_anew_and_the_call_is_made_once_more() {
+fn an_expired_session_is_renewed_and_the_call_repeated() {
     scene(|_| async {
         for unknown_session in [UnknownSession::NotFound, UnknownSession::BadRequest, UnknownSession::NotInitialized] {
             let http = listening(with_http(HttpScript { unknown_session, ..HttpScript::default() })).await;
@@ -474,7 +474,7 @@ fn a_session_that_has_expired_is_made_anew_and_the_call_is_made_once_more() {
                 still_works(&server).await;
                 assert_eq!(http.received_of("initialize").len(), 1 + round, "{unknown_session:?}");
             }
-            // Each was refused once and answered once, and the first was only answered.
+            // Each was rejected once and answered once, except for the first, which was only answered.
             assert_eq!(calls(&http), 1 + 2 * 3, "{unknown_session:?}");
             server.close().await;
             until("the end of the session", || http.sessions() == 0).await;
@@ -483,7 +483,7 @@ fn a_session_that_has_expired_is_made_anew_and_the_call_is_made_once_more() {
 }
 
 #[test]
-fn a_session_that_expires_again_and_again_fails_the_call_and_is_not_made_in_a_frenzy() {
+fn a_repeatedly_expiring_session_fails_with_backoff() {
     scene(|_| async {
         let http = listening(Script::default().fault(FaultTrigger::tool("echo"), HttpFault::ForgetSession)).await;
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
@@ -493,7 +493,7 @@ fn a_session_that_expires_again_and_again_fails_the_call_and_is_not_made_in_a_fr
         assert_eq!(calls(&http), 2);
         http.set(|script| script.faults.clear());
         names(&server).await;
-        // What the connection asks for by itself is refused from here on.
+        // Requests of the connection itself are rejected from here on.
         http.set(|script| {
             script.faults =
                 vec![FaultRule { on: FaultTrigger::method("tools/list"), fault: HttpFault::ForgetSession.into() }];
@@ -509,7 +509,7 @@ fn a_session_that_expires_again_and_again_fails_the_call_and_is_not_made_in_a_fr
 }
 
 #[test]
-fn a_session_that_is_forgotten_in_the_handshake_is_an_error_and_no_frenzy() {
+fn a_session_that_expires_in_the_handshake_is_an_error() {
     scene(|_| async {
         let fault = HttpFault::ForgetSession;
         let http = listening(Script::default().fault(FaultTrigger::method("notifications/initialized"), fault)).await;
@@ -527,7 +527,7 @@ fn a_session_that_is_forgotten_in_the_handshake_is_an_error_and_no_frenzy() {
 }
 
 #[test]
-fn a_server_that_is_started_again_on_its_port_answers_the_next_call() {
+fn a_server_restarted_on_its_port_answers_the_next_call() {
     scene(|_| async {
         for unknown_session in [UnknownSession::NotFound, UnknownSession::BadRequest, UnknownSession::NotInitialized] {
             for era in BOTH {
@@ -553,7 +553,7 @@ fn a_server_that_is_started_again_on_its_port_answers_the_next_call() {
 }
 
 #[test]
-fn a_server_that_crashes_in_the_middle_fails_the_call_and_answers_the_next() {
+fn a_crash_fails_the_call_and_the_next_one_succeeds() {
     scene(|_| async {
         for era in BOTH {
             for fault in [Fault::exit(), Fault::ExitMidAnswer] {
@@ -571,19 +571,19 @@ fn a_server_that_crashes_in_the_middle_fails_the_call_and_answers_the_next() {
 }
 
 #[test]
-fn an_acceptance_instead_of_an_answer_breaks_the_protocol() {
+fn a_202_response_to_a_request_is_a_protocol_error() {
     scene(|_| async {
         let (_http, server) = spoiled(EraChoice::Modern, ResponseFormat::Sse, HttpFault::Accepted).await;
-        assert_eq!(echo_fails(&server).await, "server `peer` broke the protocol: HTTP 202 without a body");
+        assert_eq!(echo_fails(&server).await, "server `peer` violated the protocol: HTTP 202 without a body");
         still_works(&server).await;
         server.close().await;
         let script = with_http(HttpScript { get_stream: false, ..HttpScript::default() });
         let http = listening(script.fault(FaultTrigger::tool("echo").nth(1), HttpFault::Accepted)).await;
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
-        assert_eq!(echo_fails(&server).await, "server `peer` broke the protocol: HTTP 202 without a body");
+        assert_eq!(echo_fails(&server).await, "server `peer` violated the protocol: HTTP 202 without a body");
         still_works(&server).await;
         server.close().await;
-        // Where a stream is open the answer may come on it: the clock decides.
+        // The response may arrive on the open stream, so the timeout decides.
         let (_http, server) = spoiled(EraChoice::Legacy, ResponseFormat::Sse, HttpFault::Accepted).await;
         let cx = CallContext::default().with_idle_timeout(ms(200));
         let error = call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect_err("no answer");
@@ -594,7 +594,7 @@ fn an_acceptance_instead_of_an_answer_breaks_the_protocol() {
 }
 
 #[test]
-fn a_legacy_sse_server_is_found_out_behind_a_plain_url() {
+fn an_sse_server_is_detected_behind_a_plain_url() {
     scene(|_| async {
         let http =
             listening(with_http(HttpScript { offers: OfferedTransports::LegacySse, ..HttpScript::default() })).await;
@@ -605,7 +605,7 @@ fn a_legacy_sse_server_is_found_out_behind_a_plain_url() {
             still_works(&server).await;
             server.close().await;
         }
-        // It was a guess: what the server said first is what counts.
+        // The fallback was a guess, so the first error is reported.
         let http =
             listening(with_http(HttpScript { offers: OfferedTransports::Streamable, ..HttpScript::default() })).await;
         let server = Mcp::new(hasty(at(http.url().replace("/mcp", "/nothing"))));
@@ -616,7 +616,7 @@ fn a_legacy_sse_server_is_found_out_behind_a_plain_url() {
 }
 
 #[test]
-fn an_endpoint_on_another_origin_is_refused() {
+fn an_endpoint_on_another_origin_is_rejected() {
     scene(|_| async {
         let elsewhere = listening(Script::default()).await;
         let endpoint = Some(elsewhere.url().replace("/mcp", "/message?sessionId={id}"));
@@ -625,7 +625,7 @@ fn an_endpoint_on_another_origin_is_refused() {
         let server = Mcp::new(hasty(Transport::Sse(at(http.sse_url()))));
         assert_eq!(
             cannot_connect(&server).await,
-            "could not connect to server `peer`: the server broke the protocol: the server named an endpoint on another origin"
+            "could not connect to server `peer`: the server violated the protocol: the endpoint has another origin"
         );
         server.close().await;
         assert!(elsewhere.requests().is_empty());
@@ -638,7 +638,7 @@ fn an_endpoint_on_another_origin_is_refused() {
 }
 
 #[test]
-fn a_legacy_sse_stream_that_breaks_off_fails_what_is_in_flight_and_is_opened_again() {
+fn an_interrupted_sse_stream_fails_pending_calls_and_reconnects() {
     scene(|_| async {
         let http = listening(Script::default()).await;
         let server = connect(hasty(Transport::Sse(at(http.sse_url())))).await;
@@ -646,7 +646,7 @@ fn a_legacy_sse_stream_that_breaks_off_fails_what_is_in_flight_and_is_opened_aga
             let server = server.clone();
             async move { call(&server, "sleep", json!({"ms": 60_000})).await }
         });
-        http.heard("tools/call", 1).await;
+        http.wait_for("tools/call", 1).await;
         http.crash();
         let error = waiting.await.expect("no panic").expect_err("no answer");
         assert!(chain(&error).starts_with("server `peer` is unavailable: the "), "{}", chain(&error));
@@ -657,7 +657,7 @@ fn a_legacy_sse_stream_that_breaks_off_fails_what_is_in_flight_and_is_opened_aga
 }
 
 #[test]
-fn closing_ends_the_session_at_the_server() {
+fn closing_deletes_the_session_on_the_server() {
     scene(|_| async {
         let http = listening(Script::default()).await;
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
@@ -667,7 +667,7 @@ fn closing_ends_the_session_at_the_server() {
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
         drop(server);
         until("the end of the session", || http.sessions() == 0).await;
-        // A server that does not answer is not waited for longer than the settings say.
+        // The wait for a server that does not answer is limited by the settings.
         http.set(|script| {
             script.faults =
                 vec![FaultRule { on: FaultTrigger::method("DELETE"), fault: HttpFault::SlowHead { ms: 500 }.into() }];
@@ -680,7 +680,7 @@ fn closing_ends_the_session_at_the_server() {
 }
 
 #[test]
-fn closing_while_the_standing_stream_opens_leaves_nothing_behind() {
+fn closing_while_the_standalone_stream_opens_leaks_nothing() {
     scene(|_| async {
         let http =
             listening(Script::default().fault(FaultTrigger::method("GET"), HttpFault::SlowHead { ms: 200 })).await;
@@ -704,7 +704,7 @@ fn closing_while_the_standing_stream_opens_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_server_without_sessions_and_without_a_stream_is_used_without_them() {
+fn sessions_and_the_standalone_stream_are_optional() {
     scene(|_| async {
         for http in [
             HttpScript { sessions: false, ..HttpScript::default() },
@@ -722,7 +722,7 @@ fn a_server_without_sessions_and_without_a_stream_is_used_without_them() {
 }
 
 #[test]
-fn what_a_server_says_unasked_comes_over_the_standing_stream_also_after_it_broke() {
+fn notifications_arrive_over_the_resumed_standalone_stream() {
     scene(|_| async {
         let http = listening(with_http(HttpScript { event_ids: true, ..HttpScript::default() })).await;
         let server = connect(in_era(EraChoice::Legacy, at(http.url()))).await;
@@ -737,7 +737,7 @@ fn what_a_server_says_unasked_comes_over_the_standing_stream_also_after_it_broke
 }
 
 #[test]
-fn headers_that_do_not_fit_any_more_are_made_anew_from_a_fresh_list() {
+fn outdated_header_parameters_are_rebuilt_from_a_fresh_list() {
     scene(|_| async {
         let http = listening(Script::modern()).await;
         let server = connect(hasty(at(http.url()))).await;
@@ -759,7 +759,7 @@ fn headers_that_do_not_fit_any_more_are_made_anew_from_a_fresh_list() {
 }
 
 #[test]
-fn a_tool_with_a_header_that_the_spec_forbids_is_left_out_over_http_only() {
+fn a_tool_with_an_invalid_header_is_skipped_over_http_only() {
     scene(|_| async {
         let schema =
             json!({"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "no such: name"}}});

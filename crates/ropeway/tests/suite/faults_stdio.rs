@@ -1,4 +1,4 @@
-//! Servers that are child processes: how they end, what they leave behind, what they get.
+//! Child processes: exit, descendants, environment and stderr.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ fn process(process: ProcessScript) -> Script {
     Script { process, ..Script::default() }
 }
 
-/// The server's process and its child, if it has one.
+/// Returns the process id of the server and of its child, if it has one.
 async fn pids(server: &Mcp) -> (u64, Option<u64>) {
     let pids = call(server, "pid", json!({})).await.expect("an answer").structured.expect("numbers");
     (pids["server"].as_u64().expect("a number"), pids["grandchild"].as_u64())
@@ -28,7 +28,7 @@ async fn pids(server: &Mcp) -> (u64, Option<u64>) {
 
 fn is_alive(pid: u64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // What has ended but was not waited for is a zombie.
+    // A process that has exited without being waited for is a zombie.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
@@ -39,7 +39,7 @@ fn environment(pid: u64) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_server_that_ends_in_the_middle_of_a_call_fails_it_with_its_status_and_is_started_again() {
+fn an_exit_during_a_call_fails_it_and_restarts_the_server() {
     scene(|scene| async move {
         let state_file = Some(scene.directory().join("state"));
         for (fault, told) in [
@@ -63,7 +63,7 @@ fn a_server_that_ends_in_the_middle_of_a_call_fails_it_with_its_status_and_is_st
 }
 
 #[test]
-fn a_server_that_ends_right_after_its_answer_has_answered() {
+fn a_response_just_before_the_exit_is_delivered() {
     scene(|scene| async move {
         let script = Script::default().fault(FaultTrigger::tool("echo"), Fault::ExitAfterAnswer);
         let server = connect(hasty(child(&scene, &script))).await;
@@ -76,7 +76,7 @@ fn a_server_that_ends_right_after_its_answer_has_answered() {
 }
 
 #[test]
-fn a_server_that_closes_its_output_and_lives_on_is_lost_at_once_and_ended() {
+fn a_server_that_closes_its_stdout_is_terminated() {
     scene(|scene| async move {
         let state_file = Some(scene.directory().join("state"));
         let script = Script { state_file, ..Script::default() };
@@ -93,7 +93,7 @@ fn a_server_that_closes_its_output_and_lives_on_is_lost_at_once_and_ended() {
 }
 
 #[test]
-fn noise_odd_bytes_and_odd_portions_on_a_real_pipe_change_nothing() {
+fn noise_and_arbitrary_chunks_on_a_pipe_are_tolerated() {
     scene(|scene| async move {
         for writing in [
             WriteStyle { split: Some(3), crlf: true, bom: true, ..WriteStyle::default() },
@@ -118,7 +118,7 @@ fn noise_odd_bytes_and_odd_portions_on_a_real_pipe_change_nothing() {
 }
 
 #[test]
-fn a_flood_on_stderr_holds_nothing_up_and_its_end_is_kept() {
+fn a_flood_on_stderr_delays_nothing_and_its_end_is_kept() {
     scene(|scene| async move {
         let script = process(ProcessScript { stderr_bytes: 1 << 20, ..ProcessScript::default() })
             .fault(FaultTrigger::tool("echo"), Fault::Stderr { bytes: 1 << 20 });
@@ -135,7 +135,7 @@ fn a_flood_on_stderr_holds_nothing_up_and_its_end_is_kept() {
 }
 
 #[test]
-fn the_last_words_on_stderr_explain_the_end() {
+fn the_end_of_stderr_explains_an_exit() {
     scene(|scene| async move {
         let script = "read line; echo starting >&2; echo 'KEY is not set' >&2; exit 3";
         let mut config = hasty(scene.stdio("sh", ["-c", script]));
@@ -151,7 +151,7 @@ fn the_last_words_on_stderr_explain_the_end() {
 }
 
 #[test]
-fn a_server_that_is_killed_says_by_which_signal() {
+fn the_signal_that_killed_a_server_is_reported() {
     scene(|scene| async move {
         let mut config = hasty(child(&scene, &Script::default()));
         config.reconnect.enabled = false;
@@ -170,7 +170,7 @@ fn a_server_that_is_killed_says_by_which_signal() {
 }
 
 #[test]
-fn a_server_that_ends_with_its_input_is_given_the_time_for_it() {
+fn a_server_gets_time_to_exit_after_its_stdin_closes() {
     scene(|scene| async move {
         let mut config = hasty(child(&scene, &Script::default()));
         config.timeouts.close = SOON;
@@ -184,7 +184,7 @@ fn a_server_that_ends_with_its_input_is_given_the_time_for_it() {
 }
 
 #[test]
-fn a_stubborn_server_is_ended_in_the_end() {
+fn a_server_that_ignores_signals_is_killed() {
     scene(|scene| async move {
         for ignore_sigterm in [false, true] {
             let script = process(ProcessScript { ignore_eof: true, ignore_sigterm, ..ProcessScript::default() });
@@ -193,14 +193,14 @@ fn a_stubborn_server_is_ended_in_the_end() {
             let started = Instant::now();
             server.close().await;
             assert!(!is_alive(pid));
-            // One patience for the end of the input, one for SIGTERM.
+            // One grace period after the end of the input, one after SIGTERM.
             assert!((ms(300)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
         }
     });
 }
 
 #[test]
-fn stubborn_grandchildren_go_with_the_server_however_it_ends() {
+fn grandchildren_that_ignore_signals_are_killed_with_the_server() {
     scene(|scene| async move {
         for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached, Grandchild::OwnSession] {
             let script = process(ProcessScript { grandchild: Some(grandchild), ..ProcessScript::default() });
@@ -227,7 +227,7 @@ fn stubborn_grandchildren_go_with_the_server_however_it_ends() {
 }
 
 #[test]
-fn a_server_gets_a_minimal_environment_and_what_it_was_given() {
+fn a_server_gets_a_minimal_environment_and_its_own_variables() {
     scene(|scene| async move {
         const MINIMAL: [&str; 19] = [
             "CURL_CA_BUNDLE",
@@ -278,7 +278,7 @@ fn a_server_gets_a_minimal_environment_and_what_it_was_given() {
 }
 
 #[test]
-fn a_server_runs_in_the_folder_that_it_was_given() {
+fn a_server_runs_in_its_working_directory() {
     scene(|scene| async move {
         let mut server = child(&scene, &Script::default());
         server.cwd = Some(scene.directory().to_owned());
@@ -290,7 +290,7 @@ fn a_server_runs_in_the_folder_that_it_was_given() {
 }
 
 #[test]
-fn a_handle_that_is_dropped_with_calls_in_flight_leaves_nothing_behind() {
+fn dropping_a_handle_with_pending_calls_leaks_nothing() {
     scene(|scene| async move {
         let script = process(ProcessScript { ignore_eof: true, ignore_sigterm: true, ..ProcessScript::default() });
         let server = connect(hasty(child(&scene, &script))).await;
@@ -311,11 +311,11 @@ fn a_handle_that_is_dropped_with_calls_in_flight_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_tool_keeps_its_connection_alive_and_the_last_one_ends_it() {
+fn a_tool_keeps_its_connection_open_until_dropped() {
     scene(|scene| async move {
         let server = connect(hasty(child(&scene, &Script::default()))).await;
         let pid = pids(&server).await.0;
-        let tools = server.list_tools(Some("peer")).await.expect("tools");
+        let tools = server.list_tools_with_prefix("peer").await.expect("tools");
         drop(server);
         let echo = tools.iter().find(|tool| tool.definition().name == "peer_echo").expect("a tool").clone();
         drop(tools);
@@ -327,7 +327,7 @@ fn a_tool_keeps_its_connection_alive_and_the_last_one_ends_it() {
     });
 }
 
-/// Connects on a runtime of its own, on a thread of its own, and lets `end` say how that ends.
+/// Connects on a separate runtime and thread, and runs `end` there.
 fn on_another_runtime(server: StdioServer, end: impl FnOnce(tokio::runtime::Runtime, Mcp) + Send + 'static) -> u64 {
     let (sender, receiver) = std::sync::mpsc::channel();
     let host = std::thread::spawn(move || {
@@ -341,7 +341,7 @@ fn on_another_runtime(server: StdioServer, end: impl FnOnce(tokio::runtime::Runt
         end(runtime, connected);
     });
     let pid = receiver.recv().expect("a pid");
-    // The thread may have panicked, and on purpose.
+    // The thread may panic on purpose.
     let _ = host.join();
     pid
 }
@@ -351,7 +351,7 @@ fn stubborn() -> Script {
 }
 
 #[test]
-fn a_runtime_that_is_dropped_takes_its_servers_along() {
+fn dropping_the_runtime_terminates_its_servers() {
     scene(|scene| async move {
         let pid = on_another_runtime(child(&scene, &stubborn()), |runtime, server| {
             drop(runtime);
@@ -372,7 +372,7 @@ fn a_runtime_that_is_dropped_takes_its_servers_along() {
 }
 
 #[test]
-fn a_host_that_panics_takes_its_servers_along() {
+fn a_panic_of_the_program_terminates_its_servers() {
     scene(|scene| async move {
         let pid = on_another_runtime(child(&scene, &stubborn()), |runtime, server| {
             runtime.block_on(async move {
@@ -385,7 +385,7 @@ fn a_host_that_panics_takes_its_servers_along() {
 }
 
 #[test]
-fn a_host_that_exits_at_once_can_take_its_servers_along() {
+fn end_children_terminates_servers_before_an_exit() {
     scene(|scene| async move {
         let server = child(&scene, &stubborn());
         let (marker, value) = (&server.env[0].0, server.env[0].1.expose());
@@ -403,7 +403,7 @@ fn a_host_that_exits_at_once_can_take_its_servers_along() {
 }
 
 #[test]
-fn many_servers_start_and_end_side_by_side() {
+fn many_servers_start_and_end_concurrently() {
     scene(|scene| async move {
         let servers = (0..8).map(|_| {
             let config = hasty(child(&scene, &Script::default()));

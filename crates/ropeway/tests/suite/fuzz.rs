@@ -1,4 +1,4 @@
-//! The fuzz targets over their corpus, and over a bounded number of mutations of it.
+//! Runs the fuzz targets on their corpus and on a limited number of mutations.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ropeway::testing::fuzz::{Mutator, TARGETS, Target};
 
-/// How many mutations each target is given.
+/// Number of mutations per target.
 const MUTATIONS: usize = 400;
 
-/// The stack of a thread in which a target runs: half of what a thread of tokio has.
+/// Stack size of the thread that runs a target: half of a tokio thread's.
 const STACK: usize = 1 << 20;
 
-/// Inputs above this size do not belong in the repository.
+/// Maximum size of an input in the repository.
 const LARGEST: u64 = 16 << 10;
 
 fn corpus() -> PathBuf {
@@ -27,11 +27,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Runs inputs in a thread with a small stack; returns which input failed, and where it is kept.
+/// Runs inputs in a thread with a small stack. Returns the input that failed, and its file.
 fn run(target: &'static Target, inputs: impl Iterator<Item = (String, Vec<u8>)> + Send + 'static) -> Option<String> {
     let current = Arc::new(Mutex::new((String::new(), Vec::new())));
     let seen = current.clone();
-    // The name is in the message of a stack overflow, which nobody can catch.
+    // The name appears in the message of a stack overflow, which cannot be caught.
     let thread = std::thread::Builder::new().name(format!("fuzz target {}", target.name)).stack_size(STACK);
     let running = thread.spawn(move || {
         for (name, input) in inputs {
@@ -65,7 +65,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
 }
 
 #[test]
-fn every_input_of_the_corpus_keeps_the_promises_of_its_target() {
+fn every_input_of_the_corpus_passes_its_target() {
     let failures = TARGETS.iter().filter_map(|target| {
         let inputs = files(&corpus().join(target.name)).into_iter();
         run(target, inputs.map(|file| (file.display().to_string(), fs::read(&file).expect("an input"))))
@@ -74,7 +74,7 @@ fn every_input_of_the_corpus_keeps_the_promises_of_its_target() {
 }
 
 #[test]
-fn mutations_of_the_corpus_keep_the_promises_of_their_target() {
+fn mutations_of_the_corpus_pass_their_target() {
     let seed = std::env::var("ROPEWAY_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let failures = TARGETS.iter().filter_map(|target| {
         let corpus = files(&corpus().join(target.name)).iter().map(|file| fs::read(file).expect("an input")).collect();

@@ -1,4 +1,4 @@
-//! What servers ask of the host, and work that outlives its call.
+//! Requests of servers to the client, and tasks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::hasty::{
 };
 use crate::scene::scene;
 
-/// Does the same over every way on which a server can ask, each time with a server of its own, and all at the same time.
+/// Runs a test over every transport that carries server requests, concurrently, each with its own server.
 async fn over_every_way(script: Script, test: impl AsyncFn(EraChoice, &ScriptedServer, ServerConfig)) {
     let pipe = async |era| {
         let scripted = ScriptedServer::new(script.clone());
@@ -46,7 +46,7 @@ fn parsed(text: &str) -> Value {
 }
 
 #[test]
-fn a_form_is_answered_with_the_defaults_of_what_was_left_out() {
+fn a_form_is_answered_with_defaults_for_missing_values() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, config| {
             let asked: Arc<Mutex<Vec<Elicitation>>> = Arc::default();
@@ -69,7 +69,7 @@ fn a_form_is_answered_with_the_defaults_of_what_was_left_out() {
 }
 
 #[test]
-fn what_the_user_did_reaches_the_server() {
+fn the_users_answer_reaches_the_server() {
     scene(|_| async {
         let content = arguments(json!({"name": "Ada"}));
         for (did, told) in [
@@ -88,7 +88,7 @@ fn what_the_user_did_reaches_the_server() {
 }
 
 #[test]
-fn a_page_to_open_needs_no_id_and_no_content() {
+fn a_url_elicitation_needs_no_id_and_no_content() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, config| {
             let handlers = Handlers::new().on_elicitation(|asked| async move {
@@ -105,7 +105,7 @@ fn a_page_to_open_needs_no_id_and_no_content() {
 }
 
 #[test]
-fn sampling_and_roots_are_answered_by_the_host() {
+fn sampling_and_roots_are_answered_by_handlers() {
     scene(|_| async {
         let message = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello."}});
         over_every_way(Script::default(), async |_, _, config| {
@@ -132,7 +132,7 @@ fn sampling_and_roots_are_answered_by_the_host() {
 }
 
 #[test]
-fn what_has_no_handler_is_not_declared() {
+fn capabilities_without_a_handler_are_not_declared() {
     scene(|_| async {
         over_every_way(Script::default(), async |era, scripted, config| {
             let server = connect(config.clone()).await;
@@ -146,7 +146,7 @@ fn what_has_no_handler_is_not_declared() {
                     }
                     _ => assert_eq!(
                         chain(&outcome.expect_err("a refusal")),
-                        format!("server `peer` answered error -32021: the client does not offer `{capability}`")
+                        format!("server `peer` returned error -32021: the client does not offer `{capability}`")
                     ),
                 }
             }
@@ -178,7 +178,7 @@ fn what_has_no_handler_is_not_declared() {
 }
 
 #[test]
-fn a_handler_that_fails_is_told_to_the_server_or_ends_the_call() {
+fn a_failing_handler_is_reported_or_ends_the_call() {
     scene(|_| async {
         over_every_way(Script::default(), async |era, _, config| {
             let handlers = Handlers::new()
@@ -196,7 +196,7 @@ fn a_handler_that_fails_is_told_to_the_server_or_ends_the_call() {
                 _ => {
                     assert_eq!(parsed(&elicited), json!({"action": "cancel"}));
                     let told =
-                        "server `peer` answered error -32603: `sampling/createMessage` was not answered: no model";
+                        "server `peer` returned error -32603: `sampling/createMessage` was not answered: no model";
                     assert_eq!(chain(&sampled.expect_err("no answer")), told);
                 }
             }
@@ -208,7 +208,7 @@ fn a_handler_that_fails_is_told_to_the_server_or_ends_the_call() {
 }
 
 #[test]
-fn a_handler_that_panics_is_told_to_the_server_as_a_failure() {
+fn a_panicking_handler_is_reported_as_an_error() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
@@ -217,7 +217,7 @@ fn a_handler_that_panics_is_told_to_the_server_as_a_failure() {
         assert_eq!(parsed(&answer), json!({"code": -32603, "message": "the handler of `elicitation/create` panicked"}));
         still_works(&server).await;
         server.close().await;
-        // The modern way to refuse a question is to leave it.
+        // In the modern era, a rejected elicitation is cancelled.
         let handlers = Handlers::new().on_elicitation(|_| async { panic!("on purpose") });
         let modern = ScriptedServer::new(Script::modern());
         let server = connect_with(handlers, hasty(modern.in_process())).await;
@@ -228,7 +228,7 @@ fn a_handler_that_panics_is_told_to_the_server_as_a_failure() {
 }
 
 #[test]
-fn several_rounds_of_questions_each_carry_the_state_of_the_one_before() {
+fn each_input_round_carries_the_previous_state() {
     scene(|_| async {
         over_every_way(Script::default(), async |era, scripted, config| {
             let asked = Arc::new(AtomicUsize::new(0));
@@ -261,14 +261,14 @@ fn several_rounds_of_questions_each_carry_the_state_of_the_one_before() {
 }
 
 #[test]
-fn a_server_that_never_stops_asking_is_stopped() {
+fn endless_input_rounds_fail_the_call() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::modern());
         let mut config = hasty(scripted.in_process());
         config.limits.input_rounds = 3;
         let server = connect_with(answering(ElicitationAnswer::Decline), config).await;
         let error = call(&server, "elicit", json!({"rounds": 1000})).await.expect_err("no answer");
-        assert_eq!(chain(&error), "server `peer` broke the protocol: it asked for input 4 times");
+        assert_eq!(chain(&error), "server `peer` violated the protocol: the server asked for input 4 times");
         assert_eq!(scripted.received_of("tools/call").len(), 4);
         still_works(&server).await;
         server.close().await;
@@ -276,7 +276,7 @@ fn a_server_that_never_stops_asking_is_stopped() {
 }
 
 #[test]
-fn questions_to_the_user_are_bounded_for_each_call() {
+fn elicitations_are_limited_per_call() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, mut config| {
             config.limits.questions = 3;
@@ -290,10 +290,13 @@ fn questions_to_the_user_are_bounded_for_each_call() {
             let server = connect_with(handlers, config).await;
             for round in 1..=2 {
                 let error = call(&server, "elicit", json!({"rounds": 1000})).await.expect_err("no answer");
-                assert_eq!(chain(&error), "server `peer` broke the protocol: it asked the user more than 3 questions");
+                assert_eq!(
+                    chain(&error),
+                    "server `peer` violated the protocol: it asked the user more than 3 questions"
+                );
                 assert_eq!(asked.load(Ordering::Relaxed), 3 * round);
             }
-            // What the next call may ask is its own.
+            // The next call has its own allowance.
             assert_eq!(parsed(&text(&server, "elicit", json!({"rounds": 3})).await), json!({"action": "decline"}));
             assert_eq!(asked.load(Ordering::Relaxed), 9);
             still_works(&server).await;
@@ -304,7 +307,7 @@ fn questions_to_the_user_are_bounded_for_each_call() {
 }
 
 #[test]
-fn a_user_who_takes_too_long_is_not_waited_for_longer_than_the_clocks_say() {
+fn an_unanswered_elicitation_ends_at_the_deadline() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, mut config| {
             config.timeouts.total = ms(1000);
@@ -329,7 +332,7 @@ fn a_user_who_takes_too_long_is_not_waited_for_longer_than_the_clocks_say() {
 }
 
 #[test]
-fn a_question_holds_up_no_other_call() {
+fn an_elicitation_does_not_delay_other_calls() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, _, config| {
             let handlers = Handlers::new().on_elicitation(|_| async {
@@ -353,7 +356,7 @@ fn a_question_holds_up_no_other_call() {
 }
 
 #[test]
-fn a_server_that_asks_for_too_much_at_once_is_refused_the_rest() {
+fn concurrent_server_requests_are_limited() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_roots(|| async {
@@ -376,7 +379,7 @@ fn a_server_that_asks_for_too_much_at_once_is_refused_the_rest() {
 }
 
 #[test]
-fn questions_of_a_server_that_is_lost_are_dropped() {
+fn elicitations_of_a_lost_server_are_dropped() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy());
         let handlers = Handlers::new().on_elicitation(|_| std::future::pending());
@@ -385,7 +388,7 @@ fn questions_of_a_server_that_is_lost_are_dropped() {
             let server = server.clone();
             async move { call(&server, "elicit", json!({})).await }
         });
-        scripted.heard("tools/call", 1).await;
+        scripted.wait_for("tools/call", 1).await;
         call(&server, "crash", json!({})).await.expect_err("no answer");
         let error = asking.await.expect("no panic").expect_err("no answer");
         assert!(matches!(error, CallError::Unavailable { .. }), "{error:?}");
@@ -397,13 +400,13 @@ fn questions_of_a_server_that_is_lost_are_dropped() {
 // Tasks.
 
 #[test]
-fn a_task_is_followed_to_its_end_in_both_eras() {
+fn a_task_is_polled_to_its_end_in_both_eras() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, scripted, config| {
             let server = connect(config).await;
             assert_eq!(text(&server, "task", json!({"ms": 100})).await, "the task is done");
             let error = call(&server, "task", json!({"ms": 30, "fail": true})).await.expect_err("a failure");
-            assert_eq!(chain(&error), "server `peer` answered error -32603: the task failed");
+            assert_eq!(chain(&error), "server `peer` returned error -32603: the task failed");
             assert_eq!(scripted.received_of("tasks/cancel").len(), 0);
             still_works(&server).await;
             server.close().await;
@@ -413,7 +416,7 @@ fn a_task_is_followed_to_its_end_in_both_eras() {
 }
 
 #[test]
-fn a_server_of_before_tasks_just_takes_its_time() {
+fn a_server_without_tasks_answers_directly() {
     scene(|_| async {
         let scripted =
             ScriptedServer::new(Script { legacy_versions: vec!["2025-06-18".to_owned()], ..Script::legacy() });
@@ -425,7 +428,7 @@ fn a_server_of_before_tasks_just_takes_its_time() {
 }
 
 #[test]
-fn a_task_asks_the_host() {
+fn a_task_can_send_input_requests() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::modern());
         let handlers = answering(ElicitationAnswer::Accept(arguments(json!({"answer": "yes"}))));
@@ -439,31 +442,31 @@ fn a_task_asks_the_host() {
 }
 
 #[test]
-fn a_task_whose_caller_has_left_is_cancelled() {
+fn a_task_is_cancelled_when_its_caller_is_dropped() {
     scene(|_| async {
         over_every_way(Script::default(), async |_, scripted, mut config| {
             config.timeouts.total = ms(1000);
             let server: Mcp = connect(config).await;
-            // By the clock,
+            // By the timeout,
             let error = call(&server, "task", json!({"ms": 60_000})).await.expect_err("no answer");
             assert!(matches!(error, CallError::Timeout { .. }), "{error:?}");
             until("the first task's end", || scripted.received_of("tasks/cancel").len() == 1).await;
-            // by the switch,
+            // by the cancel token,
             let cancel = CancelToken::new();
             let cx = CallContext::default().with_cancel(cancel.clone());
             let (outcome, ()) = tokio::join!(call_in(&server, "task", json!({"ms": 60_000}), &cx), async {
-                scripted.heard("tools/call", 2).await;
+                scripted.wait_for("tools/call", 2).await;
                 tokio::time::sleep(ms(100)).await;
                 cancel.cancel();
             });
             assert!(matches!(outcome, Err(CallError::Cancelled)), "{outcome:?}");
             until("the second task's end", || scripted.received_of("tasks/cancel").len() == 2).await;
-            // and by leaving.
+            // and by dropping the future.
             let left = tokio::spawn({
                 let server = server.clone();
                 async move { call(&server, "task", json!({"ms": 60_000})).await }
             });
-            scripted.heard("tools/call", 3).await;
+            scripted.wait_for("tools/call", 3).await;
             tokio::time::sleep(ms(100)).await;
             left.abort();
             until("the third task's end", || scripted.received_of("tasks/cancel").len() == 3).await;
@@ -478,7 +481,7 @@ fn a_task_whose_caller_has_left_is_cancelled() {
 }
 
 #[test]
-fn a_legacy_server_without_a_way_to_ask_over_json_asks_over_the_standing_stream() {
+fn a_legacy_json_server_asks_over_the_standalone_stream() {
     scene(|_| async {
         let http = HttpScript { answers: ropeway::testing::ResponseFormat::Json, ..HttpScript::default() };
         let http = listening(Script { http, ..Script::legacy() }).await;

@@ -1,4 +1,4 @@
-//! A host in a hurry: settings with short waits, and the few words that the tests of a connection need.
+//! Settings with short timeouts, and helpers for connection tests.
 
 use std::error::Error;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 
 use crate::scene::Scene;
 
-/// Longer than anything here should take, even on a machine with many more busy processes than cores.
+/// Longer than any step should take, even on an overloaded machine.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Settings of a server that is called `peer`, for a host that does not wait long.
+/// Returns settings with short timeouts for a server with the alias `peer`.
 pub(crate) fn hasty(transport: impl Into<Transport>) -> ServerConfig {
     let mut config = ServerConfig::new("peer", transport);
     config.timeouts.connect = SOON;
-    // A server that answers the probe late is taken for a legacy one, so a busy machine must have time for it.
+    // A server that answers the probe late counts as legacy, so a busy machine must have time for it.
     config.timeouts.probe = SOON;
     config.timeouts.idle = SOON;
     config.timeouts.total = SOON;
@@ -40,7 +40,7 @@ pub(crate) fn in_era(era: EraChoice, transport: impl Into<Transport>) -> ServerC
     config
 }
 
-/// Settings for a server that does not answer the probe.
+/// Returns settings for a server that does not answer the probe.
 pub(crate) fn silent_at_probe(transport: impl Into<Transport>) -> ServerConfig {
     let mut config = hasty(transport);
     config.timeouts.probe = ms(300);
@@ -59,20 +59,20 @@ pub(crate) async fn connect_with(handlers: Handlers, config: ServerConfig) -> Mc
     server
 }
 
-/// A scripted server inside this process, and a connection to it.
+/// Connects to a scripted server within this process.
 pub(crate) async fn in_process(script: Script) -> (ScriptedServer, Mcp) {
     let scripted = ScriptedServer::new(script);
     let server = connect(hasty(scripted.in_process())).await;
     (scripted, server)
 }
 
-/// A scripted server as a child process of the scene.
+/// Starts a scripted server as a child process of the scene.
 pub(crate) fn child(scene: &Scene, script: &Script) -> StdioServer {
     let script = serde_json::to_string(script).expect("a script");
     scene.stdio(env!("CARGO_BIN_EXE_scripted-server"), [script])
 }
 
-/// A scripted server behind a URL.
+/// Starts a scripted HTTP server.
 pub(crate) async fn listening(script: Script) -> HttpScriptedServer {
     HttpScriptedServer::start(script).await.expect("a free port")
 }
@@ -90,39 +90,39 @@ pub(crate) async fn call(server: &Mcp, tool: &str, with: Value) -> Result<ToolOu
 }
 
 pub(crate) async fn call_in(server: &Mcp, tool: &str, with: Value, cx: &CallContext) -> Result<ToolOutput, CallError> {
-    let call = server.call_tool(tool, arguments(with), cx);
+    let call = server.call_tool_with(tool, arguments(with), cx);
     tokio::time::timeout(5 * SOON, call).await.expect("an outcome in time")
 }
 
-/// The text of a tool's answer.
+/// Returns the text of a tool's output.
 pub(crate) async fn text(server: &Mcp, tool: &str, with: Value) -> String {
     let output = call(server, tool, with).await.unwrap_or_else(|error| panic!("`{tool}`: {}", chain(&error)));
     output.plain_text().expect("text only")
 }
 
-/// A call of `echo`, to see whether the server can be called.
+/// Calls `echo`, to check that the server answers.
 pub(crate) async fn echo(server: &Mcp) -> Result<String, String> {
     let output = call(server, "echo", json!({"message": "hi"})).await;
     output.map(|output| output.plain_text().expect("text only")).map_err(|error| chain(&error))
 }
 
-/// A later call works.
+/// Asserts that a later call succeeds.
 pub(crate) async fn still_works(server: &Mcp) {
     assert_eq!(echo(server).await.as_deref(), Ok("hi"));
 }
 
-/// Why a call of `echo` has no answer, cause by cause.
+/// Returns the error of a call of `echo` with its causes.
 pub(crate) async fn echo_fails(server: &Mcp) -> String {
     echo(server).await.expect_err("no answer")
 }
 
-/// Why no connection can be made, cause by cause.
+/// Returns the error of a failed connection with its causes.
 pub(crate) async fn cannot_connect(server: &Mcp) -> String {
     let outcome = tokio::time::timeout(2 * SOON, server.connect()).await.expect("an outcome in time");
     chain(&outcome.expect_err("no connection"))
 }
 
-/// An error and its causes.
+/// Formats an error with its causes.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
@@ -133,7 +133,7 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     words
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if so() {
@@ -151,7 +151,7 @@ pub(crate) async fn state(server: &Mcp, wanted: impl FnMut(&ConnectionState) -> 
     state.expect("a connection").clone()
 }
 
-/// The next event that is wanted; the others are passed over.
+/// Returns the next matching event and skips the others.
 pub(crate) async fn event<T>(events: &mut EventStream, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
     let next = async {
         loop {
@@ -163,7 +163,7 @@ pub(crate) async fn event<T>(events: &mut EventStream, mut wanted: impl FnMut(Ev
     tokio::time::timeout(SOON, next).await.expect("the event in time")
 }
 
-/// The warnings so far.
+/// Returns the warnings so far.
 pub(crate) fn warnings(events: &mut EventStream) -> Vec<String> {
     let mut warnings = Vec::new();
     while let Some(event) = events.try_next() {
@@ -175,6 +175,6 @@ pub(crate) fn warnings(events: &mut EventStream) -> Vec<String> {
 }
 
 pub(crate) async fn names(server: &Mcp) -> Vec<String> {
-    let tools = server.list_tool_definitions(None).await.unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let tools = server.list_tool_definitions().await.unwrap_or_else(|error| panic!("{}", chain(&error)));
     tools.into_iter().map(|tool| tool.name).collect()
 }

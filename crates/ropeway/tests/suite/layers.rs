@@ -1,10 +1,13 @@
-//! The layers of the library: arrows point down, and no foreign type shows.
+//! Layers of the library: imports point down, and types of hidden dependencies are not public.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The picture in ARCHITECTURE.md: each module, its layer, and the siblings that it may use all the same.
+/// The picture in ARCHITECTURE.md: each module, its layer, and the modules of the same layer that it may use.
 const PICTURE: &[(&str, u8, &[&str])] = &[
+    ("error_chain", 0, &[]),
+    ("setters", 0, &[]),
+    ("sync", 0, &[]),
     ("content", 1, &[]),
     ("duration", 1, &[]),
     ("hash", 1, &[]),
@@ -27,20 +30,23 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
     ("agent", 6, &[]),
     ("bridge", 6, &[]),
     ("testing", 6, &["bridge"]),
+    ("error", 7, &[]),
+    ("prelude", 7, &[]),
 ];
 
-/// Libraries that may change under us without our users noticing.
+/// Dependencies that may change without a breaking change of this crate.
 const HIDDEN: [&str; 8] = ["rmcp", "reqwest", "axum", "jsonschema", "globset", "jsonc_parser", "saphyr_parser", "toml"];
 
 #[test]
-fn arrows_between_modules_point_down() {
+fn imports_between_modules_point_down() {
     let problems: Vec<String> = sources()
         .iter()
         .filter_map(|source| Some((source, source.module()?)))
         .flat_map(|(source, module)| {
-            let arrows = arrows(&source.code(), source.depth());
-            let wrong = arrows.into_iter().filter_map(move |(line, target)| Some((line, objection(&module, &target)?)));
-            wrong.map(|(line, objection)| format!("{}:{line}: {objection}", source.path.display()))
+            let imports = imports(&source.code(), source.depth());
+            let wrong =
+                imports.into_iter().filter_map(move |(line, target)| Some((line, violation(&module, &target)?)));
+            wrong.map(|(line, violation)| format!("{}:{line}: {violation}", source.path.display()))
         })
         .collect();
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
@@ -60,7 +66,7 @@ fn no_type_of_a_hidden_library_is_in_a_public_signature() {
 
 /// One file of the library.
 struct Source {
-    /// Its path below `src`.
+    /// Path relative to `src`.
     path: PathBuf,
     text: String,
 }
@@ -80,7 +86,7 @@ fn sources() -> Vec<Source> {
             }
         }
     }
-    // Tests may look wherever they want.
+    // Tests may import everything.
     sources.retain(|source| {
         !source.path.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs")))
     });
@@ -90,7 +96,7 @@ fn sources() -> Vec<Source> {
 }
 
 impl Source {
-    /// The names of the modules that lead to the file; empty for the root.
+    /// Returns the module path of the file; empty for the root.
     fn modules(&self) -> Vec<String> {
         let path = self.path.with_extension("");
         let parts = path.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
@@ -101,12 +107,12 @@ impl Source {
         modules
     }
 
-    /// The top-level module that the file belongs to; none for the root, which knows everybody.
+    /// Returns the top-level module of the file; `None` for the root, which imports everything.
     fn module(&self) -> Option<String> {
         self.modules().into_iter().next()
     }
 
-    /// How many `super::` lead to the root.
+    /// Returns the number of `super::` that lead to the root.
     fn depth(&self) -> usize {
         self.modules().len()
     }
@@ -116,7 +122,7 @@ impl Source {
     }
 }
 
-/// The text without comments and without the tests at its end; lines keep their numbers.
+/// Returns the text without comments and without the test module at its end. Line numbers are kept.
 fn code(text: &str) -> String {
     let mut lines = Vec::new();
     let mut rest = text.lines().peekable();
@@ -130,11 +136,11 @@ fn code(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The top-level modules that code names, each with its line. `depth` times `super::` is the root as well.
-fn arrows(code: &str, depth: usize) -> Vec<(usize, String)> {
+/// Returns the top-level modules that the code imports, each with its line. `depth` times `super::` is the root, too.
+fn imports(code: &str, depth: usize) -> Vec<(usize, String)> {
     let root_by_super = "super::".repeat(depth);
     let roots = ["crate::", root_by_super.as_str()].into_iter().filter(|root| !root.is_empty());
-    let mut arrows = Vec::new();
+    let mut imports = Vec::new();
     for root in roots {
         for (at, _) in code.match_indices(root) {
             let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | ':');
@@ -142,16 +148,16 @@ fn arrows(code: &str, depth: usize) -> Vec<(usize, String)> {
                 continue;
             }
             for (offset, name) in first_names(&code[at + root.len()..]) {
-                arrows.push((line_of(code, at + root.len() + offset), name));
+                imports.push((line_of(code, at + root.len() + offset), name));
             }
         }
     }
-    arrows.sort();
-    arrows.dedup();
-    arrows
+    imports.sort();
+    imports.dedup();
+    imports
 }
 
-/// The names that a path can go on with: one, or one for each member of a group in braces.
+/// Returns the first segments of a path: one, or one per member of a group in braces.
 fn first_names(path: &str) -> Vec<(usize, String)> {
     let Some(group) = path.strip_prefix('{') else {
         return Some((0, word(path))).filter(|(_, name)| !name.is_empty()).into_iter().collect();
@@ -183,8 +189,8 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// What is wrong with an arrow, if anything.
-fn objection(from: &str, to: &str) -> Option<String> {
+/// Returns what is wrong with an import, if anything.
+fn violation(from: &str, to: &str) -> Option<String> {
     let find = |name: &str| PICTURE.iter().find(|(module, ..)| *module == name);
     let Some((_, layer, siblings)) = find(from) else { return Some(format!("`{from}` is not in the picture")) };
     let Some((_, below, _)) = find(to) else { return Some(format!("`{to}` is not in the picture")) };
@@ -193,7 +199,7 @@ fn objection(from: &str, to: &str) -> Option<String> {
     (!allowed).then(|| format!("`{from}` (layer {layer}) uses `{to}` (layer {below}): {direction}"))
 }
 
-/// The names of hidden libraries' types in public signatures, each with the line where the signature begins.
+/// Returns the names of hidden types in public signatures, each with the line of the signature.
 fn leaks(code: &str) -> Vec<(usize, String)> {
     let hidden = hidden_names(code);
     let mut leaks = Vec::new();
@@ -205,7 +211,7 @@ fn leaks(code: &str) -> Vec<(usize, String)> {
     leaks
 }
 
-/// The hidden libraries themselves, and what the code imports from them.
+/// Returns the hidden dependencies, and the names imported from them.
 fn hidden_names(code: &str) -> Vec<String> {
     let mut names: Vec<String> = HIDDEN.map(str::to_owned).to_vec();
     for statement in code.split(';') {
@@ -220,7 +226,7 @@ fn hidden_names(code: &str) -> Vec<String> {
     names
 }
 
-/// What the outside sees of each item, as far as text can tell, and where it begins.
+/// Returns the public signature of each item, as far as text analysis can tell, and its position.
 fn public_signatures(code: &str) -> Vec<(usize, String)> {
     let mut signatures = Vec::new();
     let mut start = 0;
@@ -230,7 +236,7 @@ fn public_signatures(code: &str) -> Vec<(usize, String)> {
         start += line.len();
         let rest = &code[at..];
         let signature = if item.starts_with("pub enum ") || item.starts_with("pub trait ") {
-            // All variants and methods are as public as the whole; bodies of methods are not.
+            // Variants and methods are public with the item; bodies of methods are not.
             rest.find('{').map(|open| flat_block(&rest[open + 1..]))
         } else if item.starts_with("pub struct ") {
             // Named fields are lines of their own.
@@ -250,7 +256,7 @@ fn public_signatures(code: &str) -> Vec<(usize, String)> {
     signatures
 }
 
-/// A function ends at its body, a field at its comma; a comma inside brackets belongs to the signature.
+/// Returns the end of a signature: the body of a function, or the comma behind a field outside of brackets.
 fn signature_end(text: &str) -> usize {
     let mut depth = 0;
     for (at, c) in text.char_indices() {
@@ -266,7 +272,7 @@ fn signature_end(text: &str) -> usize {
     text.len()
 }
 
-/// A block up to its closing brace, where nested blocks count only as far as they hold fields.
+/// Returns a block up to its closing brace. Nested blocks are included only if they contain fields.
 fn flat_block(text: &str) -> String {
     let mut depth = 0;
     let mut bodies = 0;
@@ -295,41 +301,41 @@ fn flat_block(text: &str) -> String {
 }
 
 fn targets(code: &str, depth: usize) -> Vec<String> {
-    arrows(code, depth).into_iter().map(|(_, target)| target).collect()
+    imports(code, depth).into_iter().map(|(_, target)| target).collect()
 }
 
 #[test]
-fn every_way_to_name_a_module_is_seen() {
+fn every_form_of_import_is_found() {
     let code =
         "use crate::tool::Tool;\nuse crate::{config::{A, B}, event};\nfn f() -> crate::content::Text { $crate::no!() }";
     let expected = [(1, "tool"), (2, "config"), (2, "event"), (3, "content")];
-    assert_eq!(arrows(code, 1), expected.map(|(line, name)| (line, name.to_owned())));
+    assert_eq!(imports(code, 1), expected.map(|(line, name)| (line, name.to_owned())));
     assert_eq!(targets("use super::super::agent::Turn;", 2), ["agent"]);
     assert_eq!(targets("use super::error::Bad;", 2), [""; 0]);
 }
 
 #[test]
-fn comments_and_tests_do_not_count() {
+fn comments_and_tests_are_ignored() {
     let text = "//! [`crate::agent`]\nlet url = \"http://x\"; // crate::agent\n#[cfg(test)]\nmod tests {\n use crate::agent;\n}";
     assert_eq!(targets(&code(text), 1), [""; 0]);
     assert!(code(text).contains("http://x"));
 }
 
 #[test]
-fn only_arrows_that_point_down_are_without_objection() {
-    assert_eq!(objection("mcp", "event"), None);
-    assert_eq!(objection("mcp", "mcp"), None);
-    assert_eq!(objection("envelope", "schema"), None);
-    assert_eq!(objection("tool", "mcp").as_deref(), Some("`tool` (layer 2) uses `mcp` (layer 4): upward"));
+fn only_imports_that_point_down_are_allowed() {
+    assert_eq!(violation("mcp", "event"), None);
+    assert_eq!(violation("mcp", "mcp"), None);
+    assert_eq!(violation("envelope", "schema"), None);
+    assert_eq!(violation("tool", "mcp").as_deref(), Some("`tool` (layer 2) uses `mcp` (layer 4): upward"));
     assert_eq!(
-        objection("schema", "envelope").as_deref(),
+        violation("schema", "envelope").as_deref(),
         Some("`schema` (layer 3) uses `envelope` (layer 3): sideways")
     );
-    assert_eq!(objection("mcp", "misc").as_deref(), Some("`misc` is not in the picture"));
+    assert_eq!(violation("mcp", "misc").as_deref(), Some("`misc` is not in the picture"));
 }
 
 #[test]
-fn a_hidden_type_is_found_wherever_the_outside_sees_it() {
+fn hidden_types_are_found_in_every_public_position() {
     for leak in [
         "pub fn f(client: reqwest::Client) {}",
         "use reqwest::{Client, Url as Address};\nimpl A {\n    pub fn f(\n        &self,\n    ) -> Client {}\n}",
@@ -347,7 +353,7 @@ fn a_hidden_type_is_found_wherever_the_outside_sees_it() {
 }
 
 #[test]
-fn a_hidden_type_that_the_outside_cannot_see_is_no_leak() {
+fn hidden_types_in_private_positions_are_allowed() {
     for fine in [
         "pub(crate) fn f(client: reqwest::Client) {}",
         "pub fn f() { let client = reqwest::Client::new(); }",

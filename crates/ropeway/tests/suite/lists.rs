@@ -1,4 +1,4 @@
-//! Lists of tools: page by page, remembered, renewed, and as odd as real ones.
+//! Tool lists: pagination, caching, refreshing and invalid entries.
 
 use ropeway::config::EraChoice;
 use ropeway::event::Event;
@@ -18,7 +18,7 @@ fn lists(scripted: &ScriptedServer) -> usize {
 }
 
 #[test]
-fn pages_are_followed_to_the_end() {
+fn all_pages_are_fetched() {
     scene(|_| async {
         let (_scripted, whole) = in_process(Script::default()).await;
         let all = names(&whole).await;
@@ -31,12 +31,12 @@ fn pages_are_followed_to_the_end() {
 }
 
 #[test]
-fn a_cursor_that_is_a_number_is_followed_and_goes_back_as_a_string() {
+fn a_numeric_cursor_is_sent_back_as_a_string() {
     scene(|_| async {
         let next = Fault::set("/result/nextCursor", 7);
         let (scripted, server) =
             in_process(Script::default().fault(FaultTrigger::method("tools/list").nth(1), next)).await;
-        // The scripted server does not know the cursor, which costs the second page only.
+        // The scripted server rejects the cursor, so only the second page is missing.
         assert_eq!(names(&server).await.len(), 16);
         assert_eq!(scripted.received_of("tools/list")[1]["params"]["cursor"], "7");
         server.close().await;
@@ -44,7 +44,7 @@ fn a_cursor_that_is_a_number_is_followed_and_goes_back_as_a_string() {
 }
 
 #[test]
-fn a_list_without_end_is_cut_at_the_most_pages_with_a_warning() {
+fn an_endless_list_is_truncated_with_a_warning() {
     scene(|_| async {
         let scripted =
             ScriptedServer::new(Script { page_size: Some(2), paging: PagingStyle::Endless, ..Script::default() });
@@ -61,7 +61,7 @@ fn a_list_without_end_is_cut_at_the_most_pages_with_a_warning() {
 }
 
 #[test]
-fn a_cursor_that_comes_back_ends_the_list_with_a_warning() {
+fn a_repeated_cursor_ends_the_list_with_a_warning() {
     scene(|_| async {
         let script = Script { page_size: Some(2), paging: PagingStyle::Repeated, ..Script::default() };
         let (scripted, server) = in_process(script).await;
@@ -69,13 +69,13 @@ fn a_cursor_that_comes_back_ends_the_list_with_a_warning() {
         assert_eq!(names(&server).await, ["echo", "add"]);
         assert_eq!(lists(&scripted), 2);
         let warnings = warnings(&mut events);
-        assert!(warnings.iter().any(|it| it.contains("repeats its cursor `page-1`")), "{warnings:?}");
+        assert!(warnings.iter().any(|it| it.contains("repeats the cursor `page-1`")), "{warnings:?}");
         server.close().await;
     });
 }
 
 #[test]
-fn a_page_that_fails_does_not_spoil_those_before_it() {
+fn a_failed_page_does_not_affect_the_previous_ones() {
     scene(|_| async {
         let failing = Fault::Error(json!({"code": -32000, "message": "lost my place"}));
         let script = Script { page_size: Some(4), ..Script::default() };
@@ -89,20 +89,20 @@ fn a_page_that_fails_does_not_spoil_those_before_it() {
 }
 
 #[test]
-fn a_first_page_that_fails_is_an_error() {
+fn a_failed_first_page_is_an_error() {
     scene(|_| async {
         let failing = Fault::Error(json!({"code": -32000, "message": "no tools today"}));
         let (_scripted, server) =
             in_process(Script::default().fault(FaultTrigger::method("tools/list").nth(1), failing)).await;
-        let error = server.list_tool_definitions(None).await.expect_err("no list");
-        assert_eq!(chain(&error), "server `peer` answered error -32000: no tools today");
+        let error = server.list_tool_definitions().await.expect_err("no list");
+        assert_eq!(chain(&error), "server `peer` returned error -32000: no tools today");
         assert_eq!(names(&server).await.len(), 16);
         server.close().await;
     });
 }
 
 #[test]
-fn a_server_that_does_not_know_the_question_has_no_tools() {
+fn a_server_without_the_method_has_no_tools() {
     scene(|_| async {
         let unknown = Fault::Error(json!({"code": -32601, "message": "what?"}));
         let (_scripted, server) =
@@ -113,12 +113,12 @@ fn a_server_that_does_not_know_the_question_has_no_tools() {
 }
 
 #[test]
-fn one_odd_tool_does_not_spoil_the_others_and_can_be_called() {
+fn a_tool_with_invalid_fields_can_be_called() {
     scene(|_| async {
         for era in BOTH {
             let scripted = ScriptedServer::new(Script { extra_tools: odd::tools(), ..Script::default() });
             let server = connect(in_era(era, scripted.in_process())).await;
-            let tools = server.list_tool_definitions(None).await.expect("tools");
+            let tools = server.list_tool_definitions().await.expect("tools");
             assert_eq!(tools.len(), 16 + odd::tools().len());
             for ExtraTool { definition, .. } in odd::tools() {
                 let name = definition["name"].as_str().expect("a name");
@@ -134,7 +134,7 @@ fn one_odd_tool_does_not_spoil_the_others_and_can_be_called() {
 }
 
 #[test]
-fn what_is_no_tool_is_left_out_with_a_warning() {
+fn an_invalid_tool_is_skipped_with_a_warning() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script { extra_tools: odd::not_tools(), ..Script::default() }).await;
         let mut events = server.events();
@@ -146,12 +146,12 @@ fn what_is_no_tool_is_left_out_with_a_warning() {
 }
 
 #[test]
-fn a_name_that_comes_twice_is_one_tool_with_a_warning() {
+fn a_duplicate_name_is_one_tool_with_a_warning() {
     scene(|_| async {
         let later = json!({"name": "echo", "description": "another", "inputSchema": {"type": "object"}});
         let (_scripted, server) = in_process(Script::default().tool(later, json!({"content": []}))).await;
         let mut events = server.events();
-        let tools = server.list_tool_definitions(None).await.expect("tools");
+        let tools = server.list_tool_definitions().await.expect("tools");
         assert_eq!((tools.len(), tools[0].description.as_deref()), (16, Some("another")));
         let warnings = warnings(&mut events);
         assert!(warnings.iter().any(|it| it.contains("`echo` twice")), "{warnings:?}");
@@ -160,7 +160,7 @@ fn a_name_that_comes_twice_is_one_tool_with_a_warning() {
 }
 
 #[test]
-fn odd_fields_of_a_list_do_not_spoil_it() {
+fn invalid_fields_of_a_list_are_ignored() {
     scene(|_| async {
         for rule in odd::lists() {
             for era in BOTH {
@@ -182,12 +182,12 @@ fn odd_fields_of_a_list_do_not_spoil_it() {
 }
 
 #[test]
-fn a_list_is_fetched_once_and_again_when_it_is_asked_for_or_has_changed() {
+fn a_list_is_cached_until_it_changes_or_is_refreshed() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::legacy()).await;
         for _ in 0..3 {
             names(&server).await;
-            server.list_tools(None).await.expect("tools");
+            server.list_tools().await.expect("tools");
         }
         assert_eq!(lists(&scripted), 1);
         let tools = server.refresh_tools().await.expect("a list");
@@ -198,7 +198,7 @@ fn a_list_is_fetched_once_and_again_when_it_is_asked_for_or_has_changed() {
         event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
         assert!(names(&server).await.contains(&"grown".to_owned()));
         assert_eq!(text(&server, "grown", json!({})).await, "grown");
-        // A change that changes nothing is no event.
+        // An unchanged list causes no event.
         scripted.changed("tools");
         until("the list", || lists(&scripted) >= 4).await;
         tokio::time::sleep(ms(100)).await;
@@ -210,11 +210,11 @@ fn a_list_is_fetched_once_and_again_when_it_is_asked_for_or_has_changed() {
 }
 
 #[test]
-fn a_change_is_heard_of_in_the_modern_era_too() {
+fn changes_are_reported_in_the_modern_era() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::modern()).await;
         names(&server).await;
-        scripted.heard("subscriptions/listen", 1).await;
+        scripted.wait_for("subscriptions/listen", 1).await;
         let mut events = server.events();
         assert_eq!(text(&server, "grow", json!({"name": "grown"})).await, "grown");
         event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
@@ -224,7 +224,7 @@ fn a_change_is_heard_of_in_the_modern_era_too() {
 }
 
 #[test]
-fn a_list_is_kept_for_as_long_as_its_server_says() {
+fn a_list_is_cached_for_its_ttl() {
     scene(|_| async {
         let (scripted, server) = in_process(Script { ttl_ms: 1000, ..Script::modern() }).await;
         names(&server).await;
@@ -241,21 +241,21 @@ fn a_list_is_kept_for_as_long_as_its_server_says() {
 }
 
 #[test]
-fn a_prefix_goes_before_every_name_and_the_server_does_not_see_it() {
+fn a_prefix_is_added_to_names_but_not_sent() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
-        let tools = server.list_tools(Some("peer")).await.expect("tools");
+        let tools = server.list_tools_with_prefix("peer").await.expect("tools");
         assert!(tools.iter().all(|tool| tool.definition().name.starts_with("peer_")));
         let output = tools[0].call(arguments(json!({"message": "hi"})), &CallContext::default()).await;
         assert_eq!(output.expect("an answer").plain_text().as_deref(), Some("hi"));
         assert_eq!(scripted.received_of("tools/call")[0]["params"]["name"], "echo");
-        assert_eq!(server.list_tool_definitions(Some("")).await.expect("tools")[0].name, "echo");
+        assert_eq!(server.list_tools_with_prefix("").await.expect("tools")[0].definition().name, "echo");
         server.close().await;
     });
 }
 
 #[test]
-fn other_requests_pass_through_as_plain_json() {
+fn other_requests_take_and_return_plain_json() {
     scene(|_| async {
         for era in BOTH {
             let scripted = ScriptedServer::new(Script::default());
@@ -269,7 +269,7 @@ fn other_requests_pass_through_as_plain_json() {
             let missing = ask("resources/read", json!({"uri": "test://nothing"})).await.expect_err("a refusal");
             assert!(chain(&missing).ends_with("resource not found"), "{}", chain(&missing));
             let unknown = ask("no/such", json!({})).await.expect_err("a refusal");
-            assert_eq!(chain(&unknown), "server `peer` answered error -32601: unknown method `no/such`");
+            assert_eq!(chain(&unknown), "server `peer` returned error -32601: unknown method `no/such`");
             assert!(call(&server, "echo", json!({"message": "hi"})).await.is_ok());
             server.close().await;
         }

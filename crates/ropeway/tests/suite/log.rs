@@ -1,4 +1,4 @@
-//! A log: everything that is told to `tracing` on one thread, spans included.
+//! Captures all `tracing` output of one thread, including spans.
 
 use std::fmt::{self, Write as _};
 use std::future::Future;
@@ -9,7 +9,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// A span: its name and its fields, in the order in which they came.
+/// The name of a span and its fields, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) name: String,
@@ -17,7 +17,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The value of a field, if it has one.
+    /// Returns the value of a field, if it is set.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().rfind(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -29,7 +29,7 @@ struct Written {
     spans: Vec<(u64, Span)>,
 }
 
-/// Takes in everything, at every level.
+/// A subscriber that records everything, at every level.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Written>>);
 
@@ -38,19 +38,19 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of it as text.
+    /// Returns the whole output as text.
     pub(crate) fn text(&self) -> String {
         let written = self.written();
         format!("{}{:?}", written.lines, written.spans)
     }
 
-    /// The spans so far.
+    /// Returns the spans so far.
     pub(crate) fn spans(&self) -> Vec<Span> {
         self.written().spans.iter().map(|(_, span)| span.clone()).collect()
     }
 }
 
-/// Runs on a thread of its own, where all that is logged is written down.
+/// Runs on a separate thread and captures its `tracing` output.
 pub(crate) async fn logged<F, R>(body: F) -> Log
 where
     F: FnOnce(Log) -> R + Send + 'static,
@@ -58,8 +58,8 @@ where
 {
     let running = tokio::task::spawn_blocking(move || {
         let log = Log::default();
-        // With only one listener in the process, a place in the code that another thread comes to first is taken to be heard by
-        // nobody (tracing-core asks that thread alone). With two, all are asked.
+        // With only one subscriber in the process, a callsite that another thread reaches first is cached as disabled, because
+        // tracing-core asks only that thread. With two subscribers, all are asked.
         let _company = tracing::Dispatch::new(log.clone());
         let _here = tracing::subscriber::set_default(log.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

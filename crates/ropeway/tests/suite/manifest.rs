@@ -46,8 +46,8 @@ fn names(bridge: &Bridge) -> Vec<String> {
 }
 
 fn outcome(bridge: &Bridge, alias: &str) -> ServerState {
-    let verdicts = bridge.verdicts();
-    verdicts.into_iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome
+    let statuses = bridge.statuses();
+    statuses.into_iter().find(|status| status.server.as_str() == alias).expect("a status").outcome
 }
 
 /// The warnings that are there already.
@@ -99,7 +99,7 @@ fn the_filters_of_a_manifest_hold_in_every_place_and_narrow_each_other() {
 
         let bridge = started(parse(&format!("{text}enabled: false\n"), &Secrets::none())).await;
         assert_eq!(names(&bridge), [""; 0]);
-        assert!(bridge.verdicts().iter().all(|verdict| verdict.outcome == ServerState::Disabled));
+        assert!(bridge.statuses().iter().all(|status| status.outcome == ServerState::Disabled));
         bridge.stop().await;
     });
 }
@@ -115,7 +115,7 @@ fn grouped_connections_are_reached_with_their_tokens() {
         assert_eq!(names(&bridge), ["mcp_program_one", "mcp_api_two"]);
         let call = |tool: &'static str| {
             let registry = bridge.tools().registry;
-            async move { registry.call(tool, arguments(json!({})), &CallContext::default()).await }
+            async move { registry.call_with(tool, arguments(json!({})), &CallContext::default()).await }
         };
         assert!(!call("mcp_program_one").await.meta.is_error);
         assert!(!call("mcp_api_two").await.meta.is_error);
@@ -143,7 +143,7 @@ fn warnings_and_skipped_servers_are_told_after_the_start_and_once() {
         bridge.start().await.expect("a start");
         let expected = [
             (Some("a".to_owned()), "server `a` is skipped: secret `NO_SUCH_SECRET` is not set".to_owned()),
-            (None, "`tool_allowlist` of server `b` is empty: all of its tools are hidden".to_owned()),
+            (None, "`tool_allowlist` of server `b` is empty: all its tools are hidden".to_owned()),
         ];
         assert_eq!(warnings(&mut before), expected);
         let mut after = bridge.events();
@@ -175,14 +175,14 @@ fn servers_that_code_leaves_without_secrets_are_told_too() {
             (Some("b".to_owned()), "server `b` is not started: `oauth` (3:7) is not supported".to_owned()),
         ];
         assert_eq!(warnings(&mut bridge.events()), expected);
-        assert_eq!(bridge.verdicts()[1].to_string(), "server `b` is not started: `oauth` (3:7) is not supported");
+        assert_eq!(bridge.statuses()[1].to_string(), "server `b` is not started: `oauth` (3:7) is not supported");
         bridge.stop().await;
 
         invalid.required = true;
         let error = Bridge::new(Config::default().with_server(invalid)).expect("a bridge").start().await;
         let error = error.expect_err("no start");
         assert!(matches!(error, BridgeError::RequiredInvalid { .. }), "{error}");
-        assert_eq!(error.to_string(), "server `b` is required, but `oauth` (3:7) is not supported");
+        assert_eq!(error.to_string(), "required server `b` cannot be started: `oauth` (3:7) is not supported");
     });
 }
 
@@ -226,7 +226,7 @@ fn a_callback_that_panics_or_blocks_does_not_disturb_a_running_bridge() {
         };
         let told = tokio::time::timeout(SOON, told).await.expect("a warning");
         assert!(
-            told.contains("the old one stays") && told.contains("`${PANICS}`: the secrets callback panicked"),
+            told.contains("using the previous one") && told.contains("`${PANICS}`: secrets callback panicked"),
             "{told}"
         );
         assert_eq!(names(&bridge), ["one_one"]);
@@ -238,7 +238,8 @@ fn a_callback_that_panics_or_blocks_does_not_disturb_a_running_bridge() {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
         assert!(blocks.load(Ordering::SeqCst), "it was asked");
-        let envelope = bridge.tools().registry.call("one_one", arguments(json!({})), &CallContext::default()).await;
+        let envelope =
+            bridge.tools().registry.call_with("one_one", arguments(json!({})), &CallContext::default()).await;
         assert!(!envelope.meta.is_error, "{envelope:?}");
         drop(go);
         let listing = bridge.until(|listing| listing.registry.definitions().any(|tool| tool.name == "three_one"));

@@ -1,4 +1,4 @@
-//! What a server has besides tools: resources, prompts, completions; and whether it is there at all.
+//! Resources, prompts, completion and ping.
 
 use ropeway::config::EraChoice;
 use ropeway::content::{EmbeddedResource, ResourceContents};
@@ -53,12 +53,12 @@ fn resources_are_listed_and_read() {
             let templates = json!(server.list_resource_templates().await.expect("templates"));
             let expected = json!([{"uriTemplate": "test://items/{id}", "name": "item", "mimeType": "text/plain"}]);
             assert_eq!(templates, expected);
-            let read = async |uri| server.read_resource(uri, &cx()).await.expect("a resource");
+            let read = async |uri| server.read_resource_with(uri, &cx()).await.expect("a resource");
             let hello = resource("test://hello", "text/plain", ResourceContents::Text("hello".into()));
             assert_eq!(read("test://hello").await, [hello]);
             let picture = resource("test://picture", "image/png", ResourceContents::Blob("iVBORw0KGgo=".into()));
             assert_eq!(read("test://picture").await, [picture]);
-            let missing = server.read_resource("test://nothing", &cx()).await.expect_err("a refusal");
+            let missing = server.read_resource_with("test://nothing", &cx()).await.expect_err("a refusal");
             assert!(matches!(missing, CallError::Refused { .. }), "{missing:?}");
         })
         .await;
@@ -66,7 +66,7 @@ fn resources_are_listed_and_read() {
 }
 
 #[test]
-fn prompts_are_listed_and_got() {
+fn prompts_are_listed_and_fetched() {
     scene(|_| async {
         in_both_eras(Script::default(), async |scripted, server| {
             let listed = json!(server.list_prompts().await.expect("prompts"));
@@ -76,17 +76,17 @@ fn prompts_are_listed_and_got() {
                 {"name": "plain"},
             ]);
             assert_eq!(listed, expected);
-            let greet = server.get_prompt("greet", arguments(json!({"name": 7, "mood": null})), &cx()).await;
+            let greet = server.get_prompt_with("greet", arguments(json!({"name": 7, "mood": null})), &cx()).await;
             let expected = json!({"description": "greet", "messages": [
                 {"role": "user", "content": {"type": "text", "text": "Please greet 7."}}]});
             let mut got = json!(greet.expect("a prompt"));
-            // The modern era stamps every result with who gave it.
+            // The modern era adds the server info to every result.
             got.as_object_mut().expect("an object").remove("_meta");
             assert_eq!(got, expected);
             assert_eq!(scripted.received_of("prompts/get")[0]["params"]["arguments"], json!({"name": "7"}));
-            server.get_prompt("plain", Arguments::new(), &cx()).await.expect("a prompt");
+            server.get_prompt_with("plain", Arguments::new(), &cx()).await.expect("a prompt");
             assert_eq!(scripted.received_of("prompts/get")[1]["params"].get("arguments"), None);
-            let missing = server.get_prompt("greet", Arguments::new(), &cx()).await.expect_err("a refusal");
+            let missing = server.get_prompt_with("greet", Arguments::new(), &cx()).await.expect_err("a refusal");
             assert!(chain(&missing).ends_with("an argument is missing"), "{}", chain(&missing));
         })
         .await;
@@ -128,7 +128,7 @@ fn an_argument_is_completed() {
 }
 
 #[test]
-fn all_lists_are_followed_page_by_page() {
+fn all_lists_are_fetched_page_by_page() {
     scene(|_| async {
         let (scripted, server) = in_process(Script { page_size: Some(1), ..Script::default() }).await;
         assert_eq!(uris(&server).await, ["test://hello", "test://picture", "test://counter"]);
@@ -141,7 +141,7 @@ fn all_lists_are_followed_page_by_page() {
         let (_scripted, server) = in_process(script).await;
         let mut events = server.events();
         assert_eq!(uris(&server).await.len(), 2);
-        assert_eq!(warnings(&mut events), ["the resource list repeats its cursor `page-1`: the rest is left out"]);
+        assert_eq!(warnings(&mut events), ["truncated the resource list: it repeats the cursor `page-1`"]);
         server.close().await;
 
         let lost = error(-32000, "lost my place");
@@ -149,7 +149,8 @@ fn all_lists_are_followed_page_by_page() {
         let (_scripted, server) = in_process(script.fault(FaultTrigger::method("resources/list").nth(2), lost)).await;
         let mut events = server.events();
         assert_eq!(uris(&server).await, ["test://hello"]);
-        let expected = "page 2 of the resource list is missing: server `peer` answered error -32000: lost my place";
+        let expected =
+            "could not fetch page 2 of the resource list: server `peer` returned error -32000: lost my place";
         assert_eq!(warnings(&mut events), [expected]);
         assert_eq!(uris(&server).await.len(), 3);
         server.close().await;
@@ -157,7 +158,7 @@ fn all_lists_are_followed_page_by_page() {
 }
 
 #[test]
-fn one_odd_entry_does_not_spoil_the_others() {
+fn an_invalid_entry_does_not_affect_the_others() {
     scene(|_| async {
         let resources = json!({"resources": [3, {"name": "nowhere"}, {"uri": "a:b", "size": "much", "x": 1}]});
         let contents = json!({"contents": [{"text": "t"}, {"uri": "a:c"}, 3, {"uri": "a:d", "blob": "AAAA"}]});
@@ -170,17 +171,17 @@ fn one_odd_entry_does_not_spoil_the_others() {
         let mut events = server.events();
         let listed = json!(server.list_resources().await.expect("resources"));
         assert_eq!(listed, json!([{"uri": "a:b", "name": "a:b", "size": "much", "x": 1}]));
-        let read = server.read_resource("a:b", &cx()).await.expect("contents");
+        let read = server.read_resource_with("a:b", &cx()).await.expect("contents");
         let read: Vec<_> = read.into_iter().map(|resource| (resource.uri, resource.contents)).collect();
         let text = ("a:b".to_owned(), ResourceContents::Text("t".into()));
         assert_eq!(read, [text, ("a:d".to_owned(), ResourceContents::Blob("AAAA".into()))]);
         assert_eq!(json!(server.list_prompts().await.expect("prompts")), json!([{"name": "p"}]));
         let expected = [
-            "the resource list holds a resource that is not an object: 3",
-            "the resource list holds a resource without a uri: null",
-            "`a:b` holds something that is neither text nor a blob: {\"uri\":\"a:c\"}",
-            "`a:b` holds something that is neither text nor a blob: 3",
-            "the prompt list holds a prompt that is not an object: null",
+            "the resource list contains a resource that is not an object: 3",
+            "the resource list contains a resource without a uri: null",
+            "skipped content of `a:b` that is neither text nor a blob: {\"uri\":\"a:c\"}",
+            "skipped content of `a:b` that is neither text nor a blob: 3",
+            "the prompt list contains a prompt that is not an object: null",
             "prompt `p` has a prompt argument without a name: null",
         ];
         assert_eq!(warnings(&mut events), expected);
@@ -189,7 +190,7 @@ fn one_odd_entry_does_not_spoil_the_others() {
 }
 
 #[test]
-fn a_server_that_does_not_know_the_question_has_nothing() {
+fn a_server_without_the_methods_has_empty_lists() {
     scene(|_| async {
         let unknown = || error(-32601, "what?");
         let script = Script::default()
@@ -206,7 +207,7 @@ fn a_server_that_does_not_know_the_question_has_nothing() {
 }
 
 #[test]
-fn a_server_that_says_that_it_has_none_is_not_asked() {
+fn a_server_without_the_capability_is_not_asked() {
     scene(|_| async {
         let none = Fault::set("/result/capabilities", json!({"tools": {}}));
         let silent = Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() };
@@ -217,7 +218,7 @@ fn a_server_that_says_that_it_has_none_is_not_asked() {
         assert_eq!(server.list_prompts().await.expect("a list"), []);
         assert_eq!(scripted.received_of("resources/list"), [Value::Null; 0]);
         server.close().await;
-        // One that says nothing about itself is asked.
+        // A server without any capabilities is asked.
         let scripted = ScriptedServer::new(
             Script::legacy().fault(FaultTrigger::method("initialize"), Fault::remove("/result/capabilities")),
         );
@@ -228,13 +229,13 @@ fn a_server_that_says_that_it_has_none_is_not_asked() {
 }
 
 #[test]
-fn a_first_page_that_fails_is_an_error_here_too() {
+fn a_failed_first_page_of_any_list_is_an_error() {
     scene(|_| async {
         let failing = error(-32000, "not today");
         let (_scripted, server) =
             in_process(Script::default().fault(FaultTrigger::method("prompts/list"), failing)).await;
         let error = server.list_prompts().await.expect_err("no list");
-        assert_eq!(chain(&error), "server `peer` answered error -32000: not today");
+        assert_eq!(chain(&error), "server `peer` returned error -32000: not today");
         server.close().await;
     });
 }
@@ -253,7 +254,7 @@ fn a_ping_is_answered_in_both_eras() {
 }
 
 #[test]
-fn a_server_that_refuses_a_ping_is_alive_and_one_that_is_gone_is_not() {
+fn a_rejected_ping_means_alive_and_a_lost_server_does_not() {
     scene(|_| async {
         let script = Script::legacy().fault(FaultTrigger::method("ping"), error(-32601, "what?"));
         let (_scripted, server) = in_process(script).await;

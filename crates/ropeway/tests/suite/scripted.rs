@@ -1,4 +1,4 @@
-//! The scripted server, driven raw: it behaves and misbehaves as it is told.
+//! The scripted server, driven over raw connections.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A client that knows nothing but lines.
+/// A client that reads and writes lines.
 struct Lines<R, W> {
     read: BufReader<R>,
     write: W,
@@ -31,7 +31,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
         self.write.write_all(format!("{message}\n").as_bytes()).await.expect("the server reads");
     }
 
-    /// The next line as bytes; empty at the end.
+    /// Returns the next line; empty at the end.
     async fn line(&mut self) -> Vec<u8> {
         let mut line = Vec::new();
         let read = self.read.read_until(b'\n', &mut line);
@@ -92,7 +92,7 @@ mod on_a_pipe {
     use super::*;
 
     #[tokio::test]
-    async fn by_default_it_speaks_the_legacy_era() {
+    async fn the_default_script_supports_the_legacy_era() {
         let mut client = pipe(&ScriptedServer::new(Script::default()));
         assert_eq!(client.ask(request(9, "tools/list", json!({}))).await["error"]["code"], -32600);
         let hello = client.initialize(json!({})).await;
@@ -126,7 +126,7 @@ mod on_a_pipe {
     }
 
     #[tokio::test]
-    async fn by_default_it_speaks_the_modern_era() {
+    async fn the_default_script_supports_the_modern_era() {
         let mut client = pipe(&ScriptedServer::new(Script { ttl_ms: 7, ..Script::default() }));
         let hello = client.ask(modern(1, "server/discover", json!({}))).await["result"].clone();
         assert_eq!(hello["supportedVersions"], json!(["2026-07-28"]));
@@ -158,7 +158,7 @@ mod on_a_pipe {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_unknown_method_is_met_as_the_script_says() {
+    async fn unknown_methods_are_answered_as_scripted() {
         let client = |unknown_methods| pipe(&ScriptedServer::new(Script { unknown_methods, ..Script::legacy() }));
         let probe = modern(1, "server/discover", json!({}));
         for (unknown, code) in [(UnknownMethods::MethodNotFound, -32601), (UnknownMethods::InvalidParams, -32602)] {
@@ -188,14 +188,14 @@ mod on_a_pipe {
         client
             .send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } }))
             .await;
-        scripted.heard("notifications/cancelled", 1).await;
+        scripted.wait_for("notifications/cancelled", 1).await;
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(client.ask(echo(3)).await["id"], 3);
         assert_eq!(scripted.cancelled(), [json!(2)]);
     }
 
     #[tokio::test]
-    async fn a_legacy_client_is_asked_in_the_middle_of_a_call() {
+    async fn a_legacy_client_gets_requests_during_a_call() {
         let mut client = pipe(&ScriptedServer::new(Script::default()));
         client.initialize(json!({ "elicitation": {}, "sampling": {} })).await;
         for (id, tool, method) in [(1, "elicit", "elicitation/create"), (2, "sample", "sampling/createMessage")] {
@@ -205,12 +205,12 @@ mod on_a_pipe {
             let answer = client.ask(answer).await;
             assert_eq!((&answer["id"], text(&answer)), (&json!(id), r#"{"action":"accept"}"#));
         }
-        // Roots were not declared.
+        // The client declared no roots.
         assert_eq!(client.call(3, "roots", json!({})).await["result"]["isError"], true);
     }
 
     #[tokio::test]
-    async fn a_modern_client_is_asked_in_rounds() {
+    async fn a_modern_client_gets_input_requests_in_rounds() {
         let mut client = pipe(&ScriptedServer::new(Script::default()));
         let mut params = json!({ "name": "elicit", "arguments": { "rounds": 2 } });
         let mut answer = client.ask(modern(1, "tools/call", params.clone())).await;
@@ -230,7 +230,7 @@ mod on_a_pipe {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_is_polled_in_the_way_of_each_era() {
+    async fn a_task_is_polled_as_each_era_requires() {
         let mut client = pipe(&ScriptedServer::new(Script::default()));
         let params = json!({ "name": "task", "arguments": { "ms": 500 } });
         let task = client.ask(modern(1, "tools/call", params)).await["result"].clone();
@@ -253,7 +253,7 @@ mod on_a_pipe {
     }
 
     #[tokio::test]
-    async fn changes_reach_those_who_want_to_know() {
+    async fn changes_reach_subscribers() {
         let scripted = ScriptedServer::new(Script::default());
         let mut legacy = pipe(&scripted);
         legacy.initialize(json!({})).await;
@@ -288,7 +288,7 @@ mod on_a_pipe {
     }
 
     #[tokio::test]
-    async fn a_tool_of_the_script_answers_what_the_script_says() {
+    async fn a_scripted_tool_returns_its_scripted_results() {
         let odd_result = json!({ "content": odd::blocks(), "extra": 1 });
         let script = Script { extra_tools: odd::tools(), builtin_tools: false, ..Script::default() }
             .tool(json!({ "name": "raw" }), odd_result.clone());
@@ -302,7 +302,7 @@ mod on_a_pipe {
     }
 
     #[tokio::test]
-    async fn lists_come_in_pages() {
+    async fn lists_are_paginated() {
         let scripted = ScriptedServer::new(Script { page_size: Some(2), ..Script::default() });
         let mut client = pipe(&scripted);
         client.initialize(json!({})).await;
@@ -335,7 +335,7 @@ mod on_a_pipe {
     }
 
     #[tokio::test]
-    async fn a_fault_happens_only_the_time_it_is_meant_for() {
+    async fn a_fault_only_triggers_at_its_count() {
         let fault = Fault::Error(json!({ "code": 1 }));
         let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo").nth(2), fault));
         let mut client = pipe(&scripted);
@@ -353,7 +353,7 @@ mod on_a_pipe {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hanging_answer_holds_up_no_other_and_a_late_one_is_late() {
+    async fn hanging_and_late_responses_do_not_delay_others() {
         let script = Script::default()
             .fault(FaultTrigger::tool("echo").nth(1), Fault::Hang)
             .fault(FaultTrigger::tool("echo").nth(2), Fault::late(5000));
@@ -367,18 +367,18 @@ mod on_a_pipe {
     }
 
     #[tokio::test]
-    async fn a_closed_output_is_seen_while_the_input_is_still_read() {
+    async fn a_server_that_closed_its_output_still_reads() {
         let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo"), Fault::CloseOutput));
         let mut client = pipe(&scripted);
         client.initialize(json!({})).await;
         client.send(&echo(1)).await;
         assert_eq!(client.line().await, b"");
         client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/x" })).await;
-        scripted.heard("notifications/x", 1).await;
+        scripted.wait_for("notifications/x", 1).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bytes_are_written_as_the_script_says() {
+    async fn bytes_are_written_in_the_scripted_style() {
         let slow = WriteStyle { split: Some(3), pause_ms: 1, ..WriteStyle::default() };
         let script = Script { writing: slow, ..Script::default() }
             .fault(FaultTrigger::tool("echo"), StdoutNoise::Text("Server started".to_owned()))
@@ -405,7 +405,7 @@ mod on_a_pipe {
     }
 
     #[tokio::test]
-    async fn giant_lines_come_asked_and_unasked() {
+    async fn giant_responses_and_notifications_are_sent() {
         let script = Script::default()
             .fault(FaultTrigger::connect(), Fault::GiantUnasked { bytes: 3 << 20 })
             .fault(FaultTrigger::tool("echo"), Fault::Giant { bytes: 5 << 20 });
@@ -418,7 +418,7 @@ mod on_a_pipe {
 }
 
 #[test]
-fn a_script_survives_json() {
+fn a_script_round_trips_through_json() {
     let script = Script::legacy()
         .fault(FaultTrigger::tool("echo").nth(2), Fault::late(5))
         .fault(FaultTrigger::method("GET"), HttpFault::Reset)
@@ -467,7 +467,7 @@ mod over_stdio {
     }
 
     #[test]
-    fn it_behaves_and_ends_with_its_input() {
+    fn the_process_ends_with_its_input() {
         scene(|scene| async move {
             let mut server = spawn(&scene, &Script::default());
             server.lines.initialize(json!({})).await;
@@ -478,7 +478,7 @@ mod over_stdio {
     }
 
     #[test]
-    fn it_remembers_across_restarts_in_a_file() {
+    fn the_state_file_is_kept_across_restarts() {
         scene(|scene| async move {
             let folder = scene.directory();
             let state_file = Some(folder.join("state"));
@@ -504,7 +504,7 @@ mod over_stdio {
     }
 
     #[test]
-    fn it_closes_its_output_and_lives_on() {
+    fn the_process_outlives_its_output() {
         scene(|scene| async move {
             let mut server = spawn(&scene, &Script::default().fault(FaultTrigger::tool("echo"), Fault::CloseOutput));
             server.lines.initialize(json!({})).await;
@@ -515,7 +515,7 @@ mod over_stdio {
     }
 
     #[test]
-    fn a_flood_on_stderr_holds_nothing_up() {
+    fn a_flood_on_stderr_blocks_nothing() {
         scene(|scene| async move {
             let process = ProcessScript { stderr_bytes: 1 << 20, ..ProcessScript::default() };
             let script =
@@ -526,7 +526,7 @@ mod over_stdio {
     }
 
     #[test]
-    fn a_stubborn_process_and_its_child_have_to_be_killed() {
+    fn a_process_that_ignores_sigterm_has_to_be_killed() {
         scene(|scene| async move {
             let grandchild = Some(Grandchild::HoldingPipes);
             let process = ProcessScript {
@@ -553,13 +553,13 @@ mod over_stdio {
             let held = tokio::time::timeout(Duration::from_millis(500), read.read_to_end(&mut rest)).await;
             assert!(held.is_err(), "the grandchild holds the pipe open");
             assert!(signal(Signal::KILL, grandchild));
-            // The `sleep 1` of its shell may hold the pipe for a moment more.
+            // The `sleep 1` of its shell may hold the pipe a moment longer.
             tokio::time::timeout(PATIENCE, read.read_to_end(&mut rest)).await.expect("it is free now").expect("bytes");
         });
     }
 
     #[test]
-    fn the_binary_serves_http_too_and_says_where() {
+    fn the_binary_serves_http_and_prints_its_url() {
         scene(|scene| async move {
             let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_scripted-server"))
                 .args(["--http", "0", r#"{"http":{"sessions":false,"answers":"json"}}"#])
@@ -587,7 +587,7 @@ mod over_http {
 
     type Stream = BufReader<TcpStream>;
 
-    /// What came back, with the chunks of the body put together.
+    /// A response with its body, chunks joined.
     #[derive(Debug)]
     pub(crate) struct Reply {
         status: u16,
@@ -610,7 +610,7 @@ mod over_http {
             data.filter(|data| !data.is_empty()).map(|data| serde_json::from_str(data).expect("JSON")).collect()
         }
 
-        /// The last message, from an event stream or a body.
+        /// Returns the last message, from an event stream or a body.
         fn answer(&self) -> Value {
             match self.header("Content-Type") {
                 Some("text/event-stream") => self.events().pop().expect("an event"),
@@ -658,7 +658,7 @@ mod over_http {
         (size > 0).then(|| String::from_utf8(bytes).expect("UTF-8"))
     }
 
-    /// A whole reply; none when the connection breaks.
+    /// Reads a complete response; `None` if the connection breaks.
     pub(crate) async fn reply(stream: &mut Stream) -> Option<Reply> {
         let (status, head) = head(stream).await?;
         let mut reply = Reply { status, head, body: String::new() };
@@ -710,14 +710,14 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_legacy_session_goes_from_initialize_to_delete() {
+    async fn a_legacy_session_lasts_from_initialize_to_delete() {
         for answers in [ResponseFormat::Sse, ResponseFormat::Json] {
             let server = start(with_http(HttpScript { answers, ..HttpScript::default() })).await;
             let session = initialize(&server).await;
             let headers = [("Mcp-Session-Id", session.as_str()), ("MCP-Protocol-Version", "2025-06-18")];
             let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
             assert_eq!(post(&server, &headers, &initialized).await.status, 202);
-            // One connection carries several requests.
+            // Several requests share one connection.
             let mut stream = connect(&server).await;
             for id in 1..4 {
                 write(&mut stream, "POST", "/mcp", &[&POST[..], &headers].concat(), &echo(id).to_string()).await;
@@ -735,7 +735,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_client_is_asked_on_the_stream_of_its_call() {
+    async fn requests_to_the_client_use_the_stream_of_the_call() {
         let server = start(Script::default()).await;
         let session = initialize(&server).await;
         let headers = [("Mcp-Session-Id", session.as_str())];
@@ -752,7 +752,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn pushes_come_on_the_get_stream() {
+    async fn notifications_use_the_get_stream() {
         let server = start(Script::default()).await;
         let session = initialize(&server).await;
         server.changed("tools");
@@ -797,7 +797,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_modern_listener_is_told_and_leaving_is_cancelling() {
+    async fn a_modern_subscription_ends_when_the_client_disconnects() {
         let server = start(Script::default()).await;
         let listen = modern(1, "subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }));
         let headers = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "subscriptions/listen")];
@@ -819,7 +819,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn after_a_restart_the_session_is_unknown_in_either_way() {
+    async fn a_session_is_unknown_after_a_restart() {
         for (unknown_session, status) in [(UnknownSession::BadRequest, 400), (UnknownSession::NotFound, 404)] {
             let server = start(with_http(HttpScript { unknown_session, ..HttpScript::default() })).await;
             let session = initialize(&server).await;
@@ -833,7 +833,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn legacy_sse_answers_on_its_one_stream() {
+    async fn legacy_sse_answers_on_its_only_stream() {
         let server =
             start(with_http(HttpScript { offers: OfferedTransports::LegacySse, ..HttpScript::default() })).await;
         assert_eq!(post(&server, &[], &request(0, "initialize", json!({}))).await.status, 405);
@@ -855,7 +855,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn an_answer_goes_wrong_as_told() {
+    async fn http_faults_are_applied() {
         let server =
             start(with_http(HttpScript { sessions: false, answers: ResponseFormat::Json, ..HttpScript::default() }))
                 .await;
@@ -892,7 +892,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn the_server_dies_in_the_middle_of_its_answer_and_comes_back() {
+    async fn the_server_restarts_after_a_crash_during_a_response() {
         let script = with_http(HttpScript { sessions: false, ..HttpScript::default() });
         let server = start(script.fault(FaultTrigger::tool("echo").connection(1), Fault::ExitMidAnswer)).await;
         let half = post(&server, &[], &echo(1)).await.body;
@@ -902,7 +902,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_session_expires_in_the_middle() {
+    async fn a_session_expires_between_requests() {
         let server = start(Script::default().fault(FaultTrigger::tool("echo").nth(2), HttpFault::ForgetSession)).await;
         let session = initialize(&server).await;
         let mut statuses = Vec::new();
@@ -913,7 +913,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_cut_stream_can_be_fetched_on() {
+    async fn a_cut_stream_can_be_resumed() {
         let cut = HttpFault::CutStream { after: 0, retry_ms: 10, resumable: true };
         let server = start(Script::default().fault(FaultTrigger::tool("sleep"), cut)).await;
         let session = initialize(&server).await;
@@ -928,7 +928,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn comments_keep_coming_while_nothing_else_does() {
+    async fn comments_are_sent_on_idle_streams() {
         let http = HttpScript { comment_every_ms: Some(5), sessions: false, ..HttpScript::default() };
         let server = start(with_http(http).fault(FaultTrigger::tool("echo"), Fault::Hang)).await;
         let mut stream = connect(&server).await;

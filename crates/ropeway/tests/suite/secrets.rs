@@ -1,4 +1,4 @@
-//! Secrets: whatever a server does with them, nobody sees them but in a tool's own result.
+//! Secrets are redacted everywhere except in the result of a tool.
 
 use std::error::Error;
 
@@ -14,7 +14,7 @@ use crate::hasty::{arguments, at, call, chain, child, hasty, listening, state};
 use crate::log::{Log, logged};
 use crate::scene::scene;
 
-/// All secrets hold this word, so that one search finds every one of them, in whatever spelling.
+/// A word in all secrets, so that one search finds every one of them in any encoding.
 const MARK: &str = "S3CRET";
 
 const URL: &str = "u/S3CRET é";
@@ -29,12 +29,12 @@ fn all() -> Vec<&'static str> {
     vec![URL, URL_ENCODED, HEADER, BEARER, ENV, ARGUMENT, PASSWORD]
 }
 
-/// The secrets in one text.
+/// Returns the secrets in a text.
 fn words() -> String {
     all().join(" and ")
 }
 
-/// The secrets in a JSON value: as texts, in the middle of one, as JSON within JSON, and as keys.
+/// Returns the secrets in a JSON value: in strings, in nested JSON text and in keys.
 fn tree() -> Value {
     let keys: Value = all().into_iter().map(|secret| (secret.to_owned(), json!([secret]))).collect();
     json!({"text": words(), "json": keys.to_string(), "debug": format!("{:?}", all()), "keys": keys})
@@ -48,7 +48,7 @@ fn notification(method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
-/// A server that says all that it knows wherever it can say something.
+/// A server that repeats its secrets in every message.
 fn talkative() -> Script {
     let text = json!({"type": "text", "text": words()});
     let told = json!({"content": [text], "structuredContent": tree(), "isError": true});
@@ -73,7 +73,7 @@ fn talkative() -> Script {
         )
 }
 
-/// Everything that came to light.
+/// All output that is checked for secrets.
 #[derive(Default)]
 struct Light {
     seen: Vec<String>,
@@ -103,7 +103,7 @@ impl Light {
         self.seen.push(log.text());
     }
 
-    /// Nothing of it may hold a secret, and there must be something that says where one stood.
+    /// Asserts that the output contains no secret, and at least one redaction.
     fn assert_clean(&self) {
         for seen in &self.seen {
             if let Some(at) = seen.find(MARK) {
@@ -121,23 +121,23 @@ fn mask(secrets: &[&str]) -> Redactor {
     Redactor::new(&secrets)
 }
 
-/// Makes the server talk in every way that all transports share.
+/// Triggers every message that all transports share.
 async fn converse(server: &Mcp, light: &mut Light) {
     let told = call(server, "tell", json!({})).await.expect("the tool's own result");
     assert_eq!((told.plain_text(), told.structured, told.is_error), (Some(words()), Some(tree()), true));
     for tool in ["refuse", "echo", "fail"] {
         light.refused(call(server, tool, json!({})).await);
     }
-    // It says so in the modern era only.
+    // Only in the modern era.
     if let Err(error) = call(server, "roots", json!({})).await {
         light.error(&error);
     }
     let refused = server.request("no/such", arguments(json!({"a": words()})), &CallContext::default()).await;
     light.error(&refused.expect_err("a refusal"));
     call(server, "log", json!({})).await.expect("an answer");
-    assert_eq!(server.list_tool_definitions(None).await.expect("tools").len(), 1);
+    assert_eq!(server.list_tool_definitions().await.expect("tools").len(), 1);
     assert_eq!(server.list_prompts().await.expect("prompts").len(), 1);
-    let read = server.read_resource("test://hello", &CallContext::default()).await;
+    let read = server.read_resource_with("test://hello", &CallContext::default()).await;
     assert_eq!(read.expect("contents"), []);
     light.server(server);
 }
@@ -146,11 +146,11 @@ fn connection(config: &ServerConfig, light: &mut Light) -> (Mcp, EventStream) {
     light.seen.push(format!("{config:?} {config:#?}"));
     let events = Events::default();
     let server = Mcp::with_host(config.clone(), Handlers::new(), events.clone());
-    (server, events.listen())
+    (server, events.subscribe())
 }
 
 #[test]
-fn a_child_process_may_say_what_it_likes() {
+fn output_of_a_child_process_is_redacted() {
     scene(|scene| async move {
         let script = talkative()
             .fault(FaultTrigger::connect(), Fault::StderrLine(words()))
@@ -197,14 +197,14 @@ fn status(status: u16, headers: &[(&str, &str)], body: &str) -> Fault {
     HttpFault::Status { status, headers, body: body.to_owned() }.into()
 }
 
-/// A server at this address that is told a secret in every way that there is.
+/// Returns settings for this address with a secret in every possible place.
 fn told_all(url: &str) -> HttpServer {
     let url = format!("{url}?x=1&api_key={URL_ENCODED}").replace("//", "//ada:S3CRET%25pass@");
     at(url).with_header("X-Secret-Header", HEADER).with_bearer(BEARER)
 }
 
 #[test]
-fn a_server_behind_a_url_may_say_what_it_likes() {
+fn output_of_an_http_server_is_redacted() {
     scene(|_| async {
         let challenge = format!("Bearer realm=\"{BEARER}\", scope={URL_ENCODED}");
         let page = format!("<html><title>{}</title>{}</html>", HEADER.replace('"', "&quot;"), words());
@@ -253,14 +253,14 @@ fn a_server_behind_a_url_may_say_what_it_likes() {
         let mut light = Light::default();
         light.log(&told);
         light.assert_clean();
-        // It did get what it was sent.
+        // The server received the secrets.
         let request = scripted.requests().into_iter().next().expect("a request");
         assert!(format!("{request:?}").contains(BEARER), "{request:?}");
     });
 }
 
 #[test]
-fn a_server_that_cannot_be_connected_to_gives_nothing_away() {
+fn errors_of_a_failed_connection_are_redacted() {
     scene(|_| async {
         let refusals = [
             status(401, &[("WWW-Authenticate", &format!("Bearer realm=\"{BEARER}\""))], ""),
@@ -310,7 +310,7 @@ fn a_server_that_cannot_be_connected_to_gives_nothing_away() {
 }
 
 #[test]
-fn progress_and_its_words_are_told_without_secrets() {
+fn progress_messages_are_redacted() {
     scene(|_| async {
         let told = logged(|_| async {
             let mut light = Light::default();
@@ -321,9 +321,9 @@ fn progress_and_its_words_are_told_without_secrets() {
             server.connect().await.expect("a connection");
             let (sink, mut heard) = tokio::sync::mpsc::unbounded_channel::<Progress>();
             let cx = CallContext::default().with_progress(move |progress| drop(sink.send(progress)));
-            let sleeping = server.call_tool("sleep", arguments(json!({"ms": 10_000})), &cx);
+            let sleeping = server.call_tool_with("sleep", arguments(json!({"ms": 10_000})), &cx);
             let pushing = async {
-                let asked = scripted.heard("tools/call", 1).await;
+                let asked = scripted.wait_for("tools/call", 1).await;
                 let token = &asked["params"]["_meta"]["progressToken"];
                 let params = json!({"progressToken": token, "progress": 0.5, "message": words()});
                 scripted.push(notification("notifications/progress", params));
@@ -344,7 +344,7 @@ fn progress_and_its_words_are_told_without_secrets() {
     });
 }
 
-/// How long this thread has worked, in hundredths of a second; unlike the clock it stands while others work.
+/// Returns the CPU time of this thread in hundredths of a second.
 fn worked() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
@@ -352,11 +352,11 @@ fn worked() -> u64 {
 }
 
 #[test]
-fn a_flood_of_escapes_in_log_messages_holds_nobody_up() {
-    // One thread for all, so that its work can be measured.
+fn a_flood_of_escapes_in_log_messages_delays_nothing() {
+    // A single thread, to measure its CPU time.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        // The beginning of an entity, of an escape, of a secret: each was searched to the end of the text.
+        // The beginning of an entity, an escape or a secret was searched to the end of the text.
         let token = "a-token-that-the-server-knows-of-course".to_owned();
         for (part, size) in
             [("&", 400_000), ("\\u{", 400_000), (&token[..38], 400_000), ("&", 4_000_000), ("\\u{", 4_000_000)]
@@ -383,7 +383,7 @@ fn a_flood_of_escapes_in_log_messages_holds_nobody_up() {
             };
             let (flooded, ()) = tokio::join!(flooding, working);
             flooded.expect("an answer");
-            // It took minutes, and the good server's calls ran into their timeout.
+            // This took minutes, and calls to the good server timed out.
             let ticks = worked() - began;
             assert!(ticks < 2000, "{size} of {part}: {ticks} hundredths of a second");
             let mut logged = 0;
@@ -400,7 +400,7 @@ fn a_flood_of_escapes_in_log_messages_holds_nobody_up() {
 }
 
 #[test]
-fn a_definition_and_instructions_are_told_without_secrets() {
+fn definitions_and_instructions_are_redacted() {
     scene(|_| async {
         let certain = "S3CRET-that-is-no-ordinary-word";
         let schema = json!({"type": "object", "required": ["word"], "properties": {
@@ -420,7 +420,7 @@ fn a_definition_and_instructions_are_told_without_secrets() {
         let (server, _events) = connection(&config, &mut Light::default());
         server.connect().await.expect("a connection");
         let mut light = Light::default();
-        let tools = server.list_tool_definitions(None).await.expect("tools");
+        let tools = server.list_tool_definitions().await.expect("tools");
         assert!(tools.iter().all(|tool| !tool.name.contains(certain)), "{tools:?}");
         let tool = tools.iter().find(|tool| tool.name == "tell").expect("a tool");
         assert_eq!(tool.input_schema["properties"]["word"]["enum"], json!(["S3CRET"]));

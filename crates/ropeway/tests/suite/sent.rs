@@ -1,4 +1,4 @@
-//! Everything that goes to a server is what the specification allows.
+//! All sent messages conform to the specification.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ fn handlers() -> Handlers {
         .on_roots(|| async { Ok(vec![ClientRoot { uri: "file:///project".to_owned(), name: None }]) })
 }
 
-/// Who has seen what the server received.
+/// A record of the messages that the server has received.
 enum Witness<'a> {
     Server(&'a ScriptedServer),
-    /// What a server that is a process has written down.
+    /// The record file of a server process.
     Record(PathBuf),
 }
 
@@ -39,7 +39,7 @@ impl Witness<'_> {
             Self::Server(scripted) => scripted.received(),
             Self::Record(path) => {
                 let record = std::fs::read_to_string(path).unwrap_or_default();
-                // The last line may not be whole yet.
+                // The last line may be incomplete.
                 record.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
             }
         }
@@ -49,7 +49,7 @@ impl Witness<'_> {
         self.received().iter().filter(|message| message["method"] == method).count()
     }
 
-    async fn heard(&self, method: &str, count: usize) {
+    async fn wait_for(&self, method: &str, count: usize) {
         until(method, || self.count(method) >= count).await;
     }
 
@@ -59,7 +59,7 @@ impl Witness<'_> {
     }
 }
 
-/// Calls a tool and gives the call up once this is heard.
+/// Calls a tool and drops the call once the server has received this message.
 async fn give_up(server: &Mcp, witness: &Witness<'_>, tool: &str, heard: &str) {
     let cancel = CancelToken::new();
     let cx = CallContext::default().with_cancel(cancel.clone());
@@ -68,18 +68,18 @@ async fn give_up(server: &Mcp, witness: &Witness<'_>, tool: &str, heard: &str) {
         call_in(server, tool, json!({"ms": 60_000}), &cx).await.expect_err("no answer");
     };
     tokio::join!(calling, async {
-        witness.heard(heard, before + 1).await;
+        witness.wait_for(heard, before + 1).await;
         cancel.cancel();
     });
 }
 
-/// Does a bit of everything.
+/// Uses every kind of request once.
 async fn do_everything(server: &Mcp, witness: &Witness<'_>) {
     let version = server.server_info().expect("a connected server").protocol_version.clone();
     let modern = version == "2026-07-28";
     names(server).await;
     server.subscribe("test://hello");
-    witness.heard(if modern { "subscriptions/listen" } else { "resources/subscribe" }, 1).await;
+    witness.wait_for(if modern { "subscriptions/listen" } else { "resources/subscribe" }, 1).await;
     let cx = CallContext::default().with_meta("traceparent", json!("00-1-2-01"));
     call_in(server, "echo", json!({"message": "hi \"you\" \u{0}\u{2028} ä 😀"}), &cx).await.expect("an answer");
     for tool in QUESTIONS.map(|(tool, _)| tool) {
@@ -91,7 +91,7 @@ async fn do_everything(server: &Mcp, witness: &Witness<'_>) {
     witness.heard_of_the_end().await;
     if modern || version == "2025-11-25" {
         give_up(server, witness, "task", "tasks/get").await;
-        witness.heard("tasks/cancel", 1).await;
+        witness.wait_for("tasks/cancel", 1).await;
     }
     if modern {
         text(server, "task", json!({"ms": 30, "ask": true})).await;
@@ -113,7 +113,7 @@ async fn do_everything(server: &Mcp, witness: &Witness<'_>) {
     if modern {
         return;
     }
-    witness.heard("resources/unsubscribe", 1).await;
+    witness.wait_for("resources/unsubscribe", 1).await;
     for (method, params) in [("ping", json!({})), ("logging/setLevel", json!({"level": "info"}))] {
         server.request(method, arguments(params), &CallContext::default()).await.expect("an answer");
     }
@@ -125,14 +125,14 @@ async fn do_everything(server: &Mcp, witness: &Witness<'_>) {
     }
 }
 
-/// The tools that ask, in the order in which they are called, and what they ask.
+/// The tools that send requests, in call order, and the methods of these requests.
 const QUESTIONS: [(&str, &str); 3] =
     [("elicit", "elicitation/create"), ("sample", "sampling/createMessage"), ("roots", "roots/list")];
 
-/// What the server asks on its own, by number; the second makes no sense.
+/// Requests of the server outside of calls, by id. The second has an unknown method.
 const PUSHED: [(&str, &str); 2] = [("p", "ping"), ("q", "no/such")];
 
-/// Holds all that was sent against the specification's own schema.
+/// Checks all sent messages against the schema of the specification.
 fn judge(messages: &[Value], version: &str) {
     let specification = Specification::of(version);
     let mut questions = QUESTIONS.iter().chain(&PUSHED);
@@ -147,7 +147,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().map(|object| object.keys().map(String::as_str).collect()).unwrap_or_default()
 }
 
-/// One message by the rules of JSON-RPC and of its era.
+/// Checks one message against the rules of JSON-RPC and of its era.
 fn check(message: &Value, modern: bool) {
     assert_eq!(message["jsonrpc"], "2.0", "{message}");
     let Some(method) = message.get("method") else {
@@ -210,7 +210,7 @@ fn check_all(messages: &[Value], version: &str) {
     judge(messages, version);
 }
 
-/// A server that knows one version of an era, and has more tools than fit on a page.
+/// A server that supports one version and has more tools than fit on a page.
 fn script(version: &str) -> Script {
     let script = Script { page_size: Some(5), ..Script::default() };
     if version == "2026-07-28" { script } else { Script { legacy_versions: vec![version.to_owned()], ..script } }
@@ -232,7 +232,7 @@ async fn everything(config: ServerConfig, witness: Witness<'_>, version: &str) {
 }
 
 #[test]
-fn on_a_pipe_every_message_is_by_the_rules_of_every_version() {
+fn messages_on_a_pipe_follow_every_version() {
     scene(|_| async {
         for version in VERSIONS {
             let scripted = ScriptedServer::new(script(version));
@@ -249,7 +249,7 @@ fn on_a_pipe_every_message_is_by_the_rules_of_every_version() {
 }
 
 #[test]
-fn to_a_process_every_line_is_by_the_rules_of_every_version() {
+fn lines_to_a_process_follow_every_version() {
     scene(|scene| async move {
         for version in VERSIONS {
             let record = scene.directory().join(version);
@@ -261,7 +261,7 @@ fn to_a_process_every_line_is_by_the_rules_of_every_version() {
 }
 
 #[test]
-fn over_legacy_sse_every_message_is_by_the_rules_of_every_version() {
+fn messages_over_sse_follow_every_version() {
     scene(|_| async {
         for version in LEGACY {
             let http = listening(script(version)).await;
@@ -282,7 +282,7 @@ fn is_dressed(request: &RecordedHttpRequest) {
 }
 
 #[test]
-fn over_legacy_http_every_message_and_header_is_by_the_rules_of_every_version() {
+fn messages_and_headers_over_legacy_http_follow_every_version() {
     scene(|_| async {
         for version in LEGACY {
             let http = listening(script(version)).await;
@@ -306,7 +306,7 @@ fn over_legacy_http_every_message_and_header_is_by_the_rules_of_every_version() 
 }
 
 #[test]
-fn over_modern_http_every_message_and_header_is_by_the_rules() {
+fn messages_and_headers_over_modern_http_follow_the_rules() {
     scene(|_| async {
         let http = listening(script("2026-07-28")).await;
         everything(in_era(EraChoice::Modern, at(http.url())), Witness::Server(&http), "2026-07-28").await;
@@ -327,13 +327,13 @@ fn over_modern_http_every_message_and_header_is_by_the_rules() {
             let region = params["arguments"]["region"].as_str();
             assert_eq!(request.header("mcp-param-region"), region, "{message}");
         }
-        // The closed stream is all that is said about a call that is given up.
+        // Closing the stream is the only sign of a cancelled call.
         assert!(http.received_of("notifications/cancelled").is_empty());
     });
 }
 
 #[test]
-fn no_key_of_meta_is_written_twice_whatever_the_caller_adds() {
+fn no_meta_key_is_sent_twice() {
     scene(|_| async {
         for era in [EraChoice::Legacy, EraChoice::Modern] {
             let http = listening(Script::default()).await;
@@ -363,7 +363,7 @@ fn no_key_of_meta_is_written_twice_whatever_the_caller_adds() {
 }
 
 #[test]
-fn what_was_answered_or_is_lost_is_not_cancelled() {
+fn answered_and_lost_requests_are_not_cancelled() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo").nth(2), Fault::exit()));
         for era in [EraChoice::Legacy, EraChoice::Modern] {

@@ -1,4 +1,4 @@
-//! The schema by which the specification itself defines a version of the protocol: the judge of what was sent.
+//! Checks messages against the JSON Schema of the MCP specification.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// One version of the protocol.
+/// The schema of one protocol version.
 pub(crate) struct Specification {
     document: Value,
-    /// The key under which the document keeps its definitions; it changed over the years.
+    /// The key of the definitions, which differs between versions.
     definitions: &'static str,
-    /// Those that were needed so far, by the name of the definition.
+    /// Compiled validators, by definition name.
     validators: RefCell<BTreeMap<String, Validator>>,
 }
 
 impl Specification {
     pub(crate) fn of(version: &str) -> Self {
         let text = match version {
-            // For the first version there is no schema at hand; the next one is the nearest.
+            // The first version has no published schema, so the next one is used.
             "2024-11-05" | "2025-03-26" => include_str!("../../../../fixtures/protocol/2025-03-26.json"),
             "2025-06-18" => include_str!("../../../../fixtures/protocol/2025-06-18.json"),
             "2025-11-25" => include_str!("../../../../fixtures/protocol/2025-11-25.json"),
@@ -30,7 +30,7 @@ impl Specification {
         Self { document, definitions, validators: RefCell::default() }
     }
 
-    /// What is wrong with a message of a client. An answer is judged by the method of the question.
+    /// Returns the violations in a message of a client. A response is checked by the method of its request.
     pub(crate) fn faults(&self, message: &Value, question: Option<&str>) -> Vec<String> {
         let Some(method) = message["method"].as_str() else {
             return self.faults_of_answer(message, question.expect("a question to this answer"));
@@ -68,7 +68,7 @@ impl Specification {
         faults
     }
 
-    /// The methods of the tasks of 2026-07-28 are an extension with a schema of its own.
+    /// Returns `true` for task methods of 2026-07-28, which are an extension with a separate schema.
     fn is_extension(&self, method: &str) -> bool {
         method.starts_with("tasks/") && self.defines("RequestMetaObject")
     }
@@ -77,7 +77,7 @@ impl Specification {
         self.document[self.definitions].get(name).is_some()
     }
 
-    /// The definition of this name, or that which older versions have in its place.
+    /// Returns the definition with this name, or its equivalent in older versions.
     fn either(&self, name: &'static str, older: &'static str) -> &'static str {
         if self.defines(name) { name } else { older }
     }
@@ -102,7 +102,7 @@ impl Specification {
         jsonschema::options().should_validate_formats(true).build(&schema).expect("a schema")
     }
 
-    /// Parameters that a definition does not name. The schemas would let them pass.
+    /// Returns parameters that the definition does not declare. The schemas allow them.
     fn unknown_parameters(&self, definition: &str, message: &Value) -> Vec<String> {
         let mut known = &self.document[self.definitions][definition]["properties"]["params"];
         while let Some(pointer) = known["$ref"].as_str() {
@@ -115,7 +115,7 @@ impl Specification {
 }
 
 #[test]
-fn the_judge_finds_what_is_wrong_in_every_version() {
+fn the_checker_finds_violations_in_every_version() {
     for version in ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         let specification = Specification::of(version);
         let meta = json!({"io.modelcontextprotocol/protocolVersion": version,

@@ -1,4 +1,4 @@
-//! Traces: the span of a call, and what the server hears of it.
+//! Tracing: the span of a call and the sent `traceparent`.
 
 use ropeway::mcp::Mcp;
 use ropeway::testing::{Script, ScriptedServer};
@@ -15,12 +15,12 @@ fn parent() -> TraceParent {
     PARENT.parse().expect("a traceparent")
 }
 
-/// What the n-th call, counted from zero, told the server of its trace.
+/// Returns the `traceparent` of the n-th call, counted from zero.
 fn told(scripted: &ScriptedServer, method: &str, n: usize) -> Value {
     scripted.received_of(method)[n]["params"]["_meta"]["traceparent"].clone()
 }
 
-/// The fields of a span that do not change from run to run.
+/// Returns the fields of a span that are the same in every run.
 fn steady(span: &Span) -> Vec<(&str, &str)> {
     let changing = ["traceparent", "jsonrpc.request.id", "gen_ai.tool.call.id"];
     let fields = span.fields.iter().filter(|(name, _)| !changing.contains(&name.as_str()));
@@ -32,7 +32,7 @@ fn calls(log: &Log) -> Vec<Span> {
 }
 
 #[test]
-fn while_nobody_traces_the_server_is_told_nothing() {
+fn without_a_subscriber_no_traceparent_is_sent() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         call(&server, "echo", json!({"message": "hi"})).await.expect("an answer");
@@ -42,7 +42,7 @@ fn while_nobody_traces_the_server_is_told_nothing() {
 }
 
 #[test]
-fn a_call_within_a_trace_tells_the_server_of_a_span_in_it() {
+fn a_call_within_a_trace_sends_a_child_traceparent() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::default()).await;
         let cx = CallContext::default().with_traceparent(parent()).with_meta("tracestate", json!("a=b"));
@@ -53,13 +53,13 @@ fn a_call_within_a_trace_tells_the_server_of_a_span_in_it() {
         assert_ne!(child.span_id(), parent().span_id());
         assert_eq!(scripted.received_of("tools/call")[0]["params"]["_meta"]["tracestate"], "a=b");
 
-        server.get_prompt("plain", Arguments::new(), &cx).await.expect("a prompt");
+        server.get_prompt_with("plain", Arguments::new(), &cx).await.expect("a prompt");
         let other: TraceParent =
             told(&scripted, "prompts/get", 0).as_str().expect("text").parse().expect("a traceparent");
         assert_eq!(other.trace_id(), parent().trace_id());
         assert_ne!(other.span_id(), child.span_id());
 
-        // What the caller writes there by hand goes as it is, and once.
+        // The caller's own value is sent unchanged, and once.
         let cx = cx.with_meta("traceparent", json!("by hand"));
         call_in(&server, "echo", json!({"message": "hi"}), &cx).await.expect("an answer");
         assert_eq!(told(&scripted, "tools/call", 1), "by hand");
@@ -75,10 +75,10 @@ async fn failures(server: &Mcp) {
     let cx = CallContext::default().with_timeout(ms(30));
     call_in(server, "sleep", json!({"ms": 10_000}), &cx).await.expect_err("no answer in time");
     let cx = CallContext::default();
-    let given_up = server.call_tool("sleep", arguments(json!({"ms": 10_000})), &cx);
+    let given_up = server.call_tool_with("sleep", arguments(json!({"ms": 10_000})), &cx);
     tokio::time::timeout(ms(30), given_up).await.expect_err("it was given up");
-    server.get_prompt("greet", Arguments::new(), &CallContext::default()).await.expect_err("a refusal");
-    server.read_resource("test://hello", &CallContext::default()).await.expect("a resource");
+    server.get_prompt_with("greet", Arguments::new(), &CallContext::default()).await.expect_err("a refusal");
+    server.read_resource_with("test://hello", &CallContext::default()).await.expect("a resource");
 }
 
 fn expected<'a>(transport: &[(&'a str, &'a str)], version: &'a str) -> Vec<Vec<(&'a str, &'a str)>> {
@@ -110,7 +110,7 @@ fn expected<'a>(transport: &[(&'a str, &'a str)], version: &'a str) -> Vec<Vec<(
 }
 
 #[test]
-fn a_traced_call_is_a_span_and_the_server_hears_of_it() {
+fn a_traced_call_is_a_span_and_sends_its_traceparent() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
         let config = hasty(scripted.in_process());
@@ -135,7 +135,7 @@ fn a_traced_call_is_a_span_and_the_server_hears_of_it() {
 }
 
 #[test]
-fn a_span_says_how_the_server_is_reached() {
+fn a_span_names_the_transport() {
     scene(|scene| async move {
         let scripted = listening(Script::legacy()).await;
         let configs = [hasty(at(scripted.url())), hasty(child(&scene, &Script::legacy()))];
@@ -156,7 +156,7 @@ fn a_span_says_how_the_server_is_reached() {
 }
 
 #[test]
-fn a_span_within_a_trace_names_the_child_that_the_server_hears_of() {
+fn a_span_within_a_trace_records_the_sent_traceparent() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
         let config = hasty(scripted.in_process());

@@ -1,4 +1,4 @@
-//! A contestant: our own agent.
+//! A contestant: ropeway's agent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,25 +8,25 @@ use anyhow::{Result, bail};
 use ropeway::agent::{Agent, TurnEnd};
 use ropeway::message::{Conversation, Dialect};
 use ropeway::provider::{Provider, ProviderSettings, StopReason};
-use ropeway::tool::{Arguments, BoxError, LocalTool, Schema, Tool, ToolDefinition};
-use ropeway_peers::turns::{Course, Laps, Listed, PROMPT, Report, SYSTEM, Turn};
+use ropeway::tool::{Arguments, LocalTool, Schema, Tool, ToolDefinition};
+use ropeway_peers::agent_case::{AgentCase, ListedTool, PROMPT, Report, SYSTEM, TurnMeter, TurnResult};
 use serde_json::Value;
 
-/// Our agent brings one tool of its own, which pages through large outputs.
+/// Number of built-in tools of the agent: `read_more`.
 const OWN_TOOLS: usize = 1;
 
-/// Runs the course.
-pub(super) async fn run(course: &Course) -> Result<Report> {
-    let listed = course.listed()?;
-    let settings = settings(Dialect::Chat, listed.len()).with_base_url(&course.url);
-    let contestant = Ours::new(listed, Provider::new(settings)?, &course.model)?;
-    let expected = course.expected(OWN_TOOLS)?;
-    for _ in 0..course.warm_up {
+/// Runs the case.
+pub(super) async fn run(case: &AgentCase) -> Result<Report> {
+    let listed = case.listed()?;
+    let settings = settings(Dialect::Chat, listed.len()).with_base_url(&case.url);
+    let contestant = Ours::new(listed, Provider::new(settings)?, &case.model)?;
+    let expected = case.expected(OWN_TOOLS)?;
+    for _ in 0..case.warm_up {
         contestant.turn().await?.check(&expected)?;
         contestant.forget().await;
     }
-    let mut laps = Laps::start(course.turns);
-    for _ in 0..course.turns {
+    let mut laps = TurnMeter::start(case.turns);
+    for _ in 0..case.turns {
         let began = laps.begin();
         let turn = contestant.turn().await?;
         laps.end(began);
@@ -36,22 +36,22 @@ pub(super) async fn run(course: &Course) -> Result<Report> {
     Ok(laps.finish())
 }
 
-/// How a provider is asked that takes all these tools and ours.
+/// Returns the settings of a provider that accepts all tools.
 pub(super) fn settings(dialect: Dialect, tools: usize) -> ProviderSettings {
     let mut settings = ProviderSettings::new(dialect).with_key("none");
-    settings.quirks.most_tools = Some(tools + OWN_TOOLS);
+    settings.quirks.max_tools = Some(tools + OWN_TOOLS);
     settings
 }
 
-/// Our agent, and how often its tools were called.
+/// An agent that counts its calls.
 pub(super) struct Ours {
     pub(super) agent: Agent,
     calls: Arc<AtomicUsize>,
 }
 
 impl Ours {
-    /// With these tools, all of which the model is told of.
-    pub(super) fn new(listed: Vec<Listed>, provider: Provider, model: &str) -> Result<Self> {
+    /// Creates an agent that sends all these tools.
+    pub(super) fn new(listed: Vec<ListedTool>, provider: Provider, model: &str) -> Result<Self> {
         let calls = Arc::new(AtomicUsize::new(0));
         let count = listed.len();
         let tools = listed.into_iter().map(|listed| Arc::new(tool(listed, &calls)) as Arc<dyn Tool>);
@@ -59,24 +59,24 @@ impl Ours {
         Ok(Self { agent: builder.search_over(count).build()?, calls })
     }
 
-    /// One turn to its end.
-    pub(super) async fn turn(&self) -> Result<Turn> {
+    /// Runs one turn.
+    pub(super) async fn turn(&self) -> Result<TurnResult> {
         self.calls.store(0, Ordering::Relaxed);
         let outcome = self.agent.send(PROMPT).finish().await?;
         if outcome.end != TurnEnd::Done(StopReason::EndTurn) {
             bail!("the turn ended with {:?}", outcome.end);
         }
-        Ok(Turn { words: outcome.text, calls: self.calls.load(Ordering::Relaxed) })
+        Ok(TurnResult { text: outcome.text, calls: self.calls.load(Ordering::Relaxed) })
     }
 
-    /// Makes the next turn a conversation of its own, as all contestants do.
+    /// Starts a new conversation, as all contestants do.
     pub(super) async fn forget(&self) {
         self.agent.replace_history(Conversation::new().with_system(SYSTEM)).await;
     }
 }
 
-/// A function of the host.
-fn tool(Listed { name, description, parameters }: Listed, calls: &Arc<AtomicUsize>) -> LocalTool {
+/// Returns a local tool.
+fn tool(ListedTool { name, description, parameters }: ListedTool, calls: &Arc<AtomicUsize>) -> LocalTool {
     let (calls, own) = (calls.clone(), name.clone());
     let mut definition = ToolDefinition::new(name).with_description(description);
     definition.input_schema = Schema::from_text(parameters);
@@ -91,7 +91,7 @@ fn tool(Listed { name, description, parameters }: Listed, calls: &Arc<AtomicUsiz
             }
             match arguments.get_mut("message").map(Value::take) {
                 Some(Value::String(message)) if echoes => Ok(message),
-                _ => Ok::<_, BoxError>("nothing found".to_owned()),
+                _ => Ok("nothing found".to_owned()),
             }
         }
     })

@@ -1,4 +1,4 @@
-//! The agent's part: a real model uses a file server, a time server and a tool of our own, and its answers are checked.
+//! The agent test: a real model uses a file server, a time server and a local tool.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,33 +11,33 @@ use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerConfig, ServerEntry, StdioServer};
 use ropeway::envelope::{Envelope, EnvelopeData};
 use ropeway::provider::{Provider, StopReason};
-use ropeway::tool::{BoxError, LocalTool, ToolDefinition};
+use ropeway::tool::{LocalTool, ToolDefinition};
 use serde_json::{Value, json};
 
-/// What stands in the file, and nowhere else.
+/// The contents of the file, which only the file server knows.
 const SECRET: &str = "The meeting is in the Lighthouse room at noon.";
 
-/// What only our own tool knows.
+/// A number that only the local tool knows.
 const CRATES: u32 = 4711;
 
-/// Two servers and a tool of our own, for as long as this lives.
-pub(crate) struct Desk {
+/// Two servers and a local tool.
+pub(crate) struct ToolAgent {
     bridge: Bridge,
     folder: tempfile::TempDir,
 }
 
-impl Desk {
-    /// Starts the file server over a folder with one file, and the time server, as `servers.json` says.
+impl ToolAgent {
+    /// Configures the file server over a folder with one file, and the time server, from `servers.json`.
     pub(crate) async fn open(servers: &Path) -> Result<Self> {
         let servers: Value = serde_json::from_slice(&fs::read(servers)?)?;
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("note.txt"), SECRET)?;
         let server = |name: &str, tool: &str| -> Result<ServerEntry> {
-            let command = servers[name]["command"].as_str().with_context(|| format!("there is no server `{name}`"))?;
+            let command = servers[name]["command"].as_str().with_context(|| format!("unknown server `{name}`"))?;
             let args = servers[name]["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
             let args = args.map(|arg| arg.replace("{DIR}", &folder.path().display().to_string()));
             let mut entry = ServerEntry::new(ServerConfig::new(name, StdioServer::new(command, args)));
-            // A small model does best with few tools.
+            // A small model works best with few tools.
             entry.tools.allow = vec![tool.to_owned()];
             Ok(entry)
         };
@@ -48,17 +48,17 @@ impl Desk {
         Ok(Self { bridge, folder })
     }
 
-    /// Asks three questions that only the tools can answer.
+    /// Sends three questions that require the tools.
     pub(crate) async fn ask(&self, provider: &Provider) -> Result<()> {
         let note = self.folder.path().join("note.txt");
         let question = format!("Read the file {} and tell me the name of the room.", note.display());
         let (text, calls) = self.turn(provider, &question).await?;
         ensure!(called(&calls, "mcp_filesystem_read_text_file"), "the file was not read");
-        ensure!(text.contains("Lighthouse"), "the answer does not name the room");
+        ensure!(text.contains("Lighthouse"), "the reply does not name the room");
 
         let (text, calls) = self.turn(provider, "What time is it in Tokyo right now?").await?;
         let time = calls.iter().find(|call| call.tool == "mcp_time_get_current_time" && !call.meta.is_error);
-        let time = time.context("nobody looked at the clock")?;
+        let time = time.context("the time server was not called")?;
         let said = match time.data() {
             EnvelopeData::Json(value) => value.to_string(),
             EnvelopeData::Text(text) => text.into_owned(),
@@ -71,7 +71,7 @@ impl Desk {
         ensure!(text.contains(&long) || text.contains(&short), "the answer tells another hour than {long}");
 
         let (text, calls) = self.turn(provider, "How many crates are in warehouse B?").await?;
-        ensure!(called(&calls, "count_crates"), "nobody counted");
+        ensure!(called(&calls, "count_crates"), "count_crates was not called");
         ensure!(text.replace([',', '.', ' '], "").contains(&CRATES.to_string()), "the number is not {CRATES}");
         Ok(())
     }
@@ -109,11 +109,11 @@ impl Desk {
         let outcome = turn.finish().await?;
         let usage = outcome.usage;
         println!("\n  ({:?}, {} steps, {} in, {} out)", outcome.end, outcome.steps, usage.input, usage.output);
-        ensure!(outcome.end == TurnEnd::Done(StopReason::EndTurn), "the turn did not end as it should");
+        ensure!(outcome.end == TurnEnd::Done(StopReason::EndTurn), "unexpected end of the turn");
         Ok((outcome.text, calls))
     }
 
-    /// Ends the servers.
+    /// Stops the servers.
     pub(crate) async fn close(self) {
         self.bridge.stop().await;
     }
@@ -134,6 +134,6 @@ fn count_crates() -> LocalTool {
         .with_input_schema(schema);
     LocalTool::new(definition, |arguments, _| async move {
         let warehouse = arguments["warehouse"].as_str().unwrap_or_default();
-        Ok::<_, BoxError>(format!("There are {CRATES} crates in warehouse {warehouse}."))
+        Ok(format!("There are {CRATES} crates in warehouse {warehouse}."))
     })
 }

@@ -1,9 +1,8 @@
-//! Asks a real model over every dialect that its server speaks: text, a call of a tool, the answer after its result, JSON of a
-//! schema, and one conversation over all of them. What was said is printed; what is wrong ends it.
+//! Tests a real model over every dialect of its server: text, a tool call, the reply after its result, JSON of a schema, and one
+//! conversation over all dialects. Prints the conversation and fails at the first unexpected reply.
 //!
-//! `llm-client ADDRESS [--record FILE] [--corpus FOLDER] [--servers FILE]`: with a file, the exchanges are recorded; with a folder
-//! of recorded lists of tools, the server is asked whether it takes each of them; with a list of installed servers, an agent
-//! uses two of them.
+//! `llm-client ADDRESS [--record FILE] [--corpus FOLDER] [--servers FILE]`: `--record` records the exchanges, `--corpus` checks that
+//! the server accepts each tool of recorded lists, and `--servers` runs an agent with two installed servers.
 
 mod agent;
 
@@ -18,13 +17,13 @@ use ropeway::lowering::Toolset;
 use ropeway::message::{CallArguments, Conversation, Dialect, ToolCall, ToolResult};
 use ropeway::provider::{ChatRequest, Provider, ProviderSettings, Recorder, Reply, ReplyEvent, StopReason, encode};
 use ropeway::tool::ToolDefinition;
-use ropeway_peers::recorded::{Real, recorded};
+use ropeway_peers::recorded_tools::{RecordedTool, recorded_tools};
 use serde_json::{Value, json};
 
-/// llama-server does not speak Gemini's.
+/// llama-server does not support Gemini's dialect.
 const DIALECTS: [Dialect; 3] = [Dialect::Chat, Dialect::Responses, Dialect::Anthropic];
 
-/// The name is legal in no dialect, so that it has to go there and back.
+/// A name that is invalid in every dialect, so that it must be translated.
 const TOOL: &str = "weather.now/city";
 
 #[tokio::main(flavor = "current_thread")]
@@ -42,47 +41,47 @@ async fn main() -> Result<()> {
             _ => bail!("unknown flag `{flag}`"),
         }
     }
-    let people = DIALECTS.map(|dialect| Person::new(&address, dialect, recorder.clone()));
-    let people = people.into_iter().collect::<Result<Vec<_>>>()?;
-    for person in &people {
-        println!("\n== {}", person.provider.dialect());
-        person.text().await?;
-        let conversation = person.call().await?;
-        person.answer(conversation).await?;
-        person.json().await?;
+    let clients = DIALECTS.map(|dialect| DialectClient::new(&address, dialect, recorder.clone()));
+    let clients = clients.into_iter().collect::<Result<Vec<_>>>()?;
+    for client in &clients {
+        println!("\n== {}", client.provider.dialect());
+        client.text().await?;
+        let conversation = client.call().await?;
+        client.answer(conversation).await?;
+        client.json().await?;
     }
     println!("\n== one conversation over all of them");
-    relay(&people).await?;
+    relay(&clients).await?;
     if let Some(servers) = servers {
-        // What an agent asks holds the folder and the time of this run, so it is not recorded.
-        let desk = agent::Desk::open(&servers).await?;
+        // Not recorded: the requests of the agent contain the folder and the time of this run.
+        let agent = agent::ToolAgent::open(&servers).await?;
         for dialect in DIALECTS {
-            println!("\n== an agent over {dialect}");
-            desk.ask(&Person::new(&address, dialect, None)?.provider).await?;
+            println!("\n== agent over {dialect}");
+            agent.ask(&DialectClient::new(&address, dialect, None)?.provider).await?;
         }
-        desk.close().await;
+        agent.close().await;
     }
     if let Some(folder) = corpus {
         println!("\n== tools of real servers");
-        taken(&address, &recorded(&folder)?)?;
+        check_tools(&address, &recorded_tools(&folder)?)?;
     }
-    println!("\nall answers are as they should be");
+    println!("\nall replies are as expected");
     Ok(())
 }
 
-/// Somebody who asks in one dialect.
-struct Person {
+/// A client of one dialect.
+struct DialectClient {
     provider: Provider,
 }
 
-impl Person {
+impl DialectClient {
     fn new(address: &str, dialect: Dialect, recorder: Option<Recorder>) -> Result<Self> {
         let base = match dialect {
             Dialect::Anthropic => address.to_owned(),
             _ => format!("{address}/v1"),
         };
         let mut settings = ProviderSettings::new(dialect).with_base_url(base).with_key("no-key-is-needed");
-        // The last version that may be told how much is left to chance.
+        // The last version that accepts a temperature.
         settings.quirks.anthropic_version = Some("2023-06-01".to_owned());
         let mut provider = Provider::new(settings)?;
         if let Some(recorder) = recorder {
@@ -91,7 +90,7 @@ impl Person {
         Ok(Self { provider })
     }
 
-    /// Asks, and shows the answer as it comes.
+    /// Sends a request and prints the reply as it arrives.
     async fn ask(&self, request: ChatRequest<'_>) -> Result<Reply> {
         let request = request.with_max_tokens(100).with_temperature(0.0);
         let started = Instant::now();
@@ -118,35 +117,35 @@ impl Person {
             }
             std::io::stdout().flush()?;
         }
-        bail!("the stream ended without an answer")
+        bail!("the stream ended without a reply")
     }
 
     async fn text(&self) -> Result<()> {
         let conversation =
             said(Conversation::new().with_system("You answer in one word."), "What is the capital of France?");
         let reply = self.ask(ChatRequest::new("local", &conversation)).await?;
-        ensure!(reply.message.to_text().contains("Paris"), "the answer is not Paris");
-        ensure!(reply.stop == StopReason::EndTurn, "it did not stop as it should");
-        ensure!(reply.usage.input > 0 && reply.usage.output > 0, "the usage is not told");
+        ensure!(reply.message.to_text().contains("Paris"), "the reply is not Paris");
+        ensure!(reply.stop == StopReason::EndTurn, "unexpected stop reason");
+        ensure!(reply.usage.input > 0 && reply.usage.output > 0, "no usage");
         Ok(())
     }
 
     async fn call(&self) -> Result<Conversation> {
         let mut conversation = said(Conversation::new(), "What is the weather in Tokyo right now?");
-        let call = self.asked_call(&mut conversation).await?;
+        let call = self.expect_call(&mut conversation).await?;
         let result = format!("{} in {}", "24 degrees and rain", city(&call));
         println!("= {result}");
         conversation.push(vec![ToolResult::new(&call, vec![ContentPart::text(result)])]);
         Ok(conversation)
     }
 
-    /// Asks, expects exactly one call of our tool, and keeps the answer in the conversation.
-    async fn asked_call(&self, conversation: &mut Conversation) -> Result<ToolCall> {
+    /// Sends a request, expects exactly one call of the tool, and appends the reply to the conversation.
+    async fn expect_call(&self, conversation: &mut Conversation) -> Result<ToolCall> {
         let tools = tools();
         let reply = self.ask(ChatRequest::new("local", conversation).with_tools(&tools)).await?;
-        ensure!(reply.stop == StopReason::ToolUse, "it did not stop for a call");
+        ensure!(reply.stop == StopReason::ToolUse, "the model did not stop for a call");
         let calls: Vec<ToolCall> = reply.message.calls().cloned().collect();
-        let [call] = &calls[..] else { bail!("{} calls and not one", calls.len()) };
+        let [call] = &calls[..] else { bail!("{} calls instead of one", calls.len()) };
         ensure!(call.name == TOOL, "the tool is called `{}`", call.name);
         ensure!(!city(call).is_empty(), "the call names no city: {:?}", call.arguments);
         conversation.push(reply.message);
@@ -156,7 +155,7 @@ impl Person {
     async fn answer(&self, mut conversation: Conversation) -> Result<()> {
         let tools = tools();
         let reply = self.ask(ChatRequest::new("local", &conversation).with_tools(&tools)).await?;
-        ensure!(reply.message.to_text().contains("24"), "the answer does not tell the result");
+        ensure!(reply.message.to_text().contains("24"), "the reply does not contain the result");
         conversation.push(reply.message);
         let saved = serde_json::to_string(&conversation)?;
         ensure!(serde_json::from_str::<Conversation>(&saved)? == conversation, "the conversation cannot be saved");
@@ -170,59 +169,65 @@ impl Person {
             "required": ["city", "population"],
             "additionalProperties": false,
         });
-        // In the other dialects llama-server passes over a schema.
+        // llama-server ignores a schema in the other dialects.
         if self.provider.dialect() != Dialect::Chat {
             return Ok(());
         }
         let conversation = said(Conversation::new(), "Name a city and its population, as JSON.");
         let reply = self.ask(ChatRequest::new("local", &conversation).with_output("city", schema)).await?;
-        let value: Value = serde_json::from_str(&reply.message.to_text()).context("the answer is not JSON")?;
-        ensure!(value["city"].is_string() && value["population"].is_i64(), "the answer is not of the schema: {value}");
+        let value: Value = serde_json::from_str(&reply.message.to_text()).context("the reply is not JSON")?;
+        ensure!(
+            value["city"].is_string() && value["population"].is_i64(),
+            "the reply does not match the schema: {value}"
+        );
         Ok(())
     }
 }
 
-/// One conversation that goes from dialect to dialect, in the middle of a turn too.
-async fn relay(people: &[Person]) -> Result<()> {
+/// Continues one conversation from dialect to dialect, also in the middle of a turn.
+async fn relay(clients: &[DialectClient]) -> Result<()> {
     let mut conversation = Conversation::new();
-    for (at, person) in people.iter().enumerate() {
-        let next = &people[(at + 1) % people.len()];
-        println!("({} asks, {} goes on)", person.provider.dialect(), next.provider.dialect());
+    for (at, client) in clients.iter().enumerate() {
+        let next = &clients[(at + 1) % clients.len()];
+        println!("({} asks, {} continues)", client.provider.dialect(), next.provider.dialect());
         conversation = said(conversation, ["What is the weather in Oslo?", "And in Rome?", "And in Cairo?"][at]);
-        let call = person.asked_call(&mut conversation).await?;
+        let call = client.expect_call(&mut conversation).await?;
         let result = format!("{} degrees in {}", 11 * (at + 1), city(&call));
         println!("= {result}");
         conversation.push(vec![ToolResult::new(&call, vec![ContentPart::text(result)])]);
         let tools = tools();
         let request = ChatRequest::new("local", &conversation).with_tools(&tools);
         let reply = next.ask(request).await?;
-        ensure!(reply.message.to_text().contains(&(11 * (at + 1)).to_string()), "the answer does not tell the result");
+        ensure!(
+            reply.message.to_text().contains(&(11 * (at + 1)).to_string()),
+            "the reply does not contain the result"
+        );
         conversation.push(reply.message);
     }
     Ok(())
 }
 
-/// Does the server take every tool? It makes a grammar of each schema, and refuses a request over one that it cannot read.
-fn taken(address: &str, tools: &[Real]) -> Result<()> {
+/// Checks that the server accepts every tool. It compiles each schema to a grammar and refuses those that it cannot parse.
+fn check_tools(address: &str, tools: &[RecordedTool]) -> Result<()> {
     let conversation = Conversation::new().with("hello");
     let settings = ProviderSettings::new(Dialect::Chat).with_base_url(format!("{address}/v1"));
-    let (mut taken, mut refused) = (0, Vec::new());
+    let (mut accepted, mut refused) = (0, Vec::new());
     for (at, tool) in tools.iter().enumerate() {
         let tools = Toolset::new([tool.definition(at)]);
         let encoded = encode(&settings, &ChatRequest::new("local", &conversation).with_tools(&tools))?;
         ensure!(encoded.warnings.is_empty(), "`{}`: {:?}", tool.name, encoded.warnings);
-        // The template is filled in and the grammar is made, but the model is not run.
+        // Renders the template and compiles the grammar without running the model.
         match post(address, "/apply-template", &encoded.request.body)? {
-            (200, _) => taken += 1,
+            (200, _) => accepted += 1,
             (status, body) => refused.push(format!("`{}`: {status} {body}", tool.name)),
         }
     }
-    println!("{taken} of {} tools are taken", tools.len());
+    println!("{accepted} of {} tools are accepted", tools.len());
     ensure!(refused.is_empty(), "{} tools are refused:\n{}", refused.len(), refused.join("\n"));
     Ok(())
 }
 
-/// Status and body of a plain POST.
+/// Returns status and body of a plain POST request.
 fn post(address: &str, path: &str, body: &[u8]) -> Result<(u16, String)> {
     let host = address.trim_start_matches("http://");
     let mut stream = TcpStream::connect(host)?;
@@ -232,7 +237,7 @@ fn post(address: &str, path: &str, body: &[u8]) -> Result<(u16, String)> {
     stream.write_all(body)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let status = answer.get(9..12).and_then(|status| status.parse().ok()).context("the answer has no status")?;
+    let status = answer.get(9..12).and_then(|status| status.parse().ok()).context("the response has no status")?;
     let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.chars().take(300).collect());
     Ok((status, body.unwrap_or_default()))
 }

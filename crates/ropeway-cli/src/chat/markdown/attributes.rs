@@ -1,4 +1,4 @@
-//! Text attributes: how a piece of text looks on a terminal.
+//! Text attributes for terminals.
 
 use std::ops::BitOr;
 
@@ -21,7 +21,7 @@ impl Attributes {
         self.0 & other.0 != 0
     }
 
-    /// Returns the style that shows these attributes.
+    /// Returns the terminal style.
     fn style(self) -> Style {
         let mut effects = Effects::new();
         for (attribute, effect) in [
@@ -39,7 +39,7 @@ impl Attributes {
         Style::new().fg_color(colour).effects(effects)
     }
 
-    /// Appends the text in these attributes, which are reset behind it.
+    /// Appends styled text and resets the style.
     pub(super) fn write(self, text: &str, out: &mut String) {
         if self == Self::PLAIN || text.is_empty() {
             out.push_str(text);

@@ -1,131 +1,41 @@
-//! Inline Markdown: emphasis, code, links and escapes within a paragraph, parsed while it comes.
+//! Parses inline Markdown as it arrives: emphasis, code, links and escapes.
 
 use std::collections::VecDeque;
 
 use super::attributes::Attributes;
+use super::span::{Active, Kind, Node, Opener, State, unpadded, url};
 
-/// How long emphasis, a code span or the text of a link may be, in characters. A marker without a counterpart holds back the text
-/// behind it up to here, then it is text itself.
-const LONGEST_SPAN: usize = 400;
+/// Maximum characters of emphasis, a code span or a link text. An unmatched marker delays at most this much text and then
+/// becomes text itself.
+const MAX_SPAN: usize = 400;
 
-/// How long the destination of a link may be.
-const LONGEST_DESTINATION: usize = 2000;
+/// Maximum characters of a link destination.
+const MAX_DESTINATION: usize = 2000;
 
-/// How many markers may be open at once; the oldest of more is text.
-const MOST_OPEN: usize = 32;
+/// Maximum open markers; beyond it, the oldest becomes text.
+const MAX_OPEN: usize = 32;
 
-/// Parses inline Markdown (<https://spec.commonmark.org/0.31.2/#inlines>). Text is ready as soon as no open marker before it can
-/// change how it looks; nothing that is ready is ever changed.
+/// Parses inline Markdown (<https://spec.commonmark.org/0.31.2/#inlines>). Text is ready once no open marker can change its
+/// attributes, and final from then on.
 #[derive(Debug)]
 pub(super) struct InlineParser {
-    /// Show markers as they were written, for a terminal without attributes.
+    /// Shows markers as written, for a terminal without attributes.
     keeps_markers: bool,
     /// The attributes of the whole block.
     base: Attributes,
     ready: Vec<(char, Attributes)>,
-    /// What follows the first open marker.
+    /// The nodes from the first open marker on.
     held: VecDeque<Node>,
-    /// The number of the first held node.
+    /// The index of the first held node.
     first: usize,
     openers: VecDeque<Opener>,
     state: State,
-    /// Characters that are read once more, the last one first.
-    again: Vec<char>,
+    /// Characters to parse again, the next one last.
+    pending: Vec<char>,
     previous: char,
     active: Active,
-    /// The text of the link that is being shown.
+    /// The text of the current link.
     link: Option<String>,
-}
-
-#[derive(Debug)]
-enum Node {
-    Char(char),
-    Code {
-        ticks: usize,
-        text: String,
-    },
-    /// A run of `*`, `_` or `~`.
-    Run {
-        marker: char,
-        length: usize,
-        left: usize,
-        before: Active,
-        after: Active,
-    },
-    Bracket {
-        is_image: bool,
-        is_link: bool,
-    },
-    LinkEnd {
-        url: String,
-    },
-}
-
-/// How often each kind of emphasis is switched on, or off where it is negative.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Active {
-    bold: i32,
-    italic: i32,
-    struck: i32,
-}
-
-impl Active {
-    fn add(&mut self, other: Self) {
-        self.bold += other.bold;
-        self.italic += other.italic;
-        self.struck += other.struck;
-    }
-
-    fn switch(&mut self, marker: char, length: usize, by: i32) {
-        match (marker, length) {
-            ('~', _) => self.struck += by,
-            (_, 2) => self.bold += by,
-            _ => self.italic += by,
-        }
-    }
-}
-
-/// A marker that may be closed by a later one.
-#[derive(Debug)]
-struct Opener {
-    node: usize,
-    kind: Kind,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Kind {
-    Run { marker: char, can_close: bool },
-    Bracket,
-}
-
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Text,
-    Escape,
-    Bang,
-    Run {
-        marker: char,
-        length: usize,
-        before: char,
-    },
-    Ticks {
-        count: usize,
-    },
-    /// Within a code span; `closing` backticks stand at its end.
-    Code {
-        ticks: usize,
-        text: String,
-        length: usize,
-        closing: usize,
-    },
-    /// Behind the `]` of a bracket that may be a link.
-    Bracketed,
-    Destination {
-        text: String,
-        length: usize,
-        depth: usize,
-    },
 }
 
 impl InlineParser {
@@ -138,33 +48,33 @@ impl InlineParser {
             first: 0,
             openers: VecDeque::new(),
             state: State::Text,
-            again: Vec::new(),
+            pending: Vec::new(),
             previous: '\n',
             active: Active::default(),
             link: None,
         }
     }
 
-    /// Begins a block, whose text all has these attributes.
+    /// Starts a block of text with these base attributes.
     pub(super) fn begin(&mut self, base: Attributes) {
         self.base = base;
         self.previous = '\n';
     }
 
-    /// Returns the text that is ready.
+    /// Takes the text that is ready.
     pub(super) fn take(&mut self) -> std::vec::Drain<'_, (char, Attributes)> {
         self.ready.drain(..)
     }
 
     /// Parses the next character of the block.
     pub(super) fn push(&mut self, c: char) {
-        self.again.push(c);
-        while let Some(c) = self.again.pop() {
+        self.pending.push(c);
+        while let Some(c) = self.pending.pop() {
             self.step(c);
         }
     }
 
-    /// Ends the block: markers that are still open are text.
+    /// Ends the block; open markers become text.
     pub(super) fn finish(&mut self) {
         loop {
             match std::mem::take(&mut self.state) {
@@ -177,7 +87,7 @@ impl InlineParser {
                 State::Bracketed => self.unlinked(),
                 State::Destination { text, .. } => self.no_destination(&text, None),
             }
-            while let Some(c) = self.again.pop() {
+            while let Some(c) = self.pending.pop() {
                 self.step(c);
             }
         }
@@ -211,7 +121,7 @@ impl InlineParser {
                 self.character(c);
             }
             State::Ticks { count } if c == '`' => self.state = State::Ticks { count: count + 1 },
-            State::Ticks { count } if count > LONGEST_SPAN => {
+            State::Ticks { count } if count > MAX_SPAN => {
                 self.ticks(count);
                 self.character(c);
             }
@@ -219,10 +129,10 @@ impl InlineParser {
                 self.state = State::Code { ticks: count, text: String::new(), length: 0, closing: 0 };
                 self.step(c);
             }
-            State::Code { ticks, text, length, closing } if c == '`' && length < LONGEST_SPAN => {
+            State::Code { ticks, text, length, closing } if c == '`' && length < MAX_SPAN => {
                 self.state = State::Code { ticks, text, length: length + 1, closing: closing + 1 };
             }
-            State::Code { ticks, text, length, closing } if closing == ticks || length >= LONGEST_SPAN => {
+            State::Code { ticks, text, length, closing } if closing == ticks || length >= MAX_SPAN => {
                 self.end_code(ticks, text, length, closing, Some(c));
             }
             State::Code { ticks, mut text, length, closing } => {
@@ -258,10 +168,10 @@ impl InlineParser {
         self.hold(Node::Char(c));
     }
 
-    /// Adds a node; it is shown at once if no marker is open.
+    /// Adds a node and shows it if no marker is open.
     fn hold(&mut self, node: Node) {
         self.held.push_back(node);
-        while self.held.len() > LONGEST_SPAN || self.openers.len() > MOST_OPEN {
+        while self.held.len() > MAX_SPAN || self.openers.len() > MAX_OPEN {
             if self.openers.pop_front().is_none() {
                 break;
             }
@@ -272,18 +182,18 @@ impl InlineParser {
         }
     }
 
-    /// Shows what stands before the first open marker.
+    /// Shows the nodes before the first open marker.
     fn release(&mut self) {
         let end = self.openers.front().map_or(usize::MAX, |opener| opener.node);
         while self.first < end
             && let Some(node) = self.held.pop_front()
         {
             self.first += 1;
-            self.show(node);
+            self.call_display(node);
         }
     }
 
-    fn show(&mut self, node: Node) {
+    fn call_display(&mut self, node: Node) {
         let keeps = self.keeps_markers;
         match node {
             Node::Char(c) => self.show_char(c, Attributes::PLAIN),
@@ -337,7 +247,7 @@ impl InlineParser {
         self.ready.push((c, attributes | self.base));
     }
 
-    /// Adds a run of markers (<https://spec.commonmark.org/0.31.2/#delimiter-run>): it closes what it can, and opens with the rest.
+    /// Adds a delimiter run (<https://spec.commonmark.org/0.31.2/#delimiter-run>): closes matching openers, and opens with the rest.
     fn run(&mut self, marker: char, length: usize, before: char, after: char) {
         self.previous = marker;
         let is_space = |c: char| c.is_whitespace();
@@ -348,7 +258,7 @@ impl InlineParser {
         let (can_open, can_close) = match marker {
             '_' => (left && (!right || is_sign(before)), right && (!left || is_sign(after))),
             '~' if length != 2 => (false, false),
-            // In `2*3*4` and `a**b` they are operators, and not emphasis within a word.
+            // In `2*3*4` and `a**b` they are operators, not emphasis.
             _ => (left && !(before.is_ascii_alphanumeric() && after.is_ascii_alphanumeric()), right),
         };
         let mut rest = length;
@@ -356,7 +266,7 @@ impl InlineParser {
         while can_close && rest > 0 {
             let Some(at) = self.opener_of(marker, rest, length, can_open) else { break };
             let node = self.openers[at].node;
-            // Markers between the two match nothing any more.
+            // Markers between the two can no longer match.
             self.openers.truncate(at + 1);
             let Some(Node::Run { left, after, .. }) = self.held.get_mut(node - self.first) else { break };
             let used = if rest >= 2 && *left >= 2 { 2 } else { 1 };
@@ -375,7 +285,7 @@ impl InlineParser {
         self.hold(Node::Run { marker, length, left: rest, before: closed, after: Active::default() });
     }
 
-    /// Returns the last open run that this one may close.
+    /// Returns the last open run that this one closes.
     fn opener_of(&self, marker: char, rest: usize, length: usize, can_open: bool) -> Option<usize> {
         let fits = |opener: &Opener| {
             let Kind::Run { marker: other, can_close } = &opener.kind else { return false };
@@ -395,7 +305,7 @@ impl InlineParser {
         self.hold(Node::Bracket { is_image, is_link: false });
     }
 
-    /// A bracket that is no link: both of its ends are text.
+    /// Turns a bracket without a destination into text.
     fn unlinked(&mut self) {
         if let Some(at) = self.openers.iter().rposition(|opener| opener.kind == Kind::Bracket) {
             self.openers.remove(at);
@@ -410,7 +320,7 @@ impl InlineParser {
                 None => self.no_destination(&text, Some(c)),
             },
             '\n' | '[' | '`' => self.no_destination(&text, Some(c)),
-            _ if length >= LONGEST_DESTINATION => self.no_destination(&text, Some(c)),
+            _ if length >= MAX_DESTINATION => self.no_destination(&text, Some(c)),
             _ => {
                 let depth = match c {
                     '(' => depth + 1,
@@ -436,50 +346,28 @@ impl InlineParser {
         self.hold(Node::LinkEnd { url });
     }
 
-    /// What looked like a destination is text; it is read once more.
+    /// Turns an invalid destination into text and parses it again.
     fn no_destination(&mut self, text: &str, next: Option<char>) {
-        self.again.extend(next);
-        self.again.extend(text.chars().rev());
+        self.pending.extend(next);
+        self.pending.extend(text.chars().rev());
         self.unlinked();
         self.text('(');
     }
 
-    /// Backticks that begin no code span.
+    /// Adds unmatched backticks as text.
     fn ticks(&mut self, count: usize) {
         (0..count).for_each(|_| self.text('`'));
     }
 
-    /// Ends a code span that is closed, or else reads its text once more as something else.
+    /// Ends a closed code span, or parses the text of an unclosed one again.
     fn end_code(&mut self, ticks: usize, mut text: String, length: usize, closing: usize, next: Option<char>) {
-        self.again.extend(next);
+        self.pending.extend(next);
         if closing == ticks && length > closing {
             self.previous = '`';
             return self.hold(Node::Code { ticks, text });
         }
         (0..closing).for_each(|_| text.push('`'));
-        self.again.extend(text.chars().rev());
+        self.pending.extend(text.chars().rev());
         self.ticks(ticks);
     }
-}
-
-/// The text of a code span without the blank that sets backticks at its ends apart.
-fn unpadded(text: &str) -> &str {
-    match text.strip_prefix(' ').and_then(|text| text.strip_suffix(' ')) {
-        Some(inner) if !inner.trim().is_empty() => inner,
-        _ => text,
-    }
-}
-
-/// The URL of a link's destination, which a title may follow.
-fn url(destination: &str) -> Option<String> {
-    let destination = destination.trim();
-    let (url, title) = match destination.strip_prefix('<') {
-        Some(rest) => rest.split_once('>')?,
-        None => destination.split_once(char::is_whitespace).unwrap_or((destination, "")),
-    };
-    let title = title.trim();
-    let is_title = title.is_empty()
-        || title.len() > 1
-            && (title.starts_with('"') && title.ends_with('"') || title.starts_with('\'') && title.ends_with('\''));
-    is_title.then(|| url.to_owned())
 }

@@ -1,24 +1,22 @@
-//! A Markdown table: rows that are held back until the table is over, since each column is as wide as its widest cell.
+//! Markdown tables, which are buffered until their column widths are known.
 
 use super::attributes::Attributes;
 use super::inline::InlineParser;
 use super::wrap::wrap_text;
-use crate::text::columns;
+use crate::terminal::text::columns;
 
-/// What stands between two columns.
 const SEPARATOR: &str = " │ ";
 
-/// The most that is held back, in bytes and in rows. A larger table is shown as it is written.
-const LARGEST: usize = 256 << 10;
-const MOST_ROWS: usize = 1000;
+/// Maximum bytes and rows that are buffered. A larger table is shown as text.
+const MAX_BYTES: usize = 256 << 10;
+const MAX_ROWS: usize = 1000;
 
-/// The most columns of a table.
-const MOST_COLUMNS: usize = 40;
+const MAX_COLUMNS: usize = 40;
 
-/// A column that has to give way keeps its longest word, up to this width.
-const LONGEST_WORD: usize = 12;
+/// Minimum width that a column keeps for its longest word.
+const MAX_WORD: usize = 12;
 
-/// The lines of a table, or of what may become one.
+/// The lines of a possible table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     lines: Vec<String>,
@@ -35,7 +33,7 @@ enum Alignment {
 }
 
 impl Table {
-    /// Begins the next line.
+    /// Starts the next line.
     pub(super) fn begin_line(&mut self) {
         self.lines.push(String::new());
     }
@@ -48,12 +46,12 @@ impl Table {
         }
     }
 
-    /// Takes the last line back.
+    /// Removes the last line.
     pub(super) fn end_line(&mut self) -> String {
         self.lines.pop().unwrap_or_default()
     }
 
-    /// Returns true if the lines so far are a header and a row of dashes, perhaps with rows, or a header alone.
+    /// Returns `true` if the lines so far can be a table.
     pub(super) fn is_possible(&self) -> bool {
         match &self.lines[..] {
             [header, dashes, ..] => alignments(dashes).is_some_and(|dashes| dashes.len() == cells(header).len()),
@@ -61,21 +59,21 @@ impl Table {
         }
     }
 
-    /// Returns true if there is no room for more.
+    /// Returns `true` if the buffer is full.
     pub(super) fn is_full(&self) -> bool {
-        self.size > LARGEST || self.lines.len() > MOST_ROWS
+        self.size > MAX_BYTES || self.lines.len() > MAX_ROWS
     }
 
-    /// Returns the lines as they were written.
+    /// Returns the lines as written.
     pub(super) fn into_lines(self) -> Vec<String> {
         self.lines
     }
 
-    /// Lays the table out, or returns `None` where it does not fit the width.
+    /// Lays out the table. Returns `None` if it does not fit the width.
     pub(super) fn render(&self, width: usize, keeps_markers: bool) -> Option<Vec<String>> {
         let [header, dashes, rows @ ..] = &self.lines[..] else { return None };
         let alignments = alignments(dashes)?;
-        if alignments.len() > MOST_COLUMNS || !self.is_possible() {
+        if alignments.len() > MAX_COLUMNS || !self.is_possible() {
             return None;
         }
         let read = |line: &String, base| -> Vec<Cell> {
@@ -86,7 +84,7 @@ impl Table {
         let rows: Vec<Vec<Cell>> = std::iter::once(read(header, Attributes::BOLD))
             .chain(rows.iter().map(|row| read(row, Attributes::PLAIN)))
             .collect();
-        // Cells beyond the header have no column: nothing is left out for that.
+        // Cells beyond the header have no column and must not be lost.
         if rows.iter().any(|row| row.len() > alignments.len()) {
             return None;
         }
@@ -105,7 +103,7 @@ impl Table {
     }
 }
 
-/// Lays out a row, of as many lines as its highest cell has.
+/// Lays out a row with the height of its tallest cell.
 fn lay_out(row: &[Cell], widths: &[usize], alignments: &[Alignment], lines: &mut Vec<String>) {
     let cells: Vec<Vec<(String, usize)>> =
         row.iter().zip(widths).map(|(cell, width)| wrap_text(cell, *width)).collect();
@@ -144,7 +142,7 @@ fn widths(rows: &[Vec<Cell>], count: usize, width: usize) -> Option<Vec<usize>> 
         let text = text(cell);
         let word = text.split(' ').map(columns).max().unwrap_or(0);
         natural[column] = natural[column].max(columns(&text));
-        narrowest[column] = narrowest[column].max(word.min(LONGEST_WORD));
+        narrowest[column] = narrowest[column].max(word.min(MAX_WORD));
     }
     if narrowest.iter().sum::<usize>() > room {
         return None;
@@ -170,7 +168,7 @@ fn inline(text: &str, base: Attributes, keeps_markers: bool) -> Cell {
     parser.take().collect()
 }
 
-/// The cells of a row: what stands between bars that no backslash precedes.
+/// Splits a row at unescaped bars.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let inner = line.strip_prefix('|').unwrap_or(line);
@@ -187,14 +185,14 @@ fn cells(line: &str) -> Vec<String> {
         }
         is_escaped = c == '\\' && !is_escaped;
     }
-    // A bar at the end begins no cell.
+    // A bar at the end of a row starts no cell.
     if cells.last().is_some_and(|cell| cell.trim().is_empty()) && cells.len() > 1 {
         cells.pop();
     }
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// The alignments in a row of dashes, if it is one.
+/// Parses the delimiter row.
 fn alignments(line: &str) -> Option<Vec<Alignment>> {
     let alignment = |cell: &String| {
         let dashes = cell.trim_start_matches(':').trim_end_matches(':');

@@ -1,14 +1,14 @@
-//! How Markdown looks, whatever pieces it comes in.
+//! Tests of Markdown rendering.
 
 use super::*;
-use crate::text::columns;
+use crate::terminal::text::columns;
 
-/// Renders a text with its markers kept, so that no attributes are in the way.
+/// Renders a text without attributes, with its markers kept.
 fn kept(text: &str, width: usize) -> String {
     trimmed(&rendered(&mut Markdown::new(true), &[text], width))
 }
 
-/// Renders a text as on a terminal with colours, without these.
+/// Renders a text for a terminal with colours and strips the colours.
 fn shown(text: &str, width: usize) -> String {
     let styled = rendered(&mut Markdown::new(false), &[text], width);
     trimmed(&anstream::adapter::strip_str(&styled).to_string())
@@ -63,7 +63,7 @@ an unclosed fence
 ";
 
 #[test]
-fn every_block_is_shown_as_a_person_expects() {
+fn every_kind_of_block_is_rendered() {
     let expected = "\
 A title with code
 
@@ -105,7 +105,7 @@ fn code_is_never_wrapped_or_parsed() {
 }
 
 #[test]
-fn tables_fit_the_width_or_stay_as_they_were_written() {
+fn tables_fit_the_width_or_are_shown_as_text() {
     let table = "| Name | Value |\n|---|--:|\n| a | 1 |\n| `b\\|c` | **22** |\n\nafter";
     assert_eq!(shown(table, 40), "Name │ Value\n─────┼──────\na    │     1\nb|c  │    22\n\nafter");
     let wide = "| A | B |\n|---|---|\n| one two three four | x |";
@@ -123,7 +123,7 @@ fn tables_fit_the_width_or_stay_as_they_were_written() {
 }
 
 #[test]
-fn markers_without_a_counterpart_are_text() {
+fn unmatched_markers_are_text() {
     for text in [
         "*args and **kwargs",
         "2 * 3 * 4",
@@ -152,27 +152,27 @@ fn markers_without_a_counterpart_are_text() {
 }
 
 #[test]
-fn without_colours_the_markers_tell_the_structure() {
+fn markers_are_kept_without_colours() {
     let text = "# Title\n\n**bold** *it* `code` [a](b)\n- x";
     assert_eq!(kept(text, 80), "# Title\n\n**bold** *it* `code` a (b)\n• x");
 }
 
 #[test]
-fn attributes_are_reset_behind_every_word() {
+fn attributes_are_reset_after_every_word() {
     let mut markdown = Markdown::new(false);
     assert_eq!(markdown.push("a **bold word** b", 80), "a \u{1b}[1mbold\u{1b}[0m \u{1b}[1mword\u{1b}[0m ");
     assert_eq!(markdown.push("\n```\nlet x", 80), "b\n\u{1b}[2m```\u{1b}[0m\n\u{1b}[36mlet \u{1b}[0m");
 }
 
 #[test]
-fn the_words_of_a_faint_text_are_all_faint() {
+fn every_word_of_faint_text_is_faint() {
     let text = Markdown::faint(false).push("a **b** ", 80);
     assert_eq!(text, "\u{1b}[2ma\u{1b}[0m \u{1b}[1m\u{1b}[2mb\u{1b}[0m ");
     assert_eq!(Markdown::faint(true).push("> a ", 80), "\u{1b}[2m│ \u{1b}[0m\u{1b}[2ma\u{1b}[0m ");
 }
 
 #[test]
-fn words_are_written_as_soon_as_they_are_over() {
+fn words_are_written_as_soon_as_they_end() {
     let mut markdown = Markdown::new(false);
     assert_eq!(markdown.push("It was a dark ", 80), "It was a dark ");
     assert_eq!(markdown.push("nig", 80), "");
@@ -185,13 +185,13 @@ fn words_are_written_as_soon_as_they_are_over() {
 }
 
 #[test]
-fn a_new_width_counts_for_what_follows() {
+fn a_new_width_applies_to_later_text() {
     let mut markdown = Markdown::new(false);
     let text = markdown.push("one two three four ", 20) + &markdown.push("five six seven eight ", 10) + &markdown.end();
     assert_eq!(trimmed(&text), "one two three four\nfive six\nseven\neight");
 }
 
-/// Pieces of every length, and of random ones.
+/// Splits a text into pieces of fixed and random lengths.
 fn cuts(text: &str) -> Vec<Vec<String>> {
     let chars: Vec<char> = text.chars().collect();
     let fixed =
@@ -214,7 +214,7 @@ fn cuts(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn any_pieces_give_the_same_as_the_whole() {
+fn the_output_does_not_depend_on_how_the_text_is_split() {
     for width in [20, 40, 80, 200] {
         for keeps_markers in [false, true] {
             let whole = rendered(&mut Markdown::new(keeps_markers), &[DOCUMENT], width);
@@ -226,7 +226,7 @@ fn any_pieces_give_the_same_as_the_whole() {
     }
 }
 
-/// Random texts of the characters that mean something.
+/// Returns random text of special characters.
 fn scrambled(mut seed: u64, length: usize) -> String {
     let alphabet: Vec<char> = "ab 1.*_~`[]()!\\#>-+|:\n\n\t日👍\u{301}".chars().collect();
     let mut next = || {
@@ -239,7 +239,7 @@ fn scrambled(mut seed: u64, length: usize) -> String {
 }
 
 #[test]
-fn no_letter_is_lost_or_doubled_whatever_surrounds_it() {
+fn no_letter_is_lost_or_doubled() {
     for seed in 1..400_u64 {
         let text = scrambled(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), 300);
         for keeps_markers in [false, true] {
@@ -247,7 +247,7 @@ fn no_letter_is_lost_or_doubled_whatever_surrounds_it() {
             let letters =
                 |text: &str| text.chars().filter(|c| matches!(c, 'a' | 'b' | '日' | '👍')).collect::<String>();
             let plain = anstream::adapter::strip_str(&whole).to_string();
-            // The title of a link is not shown, and there is none here.
+            // Link titles are not shown; this text has none.
             assert_eq!(letters(&plain), letters(&text), "{text:?} → {plain:?}");
             assert!(whole.is_empty() || whole.ends_with('\n'), "{text:?} → {whole:?}");
             let pieces: Vec<String> = text.chars().map(String::from).collect();
@@ -258,7 +258,7 @@ fn no_letter_is_lost_or_doubled_whatever_surrounds_it() {
 }
 
 #[test]
-fn hostile_text_takes_linear_time_and_little_memory() {
+fn hostile_text_takes_linear_time_and_bounded_memory() {
     let texts = [
         "a".repeat(1_000_000),
         "a ".repeat(100_000),
@@ -295,7 +295,7 @@ fn hostile_text_takes_linear_time_and_little_memory() {
         let mut written = 0;
         let mut most = 0;
         for piece in text.as_bytes().chunks(1 << 16) {
-            // Pieces may cut a character in two; what is left of it is another text, just as hostile.
+            // A piece may split a character; the rest is also hostile text.
             let piece = String::from_utf8_lossy(piece);
             written += markdown.push(&piece, 80).len();
             most = most.max(format!("{markdown:?}").len());

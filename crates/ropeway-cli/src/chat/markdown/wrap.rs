@@ -1,44 +1,44 @@
-//! A word wrapper: characters go in, whole words come out, broken into lines at a width.
+//! Wraps styled text at word boundaries.
 
 use unicode_width::UnicodeWidthChar as _;
 
 use super::attributes::Attributes;
-use crate::text::{clusters, columns};
+use crate::terminal::text::{clusters, columns};
 
-/// The longest piece of an unbroken text that is written at once, in bytes.
-const LONGEST_PIECE: usize = 64;
+/// Maximum bytes of unbroken text that are buffered.
+const MAX_PIECE: usize = 64;
 
-/// Breaks styled text into lines at the ends of words. The text may come character by character: a word is written when the
-/// next character shows that it is over. Each write leaves the terminal without attributes.
+/// Wraps styled text that arrives by character. A word is written when the next character ends it. Attributes are reset after
+/// each write.
 #[derive(Debug)]
 pub(super) struct WordWrapper {
     out: String,
     /// The attributes of all text.
     base: Attributes,
-    /// Lines are broken at this column.
+    /// The column at which lines are wrapped.
     width: usize,
-    /// The columns of the terminal, where it breaks a word that is longer than a line.
+    /// The width of the terminal, which breaks longer words itself.
     screen: usize,
-    /// Break long words here instead of leaving that to the terminal.
+    /// Breaks long words instead of leaving that to the terminal.
     breaks_words: bool,
-    /// The text before the first line of a block that was not written yet, such as a bullet.
+    /// The prefix of a block's first line, such as a bullet, until it is written.
     first: Option<Prefix>,
-    /// The text before its other lines.
+    /// The prefix of the other lines.
     rest: Prefix,
     column: usize,
-    /// The prefix of the line was written.
+    /// The prefix of the line is written.
     has_prefix: bool,
-    /// The line holds no word yet.
+    /// The line has no words.
     is_fresh: bool,
-    /// The line was begun here, at the end of a word, and not by the text.
+    /// The line was started by wrapping.
     is_wrapped: bool,
-    /// A space was left out at the end of the line.
+    /// A space at the end of the line was dropped.
     is_full: bool,
     word: Vec<(Attributes, String)>,
-    /// The columns of the word, at most.
+    /// An upper bound of the word's columns.
     word_columns: usize,
     last: Option<char>,
-    /// The start of the word was written already, since it is longer than a line.
+    /// The word is longer than a line, and its start is written.
     is_long: bool,
 }
 
@@ -61,7 +61,7 @@ impl Prefix {
 }
 
 impl WordWrapper {
-    /// Returns a wrapper whose text all has these attributes.
+    /// Creates a wrapper with base attributes.
     pub(super) fn new(base: Attributes) -> Self {
         Self {
             out: String::new(),
@@ -83,7 +83,7 @@ impl WordWrapper {
         }
     }
 
-    /// Breaks all that follows at this width, on a terminal of `screen` columns.
+    /// Wraps further text at this width, on a terminal of `screen` columns.
     pub(super) fn resize(&mut self, width: usize, screen: usize) {
         self.width = width.max(1);
         self.screen = screen.max(1);
@@ -97,23 +97,23 @@ impl WordWrapper {
         self.screen
     }
 
-    /// Returns what can be written by now.
+    /// Takes the wrapped text.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(&mut self.out)
     }
 
-    /// Returns true if nothing was written to the current line.
+    /// Returns `true` if the current line is empty.
     pub(super) fn is_at_start(&self) -> bool {
         self.column == 0
     }
 
-    /// Sets the text before the first line of the next block, and before its other lines.
+    /// Sets the prefixes of the next block's first line and other lines.
     pub(super) fn begin(&mut self, first: Prefix, rest: Prefix) {
         self.first = Some(first);
         self.rest = rest;
     }
 
-    /// Writes the prefix of the line, if it was not written.
+    /// Writes the prefix of the line once.
     pub(super) fn write_prefix(&mut self) {
         if std::mem::replace(&mut self.has_prefix, true) {
             return;
@@ -124,14 +124,14 @@ impl WordWrapper {
         prefix.pieces.iter().for_each(|(attributes, text)| (*attributes | base).write(text, &mut self.out));
     }
 
-    /// Writes more of the prefix of a line that has one already.
+    /// Extends the prefix of the current line.
     pub(super) fn extend_prefix(&mut self, attributes: Attributes, text: &str) {
         self.write_prefix();
         self.column += columns(text);
         (attributes | self.base).write(text, &mut self.out);
     }
 
-    /// Writes a line that is laid out already.
+    /// Writes a line without wrapping.
     pub(super) fn write_line(&mut self, line: &str) {
         self.end_word();
         self.write_prefix();
@@ -140,14 +140,14 @@ impl WordWrapper {
         self.is_wrapped = false;
     }
 
-    /// Adds a character of prose. A line break ends the line.
+    /// Adds a character of prose.
     pub(super) fn push(&mut self, c: char, attributes: Attributes) {
         match c {
             '\n' => self.newline(),
             ' ' | '\t' => {
                 self.end_word();
                 self.write_prefix();
-                // Spaces at the end of a line would only begin the next one.
+                // A space beyond the width would start the next line.
                 if self.column >= self.width {
                     self.is_full = true;
                 } else if !(self.is_wrapped && self.is_fresh) {
@@ -168,7 +168,7 @@ impl WordWrapper {
         }
     }
 
-    /// Adds a character that is shown as it is, without breaking lines.
+    /// Adds a character without wrapping.
     pub(super) fn push_verbatim(&mut self, c: char, attributes: Attributes) {
         if c == '\n' {
             return self.newline();
@@ -176,18 +176,18 @@ impl WordWrapper {
         self.is_long = true;
         self.write_prefix();
         let is_blank = |c: char| c == ' ' || c == '\t';
-        // Indentation is written with the word behind it.
+        // Indentation is written with the following word.
         let has_word = |word: &[(Attributes, String)]| word.iter().any(|(_, text)| text.contains(|c| !is_blank(c)));
         if self.last.is_some_and(is_blank) && !is_blank(c) && has_word(&self.word) {
             self.write_word();
         }
         self.add(c, attributes);
-        if self.word_length() >= LONGEST_PIECE {
+        if self.word_length() >= MAX_PIECE {
             self.write_word();
         }
     }
 
-    /// Ends the line, behind the prefix at least.
+    /// Ends the line, after its prefix.
     pub(super) fn newline(&mut self) {
         self.end_word();
         self.write_prefix();
@@ -195,7 +195,7 @@ impl WordWrapper {
         self.is_wrapped = false;
     }
 
-    /// Writes the word, since it is over.
+    /// Ends and writes the word.
     pub(super) fn end_word(&mut self) {
         self.last = None;
         if self.word.is_empty() {
@@ -230,7 +230,7 @@ impl WordWrapper {
         self.word.iter().map(|(_, text)| text.len()).sum()
     }
 
-    /// Writes what there is of a word that fits no line: the terminal breaks it, so that it is copied in one piece.
+    /// Writes a word that is longer than a line. The terminal breaks it, so that it can be copied in one piece.
     fn begin_long_word(&mut self, c: char) {
         if !self.is_long {
             if !self.is_fresh {
@@ -239,8 +239,8 @@ impl WordWrapper {
             self.write_prefix();
             self.is_long = true;
         }
-        // Not in the midst of a character with its marks.
-        if self.word_length() >= LONGEST_PIECE && c.width() != Some(0) {
+        // Not between a character and its combining marks.
+        if self.word_length() >= MAX_PIECE && c.width() != Some(0) {
             self.write_word();
         }
     }
@@ -289,7 +289,7 @@ impl WordWrapper {
     }
 }
 
-/// Breaks text into lines of at most `width` columns, and returns each with the columns that it takes.
+/// Wraps text at `width` columns. Returns each line with its width.
 pub(super) fn wrap_text(text: &[(char, Attributes)], width: usize) -> Vec<(String, usize)> {
     let mut wrapper = WordWrapper { breaks_words: true, ..WordWrapper::new(Attributes::PLAIN) };
     wrapper.resize(width, usize::MAX);
@@ -300,15 +300,15 @@ pub(super) fn wrap_text(text: &[(char, Attributes)], width: usize) -> Vec<(Strin
     text.split('\n').map(|line| measured(line.trim_end_matches(' '))).collect()
 }
 
-/// May a line end between these two characters? Between wide characters, such as those of Chinese, Japanese and Korean, it may;
-/// punctuation stays with what it belongs to (a small part of UAX #14).
+/// Returns `true` if a line may break between two characters: next to wide characters, as in Chinese, Japanese and Korean,
+/// except around punctuation (a small part of [UAX #14](https://www.unicode.org/reports/tr14/)).
 fn can_break(last: char, next: char) -> bool {
     let is_wide = |c: char| c.width() == Some(2);
     let joins = matches!(next, '\u{1f3fb}'..='\u{1f3ff}') || last == '\u{200d}' || next.width() == Some(0);
-    let begins_nothing =
+    let is_closing =
         "、。，．・：；？！）］｝〉》」』】〕〗’”‥…ー々〻ぁぃぅぇぉっゃゅょァィゥェォッャュョ.,:;?!)]}%".contains(next);
-    let ends_nothing = "（［｛〈《「『【〔〖‘“([{$".contains(last);
-    (is_wide(last) || is_wide(next)) && !joins && !begins_nothing && !ends_nothing
+    let is_opening = "（［｛〈《「『【〔〖‘“([{$".contains(last);
+    (is_wide(last) || is_wide(next)) && !joins && !is_closing && !is_opening
 }
 
 #[cfg(test)]
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_where_words_end() {
+    fn lines_wrap_at_word_boundaries() {
         assert_eq!(wrapped("one two three", 7), "one two\nthree");
         assert_eq!(wrapped("one two three", 8), "one two\nthree");
         assert_eq!(wrapped("one  two\n  three", 20), "one  two\n  three");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_characters_marks_and_emoji_are_measured_as_they_are_shown() {
+    fn wide_characters_marks_and_emoji_are_measured_by_columns() {
         assert_eq!(wrapped("日本語の文章。次の文", 8), "日本語の\n文章。次\nの文");
         assert_eq!(wrapped("日本語（注）です", 8), "日本語\n（注）で\nす");
         assert_eq!(wrapped("cafe\u{301} cafe\u{301} cafe\u{301}", 9), "cafe\u{301} cafe\u{301}\ncafe\u{301}");
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn words_in_cells_are_broken_where_they_do_not_fit() {
+    fn long_words_in_cells_are_broken() {
         let text: Vec<_> = "ab cdefgh 日本".chars().map(|c| (c, Attributes::PLAIN)).collect();
         let lines = wrap_text(&text, 3);
         let expected = [("ab", 2), ("cde", 3), ("fgh", 3), ("日", 2), ("本", 2)];

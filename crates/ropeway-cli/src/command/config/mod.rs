@@ -1,16 +1,18 @@
-//! `ropeway config`: the configuration file, looked after.
+//! `ropeway config`: checks and locates the configuration file.
 
 mod check;
 mod path;
+mod report;
 mod unmatched;
 
 use clap::Subcommand;
 
 use super::examples::{self, with_exit_codes};
-use super::{Setting, print, print_json};
+use crate::connect::command_context::CommandContext;
 use crate::failure::{EXIT_CODES, Exit, Failure};
+use crate::output::print::print_json;
 
-/// Look after the configuration file
+/// Check and locate the configuration file
 #[derive(Debug, clap::Args)]
 pub(super) struct Config {
     #[command(subcommand)]
@@ -29,10 +31,10 @@ enum Command {
 }
 
 impl Config {
-    pub(super) async fn run(self, setting: Setting) -> Result<Exit, Failure> {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         match self.command {
-            Command::Check(command) => command.run(setting).await,
-            Command::Path(command) => command.run(&setting),
+            Command::Check(command) => command.run(context).await,
+            Command::Path(command) => command.run(&context),
             Command::Schema => {
                 print_json(&ropeway::config::json_schema())?;
                 Ok(Exit::Done)
@@ -41,4 +43,4 @@ impl Config {
     }
 }
 
-pub(super) use self::check::problems_text;
+pub(super) use self::report::problems_text;

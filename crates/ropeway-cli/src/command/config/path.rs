@@ -1,40 +1,39 @@
-//! `ropeway config path`: where the configuration file is looked for, and which one is used.
+//! `ropeway config path`: lists the searched paths.
 
 use anstyle::Style;
 use serde_json::{Value, json};
 
-use super::{print, print_json};
-use crate::command::Setting;
+use crate::config::config_paths::{self, ConfigPath, Origin, PathReason};
+use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};
-use crate::mark::Mark;
-use crate::places::{self, Origin, Place, Reason};
-use crate::table::{Cell, Overflow, Table};
-use crate::text::{terminal_width, wrap};
-use crate::trust::{Status, Store};
+use crate::output::print::{print, print_json};
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::table::{Cell, Overflow, Table};
+use crate::terminal::text::{terminal_width, wrap};
+use crate::trust::{TrustStatus, TrustStore};
 
 const FAINT: Style = Style::new().dimmed();
 
-/// Show where the configuration file is looked for, and which one is used
+/// List the searched paths and the configuration file in use
 #[derive(Debug, clap::Args)]
 pub(super) struct Path;
 
 impl Path {
-    pub(super) fn run(&self, setting: &Setting) -> Result<Exit, Failure> {
-        let places = places::all();
-        let used = places::used(&places);
-        match setting.json {
-            true => {
-                let places: Vec<Value> = places.iter().map(record).collect();
-                print_json(&json!({"used": used.map(|place| &place.path), "places": places}))?;
-            }
-            false => print(&show(&places, used))?,
+    pub(super) fn run(&self, context: &CommandContext) -> Result<Exit, Failure> {
+        let places = config_paths::candidates();
+        let used = config_paths::select(&places);
+        if context.json {
+            let places: Vec<Value> = places.iter().map(record).collect();
+            print_json(&json!({"used": used.map(|place| &place.path), "places": places}))?;
+        } else {
+            print(&show(&places, used))?
         }
         Ok(Exit::Done)
     }
 }
 
-/// A place for scripts. Whether a file is trusted is said of those that need it.
-fn record(place: &Place) -> Value {
+/// Returns a candidate as JSON, with `trust` for project files.
+fn record(place: &ConfigPath) -> Value {
     let mut record = json!(place);
     if let Some(trust) = trust_of(place) {
         record["trust"] = json!(trust);
@@ -42,39 +41,39 @@ fn record(place: &Place) -> Value {
     record
 }
 
-/// Whether a project file is trusted.
-fn trust_of(place: &Place) -> Option<&'static str> {
+/// Returns the trust state of a project file.
+fn trust_of(place: &ConfigPath) -> Option<&'static str> {
     if !place.exists || place.origin() != Origin::Project {
         return None;
     }
     let text = ropeway::config::read_text(&place.path).ok()?;
-    Some(match Store::open().as_ref().map(|store| store.status(&place.path, &text)) {
-        Ok(Status::Trusted) => "trusted",
-        Ok(Status::Changed(_)) => "changed",
-        Ok(Status::Unknown) | Err(_) => "untrusted",
+    Some(match TrustStore::open().as_ref().map(|store| store.status(&place.path, &text)) {
+        Ok(TrustStatus::Trusted) => "trusted",
+        Ok(TrustStatus::Changed(_)) => "changed",
+        Ok(TrustStatus::Unknown) | Err(_) => "untrusted",
     })
 }
 
-fn show(places: &[Place], used: Option<&Place>) -> String {
+fn show(places: &[ConfigPath], used: Option<&ConfigPath>) -> String {
     let width = terminal_width(&std::io::stdout());
     let mut table = Table::new(&["", "WHY", "FILE"], Overflow::Wrap);
-    if !places.iter().any(|place| place.reason == Reason::Variable) {
-        let variable = format!("{}, which is not set", places::VARIABLE);
-        table.row([Mark::Off.cell("absent"), Cell::new("variable"), Cell::new(&variable).styled(FAINT)]);
+    if !places.iter().any(|place| place.reason == PathReason::Variable) {
+        let variable = format!("{} (not set)", config_paths::VARIABLE);
+        table.row([StatusIcon::Off.cell("absent"), Cell::new("variable"), Cell::new(&variable).styled(FAINT)]);
     }
     for place in places {
         let is_used = used == Some(place);
         let (mark, word) = match (is_used, place.exists) {
-            _ if place.is_strange => (Mark::Bad, "not yours"),
-            (true, true) => (Mark::Good, "used"),
-            (true, false) => (Mark::Bad, "missing"),
-            (false, true) => (Mark::Half, "not used"),
-            (false, false) => (Mark::Off, "absent"),
+            _ if place.is_foreign => (StatusIcon::Bad, "ignored"),
+            (true, true) => (StatusIcon::Good, "used"),
+            (true, false) => (StatusIcon::Bad, "missing"),
+            (false, true) => (StatusIcon::Half, "not used"),
+            (false, false) => (StatusIcon::Off, "absent"),
         };
         let reason = match place.reason {
-            Reason::Variable => "variable",
-            Reason::Folder => "folder",
-            Reason::User => "user",
+            PathReason::Variable => "variable",
+            PathReason::Folder => "folder",
+            PathReason::User => "user",
         };
         let style = if place.exists || is_used { Style::new() } else { FAINT };
         let trust = match trust_of(place) {
@@ -87,14 +86,13 @@ fn show(places: &[Place], used: Option<&Place>) -> String {
         table.row([mark.cell(word), Cell::new(reason), path]);
     }
     let mut text = table.render(width, 0);
-    if places.iter().any(|place| place.is_strange) {
-        let words =
-            "A file above this folder that belongs neither to you nor to root is left alone. `--config FILE` uses it.";
+    if places.iter().any(|place| place.is_foreign) {
+        let words = "Ignored files are owned by another user. Use them with `--config FILE`.";
         text.push_str(&format!("\n{}", wrap(words, width.unwrap_or(usize::MAX), 0)));
     }
     if used.is_none() {
-        let words = "There is none, so the demo server is used. `ropeway add` makes one here, `ropeway add --global` the \
-                     user's own, and `ropeway import` takes over the servers of other clients.";
+        let words = "No configuration file found; using the demo server. Create one with `ropeway add`, `ropeway add \
+                     --global` or `ropeway import`.";
         text.push_str(&format!("\n{}", wrap(words, width.unwrap_or(usize::MAX), 0)));
     }
     text

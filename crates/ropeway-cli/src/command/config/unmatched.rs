@@ -1,4 +1,4 @@
-//! Names in a configuration file that no tool, argument or resource of the connected servers has.
+//! Names in a configuration file that match no tool, argument or resource.
 
 use std::collections::HashSet;
 
@@ -8,47 +8,47 @@ use ropeway::registry::ToolFilter;
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
-use crate::schema::{Root, is_open, members, resolve};
-use crate::suggest;
+use crate::arguments::suggest;
+use crate::describe::schema::{SchemaRoot, is_open, members, resolve};
 
-/// Maximum names that are reported.
+/// Maximum reported names.
 const MOST: usize = 100;
 
-/// Maximum names that an unknown one is compared with.
+/// Maximum names considered for a suggestion.
 const MOST_CANDIDATES: usize = 2000;
 
 /// A connected server.
-pub(super) struct Known {
+pub(super) struct KnownServer {
     pub(super) alias: Alias,
-    /// Its tools as it describes them, and those that are made of its resources and prompts.
+    /// Its tools, including those for resources and prompts.
     pub(super) tools: Vec<ToolDefinition>,
-    /// The URIs of its resources, if they were asked for.
+    /// The URIs of its resources, if requested.
     pub(super) resources: Option<Vec<String>>,
 }
 
-/// The tools of all servers, as patterns of `chat.tools` see them.
+/// The tools that patterns of `chat.tools` apply to.
 pub(super) struct ChatTools<'a> {
     pub(super) tools: Vec<&'a ToolDefinition>,
-    /// The servers that are not connected, each with the prefix of its tools.
+    /// Servers that are not connected, each with its prefix.
     pub(super) unseen: Vec<(&'a str, String)>,
 }
 
-/// A name that matches nothing.
+/// A name without a match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unmatched {
     pub(super) line: usize,
     pub(super) column: usize,
     pub(super) path: String,
     pub(super) name: String,
-    /// What is wrong, as a sentence.
+    /// The description of the problem.
     pub(super) words: String,
     pub(super) suggestion: Option<String>,
-    /// A wildcard that forbids something is a precaution, and worth a warning only.
+    /// `false` for wildcards in `deny` and `ask`, which are precautions.
     pub(super) is_problem: bool,
 }
 
 impl Unmatched {
-    /// The sentence, and the nearest right word.
+    /// Returns the description with a suggestion.
     pub(super) fn sentence(&self) -> String {
         match &self.suggestion {
             Some(suggestion) => format!("{}: {} (did you mean `{suggestion}`?)", self.path, self.words),
@@ -64,7 +64,7 @@ impl Unmatched {
         })
     }
 
-    /// The same in the form of the other problems of a file.
+    /// Returns the name in the form of other configuration problems.
     pub(super) fn problem_json(&self) -> Value {
         let Self { line, column, path, name, words, suggestion, .. } = self;
         json!({
@@ -74,14 +74,14 @@ impl Unmatched {
     }
 }
 
-/// Finds the names that match nothing. What is about a server that is not connected is not judged.
-pub(super) fn unmatched(references: &[ToolReference], known: &[Known], chat: &ChatTools<'_>) -> Vec<Unmatched> {
+/// Finds names without a match. Names of servers that are not connected are skipped.
+pub(super) fn unmatched(references: &[ToolReference], known: &[KnownServer], chat: &ChatTools<'_>) -> Vec<Unmatched> {
     references.iter().filter_map(|reference| judge(reference, known, chat)).take(MOST).collect()
 }
 
-fn judge(reference: &ToolReference, known: &[Known], chat: &ChatTools<'_>) -> Option<Unmatched> {
+fn judge(reference: &ToolReference, known: &[KnownServer], chat: &ChatTools<'_>) -> Option<Unmatched> {
     let ToolReference { line, column, path, key, name, kind, servers, .. } = reference;
-    let servers: Vec<&Known> = match kind {
+    let servers: Vec<&KnownServer> = match kind {
         ToolReferenceKind::Pattern => Vec::new(),
         _ => {
             let server = |alias: &Alias| known.iter().find(|known| known.alias == *alias);
@@ -104,19 +104,19 @@ fn judge(reference: &ToolReference, known: &[Known], chat: &ChatTools<'_>) -> Op
     Some(Unmatched { line, column, path, name, words, suggestion, is_problem })
 }
 
-/// Does a pattern stand for more than one name?
+/// Returns `true` for a pattern with wildcards.
 fn is_glob(pattern: &str) -> bool {
     pattern.contains(['*', '?', '[', '{'])
 }
 
-/// The tools of some servers that a glob means. None for what is not a glob, of which the file itself has told.
-fn matching<'a>(glob: &str, servers: &[&'a Known]) -> Option<Vec<&'a ToolDefinition>> {
+/// Returns the tools that match a glob, or `None` for an invalid glob, which is a configuration problem.
+fn matching<'a>(glob: &str, servers: &[&'a KnownServer]) -> Option<Vec<&'a ToolDefinition>> {
     let filter = ToolFilter::new(&[glob.to_owned()], &[]).ok()?;
-    Some(servers.iter().flat_map(|server| &server.tools).filter(|tool| filter.wants(tool)).collect())
+    Some(servers.iter().flat_map(|server| &server.tools).filter(|tool| filter.allows(tool)).collect())
 }
 
-/// The servers, in words.
-fn named(servers: &[&Known]) -> String {
+/// Lists servers by name.
+fn named(servers: &[&KnownServer]) -> String {
     let names: Vec<String> = servers.iter().map(|server| format!("`{}`", server.alias)).collect();
     match &names[..] {
         [name] => format!("server {name}"),
@@ -124,7 +124,7 @@ fn named(servers: &[&Known]) -> String {
     }
 }
 
-fn tool(name: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
+fn tool(name: &str, servers: &[&KnownServer]) -> Option<(String, Option<String>)> {
     if !matching(name, servers)?.is_empty() {
         return None;
     }
@@ -136,13 +136,13 @@ fn tool(name: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
         (false, _) => format!("no tool of {whose} is named `{name}`"),
     };
     let fits = |glob: &str| matching(glob, servers).is_some_and(|tools| !tools.is_empty());
-    Some((words, meant(name, &own, fits)))
+    Some((words, suggestion_for(name, &own, fits)))
 }
 
-fn argument(name: &str, tool: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
+fn argument(name: &str, tool: &str, servers: &[&KnownServer]) -> Option<(String, Option<String>)> {
     let tools = matching(tool, servers)?;
     let has = |tool: &&ToolDefinition| takes_any(tool) || arguments(tool).contains(name);
-    // A tool that is not there is a name of its own.
+    // An unknown tool is reported separately.
     if tools.is_empty() || tools.iter().any(has) {
         return None;
     }
@@ -154,20 +154,20 @@ fn argument(name: &str, tool: &str, servers: &[&Known]) -> Option<(String, Optio
     let all: HashSet<&str> = tools.iter().flat_map(|tool| arguments(tool)).collect();
     let mut all: Vec<&str> = all.into_iter().collect();
     all.sort_unstable();
-    Some((words, meant(name, &all, |_| false)))
+    Some((words, suggestion_for(name, &all, |_| false)))
 }
 
-/// The arguments that a tool's schema names.
+/// Returns the arguments in a tool's schema.
 fn arguments(tool: &ToolDefinition) -> HashSet<&str> {
     let schema: &Value = &tool.input_schema;
     let top = resolve(schema, schema);
-    let root = Root::new(schema);
+    let root = SchemaRoot::new(schema);
     let alternatives = ["anyOf", "oneOf"].into_iter().filter_map(|word| top.get(word)?.as_array()).flatten();
     let parts = std::iter::once(top).chain(alternatives.take(50).map(|part| resolve(part, schema)));
     parts.flat_map(|part| members(part, &root).properties).map(|(name, _)| name).collect()
 }
 
-/// Does a tool take arguments that its schema does not name, and say so?
+/// Returns `true` if a tool explicitly accepts other arguments than its schema names.
 fn takes_any(tool: &ToolDefinition) -> bool {
     let schema: &Value = &tool.input_schema;
     let top = resolve(schema, schema);
@@ -175,7 +175,7 @@ fn takes_any(tool: &ToolDefinition) -> bool {
     is_open(schema) && (says || top.get("patternProperties").is_some() || arguments(tool).is_empty())
 }
 
-fn resource(uri: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
+fn resource(uri: &str, servers: &[&KnownServer]) -> Option<(String, Option<String>)> {
     let listed: Vec<&str> = servers
         .iter()
         .map(|server| server.resources.as_deref())
@@ -185,14 +185,14 @@ fn resource(uri: &str, servers: &[&Known]) -> Option<(String, Option<String>)> {
         .map(String::as_str)
         .collect();
     let filter = ToolFilter::new(&[uri.to_owned()], &[]).ok()?;
-    if listed.iter().any(|listed| *listed == uri || filter.wants(&ToolDefinition::new(*listed))) {
+    if listed.iter().any(|listed| *listed == uri || filter.allows(&ToolDefinition::new(*listed))) {
         return None;
     }
     let whose = named(servers);
-    let suggestion = meant(uri, &listed, |_| false);
+    let suggestion = suggestion_for(uri, &listed, |_| false);
     match (is_glob(uri), &suggestion) {
         (true, _) => Some((format!("no resource of {whose} matches `{uri}`"), suggestion)),
-        // A server may have resources that it does not list.
+        // Servers may have unlisted resources.
         (false, Some(_)) => Some((format!("{whose} does not list the resource `{uri}`"), suggestion)),
         (false, None) => None,
     }
@@ -213,25 +213,25 @@ fn pattern(text: &str, key: &str, chat: &ChatTools<'_>) -> Option<(String, Optio
         _ => tool.name.clone(),
     };
     let dotted: Vec<String> = chat.tools.iter().map(dotted).collect();
-    // A name without its server means no tool of a server that has a prefix.
+    // A plain name matches no tool of a server with a prefix.
     let alone = dotted.iter().find(|dotted| dotted.split_once('.').is_some_and(|(_, tool)| tool == text));
     let suggestion = alone.cloned().or_else(|| {
         let names: Vec<&str> =
             dotted.iter().map(String::as_str).chain(chat.tools.iter().map(|tool| tool.name.as_str())).collect();
         let means =
             |text: &str| ToolPattern::new(text).is_ok_and(|pattern| chat.tools.iter().any(|tool| fits(&pattern, tool)));
-        meant(text, &names, means)
+        suggestion_for(text, &names, means)
     });
     Some((format!("no tool matches `{text}`"), suggestion))
 }
 
-/// The name, or the glob, that was probably meant.
-fn meant(text: &str, names: &[&str], fits: impl Fn(&str) -> bool) -> Option<String> {
+/// Suggests a name or glob.
+fn suggestion_for(text: &str, names: &[&str], fits: impl Fn(&str) -> bool) -> Option<String> {
     let names = &names[..names.len().min(MOST_CANDIDATES)];
     let Some(wildcard) = text.find(['*', '?', '[', '{']).filter(|at| *at > 0) else {
         return suggest::closest(text, names.iter().copied()).first().map(ToString::to_string);
     };
-    // What stands before the wildcard is compared with the beginnings of the names.
+    // Compares the part before the wildcard with the starts of the names.
     let (head, tail) = text.split_at(wildcard);
     let length = head.chars().count();
     let starts: Vec<String> = names.iter().map(|name| name.chars().take(length).collect()).collect();
@@ -256,7 +256,7 @@ mod tests {
         tool
     }
 
-    fn files() -> Known {
+    fn files() -> KnownServer {
         let closed = json!({"properties": {"path": {}, "limit": {}}, "additionalProperties": false});
         let tools = vec![
             tool_of("files", "read_file", json!({"properties": {"path": {}, "limit": {}}})),
@@ -264,7 +264,7 @@ mod tests {
             tool_of("files", "any", json!({"type": "object"})),
         ];
         let resources = Some(vec!["file:///notes.md".to_owned()]);
-        Known { alias: "files".into(), tools, resources }
+        KnownServer { alias: "files".into(), tools, resources }
     }
 
     /// What is found in a file beside which only `files` is connected.

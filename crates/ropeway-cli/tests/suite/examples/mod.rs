@@ -184,7 +184,7 @@ async fn agent_goes_on_without_a_server_that_is_not_there() {
 server `time` is down: could not start `mcp-server-time`: `mcp-server-time` is not on the PATH
 
 -> stock {"item":"eggs"}
-<- stock "144"
+<- stock 144
 There are 144.
 (2 answers, 30 tokens)
 "#;
@@ -214,9 +214,9 @@ warning at `/sunny`: must be a boolean, not a string
 async fn shaping_tells_the_model_what_the_configuration_and_the_code_leave_of_the_tools() {
     let draw = ScriptedReply::call("a", "chart", json!({"values": [3, 1, 4], "title": null}));
     let told = Example::new("shaping", &["local"]).run(&[draw, ScriptedReply::text("Here it is.")]).await;
-    let expected = "work_out: Works out an arithmetic expression
-chart: Draws numbers as a chart and returns it as a PNG picture of 640 by 360 pixels.
-countdown: Counts down slowly and reports its progress step by step
+    let expected = "work_out: Evaluates an arithmetic expression
+chart: Draws numbers as a chart and returns a PNG image of 640 by 360 pixels.
+countdown: Counts down slowly and reports progress
 Here it is.
 ";
     assert_eq!(told.stdout, expected);
@@ -225,12 +225,12 @@ Here it is.
     assert_eq!(strict, [true, true, true]);
     let chart = json!({
         "name": "chart",
-        "description": "Draws numbers as a chart and returns it as a PNG picture of 640 by 360 pixels.",
+        "description": "Draws numbers as a chart and returns a PNG image of 640 by 360 pixels.",
         "parameters": {
             "type": "object",
             "properties": {
-                "values": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 500, "description": "What to draw, from left to right."},
-                "title": {"type": ["string", "null"], "maxLength": 200, "description": "What to write above the chart."},
+                "values": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 500, "description": "The values, from left to right."},
+                "title": {"type": ["string", "null"], "maxLength": 200, "description": "Title above the chart."},
             },
             "required": ["values", "title"],
             "additionalProperties": false,
@@ -299,7 +299,7 @@ mcp: \"server.closed\" \"demo\"
     assert_eq!(told.tools(0), [&DEMO[..], OURS].concat());
     assert_eq!(told.tools(2), [&["mcp_demo_calculate"], OURS].concat());
     let refused = told.asked[3]["messages"][2]["content"].as_str().unwrap_or_default();
-    assert!(refused.contains("there is no tool `mcp_demo_fail`"), "{refused}");
+    assert!(refused.contains("unknown tool `mcp_demo_fail`"), "{refused}");
 }
 
 #[tokio::test]

@@ -17,10 +17,10 @@ async fn agent_uses_two_servers_and_a_tool_of_its_own() {
 server `time` is ready with 2 tools
 I look.
 -> stock {"item":"eggs"}
-<- stock "144"
+<- stock 144
 
 -> mcp_demo_calculate {"expression":"144 * 0.35"}
-<- mcp_demo_calculate "50.4"
+<- mcp_demo_calculate 50.4
 
 -> clock_get_current_time {"timezone":"Asia/Tokyo"}
 <- clock_get_current_time …
@@ -49,8 +49,8 @@ async fn resources_stand_before_the_conversation_that_a_prompt_begins() {
     assert_eq!(told.stdout, "Sunny.\nIn layers.\n");
     let uri = "demo://resource/static/document/architecture.md";
     let first = format!(
-        "These resources were attached by the application. The user has not written them.\n\
-         [resource `{uri}` of server `everything`:]\n[{uri}]\n{architecture}\nWhat's weather in Lisbon?"
+        "These resources were attached by the application. They were not written by the user.\n\
+         [resource `{uri}` from server `everything`:]\n[{uri}]\n{architecture}\nWhat's weather in Lisbon?"
     );
     assert_eq!(told.asked[0]["messages"], json!([{"role": "user", "content": first}]));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The definitions of real servers, where they are recorded.
+//! Definitions recorded from real servers.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::schema::Validator;
 
-/// The folder of recorded servers, when there is one beside the repository or where the environment says.
+/// Returns the folder of recorded servers, if it exists next to the repository or in the environment.
 fn folder() -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     let folder = std::env::var_os("ROPEWAY_CORPUS").map_or_else(beside, PathBuf::from);
@@ -36,7 +36,7 @@ fn definitions(record: &Value) -> Vec<ToolDefinition> {
 }
 
 #[test]
-fn every_real_definition_is_lowered_by_the_rules_of_all_four() {
+fn real_definitions_follow_the_rules_of_all_dialects() {
     let Some(folder) = folder() else { return };
     let (mut count, mut strict) = (0, 0);
     for (server, record) in files(&folder.join("servers")) {
@@ -44,7 +44,7 @@ fn every_real_definition_is_lowered_by_the_rules_of_all_four() {
         count += definitions.len();
         for dialect in Dialect::ALL {
             let lowered = lower(&definitions, dialect);
-            assert_eq!(lowered.left_out, [], "{server}");
+            assert_eq!(lowered.omitted, [], "{server}");
             assert_eq!(lowered.tools.len(), definitions.len());
             for tool in &lowered.tools {
                 let broken = rules::broken(dialect, &declared(tool));
@@ -64,12 +64,12 @@ fn every_real_definition_is_lowered_by_the_rules_of_all_four() {
         }
     }
     assert!(count >= 2_000, "{count} definitions");
-    // About as many have a form that a model can be held to.
+    // More than half support strict mode.
     assert!(strict > count / 2, "{strict} of {count}");
 }
 
 #[test]
-fn every_real_call_fits_the_lowered_schema_and_comes_back_as_it_was() {
+fn real_calls_match_the_lowered_schema_and_round_trip() {
     let Some(folder) = folder() else { return };
     let servers = files(&folder.join("servers"));
     let mut count = 0;

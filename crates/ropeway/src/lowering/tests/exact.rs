@@ -1,11 +1,11 @@
-//! What becomes of schemas, exactly.
+//! Exact results of lowering.
 
 use serde_json::{Value, json};
 
 use super::*;
 
 #[test]
-fn a_tool_stands_in_a_request_as_its_dialect_wants() {
+fn a_tool_is_declared_as_its_dialect_requires() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
     let mut definition = definition(schema.clone());
     let tool = |definition: &ToolDefinition, dialect| one(definition, dialect).expect("a tool").json.get().to_owned();
@@ -22,7 +22,7 @@ fn a_tool_stands_in_a_request_as_its_dialect_wants() {
 }
 
 #[test]
-fn provider_options_end_up_in_that_providers_tool() {
+fn provider_options_are_sent_to_their_provider() {
     let mut definition = definition(json!({"type": "object", "properties": {}}));
     let options = json!({
         "anthropic": {"cache_control": {"type": "ephemeral"}, "name": "other", "input_schema": {}},
@@ -45,15 +45,16 @@ fn provider_options_end_up_in_that_providers_tool() {
             json!({"type": "function", "function": {"name": "tool", "description": "Does it.", "parameters": schema, "strict": false, "x": 1, "y": 3}}),
         ]
     );
-    let dropped = |option: &str| SchemaChange { at: String::new(), keyword: option.to_owned(), how: ChangeKind::Dropped };
-    let report = |dialect| one(&definition, dialect).expect("a tool").alterations;
+    let dropped =
+        |option: &str| SchemaChange { path: String::new(), keyword: option.to_owned(), kind: ChangeKind::Dropped };
+    let report = |dialect| one(&definition, dialect).expect("a tool").changes;
     assert_eq!(report(Dialect::Anthropic), [dropped("name"), dropped("input_schema")]);
     assert_eq!(report(Dialect::Responses), [dropped("type")]);
     assert_eq!(report(Dialect::Gemini), [dropped("strict")]);
 }
 
 #[test]
-fn options_in_openais_nested_form_reach_both_of_its_dialects() {
+fn nested_openai_options_reach_both_dialects() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
     let mut definition = definition(schema);
     definition.provider_options = arguments(
@@ -73,7 +74,7 @@ fn options_in_openais_nested_form_reach_both_of_its_dialects() {
 }
 
 #[test]
-fn an_option_that_is_unknown_or_dropped_warns_by_its_name() {
+fn unknown_and_dropped_options_are_reported() {
     let mut definition = definition(json!({"type": "object", "properties": {"a": {"type": "string"}}}));
     definition.provider_options = arguments(json!({
         "openai": {"function": {"name": "other", "stric": true}},
@@ -93,7 +94,7 @@ fn an_option_that_is_unknown_or_dropped_warns_by_its_name() {
 }
 
 #[test]
-fn a_reference_is_replaced_by_what_it_points_to_and_what_is_beside_it_wins() {
+fn a_reference_is_inlined_and_its_siblings_win() {
     let schema = json!({
         "type": "object",
         "properties": {"a": {"$ref": "#/$defs/x", "description": "Mine."}, "b": {"$ref": "#/properties/a"}},
@@ -102,20 +103,21 @@ fn a_reference_is_replaced_by_what_it_points_to_and_what_is_beside_it_wins() {
     let tool = one(&definition(schema), Dialect::Anthropic).expect("a tool");
     let x = json!({"description": "Mine.", "type": "integer", "minimum": 1});
     assert_eq!(schema_of(&tool, Dialect::Anthropic), json!({"type": "object", "properties": {"a": x, "b": x}}));
-    let alteration = |at: &str, keyword: &str, how| SchemaChange { at: at.to_owned(), keyword: keyword.to_owned(), how };
+    let change =
+        |at: &str, keyword: &str, kind| SchemaChange { path: at.to_owned(), keyword: keyword.to_owned(), kind };
     assert_eq!(
-        tool.alterations,
+        tool.changes,
         [
-            alteration("/properties/a", "$ref", ChangeKind::Inlined),
-            alteration("/properties/b", "$ref", ChangeKind::Inlined),
-            alteration("/properties/b", "$ref", ChangeKind::Inlined),
-            alteration("", "$defs", ChangeKind::Dropped),
+            change("/properties/a", "$ref", ChangeKind::Inlined),
+            change("/properties/b", "$ref", ChangeKind::Inlined),
+            change("/properties/b", "$ref", ChangeKind::Inlined),
+            change("", "$defs", ChangeKind::Dropped),
         ]
     );
 }
 
 #[test]
-fn a_schema_inside_itself_is_told_twice_and_then_left_open() {
+fn a_recursive_schema_is_unrolled_twice_and_then_left_open() {
     let schema = json!({
         "type": "object",
         "properties": {"root": {"$ref": "#/$defs/node"}},
@@ -129,7 +131,7 @@ fn a_schema_inside_itself_is_told_twice_and_then_left_open() {
 }
 
 #[test]
-fn a_remote_reference_is_left_open_and_named() {
+fn a_remote_reference_is_left_open_and_described() {
     let schema = json!({"$ref": "https://example.invalid/a.json", "description": "A."});
     let types = json!(["string", "number", "boolean", "object", "array", "null"]);
     assert_eq!(
@@ -139,7 +141,7 @@ fn a_remote_reference_is_left_open_and_named() {
 }
 
 #[test]
-fn alternatives_at_the_root_are_folded_and_told() {
+fn root_alternatives_are_folded_and_described() {
     let schema = json!({
         "oneOf": [
             {"properties": {"kind": {"const": "circle"}, "radius": {"type": "number"}}, "required": ["kind", "radius"]},
@@ -173,7 +175,7 @@ fn alternatives_at_the_root_are_folded_and_told() {
 }
 
 #[test]
-fn parts_at_the_root_are_put_together() {
+fn parts_of_the_root_are_merged() {
     let schema = json!({"allOf": [
         {"properties": {"a": {"type": "string", "minLength": 2}}, "required": ["a"]},
         {"properties": {"a": {"maxLength": 4}, "b": {"type": "number"}}, "additionalProperties": false},
@@ -186,7 +188,7 @@ fn parts_at_the_root_are_put_together() {
 }
 
 #[test]
-fn what_a_dialect_does_not_take_is_told_in_the_description() {
+fn unsupported_keywords_move_to_the_description() {
     let schema = json!({"type": "string", "minLength": 2, "pattern": "^\\d+$", "default": "12", "description": "A number.", "title": "A"});
     assert_eq!(
         property(schema.clone(), Dialect::Gemini),
@@ -199,7 +201,7 @@ fn what_a_dialect_does_not_take_is_told_in_the_description() {
 }
 
 #[test]
-fn older_drafts_are_written_as_today() {
+fn keywords_of_older_drafts_are_modernised() {
     let schema = json!({"type": "array", "items": [{"type": "number", "minimum": 0, "exclusiveMinimum": true}, {"type": "string"}], "additionalItems": false});
     let prefix = json!([{"type": "number", "exclusiveMinimum": 0}, {"type": "string"}]);
     assert_eq!(
@@ -218,7 +220,7 @@ fn older_drafts_are_written_as_today() {
 }
 
 #[test]
-fn nothing_stands_beside_alternatives_for_gemini() {
+fn alternatives_have_no_siblings_for_gemini() {
     let schema = json!({
         "type": "object", "description": "A.", "properties": {"x": {"type": "string"}, "y": {"type": "string"}},
         "oneOf": [{"required": ["x"]}, {"required": ["y"]}, {"type": "string"}],
@@ -229,7 +231,7 @@ fn nothing_stands_beside_alternatives_for_gemini() {
 }
 
 #[test]
-fn values_that_gemini_does_not_take_are_told() {
+fn values_unsupported_by_gemini_are_described() {
     assert_eq!(property(json!({"const": "x"}), Dialect::Gemini), json!({"type": "string", "enum": ["x"]}));
     assert_eq!(
         property(json!({"enum": ["x", null]}), Dialect::Gemini),
@@ -242,7 +244,7 @@ fn values_that_gemini_does_not_take_are_told() {
 }
 
 #[test]
-fn arguments_are_renamed_there_and_back_at_every_depth() {
+fn arguments_are_renamed_in_both_directions_at_every_depth() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -277,14 +279,14 @@ fn arguments_are_renamed_there_and_back_at_every_depth() {
         lowered["properties"]["_search_bc26366c"]["properties"]["__user__"],
         json!({"type": "string", "description": "(name: {{user}})"})
     );
-    // Nobody forbids it there.
+    // Chat Completions accept any name.
     let tool = one(&definition(schema), Dialect::Chat).expect("a tool");
     assert!(matches!(tool.to_wire(&own), Cow::Borrowed(_)));
     assert_eq!(tool.from_wire(own.clone()), own);
 }
 
 #[test]
-fn a_tool_without_arguments_that_differ_costs_nothing_to_call() {
+fn unchanged_arguments_are_borrowed() {
     let tool = one(&definition(json!({"properties": {"a": {"type": "string"}}})), Dialect::Anthropic).expect("a tool");
     let own = arguments(json!({"a": "x", "b": null}));
     assert!(matches!(tool.to_wire(&own), Cow::Borrowed(_)));
@@ -292,7 +294,7 @@ fn a_tool_without_arguments_that_differ_costs_nothing_to_call() {
 }
 
 #[test]
-fn a_name_that_is_cut_or_taken_ends_in_a_hash_that_never_changes() {
+fn a_truncated_or_taken_name_ends_with_a_stable_hash() {
     let long = "x".repeat(70);
     let definitions = ["a.b", "a/b", "a_b", "2fa", &long].map(ToolDefinition::new);
     let names = |dialect| lower(&definitions, dialect).tools.into_iter().map(|tool| tool.wire_name).collect::<Vec<_>>();
@@ -303,7 +305,7 @@ fn a_name_that_is_cut_or_taken_ends_in_a_hash_that_never_changes() {
 }
 
 #[test]
-fn an_unchanged_set_lowers_nothing_again() {
+fn a_toolset_is_lowered_once_per_dialect() {
     let tools = Toolset::new([definition(json!({}))]);
     let first = tools.lowered(Dialect::Chat);
     assert!(Arc::ptr_eq(&first, &tools.lowered(Dialect::Chat)));

@@ -1,4 +1,4 @@
-//! Schemas that somebody wrote to do harm.
+//! Malicious schemas.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::tool::Schema;
 
-/// Lowers for every dialect, also strictly; what becomes of it is either left out or by the rules, and never large.
+/// Lowers for every dialect, also in strict mode, and checks that the result is omitted or valid, and never large.
 fn survives(schema: &Value) {
     for dialect in Dialect::ALL {
         for definition in [definition(schema.clone()), strict_definition(schema.clone())] {
             let Ok(tool) = one(&definition, dialect) else { continue };
             assert!(tool.json.get().len() < 4 << 20, "{dialect}: {} bytes", tool.json.get().len());
-            assert!(tool.alterations.len() <= 1_001, "{}", tool.alterations.len());
+            assert!(tool.changes.len() <= 1_001, "{}", tool.changes.len());
             assert_eq!(rules::broken(dialect, &declared(&tool)), [""; 0], "{dialect}");
         }
     }
@@ -36,7 +36,7 @@ fn properties(schemas: Vec<Value>) -> Value {
 }
 
 #[test]
-fn references_that_stand_for_billions_of_schemas_are_left_open() {
+fn exponential_references_are_left_open() {
     survives(&fan(20, 10, properties));
     survives(&fan(30, 4, |schemas| json!({"anyOf": schemas})));
     survives(&fan(30, 4, |schemas| json!({"allOf": schemas})));
@@ -50,14 +50,14 @@ fn references_that_stand_for_billions_of_schemas_are_left_open() {
 }
 
 #[test]
-fn a_fan_of_references_says_what_is_open() {
+fn a_fan_of_references_reports_open_schemas() {
     let tool = one(&definition(fan(20, 10, properties)), Dialect::Chat).expect("a tool");
-    let open = ChangeKind::Rewritten("an open schema, because there is too much of it".to_owned());
-    assert!(tool.alterations.iter().any(|alteration| alteration.how == open) || tool.alterations.len() == 1_000);
+    let open = ChangeKind::Rewritten("an open schema: too large".to_owned());
+    assert!(tool.changes.iter().any(|change| change.kind == open) || tool.changes.len() == 1_000);
 }
 
 #[test]
-fn alternatives_inside_alternatives_stay_bounded() {
+fn nested_alternatives_are_bounded() {
     let alternatives = |inner: Value| json!({"properties": {"x": inner}, "anyOf": [{"required": ["x"]}, {"required": ["y"]}, {"properties": {"z": {"type": "null"}}}]});
     let schema = (0..24).fold(json!({"type": "string"}), |inner, _| alternatives(inner));
     survives(&json!({"properties": {"a": schema}}));
@@ -69,7 +69,7 @@ fn alternatives_inside_alternatives_stay_bounded() {
 }
 
 #[test]
-fn circles_end() {
+fn circular_references_terminate() {
     survives(&json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}));
     survives(
         &json!({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#/$defs/a"}], "anyOf": [{"$ref": "#"}]}}}),
@@ -85,7 +85,7 @@ fn circles_end() {
 }
 
 #[test]
-fn what_is_large_or_deep_is_bounded_or_left_out() {
+fn large_and_deep_schemas_are_bounded_or_omitted() {
     survives(&json!({"properties": {"a": {"enum": (0..40_000).collect::<Vec<u32>>()}}}));
     survives(&json!({"properties": {"a": {"enum": (0..200_000).collect::<Vec<u32>>()}}}));
     survives(&json!({"properties": {"a": {"enum": vec!["same"; 30_000]}, "b": {"required": vec!["x"; 10_000]}}}));
@@ -112,27 +112,27 @@ fn what_is_large_or_deep_is_bounded_or_left_out() {
 }
 
 #[test]
-fn a_text_that_is_a_thousand_levels_deep_is_left_out() {
+fn a_json_text_of_a_thousand_levels_is_omitted() {
     let text = format!("{}1{}", r#"{"not":"#.repeat(1_000), "}".repeat(1_000));
     let mut tool = definition(json!({}));
     tool.input_schema = Schema::from_text(RawValue::from_string(text).expect("JSON"));
-    // Whoever looks at it sees any object; that is not what the server said.
+    // The parsed schema is any object, which is not the schema of the server.
     assert_eq!(*tool.input_schema, json!({"type": "object"}));
     for dialect in Dialect::ALL {
-        let why = one(&tool, dialect).expect_err("a tool that is left out");
+        let why = one(&tool, dialect).expect_err("an omitted tool");
         assert!(why.starts_with("its schema cannot be read: recursion limit exceeded"), "{why}");
     }
 }
 
 #[test]
-fn a_value_that_is_a_thousand_levels_deep_is_left_out() {
+fn a_value_of_a_thousand_levels_is_omitted() {
     let deep = (0..1_000).fold(json!(1), |inner, _| json!({"not": inner}));
-    let why = one(&definition(deep), Dialect::Chat).expect_err("a tool that is left out");
-    assert_eq!(why, "its schema is too large: it nests deeper than 128 levels");
+    let why = one(&definition(deep), Dialect::Chat).expect_err("an omitted tool");
+    assert_eq!(why, "its schema is too large: more than 128 levels deep");
 }
 
 #[test]
-fn names_of_nothing_but_control_characters_are_told_apart() {
+fn names_of_control_characters_become_distinct() {
     let definitions: Vec<ToolDefinition> =
         ["\u{0}", "\u{1}", "", "_", "\u{7f}\u{7f}", "1", "tool", "a.b", "a/b", "a_b", "ü"]
             .iter()
@@ -140,13 +140,13 @@ fn names_of_nothing_but_control_characters_are_told_apart() {
             .collect();
     for dialect in Dialect::ALL {
         let lowered = lower(&definitions, dialect);
-        assert_eq!(lowered.left_out, []);
+        assert_eq!(lowered.omitted, []);
         for tool in &lowered.tools {
             assert_eq!(rules::broken(dialect, &declared(tool)), [""; 0]);
             assert_eq!(lowered.by_wire_name(&tool.wire_name).map(|tool| &tool.name), Some(&tool.name));
             assert_eq!(lowered.get(&tool.name).map(|tool| &tool.wire_name), Some(&tool.wire_name));
         }
-        // What is legal keeps its name.
+        // Valid names are kept.
         let kept =
             if dialect == Dialect::Gemini { vec!["_", "tool", "a.b", "a_b"] } else { vec!["_", "1", "tool", "a_b"] };
         let same: Vec<&str> =

@@ -3,22 +3,27 @@
 mod corpus;
 mod exact;
 mod hostile;
-mod odd;
 mod random;
 mod strict;
 mod table;
-mod untouched;
+mod unchanged;
+mod unusual;
+
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::name::NameRules;
 use super::*;
+use crate::message::Dialect;
+use crate::tool::{Arguments, ToolDefinition};
 
-/// A tool with this schema.
 fn definition(schema: Value) -> ToolDefinition {
     ToolDefinition::new("tool").with_description("Does it.").with_input_schema(schema)
 }
 
-/// The same, that asks for the model to be held to its schema.
+/// Like `definition`, with strict mode requested.
 fn strict_definition(schema: Value) -> ToolDefinition {
     let mut definition = definition(schema);
     for provider in ["anthropic", "openai"] {
@@ -27,21 +32,21 @@ fn strict_definition(schema: Value) -> ToolDefinition {
     definition
 }
 
-/// One tool, lowered.
+/// Lowers one tool.
 fn one(definition: &ToolDefinition, dialect: Dialect) -> Result<LoweredTool, String> {
     let mut lowered = lower([definition], dialect);
     match lowered.tools.pop() {
         Some(tool) => Ok(tool),
-        None => Err(lowered.left_out.pop().expect("a tool that is left out").why),
+        None => Err(lowered.omitted.pop().expect("an omitted tool").reason),
     }
 }
 
-/// The tool as it stands in a request.
+/// Returns the declaration of a tool in a request.
 fn declared(tool: &LoweredTool) -> Value {
     serde_json::from_str(tool.json.get()).expect("JSON")
 }
 
-/// Its schema.
+/// Returns the schema in the declaration of a tool.
 fn schema_of(tool: &LoweredTool, dialect: Dialect) -> Value {
     let mut declared = declared(tool);
     let pointer = match dialect {
@@ -53,12 +58,12 @@ fn schema_of(tool: &LoweredTool, dialect: Dialect) -> Value {
     declared.pointer_mut(pointer).expect("a schema").take()
 }
 
-/// A schema, lowered.
+/// Lowers a schema.
 fn lowered_schema(schema: Value, dialect: Dialect) -> Value {
     schema_of(&one(&definition(schema), dialect).expect("a tool"), dialect)
 }
 
-/// One property's schema, lowered.
+/// Lowers the schema of one property.
 fn property(schema: Value, dialect: Dialect) -> Value {
     lowered_schema(json!({"properties": {"a": schema}}), dialect)["properties"]["a"].take()
 }

@@ -1,4 +1,4 @@
-//! Schemas made at random.
+//! Random schemas.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::schema::Validator;
 
-/// None of them is what another one becomes.
+/// None of these is the replacement for another one.
 const NAMES: [&str; 9] = [
     "a",
     "b",
@@ -50,7 +50,7 @@ fn reference() -> impl Strategy<Value = Value> {
     proptest::sample::select(targets.to_vec()).prop_map(Value::from)
 }
 
-/// A keyword that has no schema inside, and what it says, be it right or wrong.
+/// A keyword without subschemas and a value for it, valid or not.
 fn plain() -> impl Strategy<Value = (String, Value)> {
     let keywords = [
         "minimum",
@@ -124,14 +124,14 @@ pub(super) fn schema() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A value, be it what a schema wants or not.
+/// Any value, valid or not.
 fn value() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(3, 24, 4, |inner| {
         prop_oneof![vec(inner.clone(), 0..4).prop_map(Value::Array), vec((name(), inner), 0..5).prop_map(object),]
     })
 }
 
-/// A schema without what is understood in another way than it is written: older drafts, addresses, and types that go without saying.
+/// Removes everything that lowering interprets differently: older drafts, ids, and implied types.
 fn modern(schema: Value) -> Value {
     match schema {
         Value::Object(map) => {
@@ -153,7 +153,7 @@ fn modern(schema: Value) -> Value {
 
 proptest! {
     #[test]
-    fn whatever_a_schema_is_it_is_lowered_by_the_rules_or_left_out(schema in schema(), strict in any::<bool>()) {
+    fn any_schema_follows_the_rules_or_is_omitted(schema in schema(), strict in any::<bool>()) {
         let definition = if strict { strict_definition(schema.clone()) } else { definition(schema.clone()) };
         for dialect in Dialect::ALL {
             let Ok(tool) = one(&definition, dialect) else { continue };
@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn what_fits_a_schema_fits_the_lowered_one(schema in schema(), values in vec(vec((name(), value()), 0..5), 8)) {
+    fn a_value_that_matches_a_schema_matches_the_lowered_one(schema in schema(), values in vec(vec((name(), value()), 0..5), 8)) {
         let schema = modern(schema);
         let original = Validator::compile(&schema);
         let definition = definition(schema.clone());
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn names_are_legal_and_all_different(names in proptest::collection::hash_set(".{0,140}", 1..40)) {
+    fn names_are_valid_and_distinct(names in proptest::collection::hash_set(".{0,140}", 1..40)) {
         let definitions: Vec<ToolDefinition> = names.iter().map(ToolDefinition::new).collect();
         for dialect in Dialect::ALL {
             let lowered = lower(&definitions, dialect);
@@ -199,7 +199,7 @@ proptest! {
                 let broken = rules::broken(dialect, &declared(tool));
                 prop_assert!(broken.is_empty(), "{broken:?}");
             }
-            // Another order changes nothing.
+            // The order does not matter.
             let reversed = lower(definitions.iter().rev(), dialect);
             for tool in &lowered.tools {
                 prop_assert_eq!(&reversed.get(&tool.name).expect("a tool").wire_name, &tool.wire_name);
@@ -208,10 +208,10 @@ proptest! {
     }
 
     #[test]
-    fn a_name_for_a_tool_that_is_gone_is_taken_by_every_dialect(name in ".{0,140}") {
+    fn the_name_of_a_removed_tool_is_valid_in_every_dialect(name in ".{0,140}") {
         let wire = wire_name(&name);
         for dialect in Dialect::ALL {
-            prop_assert!(Alphabet::of_tools(dialect).takes(&wire), "{wire}");
+            prop_assert!(NameRules::of_tools(dialect).accepts(&wire), "{wire}");
         }
     }
 }

@@ -1,11 +1,10 @@
-//! The rules of the providers, as a reader of their documentation and of their errors knows them. Nothing of this is taken
-//! from the code that it judges.
+//! The rules of the providers, from their documentation and error messages, independent of the code under test.
 
 use serde_json::{Map, Value};
 
 use crate::message::Dialect;
 
-/// Which rules a tool is judged by.
+/// The set of rules that applies to a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rulebook {
     Anthropic,
@@ -15,7 +14,7 @@ pub(super) enum Rulebook {
     Gemini,
 }
 
-/// Which rules a tool, as it stands in a request, does not keep.
+/// Returns the rules that the declaration of a tool violates.
 pub(crate) fn broken(dialect: Dialect, tool: &Value) -> Vec<String> {
     let mut broken = Vec::new();
     let (function, key) = match dialect {
@@ -57,12 +56,12 @@ pub(crate) fn broken(dialect: Dialect, tool: &Value) -> Vec<String> {
             broken.push(format!("{keyword} at the root"));
         }
     }
-    let mut judge = Judge { book, broken, properties: 0, enum_values: 0 };
-    judge.schema(schema, "", 0);
-    if book == Rulebook::OpenAiStrict && (judge.properties > 5_000 || judge.enum_values > 1_000) {
-        judge.broken.push("too much for strict".to_owned());
+    let mut checker = RuleChecker { book, broken, properties: 0, enum_values: 0 };
+    checker.schema(schema, "", 0);
+    if book == Rulebook::OpenAiStrict && (checker.properties > 5_000 || checker.enum_values > 1_000) {
+        checker.broken.push("too much for strict".to_owned());
     }
-    judge.broken
+    checker.broken
 }
 
 fn is_tool_name(dialect: Dialect, name: &str) -> bool {
@@ -75,14 +74,14 @@ fn is_tool_name(dialect: Dialect, name: &str) -> bool {
         && (dialect != Dialect::Gemini || first.is_ascii_alphabetic() || first == '_')
 }
 
-struct Judge {
+struct RuleChecker {
     book: Rulebook,
     broken: Vec<String>,
     properties: usize,
     enum_values: usize,
 }
 
-/// What Google's documentation lists.
+/// From Google's documentation.
 const GEMINI: [&str; 16] = [
     "type",
     "format",
@@ -102,7 +101,7 @@ const GEMINI: [&str; 16] = [
     "propertyOrdering",
 ];
 
-/// What OpenAI's documentation lists.
+/// From OpenAI's documentation.
 const OPENAI_STRICT: [&str; 19] = [
     "type",
     "format",
@@ -125,7 +124,7 @@ const OPENAI_STRICT: [&str; 19] = [
     "additionalProperties",
 ];
 
-/// What Anthropic's documentation lists.
+/// From Anthropic's documentation.
 const ANTHROPIC_STRICT: [&str; 11] = [
     "type",
     "format",
@@ -140,7 +139,7 @@ const ANTHROPIC_STRICT: [&str; 11] = [
     "additionalProperties",
 ];
 
-impl Judge {
+impl RuleChecker {
     fn is(&self, books: &[Rulebook]) -> bool {
         books.contains(&self.book)
     }
@@ -270,8 +269,8 @@ impl Judge {
 
     fn strings(&mut self, map: &Map<String, Value>, at: &str) {
         if let Some(pattern) = map.get("pattern").and_then(Value::as_str) {
-            let is_whole = pattern.starts_with('^') && pattern.ends_with('$');
-            if !is_whole
+            let is_anchored = pattern.starts_with('^') && pattern.ends_with('$');
+            if !is_anchored
                 || has_extension(pattern)
                 || jsonschema::validator_for(&serde_json::json!({"pattern": pattern})).is_err()
             {
@@ -368,13 +367,13 @@ impl Judge {
     }
 }
 
-/// Whether a pattern has an escaped letter or digit (`\d`, `\1`) or a group that is more than a group (`(?:`, `(?=`).
+/// Returns `true` for a pattern with an escaped letter or digit (`\d`, `\1`) or an extended group (`(?:`, `(?=`).
 fn has_extension(pattern: &str) -> bool {
     let mut in_set = false;
     let mut characters = pattern.chars().peekable();
     while let Some(character) = characters.next() {
         match character {
-            // The next character belongs to the escape: in `\\d` it is a backslash, and the `d` is only a letter.
+            // The next character belongs to the escape: in `\\d` it is a backslash, and `d` is a literal.
             '\\' if characters.next().is_some_and(|next| next.is_ascii_alphanumeric()) => return true,
             '[' => in_set = true,
             ']' => in_set = false,

@@ -1,15 +1,15 @@
-//! Tools and answers that a model is held to.
+//! Strict tools and output schemas.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-fn strictly(schema: Value, dialect: Dialect) -> LoweredTool {
+fn lower_strictly(schema: Value, dialect: Dialect) -> LoweredTool {
     one(&strict_definition(schema), dialect).expect("a tool")
 }
 
 fn why_not(tool: &LoweredTool) -> Option<&ChangeKind> {
-    tool.alterations.iter().find(|alteration| alteration.keyword == "strict").map(|alteration| &alteration.how)
+    tool.changes.iter().find(|change| change.keyword == "strict").map(|change| &change.kind)
 }
 
 fn example() -> Value {
@@ -29,8 +29,8 @@ fn example() -> Value {
 }
 
 #[test]
-fn openai_gets_closed_objects_with_all_there_and_what_was_optional_may_be_null() {
-    let tool = strictly(example(), Dialect::Responses);
+fn openai_gets_closed_objects_with_nullable_optional_arguments() {
+    let tool = lower_strictly(example(), Dialect::Responses);
     assert_eq!(why_not(&tool), None);
     assert_eq!(declared(&tool)["strict"], true);
     assert_eq!(
@@ -68,19 +68,19 @@ fn openai_gets_closed_objects_with_all_there_and_what_was_optional_may_be_null()
 }
 
 #[test]
-fn a_null_that_one_of_the_alternatives_takes_is_left_there() {
+fn a_null_that_an_alternative_accepts_is_kept() {
     let item = |x: Value, required: Value| json!({"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "x": x}, "required": required, "additionalProperties": false});
     let (text, or_null) = (json!({"type": "string"}), json!({"type": ["string", "null"]}));
     let cases = [
         (item(or_null.clone(), json!(["kind", "x"])), json!({"kind": "b", "x": null})),
         (item(or_null, json!(["kind"])), json!({"kind": "b", "x": null})),
-        // Nobody takes it here: it can only stand for what was left out.
+        // No alternative accepts null, so it stands for an absent argument.
         (item(text.clone(), json!(["kind", "x"])), json!({"kind": "b"})),
     ];
     for (other, wanted) in cases {
         let first = item(text.clone(), json!(["kind"]));
         for branches in [json!([first, other]), json!([other, first])] {
-            let tool = strictly(
+            let tool = lower_strictly(
                 json!({"properties": {"item": {"anyOf": branches}}, "required": ["item"]}),
                 Dialect::Responses,
             );
@@ -92,8 +92,8 @@ fn a_null_that_one_of_the_alternatives_takes_is_left_there() {
 }
 
 #[test]
-fn anthropic_gets_closed_objects_and_the_rest_in_words() {
-    let tool = strictly(example(), Dialect::Anthropic);
+fn anthropic_gets_closed_objects_and_descriptions() {
+    let tool = lower_strictly(example(), Dialect::Anthropic);
     assert_eq!(why_not(&tool), None);
     assert_eq!(declared(&tool)["strict"], true);
     assert_eq!(
@@ -125,7 +125,7 @@ fn anthropic_gets_closed_objects_and_the_rest_in_words() {
 }
 
 #[test]
-fn a_schema_that_cannot_be_strict_is_lowered_as_usual_and_says_why() {
+fn a_schema_that_cannot_be_strict_says_why() {
     let cases = [
         (json!({"properties": {"a": {"type": "object"}}}), "`/properties/a` takes properties of any name"),
         (
@@ -135,11 +135,11 @@ fn a_schema_that_cannot_be_strict_is_lowered_as_usual_and_says_why() {
         (json!({"additionalProperties": true}), "`the whole` takes properties of any name"),
         (json!({"properties": {"a": {"description": "Anything."}}}), "`/properties/a` takes anything"),
         (json!({"properties": {"a": {"type": "array"}}}), "`/properties/a` is a list of anything"),
-        (json!({"properties": {"a": {"$ref": "#"}}}), "`/properties/a/properties/a` leads back to itself, or nowhere"),
+        (json!({"properties": {"a": {"$ref": "#"}}}), "`/properties/a/properties/a` is recursive or unresolved"),
     ];
     for (schema, why) in cases {
         for dialect in [Dialect::Anthropic, Dialect::Responses, Dialect::Chat] {
-            let tool = strictly(schema.clone(), dialect);
+            let tool = lower_strictly(schema.clone(), dialect);
             assert_eq!(why_not(&tool), Some(&ChangeKind::Rewritten(format!("false, because {why}"))), "{dialect}");
             let usual = one(&definition(schema.clone()), dialect).expect("a tool");
             assert_eq!(schema_of(&tool, dialect), schema_of(&usual, dialect));
@@ -153,7 +153,7 @@ fn a_schema_that_cannot_be_strict_is_lowered_as_usual_and_says_why() {
 }
 
 #[test]
-fn anthropic_is_asked_to_be_strict_no_more_often_than_a_request_may() {
+fn strict_tools_respect_the_limits_of_anthropic() {
     let definitions: Vec<ToolDefinition> = (0..25)
         .map(|number| {
             let mut definition = strict_definition(json!({"properties": {"a": {"type": "string"}}, "required": ["a"]}));
@@ -166,7 +166,7 @@ fn anthropic_is_asked_to_be_strict_no_more_often_than_a_request_may() {
 }
 
 #[test]
-fn the_schema_of_an_answer_is_strict_where_it_can_be() {
+fn an_output_schema_is_strict_if_possible() {
     let schema = json!({"properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}, {}]});
     let output = |dialect| lower_output(&schema, dialect).expect("a schema");
     let told = "(give at least one of these: `a`; or nothing of these)";
@@ -195,8 +195,5 @@ fn the_schema_of_an_answer_is_strict_where_it_can_be() {
     let open = lower_output(&json!({"type": "object", "additionalProperties": {"type": "string"}}), Dialect::Responses);
     assert!(!open.expect("a schema").strict);
     let error = lower_output(&json!({"type": "array"}), Dialect::Chat).expect_err("no object");
-    assert_eq!(
-        error.to_string(),
-        "the answer cannot be asked for: its schema wants an array, where only an object will do"
-    );
+    assert_eq!(error.to_string(), "unsupported output schema: its schema describes an array instead of an object");
 }

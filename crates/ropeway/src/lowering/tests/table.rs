@@ -1,4 +1,4 @@
-//! The table of keywords in the documentation, made of what becomes of them.
+//! The table of keywords in the documentation, generated from actual results.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,7 +10,6 @@ use super::*;
 const FROM: &str = "<!-- keywords -->";
 const TO: &str = "<!-- /keywords -->";
 
-/// A column of the table.
 struct Column {
     title: &'static str,
     dialect: Dialect,
@@ -26,7 +25,7 @@ const COLUMNS: [Column; 6] = [
     Column { title: "Anthropic, strict", dialect: Dialect::Anthropic, strict: true },
 ];
 
-/// A row of the table: what it is called, the keyword that is looked at, and a schema with it.
+/// A row of the table: its title, the keyword, and a schema with the keyword.
 type Row = (&'static str, &'static str, Value);
 
 /// Keywords of an argument.
@@ -139,7 +138,7 @@ fn inner() -> Vec<Row> {
     ]
 }
 
-/// Keywords of the whole.
+/// Keywords of the root.
 fn outer() -> Vec<Row> {
     let x = json!({"x": {"type": "string"}});
     let branches = json!([{"properties": {"x": {"type": "string"}}}, {"properties": {"y": {"type": "string"}}}]);
@@ -159,10 +158,10 @@ fn outer() -> Vec<Row> {
     ]
 }
 
-/// What became of a keyword, judged by nothing but the schema before and the schema after, and what is told with it.
+/// Returns what happened to a keyword, from the schema before and after, and its description.
 fn outcome(keyword: &str, before: &Value, after: &Value, told: &str) -> String {
     let is_new = |name: &&str| before.get(*name).is_none() && *name != "description";
-    // Objects that a model is held to are closed, whatever the keyword is.
+    // Strict mode closes every object.
     let is_closing =
         |name: &str| matches!(name, "additionalProperties" | "required") && keyword != "unevaluatedProperties";
     let names = after.as_object().expect("a schema").keys().map(String::as_str);
@@ -192,9 +191,10 @@ fn outcome(keyword: &str, before: &Value, after: &Value, told: &str) -> String {
 
 fn cell(row: &Row, is_root: bool, column: &Column) -> String {
     let (_, keyword, probe) = row;
-    let schema = match is_root {
-        true => probe.clone(),
-        false => json!({
+    let schema = if is_root {
+        probe.clone()
+    } else {
+        json!({
             "type": "object",
             "properties": {"a": probe},
             "required": ["a"],
@@ -202,7 +202,7 @@ fn cell(row: &Row, is_root: bool, column: &Column) -> String {
                 "plain": {"type": "string", "$dynamicAnchor": "name"},
                 "again": {"type": "object", "properties": {"again": {"$ref": "#/$defs/again"}}},
             },
-        }),
+        })
     };
     let definition = if column.strict { strict_definition(schema) } else { definition(schema) };
     let tool = one(&definition, column.dialect).expect("a tool");
@@ -217,7 +217,7 @@ fn cell(row: &Row, is_root: bool, column: &Column) -> String {
         return outcome(keyword, probe, &whole, told);
     }
     let after = &whole["properties"]["a"];
-    // What is left of a schema inside itself is told inside it.
+    // The rest of a recursive schema is described inside of it.
     let innermost = after.pointer("/properties/again/properties/again").unwrap_or(after);
     outcome(keyword, probe, after, innermost["description"].as_str().unwrap_or_default())
 }
@@ -237,10 +237,10 @@ fn table() -> String {
 }
 
 #[test]
-fn the_documentation_says_what_becomes_of_each_keyword() {
+fn the_documented_keyword_table_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/providers.md");
     let text = std::fs::read_to_string(&path).expect("docs/providers.md");
-    let (front, rest) = text.split_once(FROM).expect("the place of the table");
+    let (front, rest) = text.split_once(FROM).expect("the start of the table");
     let (told, back) = rest.split_once(TO).expect("the end of the table");
     let table = table();
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -1,42 +1,45 @@
-//! The activity of a process group, by which a slow start is told from one that hangs.
+//! The activity of a process group, to distinguish a slow start from one that hangs.
 
 use std::time::{Duration, Instant};
 
-/// How often a process group is looked at.
+/// Interval between measurements.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long a process group may do nothing before it counts as hanging.
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// Idle time after which a process group counts as hanging.
+pub(crate) const IDLE_LIMIT: Duration = Duration::from_secs(15);
 
-/// Processor time, in clock ticks, and bytes read or written that count as work. An idle event loop stays far below both.
-const LEAST_TICKS: u64 = 10;
-const LEAST_BYTES: u64 = 64 << 10;
+/// CPU time in clock ticks, and bytes read or written, that count as work. An idle event loop stays far below both.
+const MIN_TICKS: u64 = 10;
+const MIN_BYTES: u64 = 64 << 10;
 
-/// The resources that a process group has used so far.
+/// The resource usage of a process group so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub(crate) struct ResourceUsage {
     pub(crate) ticks: u64,
     pub(crate) bytes: u64,
 }
 
-impl Usage {
-    /// Returns true if the group has done work since `earlier`. A process that ended takes its numbers with it, which also counts.
+impl ResourceUsage {
+    /// Returns `true` if the group has done work since `earlier`. The exit of a process counts as well, because it lowers the sum.
     fn is_ahead_of(self, earlier: Self) -> bool {
-        self.ticks.abs_diff(earlier.ticks) >= LEAST_TICKS || self.bytes.abs_diff(earlier.bytes) >= LEAST_BYTES
+        self.ticks.abs_diff(earlier.ticks) >= MIN_TICKS || self.bytes.abs_diff(earlier.bytes) >= MIN_BYTES
     }
 }
 
-/// Returns what the processes of a group have used; nothing where the system does not tell.
-pub(crate) fn usage(group: i32) -> Usage {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Usage::default() };
+/// Returns the resource usage of a process group; zero where `/proc` is missing.
+pub(crate) fn usage(group: i32) -> ResourceUsage {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return ResourceUsage::default() };
     let ids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter_map(|id| process_usage(id, group))
-        .fold(Usage::default(), |all, one| Usage { ticks: all.ticks + one.ticks, bytes: all.bytes + one.bytes })
+    ids.filter_map(|id| process_usage(id, group)).fold(ResourceUsage::default(), |all, one| ResourceUsage {
+        ticks: all.ticks + one.ticks,
+        bytes: all.bytes + one.bytes,
+    })
 }
 
-fn process_usage(id: u32, group: i32) -> Option<Usage> {
+fn process_usage(id: u32, group: i32) -> Option<ResourceUsage> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name of the program stands in parentheses and may hold anything.
+    // The name of the program is in parentheses and may contain anything
+    // (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html).
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     if fields.get(2)?.parse() != Ok(group) {
         return None;
@@ -46,13 +49,13 @@ fn process_usage(id: u32, group: i32) -> Option<Usage> {
     let counted = io.lines().filter_map(|line| line.split_once(": "));
     let counted = counted.filter(|(name, _)| matches!(*name, "rchar" | "wchar"));
     let bytes = counted.filter_map(|(_, bytes)| bytes.parse::<u64>().ok()).sum();
-    Some(Usage { ticks: ticks(11) + ticks(12), bytes })
+    Some(ResourceUsage { ticks: ticks(11) + ticks(12), bytes })
 }
 
 /// Waits until a process group has been idle for a while.
-pub(crate) async fn until_idle(usage: impl Fn() -> Usage) {
+pub(crate) async fn until_idle(usage: impl Fn() -> ResourceUsage) {
     let (mut last, mut worked_at) = (usage(), Instant::now());
-    while worked_at.elapsed() < LONGEST_PAUSE {
+    while worked_at.elapsed() < IDLE_LIMIT {
         tokio::time::sleep(INTERVAL).await;
         let now = usage();
         if now.is_ahead_of(last) {
@@ -69,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_of_a_group_is_seen_and_waiting_is_not_work() {
+    fn a_busy_group_is_active_and_a_sleeping_one_is_idle() {
         let start = |script: &str| Command::new("sh").args(["-c", script]).process_group(0).spawn().expect("sh");
         let (mut busy, mut idle) = (start("while :; do :; done"), start("sleep 60"));
         let group = |child: &std::process::Child| i32::try_from(child.id()).expect("an id");

@@ -1,12 +1,13 @@
-//! The cancelling of a request whose caller has given up.
+//! Cancellation of a request whose caller has given up
+//! ([cancellation](https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation)).
 
 use serde_json::json;
 
-use crate::mcp::answer::Answer;
-use crate::mcp::fault::Fault;
+use crate::mcp::error::RequestError;
+use crate::mcp::raw_response::RequestResult;
 use crate::protocol;
 
-/// Tells the server that the caller has given up, unless the request was answered.
+/// Sends `notifications/cancelled` when dropped, unless the request was answered.
 pub(crate) struct CancelOnDrop<F: Fn(Vec<u8>)> {
     id: u64,
     armed: bool,
@@ -14,17 +15,17 @@ pub(crate) struct CancelOnDrop<F: Fn(Vec<u8>)> {
 }
 
 impl<F: Fn(Vec<u8>)> CancelOnDrop<F> {
-    /// Watches a request; `send` sends a message to the server.
+    /// Creates a guard for a request. `send` sends a message to the server.
     pub(crate) fn new(id: u64, armed: bool, send: F) -> Self {
         Self { id, armed, send }
     }
 
-    /// The request has come to this; the server is told only of those that it may still work on.
-    pub(crate) fn settle(mut self, outcome: &Result<Answer, Fault>) {
-        self.armed &= matches!(outcome, Err(Fault::Timeout { .. } | Fault::Cancelled));
+    /// Disarms the guard, unless the server may still process the request.
+    pub(crate) fn finish(mut self, outcome: &RequestResult) {
+        self.armed &= matches!(outcome, Err(RequestError::Timeout { .. } | RequestError::Cancelled));
     }
 
-    /// The request never went out.
+    /// Disarms the guard of a request that was never sent.
     pub(crate) fn disarm(mut self) {
         self.armed = false;
     }

@@ -1,11 +1,13 @@
-//! The process groups of all servers that this process has started and has not seen the end of.
+//! The process groups of all running servers of this process.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::sync::lock;
 
 static GROUPS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
-/// The numbers of the groups, which are those of the servers' own processes.
+/// Returns the ids of the groups, which equal the process ids of the servers.
 pub(super) fn groups() -> MutexGuard<'static, BTreeSet<i32>> {
-    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&GROUPS)
 }

@@ -1,4 +1,4 @@
-//! Processes that a server started and let go of: outside of its process group, but with its mark in their environment.
+//! Processes that a server has started outside of its process group, found by a mark in their environment.
 
 use std::fs;
 use std::io;
@@ -6,113 +6,111 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, waitid, waitpid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, waitid, waitpid};
 
 use super::groups::groups;
 
-/// The variable that carries the marks; whatever a server starts inherits it.
+/// The environment variable with the marks, which all descendants of a server inherit.
 const VARIABLE: &str = "ROPEWAY_SERVER_ID";
 
-/// How often processes are looked for that were started while others were ended.
-const MOST_PASSES: usize = 20;
+/// Maximum number of passes, for processes that are started while others are killed.
+const MAX_PASSES: usize = 20;
 
-/// How long an adopted process may be a zombie: a child of the host's own has been waited for by then.
-const ZOMBIE: Duration = Duration::from_secs(5);
+/// How long an adopted process may stay a zombie. The program itself has waited for its own children by then.
+const ZOMBIE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Orphans come to this process.
-static ADOPTS: AtomicBool = AtomicBool::new(false);
+/// Set if this process is a subreaper.
+static IS_SUBREAPER: AtomicBool = AtomicBool::new(false);
 
-/// The mark of one server process, on it and on whatever it starts.
+/// The mark of one server process and its descendants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark(String);
+pub(super) struct ProcessMark(String);
 
-impl Mark {
+impl ProcessMark {
     pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(format!("{}{}", Self::of_all(), NEXT.fetch_add(1, Ordering::Relaxed)))
+        Self(format!("{}{}", Self::prefix(), NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// What the marks of all servers of this process begin with.
-    fn of_all() -> &'static str {
-        static OURS: OnceLock<String> = OnceLock::new();
-        OURS.get_or_init(|| format!("{:016x}.", fastrand::u64(..)))
+    /// Returns the prefix of the marks of this process.
+    fn prefix() -> &'static str {
+        static PREFIX: OnceLock<String> = OnceLock::new();
+        PREFIX.get_or_init(|| format!("{:016x}.", fastrand::u64(..)))
     }
 
-    /// The variable and its value. Should this process be a server of another one, its marks stay.
+    /// Returns the variable and its value. If this process is itself a server, its own marks are kept.
     pub(super) fn variable(&self) -> (&'static str, String) {
         let outer = std::env::var(VARIABLE).map(|outer| format!("{outer} ")).unwrap_or_default();
         (VARIABLE, format!("{outer}{}", self.0))
     }
 
-    /// Sends a signal to each process with this mark, and says whether there was one.
+    /// Sends a signal to each process with this mark. Returns `true` if at least one was found.
     pub(super) fn signal(&self, signal: Signal) -> bool {
         signal_marked(|mark| mark == self.0, signal)
     }
 
-    /// Is there a process with this mark?
-    pub(super) fn is_carried(&self) -> bool {
+    /// Returns `true` if a process with this mark exists.
+    pub(super) fn is_alive(&self) -> bool {
         processes().into_iter().any(|pid| is_marked(pid, |mark| mark == self.0))
     }
 
-    /// Ends each process with this mark, at once.
+    /// Kills each process with this mark.
     pub(super) fn kill(&self) {
         kill_marked(|mark| mark == self.0);
     }
 }
 
-/// Ends each process with a mark of this process, at once.
+/// Kills each process with a mark of this process.
 pub(super) fn kill_all() {
-    kill_marked(|mark| mark.starts_with(Mark::of_all()));
+    kill_marked(|mark| mark.starts_with(ProcessMark::prefix()));
 }
 
-fn kill_marked(is_meant: impl Fn(&str) -> bool) {
-    for _ in 0..MOST_PASSES {
-        if !signal_marked(&is_meant, Signal::KILL) {
+fn kill_marked(is_target: impl Fn(&str) -> bool) {
+    for _ in 0..MAX_PASSES {
+        if !signal_marked(&is_target, Signal::KILL) {
             return;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-fn signal_marked(is_meant: impl Fn(&str) -> bool, signal: Signal) -> bool {
-    let found: Vec<Pid> = processes().into_iter().filter(|pid| is_marked(*pid, &is_meant)).collect();
+fn signal_marked(is_target: impl Fn(&str) -> bool, signal: Signal) -> bool {
+    let found: Vec<Pid> = processes().into_iter().filter(|pid| is_marked(*pid, &is_target)).collect();
     for pid in &found {
-        send(*pid, signal, |pid| is_marked(pid, &is_meant));
+        send(*pid, signal, |pid| is_marked(pid, &is_target));
     }
-    if signal == Signal::KILL && ADOPTS.load(Ordering::Relaxed) {
+    if signal == Signal::KILL && IS_SUBREAPER.load(Ordering::Relaxed) {
         found.iter().for_each(|pid| reap(*pid));
     }
     !found.is_empty()
 }
 
-/// Sends a signal to a process, unless its number has come to mean another one.
-fn send(pid: Pid, signal: Signal, is_meant: impl Fn(Pid) -> bool) {
+/// Sends a signal to a process, unless its id has been reused.
+fn send(pid: Pid, signal: Signal, is_target: impl Fn(Pid) -> bool) {
     #[cfg(target_os = "linux")]
     match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
         Ok(process) => {
-            if is_meant(pid) {
-                // It fails only when nobody is left, which is what is wanted.
+            if is_target(pid) {
+                // This fails only if the process has exited.
                 let _ = rustix::process::pidfd_send_signal(process, signal);
             }
             return;
         }
         Err(rustix::io::Errno::SRCH) => return,
-        // A system without such descriptors.
+        // The system does not support pidfds.
         Err(_) => {}
     }
-    if is_meant(pid) {
+    if is_target(pid) {
         let _ = kill_process(pid, signal);
     }
 }
 
-/// Takes the exit status of a process that ended as our child, once it has.
+/// Reaps a child process, after a short wait for its exit.
 fn reap(pid: Pid) {
     for _ in 0..20 {
         match waitpid(Some(pid), WaitOptions::NOHANG) {
             Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-            // It is gone, or is no child of ours.
+            // It has exited, or is not a child of this process.
             Ok(Some(_)) | Err(_) => return,
         }
     }
@@ -122,7 +120,7 @@ fn reap(pid: Pid) {
 ///
 /// Orphans of a subreaper stay its descendants, so that only those are read. Otherwise an orphan can be any process.
 fn processes() -> Vec<Pid> {
-    let adopted = ADOPTS.load(Ordering::Relaxed).then(descendants).flatten();
+    let adopted = IS_SUBREAPER.load(Ordering::Relaxed).then(descendants).flatten();
     adopted.unwrap_or_else(all_processes)
 }
 
@@ -166,23 +164,26 @@ fn numbers(folder: &str) -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn is_marked(pid: Pid, is_meant: impl Fn(&str) -> bool) -> bool {
+fn is_marked(pid: Pid, is_target: impl Fn(&str) -> bool) -> bool {
     let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
     let mut variables = environment.split(|byte| *byte == 0).filter_map(|variable| std::str::from_utf8(variable).ok());
     let marks = variables.find_map(|variable| variable.strip_prefix(VARIABLE)?.strip_prefix('='));
-    marks.is_some_and(|marks| marks.split(' ').any(is_meant))
+    marks.is_some_and(|marks| marks.split(' ').any(is_target))
 }
 
-/// Adopts what servers leave behind: from here on a process whose parent ends becomes a child of this process, and not of the
-/// system's first one ([`PR_SET_CHILD_SUBREAPER`](https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html)).
+/// Makes this process the parent of orphaned descendants, instead of init
+/// ([`PR_SET_CHILD_SUBREAPER`](https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html)).
 ///
-/// A server is ended with all that it has started, whatever process group or session that is in, as long as it can be told by
-/// the variable `ROPEWAY_SERVER_ID` in its environment. A process that has cleared its environment is found only by this and
-/// [`end_descendants`].
+/// Closing a server also terminates the processes that it has started, in any process group or session, if they carry the
+/// variable `ROPEWAY_SERVER_ID` in their environment. A process with a cleared environment is only found by this function
+/// together with [`end_descendants`].
 ///
-/// This changes the whole process, so it is for programs and not for libraries: children that come in this way are waited for
-/// on a thread of its own, and a child that the host has started itself and does not wait for within five seconds of its end
-/// loses its status. Only Linux can do this.
+/// This affects the whole process, so it is meant for programs, not for libraries. A separate thread reaps adopted children.
+/// A child that the program has started itself and does not wait for within five seconds of its exit loses its status.
+///
+/// # Errors
+///
+/// Fails on systems other than Linux.
 pub fn become_subreaper() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(getpid()))?;
@@ -192,10 +193,10 @@ pub fn become_subreaper() -> io::Result<()> {
     start_reaper()
 }
 
-/// Waits for adopted children on a thread of its own, once in a process.
+/// Starts the thread that reaps adopted children, once per process.
 #[cfg(target_os = "linux")]
 fn start_reaper() -> io::Result<()> {
-    if ADOPTS.swap(true, Ordering::Relaxed) {
+    if IS_SUBREAPER.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -206,10 +207,10 @@ fn start_reaper() -> io::Result<()> {
     std::thread::Builder::new().name("orphans".to_owned()).spawn(move || {
         runtime.block_on(async {
             while children.recv().await.is_some() {
-                // What is there now and later again, nobody else waits for.
+                // A zombie that is still there later has no other waiter.
                 let mut before = zombies();
                 while !before.is_empty() {
-                    tokio::time::sleep(ZOMBIE).await;
+                    tokio::time::sleep(ZOMBIE_LIMIT).await;
                     let now = zombies();
                     now.iter().filter(|pid| before.contains(pid)).for_each(|pid| reap(*pid));
                     before = now.into_iter().filter(|pid| !before.contains(pid)).collect();
@@ -220,20 +221,20 @@ fn start_reaper() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends every process that descends from this one, at once and for good.
+/// Kills every descendant of this process.
 ///
-/// For a program that starts no processes but servers, called [`become_subreaper`] and is about to end. What runs as another
-/// user cannot be ended. Where `/proc` is missing, this does nothing.
+/// For a program that starts no processes other than servers, has called [`become_subreaper`] and is about to exit. Processes
+/// of other users are not killed. Where `/proc` is missing, this does nothing.
 pub fn end_descendants() {
-    for _ in 0..MOST_PASSES {
-        // The children of one that ends become ours, and are found in the next pass.
+    for _ in 0..MAX_PASSES {
+        // The children of a killed process are adopted and found in the next pass.
         let children: Vec<Pid> = processes().into_iter().filter(|pid| is_child(*pid)).collect();
         if children.is_empty() {
             return;
         }
         for pid in children {
             send(pid, Signal::KILL, is_child);
-            if ADOPTS.load(Ordering::Relaxed) {
+            if IS_SUBREAPER.load(Ordering::Relaxed) {
                 reap(pid);
             }
         }
@@ -244,7 +245,7 @@ fn is_child(pid: Pid) -> bool {
     parent_and_state(pid).is_some_and(|(parent, _)| parent == getpid().as_raw_nonzero().get())
 }
 
-/// Children of this process that have ended and were not waited for, but for servers, which are.
+/// Returns zombie children of this process, except for servers.
 fn zombies() -> Vec<Pid> {
     let is_zombie = |pid: &Pid| parent_and_state(*pid).is_some_and(|(_, state)| state == 'Z');
     let is_server = |pid: &Pid| groups().contains(&pid.as_raw_nonzero().get());
@@ -253,7 +254,7 @@ fn zombies() -> Vec<Pid> {
 
 fn parent_and_state(pid: Pid) -> Option<(i32, char)> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name of the program stands in parentheses, and may hold anything.
+    // The name of the program is in parentheses and may contain anything.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?.chars().next()?;
     Some((fields.next()?.parse().ok()?, state))
@@ -288,17 +289,17 @@ mod tests {
     }
 
     #[test]
-    fn a_process_in_a_session_of_its_own_is_found_by_its_mark_and_others_are_not() {
-        let mark = Mark::new();
-        let sleeping = |mark: &Mark| {
+    fn a_process_in_another_session_is_found_by_its_mark() {
+        let mark = ProcessMark::new();
+        let sleeping = |mark: &ProcessMark| {
             let (name, value) = mark.variable();
             let mut command = Command::new("setsid");
             command.args(["sleep", "60.25"]).env(name, value).stdin(Stdio::null()).spawn().expect("it starts")
         };
-        let (mut ours, mut other) = (sleeping(&mark), sleeping(&Mark::new()));
+        let (mut ours, mut other) = (sleeping(&mark), sleeping(&ProcessMark::new()));
         let id = |child: &std::process::Child| Pid::from_raw(child.id().cast_signed()).expect("a number");
-        // While a program takes the place of another one, its environment reads as empty.
-        let is_ours = || is_marked(id(&ours), |found| found == mark.0) && mark.is_carried();
+        // During exec, the environment reads as empty.
+        let is_ours = || is_marked(id(&ours), |found| found == mark.0) && mark.is_alive();
         let found = (0..1000).any(|_| {
             let is_ours = is_ours();
             if !is_ours {

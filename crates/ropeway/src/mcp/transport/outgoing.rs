@@ -1,87 +1,88 @@
-//! The messages that a link over HTTP owes its server: a few under way at once, a bounded number waiting.
+//! A bounded queue of replies and notifications for links over HTTP.
 //!
-//! Each message is a POST of its own, and so a connection. Without bounds, a server that asks without end and never
-//! answers those POSTs would take every descriptor of this process.
+//! Each message is a POST and may need its own connection. Without limits, a server that sends requests without end and never
+//! answers the POSTs would use up all file descriptors of this process.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use super::errands::Errands;
-use crate::mcp::fault::Fault;
-use crate::mcp::host::{Host, Reply, ReplyPath};
+use super::background_tasks::BackgroundTasks;
+use crate::mcp::error::RequestError;
+use crate::mcp::host::{Host, ReplySender, ReplySink};
+use crate::sync::lock;
 
-/// How many messages are under way at once.
-const AT_ONCE: usize = 4;
+/// Number of concurrent sender tasks.
+const MAX_SENDERS: usize = 4;
 
-/// How many replies may wait.
-const MOST_REPLIES: usize = 64;
+/// Maximum number of queued replies.
+const MAX_REPLIES: usize = 64;
 
-/// How many notifications of ours may wait.
-const MOST_NOTIFICATIONS: usize = 256;
+/// Maximum number of queued notifications.
+const MAX_NOTIFICATIONS: usize = 256;
 
-/// How many bytes may wait; one message may be larger.
-const MOST_BYTES: usize = 16 << 20;
+/// Maximum number of queued bytes. A single message may be larger.
+const MAX_BYTES: usize = 16 << 20;
 
-/// How long a message may take whose result is not waited for.
-const DELIVERY: Duration = Duration::from_secs(10);
+/// Timeout for sending a queued message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The messages that wait to be sent.
+/// The queued messages of a link.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing(Mutex<Queue>);
+pub(crate) struct OutgoingQueue(Mutex<QueueState>);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct QueueState {
     notifications: VecDeque<Vec<u8>>,
     replies: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// How many tasks send messages.
+    /// Number of running sender tasks.
     senders: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
-    Reply,
+enum MessageKind {
+    ReplySender,
     Notification,
 }
 
-/// What becomes of a message.
+/// The outcome of queueing a message.
 #[derive(Debug, PartialEq)]
-enum Queued {
-    /// There is no room.
+enum PushOutcome {
+    /// The queue is full.
     Dropped,
-    /// It waits for a task that sends messages.
-    Waits,
-    /// It waits, and one more task may send messages.
+    /// The message waits for a running sender task.
+    Queued,
+    /// The message waits, and the caller has to start a sender task.
     NeedsSender,
 }
 
-impl Queue {
-    fn has_room(&self, kind: Kind) -> bool {
+impl QueueState {
+    fn has_room(&self, kind: MessageKind) -> bool {
         let (waiting, most) = match kind {
-            Kind::Reply => (self.replies.len(), MOST_REPLIES),
-            Kind::Notification => (self.notifications.len(), MOST_NOTIFICATIONS),
+            MessageKind::ReplySender => (self.replies.len(), MAX_REPLIES),
+            MessageKind::Notification => (self.notifications.len(), MAX_NOTIFICATIONS),
         };
-        waiting < most && self.bytes < MOST_BYTES
+        waiting < most && self.bytes < MAX_BYTES
     }
 
-    fn push(&mut self, message: Vec<u8>, kind: Kind) -> Queued {
-        if !self.has_room(kind) || (self.bytes > 0 && self.bytes + message.len() > MOST_BYTES) {
-            return Queued::Dropped;
+    fn push(&mut self, message: Vec<u8>, kind: MessageKind) -> PushOutcome {
+        if !self.has_room(kind) || (self.bytes > 0 && self.bytes + message.len() > MAX_BYTES) {
+            return PushOutcome::Dropped;
         }
         self.bytes += message.len();
         match kind {
-            Kind::Reply => self.replies.push_back(message),
-            Kind::Notification => self.notifications.push_back(message),
+            MessageKind::ReplySender => self.replies.push_back(message),
+            MessageKind::Notification => self.notifications.push_back(message),
         }
-        if self.senders == AT_ONCE {
-            return Queued::Waits;
+        if self.senders == MAX_SENDERS {
+            return PushOutcome::Queued;
         }
         self.senders += 1;
-        Queued::NeedsSender
+        PushOutcome::NeedsSender
     }
 
-    /// The next message. What we have to say ourselves, such as that a call is cancelled, goes first.
+    /// Takes the next message. Notifications, such as cancellations, go first.
     fn pop(&mut self) -> Option<Vec<u8>> {
         let message = self.notifications.pop_front().or_else(|| self.replies.pop_front())?;
         self.bytes -= message.len();
@@ -89,65 +90,63 @@ impl Queue {
     }
 }
 
-impl Outgoing {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl OutgoingQueue {
+    fn queue(&self) -> MutexGuard<'_, QueueState> {
+        lock(&self.0)
     }
 }
 
-/// A link on which each of our messages is a request of its own.
-pub(crate) trait Messenger: Send + Sync + 'static {
-    /// The tasks of the link.
-    fn errands(&self) -> &Errands;
+/// A link that sends each message as an HTTP request.
+pub(crate) trait Notifier: Send + Sync + 'static {
+    fn tasks(&self) -> &BackgroundTasks;
 
-    /// What waits to be sent.
-    fn outgoing(&self) -> &Outgoing;
+    fn outgoing(&self) -> &OutgoingQueue;
 
     fn host(&self) -> &Arc<Host>;
 
-    /// Sends a message that wants no answer.
-    fn notify(&self, message: Vec<u8>) -> impl Future<Output = Result<(), Fault>> + Send;
+    /// Sends a message that expects no response.
+    fn notify(&self, message: Vec<u8>) -> impl Future<Output = Result<(), RequestError>> + Send;
 }
 
-/// The way back over a link. It does not keep the link alive.
-struct WayBack<L>(Weak<L>);
+/// Sends replies over a link, without keeping the link alive.
+struct QueueReplySink<L>(Weak<L>);
 
-impl<L: Messenger> ReplyPath for WayBack<L> {
+impl<L: Notifier> ReplySink for QueueReplySink<L> {
     fn has_room(&self) -> bool {
-        self.0.upgrade().is_some_and(|link| link.outgoing().queue().has_room(Kind::Reply))
+        self.0.upgrade().is_some_and(|link| link.outgoing().queue().has_room(MessageKind::ReplySender))
     }
 
     fn send(&self, message: Vec<u8>) {
-        post(&self.0, message, Kind::Reply);
+        enqueue(&self.0, message, MessageKind::ReplySender);
     }
 }
 
-/// A way back to the server: answers to its requests are messages of their own.
-pub(crate) fn reply<L: Messenger>(link: &Weak<L>) -> Reply {
-    Arc::new(WayBack(link.clone()))
+/// Returns a sender of replies to the server's requests.
+pub(crate) fn reply_sender<L: Notifier>(link: &Weak<L>) -> ReplySender {
+    Arc::new(QueueReplySink(link.clone()))
 }
 
-/// Sends a message when there is time; without a runtime there is nobody left to send it.
-pub(crate) fn mention<L: Messenger>(link: &Weak<L>, message: Vec<u8>) {
+/// Queues a notification. Drops it if the runtime is gone.
+pub(crate) fn send_later<L: Notifier>(link: &Weak<L>, message: Vec<u8>) {
     if tokio::runtime::Handle::try_current().is_ok() {
-        post(link, message, Kind::Notification);
+        enqueue(link, message, MessageKind::Notification);
     }
 }
 
-fn post<L: Messenger>(link: &Weak<L>, message: Vec<u8>, kind: Kind) {
+fn enqueue<L: Notifier>(link: &Weak<L>, message: Vec<u8>, kind: MessageKind) {
     let Some(alive) = link.upgrade() else { return };
-    let queued = alive.outgoing().queue().push(message, kind);
-    match queued {
-        Queued::Dropped => alive.host().drop_reply(),
-        Queued::Waits => {}
-        Queued::NeedsSender => alive.errands().run(send_all(Sender(link.clone()))),
+    let outcome = alive.outgoing().queue().push(message, kind);
+    match outcome {
+        PushOutcome::Dropped => alive.host().count_dropped_reply(),
+        PushOutcome::Queued => {}
+        PushOutcome::NeedsSender => alive.tasks().spawn(send_all(SenderGuard(link.clone()))),
     }
 }
 
-/// A task that sends messages; it gives its place back however it ends.
-struct Sender<L: Messenger>(Weak<L>);
+/// Counts a sender task until it ends.
+struct SenderGuard<L: Notifier>(Weak<L>);
 
-impl<L: Messenger> Drop for Sender<L> {
+impl<L: Notifier> Drop for SenderGuard<L> {
     fn drop(&mut self) {
         if let Some(link) = self.0.upgrade() {
             link.outgoing().queue().senders -= 1;
@@ -155,11 +154,11 @@ impl<L: Messenger> Drop for Sender<L> {
     }
 }
 
-async fn send_all<L: Messenger>(sender: Sender<L>) {
+async fn send_all<L: Notifier>(sender: SenderGuard<L>) {
     while let Some(link) = sender.0.upgrade() {
         let Some(message) = link.outgoing().queue().pop() else { return };
-        if tokio::time::timeout(DELIVERY, link.notify(message)).await.is_err() {
-            link.host().drop_reply();
+        if tokio::time::timeout(SEND_TIMEOUT, link.notify(message)).await.is_err() {
+            link.host().count_dropped_reply();
         }
     }
 }
@@ -169,27 +168,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_and_notifications_wait_in_bounded_numbers_and_notifications_go_first() {
-        let mut queue = Queue::default();
-        for number in 0..MOST_REPLIES {
-            let expected = if number < AT_ONCE { Queued::NeedsSender } else { Queued::Waits };
-            assert_eq!(queue.push(vec![1], Kind::Reply), expected);
+    fn queues_are_bounded_and_notifications_go_first() {
+        let mut queue = QueueState::default();
+        for number in 0..MAX_REPLIES {
+            let expected = if number < MAX_SENDERS { PushOutcome::NeedsSender } else { PushOutcome::Queued };
+            assert_eq!(queue.push(vec![1], MessageKind::ReplySender), expected);
         }
-        assert_eq!(queue.push(vec![1], Kind::Reply), Queued::Dropped);
-        assert_eq!(queue.push(vec![2], Kind::Notification), Queued::Waits);
+        assert_eq!(queue.push(vec![1], MessageKind::ReplySender), PushOutcome::Dropped);
+        assert_eq!(queue.push(vec![2], MessageKind::Notification), PushOutcome::Queued);
         assert_eq!(queue.pop(), Some(vec![2]));
         assert_eq!(queue.pop(), Some(vec![1]));
-        assert!(queue.has_room(Kind::Reply));
+        assert!(queue.has_room(MessageKind::ReplySender));
     }
 
     #[test]
-    fn a_large_message_goes_alone() {
-        let mut queue = Queue::default();
-        assert_eq!(queue.push(vec![0; MOST_BYTES + 1], Kind::Reply), Queued::NeedsSender);
-        assert_eq!(queue.push(vec![0], Kind::Reply), Queued::Dropped);
+    fn a_large_message_is_queued_alone() {
+        let mut queue = QueueState::default();
+        assert_eq!(queue.push(vec![0; MAX_BYTES + 1], MessageKind::ReplySender), PushOutcome::NeedsSender);
+        assert_eq!(queue.push(vec![0], MessageKind::ReplySender), PushOutcome::Dropped);
         queue.pop().expect("a message");
-        assert_eq!(queue.push(vec![0; 8], Kind::Reply), Queued::NeedsSender);
-        assert_eq!(queue.push(vec![0; MOST_BYTES], Kind::Reply), Queued::Dropped);
+        assert_eq!(queue.push(vec![0; 8], MessageKind::ReplySender), PushOutcome::NeedsSender);
+        assert_eq!(queue.push(vec![0; MAX_BYTES], MessageKind::ReplySender), PushOutcome::Dropped);
         assert_eq!(queue.bytes, 8);
     }
 }

@@ -1,6 +1,6 @@
-//! The line of a program's standard error that says why it failed.
+//! Finds the line of stderr that explains a failure.
 
-/// Words that name a cause.
+/// Phrases that name a cause.
 const CAUSES: [&str; 24] = [
     "cannot find",
     "can't find",
@@ -28,32 +28,32 @@ const CAUSES: [&str; 24] = [
     "out of memory",
 ];
 
-/// Words that name a failure.
+/// Words that indicate a failure.
 const FAILURES: [&str; 6] = ["error", "exception", "fatal", "failed", "panicked", "abort"];
 
-/// Returns the line that says why a program failed: the last of those that say most, or the last line at all.
+/// Returns the line that explains a failure: the last one with the highest score, or the last line.
 pub(super) fn reason(lines: &[String]) -> Option<&str> {
-    let said = || lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
-    let best = said().map(|line| (weight(line), line)).filter(|(weight, _)| *weight > 0);
-    best.max_by_key(|(weight, _)| *weight).map(|(_, line)| line).or_else(|| said().next_back())
+    let non_empty = || lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
+    let best = non_empty().map(|line| (score(line), line)).filter(|(score, _)| *score > 0);
+    best.max_by_key(|(score, _)| *score).map(|(_, line)| line).or_else(|| non_empty().next_back())
 }
 
-/// Returns how much a line says about a cause.
-fn weight(line: &str) -> usize {
+/// Scores how well a line explains a failure.
+fn score(line: &str) -> usize {
     let lower = line.to_lowercase();
     if is_decoration(&lower) {
         return 0;
     }
     let names_a_cause = CAUSES.iter().any(|words| lower.contains(words));
     let failure = FAILURES.iter().any(|word| lower.contains(word));
-    // `Error: …` and `ModuleNotFoundError: …` begin the sentence that matters.
+    // `Error: …` and `ModuleNotFoundError: …` start the relevant message.
     let begins = lower.split_once(':').is_some_and(|(kind, _)| {
         !kind.contains(' ') && ["error", "exception", "panic"].iter().any(|word| kind.ends_with(word))
     });
     3 * usize::from(names_a_cause) + 2 * usize::from(begins) + usize::from(failure)
 }
 
-/// Returns true for a line of a stack trace, or one that says where more is written.
+/// Returns `true` for lines of a stack trace and for references to log files.
 fn is_decoration(lower: &str) -> bool {
     let begins = ["at ", "file \"", "node:", "code: ", "npm notice", "note: ", "traceback", "caused by:"];
     begins.iter().any(|start| lower.starts_with(start))
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_that_names_the_cause_is_quoted() {
+    fn the_line_that_names_the_cause_is_found() {
         let node = "node:internal/modules/cjs/loader:1210\n  throw err;\n  ^\n\nError: Cannot find module '/srv/x.js'\n    at Module._load (node:internal/loader:1)\n  code: 'MODULE_NOT_FOUND',\n  requireStack: []\n}\n\nNode.js v20.20.2";
         let npm = "npm error code E404\nnpm error 404 Not Found - GET https://registry/x - Not found\nnpm error 404\nnpm error A complete log of this run can be found in: x.log";
         let python = "Traceback (most recent call last):\n  File \"/a.py\", line 1, in <module>\n    import nothing\nModuleNotFoundError: No module named 'nothing'";

@@ -1,198 +1,209 @@
-//! Legacy HTTP+SSE (2024-11-05): messages go out as POSTs, everything comes in on one event stream.
+//! HTTP+SSE (2024-11-05): messages are sent as POSTs, and all responses arrive on one event stream.
+//!
+//! See [HTTP with SSE](https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use reqwest::Url;
 
-use super::Request;
+use super::background_tasks::BackgroundTasks;
 use super::cancel::CancelOnDrop;
-use super::errands::Errands;
-use super::loss::Loss;
-use super::outgoing::{Messenger, Outgoing, mention, reply};
-use super::web::{Body, Events, Web};
+use super::disconnect::DisconnectReason;
+use super::http_client::{HttpClient, ResponseBody, SseStream};
+use super::outgoing::{Notifier, OutgoingQueue, reply_sender, send_later};
 use crate::config::HttpServer;
-use crate::mcp::answer::Answer;
-use crate::mcp::fault::{ConnectErrorKind, Fault};
-use crate::mcp::host::{Host, Reply};
-use crate::mcp::inbox::{Clocks, Inbox};
+use crate::mcp::error::{ConnectErrorKind, RequestError};
+use crate::mcp::host::{Host, ReplySender};
 use crate::mcp::message_log;
+use crate::mcp::pending::PendingRequests;
+use crate::mcp::raw_response::RequestResult;
+use crate::mcp::request::Request;
+use crate::mcp::timeouts::RequestTimeouts;
 use crate::tool::CallContext;
 
-/// How long the server may take to say where messages go.
-const ENDPOINT: Duration = Duration::from_secs(10);
+/// Timeout of the `endpoint` event.
+const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest endpoint that is a URL.
-const LONGEST_ENDPOINT: usize = 8 << 10;
+/// Maximum size of the endpoint URL.
+const MAX_ENDPOINT_BYTES: usize = 8 << 10;
 
-/// A link over legacy HTTP+SSE.
+/// A link over HTTP+SSE.
 #[derive(Debug)]
 pub(crate) struct Sse {
     this: Weak<Self>,
-    inbox: Arc<Inbox>,
-    web: Web,
-    /// Where messages go.
+    pending: Arc<PendingRequests>,
+    client: HttpClient,
+    /// The URL that messages are sent to.
     endpoint: Url,
-    lost: Loss,
-    errands: Errands,
-    outgoing: Outgoing,
+    disconnected: DisconnectReason,
+    tasks: BackgroundTasks,
+    outgoing: OutgoingQueue,
 }
 
 impl Sse {
-    /// Opens the stream and waits to hear where messages go.
+    /// Opens the stream and waits for the `endpoint` event.
     pub(crate) async fn open(
         server: &HttpServer,
-        inbox: Arc<Inbox>,
+        pending: Arc<PendingRequests>,
         limit: usize,
     ) -> Result<Arc<Self>, Arc<ConnectErrorKind>> {
-        let web = Web::new(server, limit, inbox.host().mask().clone())?;
-        let response = web.get().send().await.map_err(|error| web.broken(error))?;
+        let client = HttpClient::new(server, limit, pending.host().redactor().clone())?;
+        let response = client.get().send().await.map_err(|error| client.connect_error(error))?;
         if !response.status().is_success() {
-            return Err(web.refused(response).await.into_fault().into_connect_error());
+            return Err(client.error_response(response).await.into_request_error().into_connect_error());
         }
         let opening = async {
-            let Body::Events(mut events) = web.body(response).await.map_err(Fault::into_connect_error)? else {
-                return Err(protocol_error("the server opened no event stream"));
+            let ResponseBody::Events(mut events) =
+                client.body(response).await.map_err(RequestError::into_connect_error)?
+            else {
+                return Err(protocol_error("the response is not an event stream"));
             };
-            while let Some(event) = events.next().await.map_err(Fault::into_connect_error)? {
+            while let Some(event) = events.next().await.map_err(RequestError::into_connect_error)? {
                 if event.event.as_deref() == Some("endpoint") {
-                    return Ok((endpoint(&web.url, &event.data)?, events));
+                    return Ok((endpoint(&client.url, &event.data)?, events));
                 }
             }
             Err(Arc::new(ConnectErrorKind::Hangup { said: None }))
         };
-        let (endpoint, events) = tokio::time::timeout(ENDPOINT, opening)
+        let (endpoint, events) = tokio::time::timeout(ENDPOINT_TIMEOUT, opening)
             .await
-            .map_err(|_| Arc::new(ConnectErrorKind::Timeout { after: ENDPOINT, said: None }))??;
+            .map_err(|_| Arc::new(ConnectErrorKind::Timeout { after: ENDPOINT_TIMEOUT, said: None }))??;
         let link = Arc::new_cyclic(|this| Self {
             this: this.clone(),
-            inbox,
-            web,
+            pending,
+            client,
             endpoint,
-            lost: Loss::default(),
-            errands: Errands::default(),
-            outgoing: Outgoing::default(),
+            disconnected: DisconnectReason::default(),
+            tasks: BackgroundTasks::default(),
+            outgoing: OutgoingQueue::default(),
         });
-        let reply = reply(&link.this);
-        link.errands.run(read(link.this.clone(), link.inbox.clone(), reply, events, limit));
+        let reply = reply_sender(&link.this);
+        link.tasks.spawn(read(link.this.clone(), link.pending.clone(), reply, events, limit));
         Ok(link)
     }
 
-    fn lose(&self, cause: Arc<ConnectErrorKind>) {
-        self.inbox.lose(&cause);
+    fn disconnect(&self, cause: Arc<ConnectErrorKind>) {
+        self.pending.fail_all(&cause);
         self.retire(cause);
     }
 
-    /// The link cannot be used any more; what is under way on it may still end well.
+    /// Marks the link as closed for new requests. Pending ones may still succeed.
     fn retire(&self, cause: Arc<ConnectErrorKind>) {
-        self.lost.set(cause);
+        self.disconnected.set(cause);
     }
 
     pub(crate) async fn request(
         &self,
         request: &Request<'_>,
         cx: &CallContext,
-        clocks: Clocks,
-    ) -> Result<Answer, Fault> {
-        let mut waiting = self.inbox.expect(cx, request)?;
-        let id = waiting.id();
+        timeouts: RequestTimeouts,
+    ) -> RequestResult {
+        let mut receiver = self.pending.register(cx, request)?;
+        let id = receiver.id();
         let message = request.encode(id, cx);
-        let cancel = CancelOnDrop::new(id, request.cancellable, |message| mention(&self.this, message));
+        let cancel = CancelOnDrop::new(id, request.cancellable, |message| send_later(&self.this, message));
         let posted = async {
             match self.notify(message).await {
-                // The answer comes on the stream.
+                // The response arrives on the stream.
                 Ok(()) => std::future::pending().await,
-                Err(fault) => fault,
+                Err(error) => error,
             }
         };
         let outcome = tokio::select! {
             biased;
-            outcome = waiting.answer(cx, clocks) => outcome,
-            fault = posted => Err(fault),
+            outcome = receiver.recv(cx, timeouts) => outcome,
+            error = posted => Err(error),
         };
-        cancel.settle(&outcome);
+        cancel.finish(&outcome);
         outcome
     }
 
-    pub(crate) async fn lost(&self) -> Arc<ConnectErrorKind> {
-        self.lost.wait().await
+    pub(crate) async fn disconnected(&self) -> Arc<ConnectErrorKind> {
+        self.disconnected.wait().await
     }
 
     pub(crate) fn close(&self) {
-        self.lose(Arc::new(ConnectErrorKind::Closed));
-        self.errands.stop();
+        self.disconnect(Arc::new(ConnectErrorKind::Closed));
+        self.tasks.abort_all();
     }
 }
 
-impl Messenger for Sse {
-    fn errands(&self) -> &Errands {
-        &self.errands
+impl Notifier for Sse {
+    fn tasks(&self) -> &BackgroundTasks {
+        &self.tasks
     }
 
-    fn outgoing(&self) -> &Outgoing {
+    fn outgoing(&self) -> &OutgoingQueue {
         &self.outgoing
     }
 
     fn host(&self) -> &Arc<Host> {
-        self.inbox.host()
+        self.pending.host()
     }
 
-    async fn notify(&self, message: Vec<u8>) -> Result<(), Fault> {
-        message_log::sent(self.inbox.host(), &message);
-        let sent = self.web.post(self.endpoint.clone(), message.into()).send().await;
+    async fn notify(&self, message: Vec<u8>) -> Result<(), RequestError> {
+        message_log::sent(self.pending.host(), &message);
+        let sent = self.client.post(self.endpoint.clone(), message.into()).send().await;
         let response = match sent {
             Ok(response) => response,
             Err(error) => {
                 let started = !error.is_connect();
-                let cause = Arc::new(self.web.broken(error));
+                let cause = Arc::new(self.client.connect_error(error));
                 if !started {
-                    self.lose(cause.clone());
+                    self.disconnect(cause.clone());
                 }
-                return Err(Fault::Lost { started, cause });
+                return Err(RequestError::Disconnected { started, cause });
             }
         };
         if response.status().is_success() {
             return Ok(());
         }
-        let refused = self.web.refused(response).await;
-        message_log::refused(self.inbox.host(), refused.status.as_u16(), &refused.body);
-        let fault = refused.into_fault();
-        if let Fault::Lost { started: false, cause } = &fault {
+        let rejected = self.client.error_response(response).await;
+        message_log::error_status(self.pending.host(), rejected.status.as_u16(), &rejected.body);
+        let error = rejected.into_request_error();
+        if let RequestError::Disconnected { started: false, cause } = &error {
             self.retire(cause.clone());
         }
-        Err(fault)
+        Err(error)
     }
 }
 
-fn protocol_error(what: &str) -> Arc<ConnectErrorKind> {
-    Arc::new(ConnectErrorKind::Protocol(what.to_owned()))
+fn protocol_error(message: &str) -> Arc<ConnectErrorKind> {
+    Arc::new(ConnectErrorKind::Protocol(message.to_owned()))
 }
 
-/// Where messages go: on the origin of the stream, or nowhere.
+/// Resolves the endpoint, which must have the origin of the stream.
 fn endpoint(stream: &Url, data: &[u8]) -> Result<Url, Arc<ConnectErrorKind>> {
-    if data.len() > LONGEST_ENDPOINT {
-        return Err(protocol_error("the server named an endpoint that is too long"));
+    if data.len() > MAX_ENDPOINT_BYTES {
+        return Err(protocol_error("the endpoint URL is too long"));
     }
     let text = String::from_utf8_lossy(data);
-    let url = stream.join(text.trim()).map_err(|_| protocol_error("the server named an endpoint that is no URL"))?;
+    let url = stream.join(text.trim()).map_err(|_| protocol_error("the endpoint is not a valid URL"))?;
     if url.origin() != stream.origin() {
-        return Err(protocol_error("the server named an endpoint on another origin"));
+        return Err(protocol_error("the endpoint has another origin"));
     }
     Ok(url)
 }
 
-async fn read(link: Weak<Sse>, inbox: Arc<Inbox>, reply: Reply, mut events: Box<Events>, limit: usize) {
+async fn read(
+    link: Weak<Sse>,
+    pending: Arc<PendingRequests>,
+    reply: ReplySender,
+    mut events: Box<SseStream>,
+    limit: usize,
+) {
     let cause = loop {
         match events.next().await {
             Ok(Some(event)) if matches!(event.event.as_deref(), None | Some("message")) => {
-                inbox.receive_event(&event, &reply, None, limit);
+                pending.receive_event(&event, &reply, None, limit);
             }
             Ok(Some(_)) => {}
             Ok(None) => break Arc::new(ConnectErrorKind::Hangup { said: None }),
-            Err(fault) => break fault.into_connect_error(),
+            Err(error) => break error.into_connect_error(),
         }
     };
     if let Some(link) = link.upgrade() {
-        link.lose(cause);
+        link.disconnect(cause);
     }
 }

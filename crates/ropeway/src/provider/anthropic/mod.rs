@@ -1,11 +1,11 @@
-//! Anthropic Messages: a request as blocks, an answer as a stream of blocks.
+//! The [Anthropic Messages API](https://docs.anthropic.com/en/api/messages).
 
-mod block;
+mod content_block;
 mod decode;
 mod encode;
-mod frame;
+mod event;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::decode::Decoder;
+pub(super) use self::decode::AnthropicDecoder;
 pub(super) use self::encode::{encode, url, version};

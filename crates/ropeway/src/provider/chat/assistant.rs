@@ -1,78 +1,74 @@
-//! What a model said, as it goes back to a model: to the same one exactly as it came, to others its plain parts.
+//! A message of the model as part of a request. The endpoint that sent it gets it unchanged, others get its plain parts.
 
 use std::borrow::Cow;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::FIELDS;
-use super::part::{Content, Part};
-use crate::provider::draft::WRITTEN;
-use crate::provider::encoded::Extra;
-use crate::provider::history;
+use super::part::{ChatContent, ChatPart, FIELDS};
+use crate::provider::normalize::{NormalizedCall, NormalizedPart, NormalizedReply};
+use crate::provider::reply_builder::RAW_ARGUMENTS;
 
-/// What a model said.
+/// An assistant message.
 #[derive(Debug)]
 pub(super) struct Assistant<'a> {
-    content: Option<Content<'a>>,
-    /// Parts that came in fields of their own.
+    content: Option<ChatContent<'a>>,
+    /// Parts that were received in other fields than `content`.
     fields: Vec<(&'a str, &'a str)>,
-    extra: Option<&'a Extra>,
-    calls: Vec<Call<'a>>,
+    extra: Option<&'a Map<String, Value>>,
+    calls: Vec<CallField<'a>>,
 }
 
 #[derive(Debug)]
-struct Call<'a>(&'a history::Call<'a>);
+struct CallField<'a>(&'a NormalizedCall<'a>);
 
 impl<'a> Assistant<'a> {
-    pub(super) fn new(answer: &'a history::Answer<'a>) -> Self {
+    pub(super) fn new(reply: &'a NormalizedReply<'a>) -> Self {
         let mut parts = Vec::new();
         let mut fields = Vec::new();
         let mut calls = Vec::new();
-        for part in &answer.parts {
+        for part in &reply.parts {
             match part {
-                history::Part::Text(text) => match answer.native.and_then(|_| came_in(&text.extra)) {
-                    None => parts.push(Part::text(text.text.as_str())),
+                NormalizedPart::Text(text) => match reply.native.and_then(|_| received_in(&text.extra)) {
+                    None => parts.push(ChatPart::text(text.text.as_str())),
                     Some(names) => fields.extend(names.map(|name| (name, text.text.as_str()))),
                 },
-                history::Part::Reasoning(reasoning) => {
-                    for name in came_in(&reasoning.extra).into_iter().flatten() {
+                NormalizedPart::Reasoning(reasoning) => {
+                    for name in received_in(&reasoning.extra).into_iter().flatten() {
                         match name {
-                            "content" => parts.push(Part::thinking(&reasoning.text)),
+                            "content" => parts.push(ChatPart::thinking(&reasoning.text)),
                             name => fields.push((name, reasoning.text.as_str())),
                         }
                     }
                 }
-                history::Part::Call(call) => calls.push(Call(call)),
-                history::Part::Private(private) => parts.push(Part::Private(&private.json)),
+                NormalizedPart::Call(call) => calls.push(CallField(call)),
+                NormalizedPart::Opaque(part) => parts.push(ChatPart::Opaque(&part.json)),
             }
         }
         let is_refused = fields.iter().any(|(name, _)| *name == "refusal");
-        let content = match parts.is_empty() {
-            // OpenAI's own word for "nothing but calls"; without any a message must have a text.
-            true if is_refused || !calls.is_empty() => None,
-            _ => Some(content(parts)),
-        };
-        Self { content, fields, extra: answer.native.map(|message| &message.extra), calls }
+        // `content` may be null only in a refusal or beside calls.
+        let is_null = parts.is_empty() && (is_refused || !calls.is_empty());
+        let content = (!is_null).then(|| content(parts));
+        Self { content, fields, extra: reply.native.map(|message| &message.extra), calls }
     }
 }
 
-/// The fields that a part came in, if they are not the usual ones.
-fn came_in(extra: &Extra) -> Option<impl Iterator<Item = &str>> {
+/// Returns the message fields that a part was received in, if not in `content`.
+fn received_in(extra: &Map<String, Value>) -> Option<impl Iterator<Item = &str>> {
     extra.get(FIELDS)?.as_array().map(|names| names.iter().filter_map(Value::as_str))
 }
 
-/// One text, whatever the parts: where a speaker parts a text, it does so in the middle of a sentence.
-fn content(parts: Vec<Part<'_>>) -> Content<'_> {
-    if !parts.iter().all(|part| matches!(part, Part::Text { .. })) {
-        return Content::Parts(parts);
+/// Joins text parts without a separator: a server may split text within a sentence.
+fn content(parts: Vec<ChatPart<'_>>) -> ChatContent<'_> {
+    if !parts.iter().all(|part| matches!(part, ChatPart::Text { .. })) {
+        return ChatContent::Parts(parts);
     }
     let texts = parts.into_iter().filter_map(|part| match part {
-        Part::Text { text } => Some(text),
+        ChatPart::Text { text } => Some(text),
         _ => None,
     });
-    Content::Text(texts.reduce(|all, text| all + text).unwrap_or_default())
+    ChatContent::Text(texts.reduce(|all, text| all + text).unwrap_or_default())
 }
 
 impl Serialize for Assistant<'_> {
@@ -83,10 +79,10 @@ impl Serialize for Assistant<'_> {
         for (name, text) in &self.fields {
             message.serialize_entry(name, text)?;
         }
-        let ours = |name: &str| {
+        let is_written = |name: &str| {
             matches!(name, "role" | "content" | "tool_calls") || self.fields.iter().any(|(field, _)| *field == name)
         };
-        for (name, value) in self.extra.into_iter().flatten().filter(|(name, _)| !ours(name)) {
+        for (name, value) in self.extra.into_iter().flatten().filter(|(name, _)| !is_written(name)) {
             message.serialize_entry(name, value)?;
         }
         if !self.calls.is_empty() {
@@ -96,34 +92,34 @@ impl Serialize for Assistant<'_> {
     }
 }
 
-impl Serialize for Call<'_> {
+impl Serialize for CallField<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(made) = self;
+        let Self(inner) = self;
         let mut call = serializer.serialize_map(None)?;
-        call.serialize_entry("id", &made.id)?;
+        call.serialize_entry("id", &inner.id)?;
         call.serialize_entry("type", "function")?;
-        call.serialize_entry("function", &Function(made))?;
-        let ours = |name: &str| matches!(name, "id" | "type" | "function") || name == WRITTEN;
-        for (name, value) in made.extra.into_iter().flatten().filter(|(name, _)| !ours(name)) {
+        call.serialize_entry("function", &FunctionField(inner))?;
+        let is_written = |name: &str| matches!(name, "id" | "type" | "function") || name == RAW_ARGUMENTS;
+        for (name, value) in inner.extra.into_iter().flatten().filter(|(name, _)| !is_written(name)) {
             call.serialize_entry(name, value)?;
         }
         call.end()
     }
 }
 
-struct Function<'a>(&'a history::Call<'a>);
+struct FunctionField<'a>(&'a NormalizedCall<'a>);
 
-impl Serialize for Function<'_> {
+impl Serialize for FunctionField<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(made) = self;
-        let extra = |name: &str| made.extra.and_then(|extra| extra.get(name));
-        // A cache at the provider holds the text that the model wrote, blanks and all.
-        let arguments = match made.written {
-            Some(written) => Cow::Borrowed(written),
-            None => serde_json::to_string(&made.arguments).map_err(serde::ser::Error::custom)?.into(),
+        let Self(inner) = self;
+        let extra = |name: &str| inner.extra.and_then(|extra| extra.get(name));
+        // The provider's prompt cache matches the text that the model wrote, including white space.
+        let arguments = match inner.raw_arguments {
+            Some(raw) => Cow::Borrowed(raw),
+            None => serde_json::to_string(&inner.arguments).map_err(serde::ser::Error::custom)?.into(),
         };
         let mut function = serializer.serialize_map(None)?;
-        function.serialize_entry("name", &made.wire_name)?;
+        function.serialize_entry("name", &inner.wire_name)?;
         function.serialize_entry("arguments", &arguments)?;
         for (name, value) in extra("function").and_then(Value::as_object).into_iter().flatten() {
             function.serialize_entry(name, value)?;

@@ -1,50 +1,50 @@
-//! The calls of an answer: which piece belongs to which.
+//! Assembles tool calls from their deltas.
+//!
+//! Compatible servers omit ids or indexes, repeat names, or give all calls the index 0.
 
 use serde_json::Value;
 
-use super::gather;
-use super::wire::{CallDelta, unquoted};
+use super::chunk::{CallDelta, string_or_json};
+use super::unknown_fields;
 use crate::json;
-use crate::provider::ReplyEvent;
-use crate::provider::draft::Draft;
+use crate::provider::reply::ReplyEvent;
+use crate::provider::reply_builder::ReplyBuilder;
 
-/// The calls of an answer so far.
+/// The calls of a reply so far.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct CallAssembler(Vec<AssembledCall>);
 
 #[derive(Debug)]
-struct Call {
+struct AssembledCall {
     slot: usize,
     index: Option<u64>,
-    /// The id as it came; empty if none did.
+    /// The id; empty if none was received.
     id: String,
     named: bool,
 }
 
-/// Where a piece belongs.
-enum Place {
-    /// To this call.
-    Known(usize),
-    /// To one that begins with it.
+/// The call that a delta belongs to.
+enum CallMatch {
+    Existing(usize),
     New,
-    /// It was said before, or says nothing.
-    Nowhere,
+    /// The delta is empty or a repetition.
+    None,
 }
 
-impl Calls {
-    /// Takes a piece of a call.
-    pub(super) fn take(&mut self, delta: CallDelta<'_>, draft: &mut Draft, events: &mut Vec<ReplyEvent>) {
+impl CallAssembler {
+    /// Adds a delta.
+    pub(super) fn push(&mut self, delta: CallDelta<'_>, reply: &mut ReplyBuilder, events: &mut Vec<ReplyEvent>) {
         let (id, name) = (delta.id.text(), delta.function.name.text());
-        let arguments = delta.function.arguments.map(unquoted).unwrap_or_default();
+        let arguments = delta.function.arguments.map(string_or_json).unwrap_or_default();
         let index = delta.index.number();
-        let at = match self.place(index, id, name, &arguments, draft) {
-            Place::Known(at) => at,
-            Place::New => {
-                let slot = draft.open_call(id, "", events);
-                self.0.push(Call { slot, index, id: id.to_owned(), named: false });
+        let at = match self.find(index, id, name, &arguments, reply) {
+            CallMatch::Existing(at) => at,
+            CallMatch::New => {
+                let slot = reply.open_call(id, "", events);
+                self.0.push(AssembledCall { slot, index, id: id.to_owned(), named: false });
                 self.0.len() - 1
             }
-            Place::Nowhere => return,
+            CallMatch::None => return,
         };
         let call = &mut self.0[at];
         if call.id.is_empty() {
@@ -52,60 +52,61 @@ impl Calls {
         }
         if !call.named && !name.is_empty() {
             call.named = true;
-            draft.name_call(call.slot, name, events);
+            reply.name_call(call.slot, name, events);
         }
         match delta.function.arguments {
-            Some(raw) if !raw.get().starts_with('"') => draft.all_arguments(call.slot, &arguments, events),
-            _ => draft.arguments(call.slot, &arguments, events),
+            Some(raw) if !raw.get().starts_with('"') => reply.set_arguments(call.slot, &arguments, events),
+            _ => reply.push_arguments(call.slot, &arguments, events),
         }
-        if let Some(extra) = draft.extra(call.slot) {
-            gather::whole(extra, delta.others);
-            if !delta.function.others.is_empty() {
+        if let Some(extra) = reply.extra_mut(call.slot) {
+            unknown_fields::replace(extra, delta.unknown);
+            if !delta.function.unknown.is_empty() {
                 let function = extra.entry("function").or_insert_with(|| Value::Object(Default::default()));
                 if let Value::Object(function) = function {
-                    gather::whole(function, delta.function.others);
+                    unknown_fields::replace(function, delta.function.unknown);
                 }
             }
         }
     }
 
-    /// Calls that never got a name are told of without one.
-    pub(super) fn end(&self, draft: &mut Draft, events: &mut Vec<ReplyEvent>) {
+    /// Emits the calls that never got a name.
+    pub(super) fn finish(&self, reply: &mut ReplyBuilder, events: &mut Vec<ReplyEvent>) {
         for call in self.0.iter().filter(|call| !call.named) {
-            draft.name_call(call.slot, "", events);
+            reply.name_call(call.slot, "", events);
         }
     }
 
-    fn place(&self, index: Option<u64>, id: &str, name: &str, arguments: &str, draft: &Draft) -> Place {
-        let by_id = |call: &Call| call.id == id && (call.index == index || call.index.is_none() || index.is_none());
-        let by_index = |call: &Call| call.index == index;
+    fn find(&self, index: Option<u64>, id: &str, name: &str, arguments: &str, reply: &ReplyBuilder) -> CallMatch {
+        let by_id =
+            |call: &AssembledCall| call.id == id && (call.index == index || call.index.is_none() || index.is_none());
+        let by_index = |call: &AssembledCall| call.index == index;
         let same_call = if id.is_empty() { None } else { self.0.iter().rposition(by_id) };
         let found = same_call.or_else(|| match index {
             Some(_) => self.0.iter().rposition(by_index),
-            // A server without indexes writes one call after the other.
+            // Without indexes, calls follow one another.
             None => self.0.len().checked_sub(1),
         });
         let Some(at) = found else {
-            let says_nothing = id.is_empty() && name.is_empty() && arguments.is_empty();
-            return if says_nothing { Place::Nowhere } else { Place::New };
+            let is_empty = id.is_empty() && name.is_empty() && arguments.is_empty();
+            return if is_empty { CallMatch::None } else { CallMatch::New };
         };
         let call = &self.0[at];
         let same_id = !id.is_empty() && id == call.id;
         let other_id = !id.is_empty() && !call.id.is_empty() && !same_id;
-        // A name begins a call where nothing else does: no index, or an id that the call before never had.
-        let begins = index.is_none() && !same_id || !id.is_empty() && call.id.is_empty();
-        if other_id || begins && call.named && !name.is_empty() {
-            return Place::New;
+        // A name starts a call if nothing else does: without an index, or with an id that the previous call lacks.
+        let starts = index.is_none() && !same_id || !id.is_empty() && call.id.is_empty();
+        if other_id || starts && call.named && !name.is_empty() {
+            return CallMatch::New;
         }
-        // Some number all calls with 0 and give them no ids: a call that is whole cannot go on, so this is the next one.
-        let so_far = draft.so_far(call.slot);
-        let is_whole = || json::from_str::<serde_json::Map<String, Value>>(so_far).is_ok();
-        // Reading is for the end: a server that says the name with each piece must not make us read all of them each time.
+        // Some servers give all calls the index 0 and no id: a complete call cannot continue, so this is the next one.
+        let so_far = reply.content(call.slot);
+        let is_complete = || json::from_str::<serde_json::Map<String, Value>>(so_far).is_ok();
+        // Parsing is the last check: a server that repeats the name in each delta must not cause quadratic work.
         let may_be_next = || so_far.trim_end().ends_with('}') && arguments.trim_start().starts_with('{');
-        if call.named && !name.is_empty() && may_be_next() && is_whole() {
-            let said_before = !id.is_empty() && so_far == arguments;
-            return if said_before { Place::Nowhere } else { Place::New };
+        if call.named && !name.is_empty() && may_be_next() && is_complete() {
+            let is_repetition = !id.is_empty() && so_far == arguments;
+            return if is_repetition { CallMatch::None } else { CallMatch::New };
         }
-        Place::Known(at)
+        CallMatch::Existing(at)
     }
 }

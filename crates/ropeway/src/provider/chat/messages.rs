@@ -1,4 +1,4 @@
-//! A conversation as this dialect writes it: a list of messages.
+//! The messages of a request.
 
 use std::borrow::Cow;
 
@@ -6,95 +6,97 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::assistant::Assistant;
-use super::part::{Content, Part, joined};
+use super::part::{ChatContent, ChatPart};
 use crate::json;
-use crate::provider::history::{Outcome, Turn};
-use crate::provider::piece::Piece;
+use crate::provider::normalize::{NormalizedMessage, NormalizedResult};
+use crate::provider::prompt_part::{PromptPart, join_lines};
 
-/// What stands for a result without content. Some chat templates leave an empty message out, and the model then waits for it.
+/// The content of an empty result. Some chat templates drop an empty message, and the model then waits for it.
 const NO_OUTPUT: &str = "(no output)";
 
-/// One message.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Message<'a> {
-    Plain { role: &'static str, content: Content<'a> },
+pub(super) enum ChatMessage<'a> {
+    Plain { role: &'static str, content: ChatContent<'a> },
     Assistant(Assistant<'a>),
     Tool { role: &'static str, tool_call_id: &'a str, content: Cow<'a, str> },
 }
 
-/// The messages of a conversation. Servers differ in what the one is called who says what the model is to be.
-pub(super) fn messages<'a>(system: Option<(&'static str, &'a str)>, turns: &'a [Turn<'a>]) -> Vec<Message<'a>> {
-    let mut messages = Vec::with_capacity(turns.len() + 2);
+/// Converts a conversation. `system` is the role and the text of the system message.
+pub(super) fn wire_messages<'a>(
+    system: Option<(&'static str, &'a str)>,
+    conversation: &'a [NormalizedMessage<'a>],
+) -> Vec<ChatMessage<'a>> {
+    let mut messages = Vec::with_capacity(conversation.len() + 2);
     if let Some((role, system)) = system {
-        messages.push(Message::Plain { role, content: Content::Text(system.into()) });
+        messages.push(ChatMessage::Plain { role, content: ChatContent::Text(system.into()) });
     }
-    // What tools have shown: it cannot stand in a message of theirs, and nothing may stand between those.
-    let mut shown = Vec::new();
-    for turn in turns {
-        match turn {
-            Turn::Results(outcomes) => {
-                messages.extend(outcomes.iter().map(|outcome| result(outcome, &mut shown)));
+    // Media of tool results. Tool messages hold only text and must be adjacent, so media follow in a user message.
+    let mut media = Vec::new();
+    for message in conversation {
+        match message {
+            NormalizedMessage::ToolResults(results) => {
+                messages.extend(results.iter().map(|result| tool_message(result, &mut media)));
             }
-            Turn::User(said) => {
-                let mut parts = std::mem::take(&mut shown);
-                parts.extend(said.iter().map(|part| Part::of(Piece::of(part))));
+            NormalizedMessage::User(content) => {
+                let mut parts = std::mem::take(&mut media);
+                parts.extend(content.iter().map(|part| ChatPart::of(PromptPart::of(part))));
                 messages.push(user(parts));
             }
-            Turn::Assistant(answer) => {
-                if !shown.is_empty() {
-                    messages.push(user(std::mem::take(&mut shown)));
+            NormalizedMessage::Assistant(reply) => {
+                if !media.is_empty() {
+                    messages.push(user(std::mem::take(&mut media)));
                 }
-                messages.push(Message::Assistant(Assistant::new(answer)));
+                messages.push(ChatMessage::Assistant(Assistant::new(reply)));
             }
         }
     }
-    if !shown.is_empty() {
-        messages.push(user(shown));
+    if !media.is_empty() {
+        messages.push(user(media));
     }
     messages
 }
 
-fn user(parts: Vec<Part<'_>>) -> Message<'_> {
-    Message::Plain { role: "user", content: Content::new(parts) }
+fn user(parts: Vec<ChatPart<'_>>) -> ChatMessage<'_> {
+    ChatMessage::Plain { role: "user", content: ChatContent::new(parts) }
 }
 
-/// A result: always a plain text, because many a chat template takes nothing else. What is no text is put to what is shown.
-fn result<'a>(outcome: &'a Outcome<'a>, shown: &mut Vec<Part<'a>>) -> Message<'a> {
-    let (tool, call) = (&outcome.wire_name, &outcome.id);
+/// Converts a tool result to text, because many chat templates support nothing else. Its media are added to `media`.
+fn tool_message<'a>(result: &'a NormalizedResult<'a>, media: &mut Vec<ChatPart<'a>>) -> ChatMessage<'a> {
+    let (tool, call) = (&result.wire_name, &result.id);
     let mut lines = Vec::new();
     let mut kinds: Vec<&str> = Vec::new();
-    for part in outcome.content.iter() {
-        let part = Part::of(Piece::of(part));
+    for part in result.content.iter() {
+        let part = ChatPart::of(PromptPart::of(part));
         match (part.kind(), part) {
-            (None, Part::Text { text }) if !text.is_empty() => lines.push(text),
+            (None, ChatPart::Text { text }) if !text.is_empty() => lines.push(text),
             (None, _) => {}
             (Some(kind), part) => {
                 kinds.push(kind);
                 let number = kinds.iter().filter(|other| **other == kind).count();
                 lines.push(format!("[{kind} {number} of `{tool}`, shown below]").into());
-                shown.push(Part::text(format!("[{kind} {number} of `{tool}`, call `{call}`]")));
-                shown.push(part);
+                media.push(ChatPart::text(format!("[{kind} {number} of `{tool}`, call `{call}`]")));
+                media.push(part);
             }
         }
     }
-    let text = match joined(lines) {
+    let text = match join_lines(lines) {
         text if text.is_empty() => NO_OUTPUT.into(),
         text => text,
     };
-    let content = if outcome.is_error { marked(text) } else { text };
-    Message::Tool { role: "tool", tool_call_id: call, content }
+    let content = if result.is_error { mark_error(text) } else { text };
+    ChatMessage::Tool { role: "tool", tool_call_id: call, content }
 }
 
-/// An error as the model sees it. The protocol has no mark for one, so the text itself must say what it is.
-fn marked(text: Cow<'_, str>) -> Cow<'_, str> {
+/// Adds the prefix `error: `, unless the text already reports one. The API has no field for errors.
+fn mark_error(text: Cow<'_, str>) -> Cow<'_, str> {
     #[derive(Deserialize)]
-    struct SaysSo {
+    struct ErrorObject {
         #[serde(rename = "error")]
         _error: IgnoredAny,
     }
     let start = text.trim_start();
-    let in_words = start.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("error:"));
-    let says_so = in_words || (start.starts_with('{') && json::from_str::<SaysSo>(&text).is_ok());
-    if says_so { text } else { format!("error: {text}").into() }
+    let has_prefix = start.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("error:"));
+    let is_marked = has_prefix || (start.starts_with('{') && json::from_str::<ErrorObject>(&text).is_ok());
+    if is_marked { text } else { format!("error: {text}").into() }
 }

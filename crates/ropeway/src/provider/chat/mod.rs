@@ -1,20 +1,17 @@
-//! Chat Completions: what OpenAI began and nearly everybody else speaks, each in their own way.
+//! [OpenAI Chat Completions](https://platform.openai.com/docs/api-reference/chat), and its many compatible servers.
 
 mod assistant;
 mod calls;
+mod chunk;
 mod decode;
 mod encode;
-mod gather;
 mod messages;
 mod part;
+mod unknown_fields;
 mod usage;
-mod wire;
 
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::decode::Decoder;
+pub(super) use self::decode::ChatDecoder;
 pub(super) use self::encode::encode;
-
-/// The field of a part's `extra` that names the fields of the message that the part came in, where it is not the usual one.
-const FIELDS: &str = "fields";

@@ -1,24 +1,27 @@
-//! A part of a message, where a message is not just text.
+//! Content parts of a message.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
-use crate::provider::encoded::Extra;
-use crate::provider::piece::{DataUrl, Piece};
+use crate::provider::prompt_part::{DataUrl, PromptPart, join_lines};
 
-/// What a message says: text alone wherever possible, because many a chat template takes nothing else.
+/// The field of a part's `extra` that names the message fields the part was received in, if not in `content`.
+pub(super) const FIELDS: &str = "fields";
+
+/// The content of a message. Plain text is preferred, because many chat templates support nothing else.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Content<'a> {
+pub(super) enum ChatContent<'a> {
     Text(Cow<'a, str>),
-    Parts(Vec<Part<'a>>),
+    Parts(Vec<ChatPart<'a>>),
 }
 
 /// A part of a message.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Part<'a> {
+pub(super) enum ChatPart<'a> {
     Text {
         text: Cow<'a, str>,
     },
@@ -31,13 +34,13 @@ pub(super) enum Part<'a> {
     File {
         file: File<'a>,
     },
-    /// Mistral: what the model thought.
+    /// Reasoning in the form of Mistral.
     Thinking {
-        thinking: [Thought<'a>; 1],
+        thinking: [ThinkingText<'a>; 1],
     },
-    /// A part as it came.
+    /// A part of an unknown type, as it was received.
     #[serde(untagged)]
-    Private(&'a Extra),
+    Opaque(&'a Map<String, Value>),
 }
 
 #[derive(Debug, Serialize)]
@@ -59,21 +62,21 @@ pub(super) struct File<'a> {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Thought<'a> {
+pub(super) struct ThinkingText<'a> {
     r#type: &'static str,
     text: &'a str,
 }
 
-impl<'a> Part<'a> {
-    /// A piece as the protocol takes it in a message of the person; what it does not take is a line of text.
-    pub(super) fn of(piece: Piece<'a>) -> Self {
-        match piece {
-            Piece::Image(data) => Self::ImageUrl { image_url: ImageUrl { url: DataUrl(data), detail: "auto" } },
-            Piece::Audio(data) => match format(&data.mime_type) {
+impl<'a> ChatPart<'a> {
+    /// Converts a part of a user message. Unsupported media become text.
+    pub(super) fn of(part: PromptPart<'a>) -> Self {
+        match part {
+            PromptPart::Image(data) => Self::ImageUrl { image_url: ImageUrl { url: DataUrl(data), detail: "auto" } },
+            PromptPart::Audio(data) => match audio_format(&data.mime_type) {
                 Some(format) => Self::InputAudio { input_audio: InputAudio { data: data.base64, format } },
-                None => Self::text(Piece::Audio(data).into_text()),
+                None => Self::text(PromptPart::Audio(data).into_text()),
             },
-            Piece::Pdf(data) => Self::File { file: File { filename: data.file_name(), file_data: DataUrl(data) } },
+            PromptPart::Pdf(data) => Self::File { file: File { filename: data.file_name(), file_data: DataUrl(data) } },
             text => Self::text(text.into_text()),
         }
     }
@@ -83,10 +86,10 @@ impl<'a> Part<'a> {
     }
 
     pub(super) fn thinking(text: &'a str) -> Self {
-        Self::Thinking { thinking: [Thought { r#type: "text", text }] }
+        Self::Thinking { thinking: [ThinkingText { r#type: "text", text }] }
     }
 
-    /// What to call it, if it is not text.
+    /// Returns the noun for a part that is not text.
     pub(super) fn kind(&self) -> Option<&'static str> {
         match self {
             Self::ImageUrl { .. } => Some("image"),
@@ -97,33 +100,21 @@ impl<'a> Part<'a> {
     }
 }
 
-impl<'a> Content<'a> {
-    /// Parts as one text, if they are nothing else.
-    pub(super) fn new(parts: Vec<Part<'a>>) -> Self {
-        match parts.iter().all(|part| matches!(part, Part::Text { .. })) {
-            true => Self::Text(joined(parts.into_iter().filter_map(|part| match part {
-                Part::Text { text } => Some(text),
-                _ => None,
-            }))),
-            false => Self::Parts(parts),
+impl<'a> ChatContent<'a> {
+    /// Joins the parts to one text if all of them are text.
+    pub(super) fn new(parts: Vec<ChatPart<'a>>) -> Self {
+        if !parts.iter().all(|part| matches!(part, ChatPart::Text { .. })) {
+            return Self::Parts(parts);
         }
+        Self::Text(join_lines(parts.into_iter().filter_map(|part| match part {
+            ChatPart::Text { text } => Some(text),
+            _ => None,
+        })))
     }
 }
 
-/// Texts, a line for each.
-pub(super) fn joined<'a>(texts: impl IntoIterator<Item = Cow<'a, str>>) -> Cow<'a, str> {
-    let mut texts = texts.into_iter();
-    let first = texts.next().unwrap_or_default();
-    texts.fold(first, |mut all, text| {
-        let growing = all.to_mut();
-        growing.push('\n');
-        growing.push_str(&text);
-        all
-    })
-}
-
-/// The protocol's name for a format of sound.
-fn format(mime_type: &str) -> Option<&'static str> {
+/// Returns the API's name of an audio format.
+fn audio_format(mime_type: &str) -> Option<&'static str> {
     match mime_type {
         "audio/wav" | "audio/x-wav" | "audio/wave" | "audio/vnd.wave" => Some("wav"),
         "audio/mpeg" | "audio/mp3" | "audio/x-mp3" | "audio/mpeg3" => Some("mp3"),

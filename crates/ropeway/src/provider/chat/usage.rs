@@ -1,11 +1,12 @@
-//! What an answer has cost, by all the names that servers have for it.
+//! Usage of a reply, in the forms of all known servers.
 
 use serde_json::Value;
 
-use crate::provider::{Cost, Usage};
+use crate::provider::cost::Cost;
+use crate::provider::reply::Usage;
 
-/// Reads a usage object; whatever is missing, null or no number is nothing.
-pub(super) fn read(usage: &Value) -> Usage {
+/// Reads a usage object. A missing or malformed count is zero.
+pub(super) fn read_usage(usage: &Value) -> Usage {
     let number = |pointers: &[&str]| {
         let found = pointers.iter().find_map(|pointer| {
             let value = usage.pointer(pointer)?;
@@ -15,14 +16,14 @@ pub(super) fn read(usage: &Value) -> Usage {
     };
     let (input, mut output) = (number(&["/prompt_tokens"]), number(&["/completion_tokens"]));
     let reasoning = number(&["/completion_tokens_details/reasoning_tokens"]);
-    // xAI and Gemini count the reasoning beside the rest of the output.
+    // xAI and Gemini count reasoning separately from the output.
     if reasoning > 0 && number(&["/total_tokens"]) == input.saturating_add(output).saturating_add(reasoning) {
         output = output.saturating_add(reasoning);
     }
     Usage {
         input,
         output,
-        // The first name is OpenAI's; the others are those of DeepSeek, Moonshot, and gateways to Anthropic.
+        // In order: OpenAI, DeepSeek, Moonshot; OpenAI and gateways to Anthropic.
         cache_read: number(&["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"]),
         cache_write: number(&["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]),
         reasoning,

@@ -1,117 +1,118 @@
-//! A request as Gemini takes it.
+//! Encodes a request for Gemini.
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::content::contents;
-use super::model::{Model, Thinking, segment};
-use crate::lowering::{LoweredTools, lower_output, most_tools};
-use crate::message::Dialect;
-use crate::provider::encoded::{Body, headers};
-use crate::provider::history::turns;
-use crate::provider::{
-    ChatRequest, EncodedRequest, ProviderError, ProviderErrorKind, ProviderSettings, ReasoningEffort, ToolChoice,
-};
+use super::contents::contents;
+use super::model::{GeminiModel, ThinkingConfig, encode_segment};
+use crate::lowering::{LoweredTools, lower_output};
+use crate::message::{Dialect, ReasoningEffort};
+use crate::provider::body_builder::BodyBuilder;
+use crate::provider::encoded_request::EncodedRequest;
+use crate::provider::error::ProviderError;
+use crate::provider::http_message::stream_headers;
+use crate::provider::normalize::normalize;
+use crate::provider::request::{ChatRequest, ToolChoice};
+use crate::provider::settings::ProviderSettings;
 
-/// The field whose own fields are merged with the caller's.
+/// The field that is merged with the same field of `extra`.
 const CONFIG: &str = "generationConfig";
 
-/// Writes a request.
 pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Result<EncodedRequest, ProviderError> {
-    let model = Model::new(request.model);
-    let config = Config::of(request, &model)?;
+    let model = GeminiModel::new(request.model);
+    let config = GenerationConfig::of(request, &model)?;
     let merged = config.merged(request);
     let request = merged.as_ref().unwrap_or(request);
 
-    let mut body = Body::new(settings, request);
-    let (speaker, lowered) = (settings.speaker(request.model), body.lowered());
+    let mut body = BodyBuilder::new(settings, request);
+    let (endpoint, lowered) = (settings.model_endpoint(request.model), body.lowered());
     if let Some(system) = request.conversation.system.as_deref().filter(|system| !system.is_empty()) {
-        body.field("systemInstruction", &Instruction { parts: [Line { text: system }] });
+        body.field("systemInstruction", &SystemInstruction { parts: [TextPart { text: system }] });
     }
-    let turns = turns(request.conversation, &speaker, &lowered, settings.in_words(request));
+    let messages = normalize(request.conversation, &endpoint, &lowered, settings.described_media(request));
     let result_parts = settings.quirks.gemini_result_parts.unwrap_or(!model.is_older());
-    body.field("contents", &contents(&turns, &model, result_parts));
-    if config != Config::default() {
+    body.field("contents", &contents(&messages, &model, result_parts));
+    if config != GenerationConfig::default() {
         body.field(CONFIG, &config);
     }
     if let (Some(effort), None) = (request.effort, &config.thinking_config)
         && effort != ReasoningEffort::Off
     {
-        body.warn(format!("the effort is not said: `{}` does not think", request.model));
+        body.warn(format!("left out the reasoning effort: model `{}` does not support thinking", request.model));
     }
     body.field_if_some(
         "toolConfig",
-        Calling::of(&request.tool_choice, &lowered)?.map(|calling| ToolConfig { calling }),
+        FunctionCallingConfig::of(&request.tool_choice, &lowered)?.map(|calling| ToolConfig { calling }),
     );
     if body.has_tools() && request.parallel_calls == Some(false) {
-        body.warn("the model may call several tools at once: gemini cannot be told otherwise");
+        body.warn("the model may call several tools at once: gemini does not support disabling this");
     }
-    let only = beyond_the_limit(settings, &request.tool_choice, &lowered);
-    body.finish(speaker, url(settings, &model.path()), headers(settings, &[]), only)
+    let only = tool_beyond_limit(settings, &request.tool_choice, &lowered);
+    body.finish(endpoint, url(settings, &model.path()), stream_headers(settings, &[]), only)
 }
 
-/// A path behind the version of the API, unless the base URL has one.
+/// Returns the URL of a path, with the API version unless the base URL has one.
 pub(in crate::provider) fn url(settings: &ProviderSettings, path: &str) -> String {
     let base = settings.base_url.split(['?', '#']).next().unwrap_or_default();
     let folders = base.split_once("://").map_or(base, |(_, rest)| rest).trim_end_matches('/').split_once('/');
     let last = folders.and_then(|(_, folders)| folders.rsplit('/').next());
     let version = settings.quirks.gemini_version.as_deref().unwrap_or("v1beta");
-    match last.is_some_and(is_version) || version.is_empty() {
-        true => settings.url(path),
-        false => settings.url(&format!("/{}{path}", segment(version))),
+    if last.is_some_and(is_version) || version.is_empty() {
+        settings.url(path)
+    } else {
+        settings.url(&format!("/{}{path}", encode_segment(version)))
     }
 }
 
-/// `v1`, `v1beta`, `v1beta1` and the like.
+/// Returns `true` for `v1`, `v1beta`, `v1beta1` and the like.
 fn is_version(segment: &str) -> bool {
     segment.strip_prefix('v').is_some_and(|rest| {
         rest.starts_with(|c: char| c.is_ascii_digit()) && rest.chars().all(|c| c.is_ascii_alphanumeric())
     })
 }
 
-/// The tool that must be called, if it is one of those that are too many: without the others it is not.
-fn beyond_the_limit<'a>(
+/// Returns the tool that must be called if it exceeds the maximum number of tools; then it is the only one offered.
+fn tool_beyond_limit<'a>(
     settings: &ProviderSettings,
     choice: &'a ToolChoice,
     lowered: &LoweredTools,
 ) -> Option<&'a str> {
     let ToolChoice::Tool(name) = choice else { return None };
-    let most = settings.quirks.most_tools.or(most_tools(Dialect::Gemini)).unwrap_or(usize::MAX);
-    let place = lowered.tools.iter().position(|tool| tool.name == *name)?;
-    (place >= most).then_some(name)
+    let index = lowered.tools.iter().position(|tool| tool.name == *name)?;
+    (index >= settings.max_tools()).then_some(name)
 }
 
 #[derive(Serialize)]
-struct Instruction<'a> {
-    parts: [Line<'a>; 1],
+struct SystemInstruction<'a> {
+    parts: [TextPart<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct TextPart<'a> {
     text: &'a str,
 }
 
 #[derive(Serialize)]
 struct ToolConfig<'a> {
     #[serde(rename = "functionCallingConfig")]
-    calling: Calling<'a>,
+    calling: FunctionCallingConfig<'a>,
 }
 
-/// Must a tool be called?
+/// The tool choice.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Calling<'a> {
+struct FunctionCallingConfig<'a> {
     mode: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed_function_names: Option<[&'a str; 1]>,
 }
 
-impl<'a> Calling<'a> {
+impl<'a> FunctionCallingConfig<'a> {
     fn of(choice: &ToolChoice, lowered: &'a LoweredTools) -> Result<Option<Self>, ProviderError> {
         let (mode, name) = match choice {
             ToolChoice::Tool(name) => match lowered.get(name) {
                 Some(tool) => ("ANY", Some(tool.wire_name.as_str())),
-                None => return Err(unusable(format!("the tool `{name}` must be called, but it is not offered"))),
+                None => return Err(ProviderError::unknown_tool(Dialect::Gemini, name)),
             },
             _ if lowered.tools.is_empty() => return Ok(None),
             ToolChoice::Auto => return Ok(None),
@@ -122,10 +123,10 @@ impl<'a> Calling<'a> {
     }
 }
 
-/// How the answer is made.
+/// The `generationConfig` of a request.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Config<'a> {
+struct GenerationConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,15 +136,15 @@ struct Config<'a> {
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     stop_sequences: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_config: Option<Thinking>,
+    thinking_config: Option<ThinkingConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_mime_type: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_json_schema: Option<Value>,
 }
 
-impl<'a> Config<'a> {
-    fn of(request: &'a ChatRequest<'_>, model: &Model<'_>) -> Result<Self, ProviderError> {
+impl<'a> GenerationConfig<'a> {
+    fn of(request: &'a ChatRequest<'_>, model: &GeminiModel<'_>) -> Result<Self, ProviderError> {
         let schema = output(request)?;
         Ok(Self {
             max_output_tokens: request.max_tokens,
@@ -156,28 +157,25 @@ impl<'a> Config<'a> {
         })
     }
 
-    /// The same request with ours put beside what the caller has of it, where he has something: his fields win.
+    /// Merges this configuration into that of `extra`, whose fields take precedence. Returns `None` if `extra` has none.
     fn merged<'r>(&self, request: &ChatRequest<'r>) -> Option<ChatRequest<'r>> {
-        let his = request.extra.get(CONFIG)?.as_object()?;
+        let extra = request.extra.get(CONFIG)?.as_object()?;
         let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else { return None };
-        fields.extend(his.clone());
+        fields.extend(extra.clone());
         let mut request = request.clone();
         request.extra.insert(CONFIG.to_owned(), fields.into());
         Some(request)
     }
 }
 
-/// The schema of the answer, unless the caller writes it in his own words.
+/// Lowers the output schema, unless `extra` has one.
 fn output(request: &ChatRequest<'_>) -> Result<Option<Value>, ProviderError> {
-    let his = request.extra.get(CONFIG);
-    let is_his = his.is_some_and(|his| his.get("responseJsonSchema").is_some() || his.get("responseSchema").is_some());
-    let Some(output) = request.output.as_ref().filter(|_| !is_his) else { return Ok(None) };
+    let extra = request.extra.get(CONFIG);
+    let has_schema = extra
+        .is_some_and(|config| config.get("responseJsonSchema").is_some() || config.get("responseSchema").is_some());
+    let Some(output) = request.output.as_ref().filter(|_| !has_schema) else { return Ok(None) };
     match lower_output(&output.schema, Dialect::Gemini) {
         Ok(lowered) => Ok(Some(lowered.schema)),
-        Err(cause) => Err(unusable(cause.to_string())),
+        Err(cause) => Err(ProviderError::unusable(Dialect::Gemini, cause.to_string())),
     }
-}
-
-fn unusable(words: String) -> ProviderError {
-    ProviderError::new(ProviderErrorKind::Unusable, Dialect::Gemini, words)
 }

@@ -1,6 +1,6 @@
-//! A frame of an answer: what Gemini sends, borrowed from its bytes.
+//! Lenient deserialization of a streamed `GenerateContentResponse`.
 //!
-//! Servers that only speak like Gemini leave fields out, write `null`, or spell names with underscores; they are understood.
+//! Compatible servers omit fields, send `null`, or use snake case; all of these are accepted.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,121 +11,128 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-/// A piece of an answer.
+/// The field of a part with a thought signature, which must return on the same part
+/// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
+pub(super) const SIGNATURE: &str = "thoughtSignature";
+
+/// The field of a part with a call. In the `extra` of a call it holds the remaining fields of the call, such as its id.
+pub(super) const CALL: &str = "functionCall";
+
+/// One response of the stream.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Frame<'a> {
+pub(super) struct GeminiFrame<'a> {
     #[serde(borrow)]
     pub(super) candidates: Option<Vec<Candidate<'a>>>,
     #[serde(borrow, alias = "prompt_feedback")]
-    pub(super) prompt_feedback: Option<Feedback<'a>>,
+    pub(super) prompt_feedback: Option<PromptFeedback<'a>>,
     #[serde(alias = "usage_metadata")]
-    pub(super) usage_metadata: Option<Counts>,
+    pub(super) usage_metadata: Option<UsageMetadata>,
     #[serde(borrow, alias = "response_id")]
-    pub(super) response_id: Option<Text<'a>>,
+    pub(super) response_id: Option<BorrowedText<'a>>,
     #[serde(borrow, alias = "model_version")]
-    pub(super) model_version: Option<Text<'a>>,
+    pub(super) model_version: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// One of the answers that were asked for; we ask for one.
+/// One of several replies; a request asks for only one.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Candidate<'a> {
-    pub(super) index: Option<Count>,
+    pub(super) index: Option<TokenCount>,
     #[serde(borrow)]
-    pub(super) content: Option<Content<'a>>,
+    pub(super) content: Option<CandidateContent<'a>>,
     #[serde(borrow, alias = "finish_reason")]
-    pub(super) finish_reason: Option<Text<'a>>,
+    pub(super) finish_reason: Option<BorrowedText<'a>>,
     #[serde(borrow, alias = "finish_message")]
-    pub(super) finish_message: Option<Text<'a>>,
+    pub(super) finish_message: Option<BorrowedText<'a>>,
     #[serde(borrow, alias = "continuation_token")]
-    pub(super) continuation_token: Option<Text<'a>>,
+    pub(super) continuation_token: Option<BorrowedText<'a>>,
 }
 
-/// What was said.
+/// The content of a candidate.
 #[derive(Debug, Deserialize)]
-pub(super) struct Content<'a> {
+pub(super) struct CandidateContent<'a> {
     #[serde(borrow)]
-    pub(super) parts: Option<Vec<Part<'a>>>,
+    pub(super) parts: Option<Vec<CandidatePart<'a>>>,
 }
 
-/// Why there will be no answer.
+/// Why the prompt was blocked.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Feedback<'a> {
+pub(super) struct PromptFeedback<'a> {
     #[serde(borrow, alias = "block_reason")]
-    pub(super) block_reason: Option<Text<'a>>,
+    pub(super) block_reason: Option<BorrowedText<'a>>,
     #[serde(borrow, alias = "block_reason_message")]
-    pub(super) block_reason_message: Option<Text<'a>>,
+    pub(super) block_reason_message: Option<BorrowedText<'a>>,
 }
 
-/// What it has cost so far. What a frame does not tell is as before.
+/// The usage so far. A missing count is unchanged.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(super) struct Counts {
+pub(super) struct UsageMetadata {
     #[serde(rename = "promptTokenCount", alias = "prompt_token_count")]
-    pub(super) prompt: Option<Count>,
+    pub(super) prompt: Option<TokenCount>,
     #[serde(rename = "toolUsePromptTokenCount", alias = "tool_use_prompt_token_count")]
-    pub(super) tool_use: Option<Count>,
+    pub(super) tool_use: Option<TokenCount>,
     #[serde(rename = "cachedContentTokenCount", alias = "cached_content_token_count")]
-    pub(super) cached: Option<Count>,
+    pub(super) cached: Option<TokenCount>,
     #[serde(rename = "candidatesTokenCount", alias = "candidates_token_count")]
-    pub(super) candidates: Option<Count>,
+    pub(super) candidates: Option<TokenCount>,
     #[serde(rename = "thoughtsTokenCount", alias = "thoughts_token_count")]
-    pub(super) thoughts: Option<Count>,
+    pub(super) thoughts: Option<TokenCount>,
 }
 
-/// One part of what was said.
+/// A part of the content.
 #[derive(Debug, Default)]
-pub(super) struct Part<'a> {
+pub(super) struct CandidatePart<'a> {
     pub(super) text: Option<Cow<'a, str>>,
     pub(super) thought: bool,
     pub(super) signature: Option<Cow<'a, str>>,
-    pub(super) call: Option<Call<'a>>,
-    /// All other fields.
+    pub(super) call: Option<FunctionCall<'a>>,
+    /// Unknown fields.
     pub(super) rest: Map<String, Value>,
 }
 
-/// A call of a tool.
+/// A function call.
 #[derive(Debug, Default)]
-pub(super) struct Call<'a> {
+pub(super) struct FunctionCall<'a> {
     pub(super) id: Option<Cow<'a, str>>,
     pub(super) name: Option<Cow<'a, str>>,
     pub(super) arguments: Option<&'a RawValue>,
-    /// All other fields.
+    /// Unknown fields.
     pub(super) rest: Map<String, Value>,
 }
 
-/// A text, borrowed where it holds no escapes. (In an `Option`, a `Cow` alone would always be owned.)
+/// A string, borrowed if it has no escapes. (In an `Option`, a `Cow` alone would always be owned.)
 #[derive(Debug, Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(super) struct BorrowedText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for CandidatePart<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields::<Self>(PhantomData))
+        deserializer.deserialize_map(FieldsVisitor::<Self>(PhantomData))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Call<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for FunctionCall<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Fields::<Self>(PhantomData))
+        deserializer.deserialize_map(FieldsVisitor::<Self>(PhantomData))
     }
 }
 
-/// Takes an object field by field: what is known into its place, what is not into `rest`.
-struct Fields<T>(PhantomData<T>);
+/// Reads an object field by field, and keeps unknown fields in `rest`.
+struct FieldsVisitor<T>(PhantomData<T>);
 
-impl<'de: 'a, 'a> Visitor<'de> for Fields<Part<'a>> {
-    type Value = Part<'a>;
+impl<'de: 'a, 'a> Visitor<'de> for FieldsVisitor<CandidatePart<'a>> {
+    type Value = CandidatePart<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a part")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Part<'a>, A::Error> {
-        let mut part = Part::default();
-        while let Some(Text(name)) = map.next_key::<Text<'a>>()? {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CandidatePart<'a>, A::Error> {
+        let mut part = CandidatePart::default();
+        while let Some(BorrowedText(name)) = map.next_key::<BorrowedText<'a>>()? {
             match &*name {
                 "text" => part.text = text(&mut map)?,
                 "thought" => part.thought = map.next_value::<Option<bool>>()?.unwrap_or_default(),
@@ -138,16 +145,16 @@ impl<'de: 'a, 'a> Visitor<'de> for Fields<Part<'a>> {
     }
 }
 
-impl<'de: 'a, 'a> Visitor<'de> for Fields<Call<'a>> {
-    type Value = Call<'a>;
+impl<'de: 'a, 'a> Visitor<'de> for FieldsVisitor<FunctionCall<'a>> {
+    type Value = FunctionCall<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a call")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Call<'a>, A::Error> {
-        let mut call = Call::default();
-        while let Some(Text(name)) = map.next_key::<Text<'a>>()? {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FunctionCall<'a>, A::Error> {
+        let mut call = FunctionCall::default();
+        while let Some(BorrowedText(name)) = map.next_key::<BorrowedText<'a>>()? {
             match &*name {
                 "id" => call.id = text(&mut map)?,
                 "name" => call.name = text(&mut map)?,
@@ -160,10 +167,10 @@ impl<'de: 'a, 'a> Visitor<'de> for Fields<Call<'a>> {
 }
 
 fn text<'de: 'a, 'a, A: MapAccess<'de>>(map: &mut A) -> Result<Option<Cow<'a, str>>, A::Error> {
-    Ok(map.next_value::<Option<Text<'a>>>()?.map(|Text(text)| text))
+    Ok(map.next_value::<Option<BorrowedText<'a>>>()?.map(|BorrowedText(text)| text))
 }
 
-/// Keeps a field that is not known; one that is `null` says nothing.
+/// Keeps an unknown field, unless it is `null`.
 fn keep<'de, A: MapAccess<'de>>(
     rest: &mut Map<String, Value>,
     name: Cow<'_, str>,
@@ -176,14 +183,14 @@ fn keep<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// A number of tokens, never more than Gemini could count.
+/// A number of tokens, at most `u32::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Count(pub(super) u64);
+pub(super) struct TokenCount(pub(super) u64);
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for TokenCount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = Number::deserialize(deserializer)?;
-        // A cast keeps to the bounds of its target.
+        // Casting a float saturates.
         let count = number.as_u64().unwrap_or_else(|| number.as_f64().unwrap_or(f64::MAX) as u64);
         Ok(Self(count.min(u32::MAX.into())))
     }

@@ -1,103 +1,106 @@
-//! An answer as this dialect streams it: items that are announced, written piece by piece, and told again whole.
+//! Decodes a stream of [Responses events](https://platform.openai.com/docs/api-reference/responses-streaming).
 //!
-//! Servers differ in what they leave out, so an item is found by its id, else by its place, else by its kind; and what was not
-//! told piece by piece is taken from the whole.
+//! Items are announced, sent as deltas, and repeated as a whole. Servers differ in what they omit, so an item is found by its id,
+//! else by its index, else by its type, and what no delta contained is taken from the complete item.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::head::Head;
-use super::item::OUTPUT;
-use super::output::{Item, Kind, Place, Source};
+use super::event_head::EventHead;
+use super::item_fields::OUTPUT;
+use super::output_item::{ItemKind, ItemRef, OutputItem, ReasoningSource};
 use crate::json;
 use crate::lowering::LoweredTools;
 use crate::message::{Dialect, ModelEndpoint};
-use crate::provider::draft::Draft;
-use crate::provider::{Cost, ProviderError, ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage, trouble};
+use crate::provider::cost::Cost;
+use crate::provider::error::{ProviderError, ProviderErrorKind};
+use crate::provider::error_mapping;
+use crate::provider::reply::{Reply, ReplyEvent, StopReason, Usage};
+use crate::provider::reply_builder::ReplyBuilder;
 
-/// Items that are still being written are among the last ones; so many are looked at.
-const RECENT: usize = 1000;
+/// How many of the last items are searched. Open items are among them.
+const MAX_SEARCHED: usize = 1000;
 
-/// Reads an answer.
+/// Decodes the events of one reply.
 #[derive(Debug)]
-pub(crate) struct Decoder {
-    draft: Draft,
-    items: Vec<Item>,
-    stage: Stage,
+pub(crate) struct ResponsesDecoder {
+    reply: ReplyBuilder,
+    items: Vec<OutputItem>,
+    state: DecoderState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Answering,
-    /// The answer is complete, as far as the provider is concerned.
-    Whole,
-    /// Nothing more will come, and the answer is not complete.
-    Lost,
+enum DecoderState {
+    Streaming,
+    /// The provider has completed the reply.
+    Complete,
+    /// The reply ended before it was complete.
+    Failed,
 }
 
-impl Decoder {
-    pub(crate) fn new(speaker: ModelEndpoint, lowered: Arc<LoweredTools>) -> Self {
-        let draft = Draft::new(speaker, lowered).with_calls_side_by_side();
-        Self { draft, items: Vec::new(), stage: Stage::Answering }
+impl ResponsesDecoder {
+    pub(crate) fn new(endpoint: ModelEndpoint, lowered: Arc<LoweredTools>) -> Self {
+        let reply = ReplyBuilder::new(endpoint, lowered).with_parallel_calls();
+        Self { reply, items: Vec::new(), state: DecoderState::Streaming }
     }
 
     pub(crate) fn frame(&mut self, data: &[u8], events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
-        if self.stage != Stage::Answering {
+        if self.state != DecoderState::Streaming {
             return Ok(());
         }
-        match serde_json::from_slice::<Head<'_>>(data) {
+        match serde_json::from_slice::<EventHead<'_>>(data) {
             Ok(head) if self.delta(&head, events) || !head.is_known() => Ok(()),
-            _ => self.whole_frame(data, events),
+            _ => self.parse(data, events),
         }
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.stage != Stage::Answering
+    pub(crate) fn is_finished(&self) -> bool {
+        self.state != DecoderState::Streaming
     }
 
     pub(crate) fn has_stopped(&self) -> bool {
-        self.draft.stop.is_some()
+        self.reply.stop.is_some()
     }
 
     pub(crate) fn end(&mut self, events: &mut Vec<ReplyEvent>) -> Result<Reply, ProviderError> {
-        if self.stage != Stage::Whole {
-            self.stage = Stage::Lost;
+        if self.state != DecoderState::Complete {
+            self.state = DecoderState::Failed;
             return Err(ProviderError::truncated(Dialect::Responses));
         }
-        let complete = matches!(self.draft.stop, Some(StopReason::EndTurn | StopReason::Refusal));
+        let complete = matches!(self.reply.stop, Some(StopReason::EndTurn | StopReason::Refusal));
         for item in &mut self.items {
-            item.keep_what_came(complete, &mut self.draft, events);
+            item.store_incomplete(complete, &mut self.reply, events);
         }
-        self.items.retain(Item::is_kept);
-        self.items.sort_by_key(Item::first_slot);
-        // What was told only at the end need not be what was said last.
+        self.items.retain(OutputItem::has_slots);
+        self.items.sort_by_key(OutputItem::first_slot);
+        // Items that were received only at the end may belong before others.
         if self.items.iter().all(|item| item.output_index().is_some()) {
-            self.items.sort_by_key(Item::output_index);
+            self.items.sort_by_key(OutputItem::output_index);
         }
-        self.draft.arrange(self.items.iter().flat_map(Item::slots));
-        let id = |item: &Item| if item.id().is_empty() { Value::Null } else { item.id().into() };
+        self.reply.reorder(self.items.iter().flat_map(OutputItem::slots));
+        let id = |item: &OutputItem| if item.id().is_empty() { Value::Null } else { item.id().into() };
         let ids: Vec<Value> = self.items.iter().map(id).collect();
         if !ids.is_empty() {
-            self.draft.extra.insert(OUTPUT.to_owned(), ids.into());
+            self.reply.extra.insert(OUTPUT.to_owned(), ids.into());
         }
-        Ok(self.draft.finish(events))
+        Ok(self.reply.finish(events))
     }
 
-    /// Takes more of something, if the frame is that.
-    fn delta(&mut self, head: &Head<'_>, events: &mut Vec<ReplyEvent>) -> bool {
+    /// Decodes a delta. Returns `false` for other events.
+    fn delta(&mut self, head: &EventHead<'_>, events: &mut Vec<ReplyEvent>) -> bool {
         match &*head.kind {
-            "response.output_text.delta" => self.text(head, false, events),
-            "response.refusal.delta" => self.text(head, true, events),
-            "response.reasoning_summary_text.delta" => self.thought(head, Source::Summary, events),
-            "response.reasoning_text.delta" => self.thought(head, Source::Content, events),
+            "response.output_text.delta" => self.push_text(head, false, events),
+            "response.refusal.delta" => self.push_text(head, true, events),
+            "response.reasoning_summary_text.delta" => self.push_reasoning(head, ReasoningSource::Summary, events),
+            "response.reasoning_text.delta" => self.push_reasoning(head, ReasoningSource::Content, events),
             "response.function_call_arguments.delta" => {
-                // Without the item there is no name yet; the arguments come again whole, with it.
-                if let Some(at) = self.find(Kind::Call, &head.place())
+                // Arguments of an unknown item are repeated in the complete item.
+                if let Some(at) = self.find(ItemKind::Call, &head.item())
                     && let Some(slot) = self.items[at].first_slot()
                 {
-                    self.draft.arguments(slot, &head.delta, events);
+                    self.reply.push_arguments(slot, &head.delta, events);
                 }
             }
             _ => return false,
@@ -105,24 +108,24 @@ impl Decoder {
         true
     }
 
-    fn text(&mut self, head: &Head<'_>, refusal: bool, events: &mut Vec<ReplyEvent>) {
-        let at = self.find_or_open(Kind::Message, &head.place(), events);
-        let slot = self.items[at].text_slot(head.content_index, refusal, &mut self.draft, events);
-        self.draft.text(slot, &head.delta, events);
+    fn push_text(&mut self, head: &EventHead<'_>, refusal: bool, events: &mut Vec<ReplyEvent>) {
+        let at = self.find_or_open(ItemKind::Message, &head.item(), events);
+        let slot = self.items[at].text_slot(head.content_index, refusal, &mut self.reply, events);
+        self.reply.push_text(slot, &head.delta, events);
     }
 
-    fn thought(&mut self, head: &Head<'_>, source: Source, events: &mut Vec<ReplyEvent>) {
-        let at = self.find_or_open(Kind::Reasoning, &head.place(), events);
-        self.items[at].think(head.thought(source), &head.delta, &mut self.draft, events);
+    fn push_reasoning(&mut self, head: &EventHead<'_>, source: ReasoningSource, events: &mut Vec<ReplyEvent>) {
+        let at = self.find_or_open(ItemKind::Reasoning, &head.item(), events);
+        self.items[at].push_reasoning(head.reasoning(source), &head.delta, &mut self.reply, events);
     }
 
-    /// Takes a frame that is more than a piece of text.
-    fn whole_frame(&mut self, data: &[u8], events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
+    /// Parses an event that is not a delta.
+    fn parse(&mut self, data: &[u8], events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
         match data.trim_ascii() {
             b"" => return Ok(()),
-            // OpenAI does not send it, others do, after the answer.
+            // Sent by compatible servers, not by OpenAI.
             b"[DONE]" => {
-                self.stage = Stage::Lost;
+                self.state = DecoderState::Failed;
                 return Ok(());
             }
             _ => {}
@@ -131,9 +134,9 @@ impl Decoder {
             Ok(Value::Object(frame)) => self.event(frame, events),
             Ok(_) => Ok(()),
             Err(error) => {
-                self.stage = Stage::Lost;
-                let words = "a piece of the answer is not JSON";
-                Err(ProviderError::new(ProviderErrorKind::Unreadable, Dialect::Responses, words).with_source(error))
+                self.state = DecoderState::Failed;
+                let message = "an event of the reply is not JSON";
+                Err(ProviderError::new(ProviderErrorKind::Unreadable, Dialect::Responses, message).with_source(error))
             }
         }
     }
@@ -142,56 +145,60 @@ impl Decoder {
         let part = object(&mut frame, "part");
         let item = object(&mut frame, "item");
         let response = object(&mut frame, "response");
-        let head = Head::of(&frame);
+        let head = EventHead::of(&frame);
         let whole = |name| frame.get(name).and_then(Value::as_str).unwrap_or_default();
         if head.error.is_some() || head.kind == "error" {
             drop(head);
-            return Err(self.broken_off(&Value::Object(frame)));
+            return Err(self.reported_error(&Value::Object(frame)));
         }
         match (&*head.kind, response) {
-            ("response.created" | "response.in_progress" | "response.queued", Some(response)) => self.name(&response),
+            ("response.created" | "response.in_progress" | "response.queued", Some(response)) => {
+                self.set_id_and_model(&response)
+            }
             ("response.failed", response) => {
                 return Err(self.failed(response.unwrap_or_default()));
             }
             ("response.completed" | "response.incomplete" | "response.cancelled", response) => {
-                return self.over(&head.kind, response.unwrap_or_default(), events);
+                return self.complete(&head.kind, response.unwrap_or_default(), events);
             }
             _ => {}
         }
         match (&*head.kind, item, part) {
             ("response.output_item.added", Some(item), _) => {
-                let item = Item::new(item, head.output_index);
-                let is_known = self.find_item(&item).is_some_and(|at| self.items[at].names().eq(item.names()));
+                let item = OutputItem::new(item, head.output_index);
+                let is_known = self.find_item(&item).is_some_and(|at| self.items[at].ids().eq(item.ids()));
                 if item.id().is_empty() || !is_known {
                     self.open(item, events);
                 }
             }
             ("response.output_item.done", Some(item), _) => {
-                let item = Item::new(item, head.output_index);
+                let item = OutputItem::new(item, head.output_index);
                 let at = self.find_item(&item);
-                self.take_whole(at, item, events);
+                self.complete_item(at, item, events);
             }
             (kind @ ("response.content_part.added" | "response.content_part.done"), _, Some(part)) => {
-                // Thoughts have parts too, which say nothing that their texts do not.
+                // Parts of reasoning repeat its texts.
                 let is_text = matches!(part.get("type").and_then(Value::as_str), Some("output_text" | "refusal"));
                 if is_text {
-                    let at = self.find_or_open(Kind::Message, &head.place(), events);
+                    let at = self.find_or_open(ItemKind::Message, &head.item(), events);
                     let is_new = kind.ends_with("added");
-                    self.items[at].content_part(head.content_index, part, is_new, &mut self.draft, events);
+                    self.items[at].content_part(head.content_index, part, is_new, &mut self.reply, events);
                 }
             }
-            ("response.output_text.done", ..) => self.whole_text(&head, whole("text"), false, events),
-            ("response.refusal.done", ..) => self.whole_text(&head, whole("refusal"), true, events),
+            ("response.output_text.done", ..) => self.set_text(&head, whole("text"), false, events),
+            ("response.refusal.done", ..) => self.set_text(&head, whole("refusal"), true, events),
             ("response.reasoning_summary_text.done", ..) => {
-                self.whole_thought(&head, Source::Summary, whole("text"), events)
+                self.set_reasoning(&head, ReasoningSource::Summary, whole("text"), events)
             }
-            ("response.reasoning_text.done", ..) => self.whole_thought(&head, Source::Content, whole("text"), events),
+            ("response.reasoning_text.done", ..) => {
+                self.set_reasoning(&head, ReasoningSource::Content, whole("text"), events)
+            }
             ("response.function_call_arguments.done", ..) => {
-                if let Some(at) = self.find(Kind::Call, &head.place())
+                if let Some(at) = self.find(ItemKind::Call, &head.item())
                     && let Some(slot) = self.items[at].first_slot()
                     && !whole("arguments").is_empty()
                 {
-                    self.draft.all_arguments(slot, whole("arguments"), events);
+                    self.reply.set_arguments(slot, whole("arguments"), events);
                 }
             }
             _ => {
@@ -201,58 +208,63 @@ impl Decoder {
         Ok(())
     }
 
-    fn whole_text(&mut self, head: &Head<'_>, text: &str, refusal: bool, events: &mut Vec<ReplyEvent>) {
-        let at = self.find_or_open(Kind::Message, &head.place(), events);
-        let slot = self.items[at].text_slot(head.content_index, refusal, &mut self.draft, events);
+    fn set_text(&mut self, head: &EventHead<'_>, text: &str, refusal: bool, events: &mut Vec<ReplyEvent>) {
+        let at = self.find_or_open(ItemKind::Message, &head.item(), events);
+        let slot = self.items[at].text_slot(head.content_index, refusal, &mut self.reply, events);
         if !text.is_empty() {
-            self.draft.all_text(slot, text, events);
+            self.reply.set_text(slot, text, events);
         }
     }
 
-    fn whole_thought(&mut self, head: &Head<'_>, source: Source, text: &str, events: &mut Vec<ReplyEvent>) {
-        let at = self.find_or_open(Kind::Reasoning, &head.place(), events);
-        self.items[at].thought(head.thought(source), text, &mut self.draft, events);
+    fn set_reasoning(
+        &mut self,
+        head: &EventHead<'_>,
+        source: ReasoningSource,
+        text: &str,
+        events: &mut Vec<ReplyEvent>,
+    ) {
+        let at = self.find_or_open(ItemKind::Reasoning, &head.item(), events);
+        self.items[at].complete_reasoning(head.reasoning(source), text, &mut self.reply, events);
     }
 
-    fn broken_off(&mut self, error: &Value) -> ProviderError {
-        self.stage = Stage::Lost;
-        trouble::in_stream(Dialect::Responses, error)
+    fn reported_error(&mut self, error: &Value) -> ProviderError {
+        self.state = DecoderState::Failed;
+        error_mapping::from_event(Dialect::Responses, error)
     }
 
     fn failed(&mut self, mut response: Map<String, Value>) -> ProviderError {
         match response.remove("error").filter(|error| !error.is_null()) {
-            Some(error) => self.broken_off(&error),
+            Some(error) => self.reported_error(&error),
             None => {
-                self.stage = Stage::Lost;
+                self.state = DecoderState::Failed;
                 ProviderError::new(
                     ProviderErrorKind::Server,
                     Dialect::Responses,
-                    "the provider failed and did not say why",
+                    "the provider failed without a reason",
                 )
             }
         }
     }
 
-    /// Learns what the answer is called and who gives it.
-    fn name(&mut self, response: &Map<String, Value>) {
+    fn set_id_and_model(&mut self, response: &Map<String, Value>) {
         let text = |name| response.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         if let Some(id) = text("id") {
-            self.draft.id = Some(id.to_owned());
+            self.reply.id = Some(id.to_owned());
         }
         if let Some(model) = text("model") {
-            self.draft.model = Some(model.to_owned());
+            self.reply.model = Some(model.to_owned());
         }
     }
 
-    /// The answer is over. What was not told before is in here.
-    fn over(
+    /// Completes the reply with the final response, which may hold items that were not sent before.
+    fn complete(
         &mut self,
         kind: &str,
         mut response: Map<String, Value>,
         events: &mut Vec<ReplyEvent>,
     ) -> Result<(), ProviderError> {
-        self.name(&response);
-        // Not everybody tells by the event what became of the answer.
+        self.set_id_and_model(&response);
+        // Some servers send `response.completed` with another status.
         let status = match response.get("status").and_then(Value::as_str) {
             Some(status @ ("failed" | "cancelled" | "incomplete")) => status.to_owned(),
             _ => kind.trim_start_matches("response.").to_owned(),
@@ -265,8 +277,8 @@ impl Decoder {
         }
         let reason =
             response.get("incomplete_details").and_then(|details| details.get("reason")).and_then(Value::as_str);
-        let refused = self.items.iter().any(Item::is_refusal);
-        self.draft.stop = Some(match (&*status, reason) {
+        let refused = self.items.iter().any(OutputItem::is_refusal);
+        self.reply.stop = Some(match (&*status, reason) {
             ("completed", _) if refused => StopReason::Refusal,
             ("completed", _) => StopReason::EndTurn,
             ("incomplete", Some("max_output_tokens")) => StopReason::MaxTokens,
@@ -275,86 +287,86 @@ impl Decoder {
             (status, _) => StopReason::Other(status.to_owned()),
         });
         if let Some(usage) = response.get("usage").and_then(usage) {
-            self.draft.cost(usage, events);
+            self.reply.set_usage(usage, events);
         }
-        self.stage = Stage::Whole;
+        self.state = DecoderState::Complete;
         Ok(())
     }
 
-    /// Takes from the whole output what did not come as an item of its own. Nothing in it is told twice.
+    /// Matches the items of the final response with those received before, and adds the others.
     fn reconcile(&mut self, output: Vec<Value>, events: &mut Vec<ReplyEvent>) {
         let whole = output.into_iter().zip(0..).filter_map(|(item, place)| match item {
-            Value::Object(item) => Some(Item::new(item, Some(place))),
+            Value::Object(item) => Some(OutputItem::new(item, Some(place))),
             _ => None,
         });
-        let whole: Vec<Item> = whole.collect();
-        // A name that several have is nobody's.
-        let mut by_name: HashMap<(Kind, &str), Option<usize>> = HashMap::new();
-        let mut by_place: HashMap<(Kind, Option<u64>), usize> = HashMap::new();
+        let whole: Vec<OutputItem> = whole.collect();
+        // An id of several items identifies none of them.
+        let mut by_id: HashMap<(ItemKind, &str), Option<usize>> = HashMap::new();
+        let mut by_index: HashMap<(ItemKind, Option<u64>), usize> = HashMap::new();
         for (at, item) in self.items.iter().enumerate() {
-            for name in item.names() {
-                let named = by_name.entry((item.kind(), name)).or_insert(Some(at));
-                *named = named.filter(|named| *named == at);
+            for id in item.ids() {
+                let found = by_id.entry((item.kind(), id)).or_insert(Some(at));
+                *found = found.filter(|found| *found == at);
             }
-            by_place.entry((item.kind(), item.output_index())).or_insert(at);
+            by_index.entry((item.kind(), item.output_index())).or_insert(at);
         }
         let mut is_free = vec![true; self.items.len()];
         let mut claim = |at: Option<usize>| at.filter(|at| std::mem::take(&mut is_free[*at]));
-        let named = |item: &Item| item.names().find_map(|name| *by_name.get(&(item.kind(), name))?);
-        let mut places: Vec<Option<usize>> = whole.iter().map(|item| claim(named(item))).collect();
-        // Some servers have no ids, or others each time.
-        for (item, found) in whole.iter().zip(&mut places) {
-            *found = found.or_else(|| claim(by_place.get(&(item.kind(), item.output_index())).copied()));
+        let find_by_id = |item: &OutputItem| item.ids().find_map(|id| *by_id.get(&(item.kind(), id))?);
+        let mut matches: Vec<Option<usize>> = whole.iter().map(|item| claim(find_by_id(item))).collect();
+        // Some servers send no ids, or different ones each time.
+        for (item, found) in whole.iter().zip(&mut matches) {
+            *found = found.or_else(|| claim(by_index.get(&(item.kind(), item.output_index())).copied()));
         }
-        // The rest are the same in the same order.
-        let mut left: HashMap<Kind, Vec<usize>> = HashMap::new();
+        // The remaining items are matched by type, in order.
+        let mut left: HashMap<ItemKind, Vec<usize>> = HashMap::new();
         for at in (0..is_free.len()).rev().filter(|at| is_free[*at]) {
             left.entry(self.items[at].kind()).or_default().push(at);
         }
-        for (item, found) in whole.into_iter().zip(places) {
+        for (item, found) in whole.into_iter().zip(matches) {
             let at = found.or_else(|| left.get_mut(&item.kind()).and_then(Vec::pop));
-            self.take_whole(at, item, events);
+            self.complete_item(at, item, events);
         }
     }
 
-    /// Takes an item that is complete: the one at this place, or a new one.
-    fn take_whole(&mut self, at: Option<usize>, whole: Item, events: &mut Vec<ReplyEvent>) {
+    /// Completes the item at this index, or adds a new one.
+    fn complete_item(&mut self, at: Option<usize>, whole: OutputItem, events: &mut Vec<ReplyEvent>) {
         let at = at.unwrap_or_else(|| self.open(whole.announced(), events));
-        self.items[at].complete(whole, &mut self.draft, events);
+        self.items[at].complete(whole, &mut self.reply, events);
     }
 
-    fn open(&mut self, mut item: Item, events: &mut Vec<ReplyEvent>) -> usize {
-        item.open(&mut self.draft, events);
+    fn open(&mut self, mut item: OutputItem, events: &mut Vec<ReplyEvent>) -> usize {
+        item.open(&mut self.reply, events);
         self.items.push(item);
         self.items.len() - 1
     }
 
-    fn find(&self, kind: Kind, place: &Place<'_>) -> Option<usize> {
-        let recent = self.items.len().saturating_sub(RECENT);
-        let find = |wanted: &dyn Fn(&Item) -> bool| {
+    fn find(&self, kind: ItemKind, item: &ItemRef<'_>) -> Option<usize> {
+        let recent = self.items.len().saturating_sub(MAX_SEARCHED);
+        let find = |wanted: &dyn Fn(&OutputItem) -> bool| {
             let found = self.items[recent..].iter().rposition(|item| item.kind() == kind && wanted(item))?;
             Some(recent + found)
         };
-        let by_id = || find(&|item| item.id() == place.id);
-        let by_place = |place: u64| find(&|item| item.is_open() && item.output_index() == Some(place));
-        match (place.id, place.output_index) {
-            ("", None) => find(&Item::is_open),
-            ("", Some(place)) => by_place(place),
+        let by_id = || find(&|other| other.id() == item.id);
+        let by_index = |index: u64| find(&|other| other.is_open() && other.output_index() == Some(index));
+        match (item.id, item.output_index) {
+            ("", None) => find(&OutputItem::is_open),
+            ("", Some(index)) => by_index(index),
             (_, None) => by_id(),
-            (_, Some(place)) => by_id().or_else(|| by_place(place)),
+            (_, Some(index)) => by_id().or_else(|| by_index(index)),
         }
     }
 
-    /// Finds the item that this one is; ids are not always different.
-    fn find_item(&self, item: &Item) -> Option<usize> {
-        let found = self.find(item.kind(), &Place { id: item.id(), output_index: item.output_index() })?;
-        (self.items[found].is_open() || self.items[found].names().eq(item.names())).then_some(found)
+    /// Finds an item that was received before. Ids are not always unique.
+    fn find_item(&self, item: &OutputItem) -> Option<usize> {
+        let found = self.find(item.kind(), &ItemRef { id: item.id(), output_index: item.output_index() })?;
+        (self.items[found].is_open() || self.items[found].ids().eq(item.ids())).then_some(found)
     }
 
-    fn find_or_open(&mut self, kind: Kind, place: &Place<'_>, events: &mut Vec<ReplyEvent>) -> usize {
-        match self.find(kind, place) {
+    fn find_or_open(&mut self, kind: ItemKind, item: &ItemRef<'_>, events: &mut Vec<ReplyEvent>) -> usize {
+        match self.find(kind, item) {
             Some(at) => at,
-            None => self.open(Item::unannounced(kind, place), events),
+            None => self.open(OutputItem::unannounced(kind, item), events),
         }
     }
 }

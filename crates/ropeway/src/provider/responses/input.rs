@@ -1,4 +1,4 @@
-//! The input: a conversation as items.
+//! The `input` of a request: a conversation as items.
 
 use std::borrow::Cow;
 
@@ -7,40 +7,42 @@ use serde::ser::{Error, SerializeMap, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::item::{PART, is_whole, item_of, part_of, text_field};
+use super::item_fields::{PART, is_unchanged, item_of, part_of, text_field};
 use crate::json;
 use crate::message::{AssistantMessage, AssistantText};
-use crate::provider::history::{Answer, Call, Outcome, Part, Turn};
-use crate::provider::piece::{DataUrl, Piece};
+use crate::provider::normalize::{
+    NormalizedCall, NormalizedMessage, NormalizedPart, NormalizedReply, NormalizedResult,
+};
+use crate::provider::prompt_part::{DataUrl, PromptPart, join_lines};
 
-/// What stands for an answer without any content: an empty one looks to a model as if something had gone wrong.
+/// The content of an empty result, which a model could mistake for a failure.
 const NO_OUTPUT: &str = "(no output)";
 
-/// What an error begins with. The protocol has no mark for one, so the text itself must say what it is.
+/// The prefix of an error. The API has no field for errors.
 const ERROR: &str = "error: ";
 
-/// An error that has no words of its own.
+/// The text of an error without a message.
 const FAILED: &str = "error: the tool failed";
 
-/// A conversation as items.
+/// The items of a conversation.
 #[derive(Debug)]
-pub(super) struct Input<'a> {
-    items: Vec<Item<'a>>,
-    /// A text of another model goes as a string, as OpenAI itself takes it.
+pub(super) struct ResponsesInput<'a> {
+    items: Vec<InputItem<'a>>,
+    /// Text of another model is sent as a string, as OpenAI itself accepts it.
     as_string: bool,
 }
 
 #[derive(Debug)]
-enum Item<'a> {
+enum InputItem<'a> {
     User(Vec<InputPart<'a>>),
-    /// A message that goes back as it came.
+    /// A message that returns unchanged.
     Message(&'a Map<String, Value>, Vec<&'a AssistantText>),
-    /// A text of another model.
-    Said(&'a str),
-    /// A call, with the rest of the item that it came in.
-    Call(&'a Call<'a>, Option<&'a Map<String, Value>>),
-    Output(&'a str, Output<'a>),
-    AsItCame(&'a Map<String, Value>),
+    /// Text of another model.
+    Text(&'a str),
+    /// A call, with the remaining fields of its item.
+    Call(&'a NormalizedCall<'a>, Option<&'a Map<String, Value>>),
+    CallOutput(&'a str, CallOutput<'a>),
+    Unchanged(&'a Map<String, Value>),
 }
 
 #[derive(Debug, Serialize)]
@@ -56,136 +58,139 @@ enum InputPart<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Output<'a> {
+enum CallOutput<'a> {
     Text(Cow<'a, str>),
     Parts(Vec<InputPart<'a>>),
 }
 
-impl<'a> Input<'a> {
-    /// The items of a conversation, for a model that reasons or one that does not.
-    pub(super) fn new(turns: &'a [Turn<'a>], is_openai: bool, reasons: bool) -> Self {
-        let mut items = Vec::with_capacity(turns.len());
-        let takes = |thought: &Map<String, Value>| reasons && (!is_openai || holds_something(thought));
-        for turn in turns {
-            match turn {
-                Turn::User(parts) => {
-                    items.push(Item::User(parts.iter().map(|part| input_part(Piece::of(part))).collect()));
+impl<'a> ResponsesInput<'a> {
+    /// Converts a conversation, for a model with or without reasoning.
+    pub(super) fn new(messages: &'a [NormalizedMessage<'a>], is_openai: bool, supports_reasoning: bool) -> Self {
+        let mut items = Vec::with_capacity(messages.len());
+        let accepts = |item: &Map<String, Value>| supports_reasoning && (!is_openai || has_content(item));
+        for message in messages {
+            match message {
+                NormalizedMessage::User(parts) => {
+                    items.push(InputItem::User(parts.iter().map(|part| input_part(PromptPart::of(part))).collect()));
                 }
-                Turn::Assistant(answer) => push_answer(answer, takes, &mut items),
-                Turn::Results(outcomes) => {
-                    items.extend(outcomes.iter().map(|outcome| Item::Output(&outcome.id, output(outcome))));
+                NormalizedMessage::Assistant(reply) => push_reply(reply, accepts, &mut items),
+                NormalizedMessage::ToolResults(results) => {
+                    items.extend(results.iter().map(|result| InputItem::CallOutput(&result.id, output(result))));
                 }
             }
         }
-        // A message without any content is refused.
-        items.retain(|item| !matches!(item, Item::Message(_, texts) if !texts.iter().any(|text| is_there(text))));
+        // The API rejects a message without content.
+        items
+            .retain(|item| !matches!(item, InputItem::Message(_, texts) if !texts.iter().any(|text| is_content(text))));
         Self { items, as_string: is_openai }
     }
 }
 
-/// Puts an answer in; one that holds thoughts that are not taken goes without them and without its ids.
-fn push_answer<'a>(answer: &'a Answer<'a>, takes: impl Fn(&Map<String, Value>) -> bool, items: &mut Vec<Item<'a>>) {
-    // Reasoning that led to nothing: the answer was too long before it began.
-    let end = answer
+/// Adds a message of the model. If its reasoning is not accepted, the message is sent without reasoning and ids.
+fn push_reply<'a>(
+    reply: &'a NormalizedReply<'a>,
+    accepts: impl Fn(&Map<String, Value>) -> bool,
+    items: &mut Vec<InputItem<'a>>,
+) {
+    // Reasoning at the end led to no item: the reply was cut off.
+    let end = reply
         .parts
         .iter()
         .rposition(|part| match part {
-            Part::Reasoning(_) => false,
-            Part::Text(text) => is_there(text),
+            NormalizedPart::Reasoning(_) => false,
+            NormalizedPart::Text(text) => is_content(text),
             _ => true,
         })
         .unwrap_or_default();
-    let mut thoughts = answer.parts[..end].iter().filter_map(|part| match part {
-        Part::Reasoning(reasoning) => item_of(&reasoning.extra),
+    let mut reasoning = reply.parts[..end].iter().filter_map(|part| match part {
+        NormalizedPart::Reasoning(reasoning) => item_of(&reasoning.extra),
         _ => None,
     });
-    let whole =
-        answer.native.is_some_and(|message: &AssistantMessage| is_whole(message, &answer.parts)) && thoughts.all(takes);
-    for (at, part) in answer.parts.iter().enumerate() {
+    let unchanged = reply.native.is_some_and(|message: &AssistantMessage| is_unchanged(message, &reply.parts))
+        && reasoning.all(accepts);
+    for (at, part) in reply.parts.iter().enumerate() {
         match part {
-            Part::Text(text) => match (item_of(&text.extra), items.last_mut()) {
-                (Some(item), _) if whole => items.push(Item::Message(item, vec![text])),
-                (None, Some(Item::Message(_, texts))) if whole && text.extra.contains_key(PART) => texts.push(text),
+            NormalizedPart::Text(text) => match (item_of(&text.extra), items.last_mut()) {
+                (Some(item), _) if unchanged => items.push(InputItem::Message(item, vec![text])),
+                (None, Some(InputItem::Message(_, texts))) if unchanged && text.extra.contains_key(PART) => {
+                    texts.push(text)
+                }
                 _ if text.text.is_empty() => {}
-                _ => items.push(Item::Said(&text.text)),
+                _ => items.push(InputItem::Text(&text.text)),
             },
-            Part::Reasoning(reasoning) => {
-                items.extend(item_of(&reasoning.extra).filter(|_| whole && at < end).map(Item::AsItCame));
+            NormalizedPart::Reasoning(reasoning) => {
+                items.extend(item_of(&reasoning.extra).filter(|_| unchanged && at < end).map(InputItem::Unchanged));
             }
-            Part::Call(call) => items.push(Item::Call(call, call.extra.filter(|_| whole).and_then(item_of))),
-            Part::Private(private) => items.extend(whole.then_some(Item::AsItCame(&private.json))),
+            NormalizedPart::Call(call) => {
+                items.push(InputItem::Call(call, call.extra.filter(|_| unchanged).and_then(item_of)))
+            }
+            NormalizedPart::Opaque(opaque) => items.extend(unchanged.then_some(InputItem::Unchanged(&opaque.json))),
         }
     }
 }
 
-/// Does a thought hold more than its id? OpenAI keeps nothing for us, so it looks for one of which we have nothing in vain.
-fn holds_something(thought: &Map<String, Value>) -> bool {
-    let is_text = thought.get("encrypted_content").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-    is_text || thought.get("content").and_then(Value::as_array).is_some_and(|parts| !parts.is_empty())
+/// Returns `true` if reasoning has more than an id. OpenAI rejects the id alone, since nothing is stored there.
+fn has_content(item: &Map<String, Value>) -> bool {
+    let is_encrypted = item.get("encrypted_content").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    is_encrypted || item.get("content").and_then(Value::as_array).is_some_and(|parts| !parts.is_empty())
 }
 
-/// Is a text one that was said? A message without content has a text all the same, for its item to be kept in.
-fn is_there(text: &AssistantText) -> bool {
+/// Returns `true` unless the text only stores the item of a message without content.
+fn is_content(text: &AssistantText) -> bool {
     !text.text.is_empty() || text.extra.contains_key(PART)
 }
 
-fn input_part(piece: Piece<'_>) -> InputPart<'_> {
-    match piece {
-        Piece::Image(data) => InputPart::Image { image_url: DataUrl(data), detail: "auto" },
-        Piece::Pdf(data) => InputPart::File { filename: data.file_name(), file_data: DataUrl(data) },
-        piece => InputPart::Text { text: piece.into_text() },
+fn input_part(part: PromptPart<'_>) -> InputPart<'_> {
+    match part {
+        PromptPart::Image(data) => InputPart::Image { image_url: DataUrl(data), detail: "auto" },
+        PromptPart::Pdf(data) => InputPart::File { filename: data.file_name(), file_data: DataUrl(data) },
+        part => InputPart::Text { text: part.into_text() },
     }
 }
 
-fn output<'a>(outcome: &'a Outcome<'a>) -> Output<'a> {
-    let mut parts: Vec<InputPart<'a>> = outcome.content.iter().map(|part| input_part(Piece::of(part))).collect();
-    if outcome.is_error {
-        mark(&mut parts);
+fn output<'a>(result: &'a NormalizedResult<'a>) -> CallOutput<'a> {
+    let mut parts: Vec<InputPart<'a>> = result.content.iter().map(|part| input_part(PromptPart::of(part))).collect();
+    if result.is_error {
+        mark_error(&mut parts);
     }
     if !parts.iter().all(|part| matches!(part, InputPart::Text { .. })) {
-        return Output::Parts(parts);
+        return CallOutput::Parts(parts);
     }
-    let mut texts = parts.into_iter().filter_map(|part| match part {
+    let text = join_lines(parts.into_iter().filter_map(|part| match part {
         InputPart::Text { text } => Some(text),
         _ => None,
-    });
-    let mut whole = texts.next().unwrap_or_default();
-    for text in texts {
-        let whole = whole.to_mut();
-        whole.push('\n');
-        whole.push_str(&text);
-    }
-    Output::Text(if whole.is_empty() { NO_OUTPUT.into() } else { whole })
+    }));
+    CallOutput::Text(if text.is_empty() { NO_OUTPUT.into() } else { text })
 }
 
-/// Says that these parts are those of an error.
-fn mark(parts: &mut Vec<InputPart<'_>>) {
+/// Adds the prefix of an error.
+fn mark_error(parts: &mut Vec<InputPart<'_>>) {
     match parts.first_mut() {
-        Some(InputPart::Text { text }) if says_error(text) => {}
+        Some(InputPart::Text { text }) if reports_error(text) => {}
         Some(InputPart::Text { text }) if !text.is_empty() => text.to_mut().insert_str(0, ERROR),
         Some(InputPart::Text { text }) => *text = FAILED.into(),
         _ => parts.insert(0, InputPart::Text { text: FAILED.into() }),
     }
 }
 
-/// Does a text call itself an error already?
-fn says_error(text: &str) -> bool {
+/// Returns `true` if a text already reports an error.
+fn reports_error(text: &str) -> bool {
     #[derive(Deserialize)]
-    struct SaysSo {
+    struct ErrorObject {
         #[serde(rename = "error")]
         _error: IgnoredAny,
     }
     text.get(..ERROR.len()).is_some_and(|start| start.eq_ignore_ascii_case(ERROR))
-        || (text.trim_start().starts_with('{') && json::from_str::<SaysSo>(text).is_ok())
+        || (text.trim_start().starts_with('{') && json::from_str::<ErrorObject>(text).is_ok())
 }
 
-impl Serialize for Input<'_> {
+impl Serialize for ResponsesInput<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.items.len()))?;
         for (at, item) in self.items.iter().enumerate() {
             match item {
-                Item::Said(text) if !self.as_string => {
-                    list.serialize_element(&Said { text, id: format!("msg_{at}") })?
+                InputItem::Text(text) if !self.as_string => {
+                    list.serialize_element(&OutputMessage { text, id: format!("msg_{at}") })?
                 }
                 item => list.serialize_element(item)?,
             }
@@ -194,14 +199,14 @@ impl Serialize for Input<'_> {
     }
 }
 
-/// A text of another model, as those take it who speak after OpenAI: llama.cpp takes no string, and others ask for an id and a
-/// status as the SDKs' types do. OpenAI itself might look for an id that it has never given.
-struct Said<'a> {
+/// Text of another model for compatible servers: llama.cpp rejects a string, others require an id and a status. OpenAI itself could
+/// reject an id that it did not issue.
+struct OutputMessage<'a> {
     text: &'a str,
     id: String,
 }
 
-impl Serialize for Said<'_> {
+impl Serialize for OutputMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct OutputText<'a> {
@@ -220,9 +225,9 @@ impl Serialize for Said<'_> {
     }
 }
 
-impl Serialize for Item<'_> {
+impl Serialize for InputItem<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if let Self::AsItCame(item) = self {
+        if let Self::Unchanged(item) = self {
             return item.serialize(serializer);
         }
         let mut fields = serializer.serialize_map(None)?;
@@ -232,7 +237,7 @@ impl Serialize for Item<'_> {
                 fields.serialize_entry("role", "user")?;
                 fields.serialize_entry("content", content)?;
             }
-            Self::Said(text) => {
+            Self::Text(text) => {
                 fields.serialize_entry("type", "message")?;
                 fields.serialize_entry("role", "assistant")?;
                 fields.serialize_entry("content", text)?;
@@ -241,7 +246,7 @@ impl Serialize for Item<'_> {
                 for (name, value) in *item {
                     fields.serialize_entry(name, value)?;
                 }
-                fields.serialize_entry("content", &Content(texts))?;
+                fields.serialize_entry("content", &MessageContent(texts))?;
             }
             Self::Call(call, item) => {
                 match item {
@@ -254,46 +259,47 @@ impl Serialize for Item<'_> {
                 }
                 fields.serialize_entry("call_id", &call.id)?;
                 fields.serialize_entry("name", &call.wire_name)?;
-                match call.written {
-                    Some(written) => fields.serialize_entry("arguments", written)?,
+                match call.raw_arguments {
+                    Some(raw_arguments) => fields.serialize_entry("arguments", raw_arguments)?,
                     None => fields.serialize_entry(
                         "arguments",
                         &serde_json::to_string(&call.arguments).map_err(Error::custom)?,
                     )?,
                 }
             }
-            Self::Output(call, output) => {
+            Self::CallOutput(call, output) => {
                 fields.serialize_entry("type", "function_call_output")?;
                 fields.serialize_entry("call_id", call)?;
                 fields.serialize_entry("output", output)?;
             }
-            Self::AsItCame(_) => {}
+            Self::Unchanged(_) => {}
         }
         fields.end()
     }
 }
 
-/// The content of a message that goes back as it came.
-struct Content<'a>(&'a [&'a AssistantText]);
+/// The content of a message that returns unchanged.
+struct MessageContent<'a>(&'a [&'a AssistantText]);
 
-impl Serialize for Content<'_> {
+impl Serialize for MessageContent<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().filter(|text| is_there(text)).map(|text| ContentPart(text)))
+        serializer.collect_seq(self.0.iter().filter(|text| is_content(text)).map(|text| MessageContentPart(text)))
     }
 }
 
-struct ContentPart<'a>(&'a AssistantText);
+struct MessageContentPart<'a>(&'a AssistantText);
 
-impl Serialize for ContentPart<'_> {
+impl Serialize for MessageContentPart<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_map(None)?;
         match part_of(&self.0.extra) {
             Some(part) => {
                 let text_field = text_field(part);
                 for (name, value) in part {
-                    match name == text_field {
-                        true => fields.serialize_entry(name, &self.0.text)?,
-                        false => fields.serialize_entry(name, value)?,
+                    if name == text_field {
+                        fields.serialize_entry(name, &self.0.text)?;
+                    } else {
+                        fields.serialize_entry(name, value)?;
                     }
                 }
             }

@@ -1,14 +1,14 @@
-//! OpenAI Responses: items go in, items come out, and nothing is left with the provider in between.
+//! [OpenAI Responses](https://platform.openai.com/docs/api-reference/responses), stateless: nothing is stored at the provider.
 
 mod decode;
 mod encode;
-mod head;
+mod event_head;
 mod input;
-mod item;
+mod item_fields;
 mod model;
-mod output;
+mod output_item;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::decode::Decoder;
+pub(super) use self::decode::ResponsesDecoder;
 pub(super) use self::encode::encode;

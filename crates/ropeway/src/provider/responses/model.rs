@@ -1,8 +1,8 @@
-//! What the name of a model says about it.
+//! What the name of an OpenAI model says about its capabilities.
 
-/// May a model reason? One that does not refuses to hear of reasoning at all.
-pub(super) fn reasons(model: &str) -> bool {
-    // A vendor stands before it with gateways, and a mark where it was tuned.
+/// Returns `true` if a model may reason. Models without reasoning reject its parameters.
+pub(super) fn supports_reasoning(model: &str) -> bool {
+    // Gateways prefix the vendor, fine-tuned models have the prefix `ft:`.
     let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
     let name = name.strip_prefix("ft:").unwrap_or(&name);
     !["gpt-4", "gpt-3.5", "chatgpt"].iter().any(|family| name.starts_with(family)) && !name.contains("-chat")

@@ -1,8 +1,10 @@
-//! Tests of the registry as a whole.
+//! Tests of the registry.
 
 mod selection;
 mod shape;
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::collection::hash_set;
@@ -10,23 +12,26 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::config::{ServerConfig, ServerEntry, StdioServer};
+use crate::checked::CheckedTool;
+use crate::config::{CollisionPolicy, ServerConfig, ServerEntry, StdioServer};
 use crate::content::ContentPart;
 use crate::envelope::EnvelopeData;
-use crate::tool::{BoxError, LocalTool};
+use crate::lowering::Lower as _;
+use crate::message::{CallArguments, Dialect, ToolCall, ToolResult};
+use crate::tool::{Alias, Arguments, CallContext, CallError, LocalTool, Origin, Tool, ToolDefinition};
 
-/// A tool that answers with `answer`.
+/// A tool that returns `answer`.
 fn tool(name: &str, origin: Origin, answer: &'static str) -> Arc<dyn Tool> {
     let mut definition = ToolDefinition::new(name);
     definition.origin = origin;
-    Arc::new(LocalTool::new(definition, move |_, _| async move { Ok::<_, BoxError>(answer) }))
+    Arc::new(LocalTool::new(definition, move |_, _| async move { Ok(answer) }))
 }
 
 fn local(name: &str, answer: &'static str) -> Arc<dyn Tool> {
     tool(name, Origin::Local, answer)
 }
 
-/// The tools of a server, under the names that they have without a prefix.
+/// Returns the tools of a server, without a prefix.
 fn group(server: &str, names: &[&str]) -> Vec<CheckedTool> {
     let mut entry = ServerEntry::new(ServerConfig::new(server, StdioServer::new("none", [""; 0])));
     entry.prefix.clear();
@@ -38,7 +43,7 @@ fn assembled(groups: &[(&str, &[&str])], policy: CollisionPolicy) -> (Registry, 
     Registry::assemble(groups.iter().map(|(server, names)| group(server, names)), policy)
 }
 
-/// Each tool's name, its server and the server's own name for it.
+/// Returns each tool's name, its server and the server's own name for it.
 fn listed(registry: &Registry) -> Vec<String> {
     let line = |definition: &ToolDefinition| match &definition.origin {
         Origin::Server { server, tool } => format!("{} = {server}.{tool}", definition.name),
@@ -47,13 +52,13 @@ fn listed(registry: &Registry) -> Vec<String> {
     registry.definitions().map(line).collect()
 }
 
-fn collision(name: &str, kept: (&str, &str), other: (&str, &str), fate: CollisionOutcome) -> Collision {
+fn collision(name: &str, kept: (&str, &str), other: (&str, &str), outcome: CollisionOutcome) -> Collision {
     let origin = |(server, tool): (&str, &str)| Origin::Server { server: server.into(), tool: tool.into() };
-    Collision { name: name.to_owned(), kept: origin(kept), other: origin(other), fate }
+    Collision { name: name.to_owned(), kept: origin(kept), other: origin(other), outcome }
 }
 
 async fn answer(registry: &Registry, name: &str) -> String {
-    match registry.call(name, Arguments::new(), &CallContext::default()).await.data() {
+    match registry.call_with(name, Arguments::new(), &CallContext::default()).await.data() {
         EnvelopeData::Text(text) => text.into_owned(),
         other => panic!("{other:?}"),
     }
@@ -62,21 +67,21 @@ async fn answer(registry: &Registry, name: &str) -> String {
 const TWO: &[(&str, &[&str])] = &[("a", &["x", "y"]), ("b", &["z", "x"])];
 
 #[test]
-fn the_last_wins_in_the_place_of_the_first() {
+fn last_wins_replaces_the_first_tool() {
     let (registry, collisions) = assembled(TWO, CollisionPolicy::LastWins);
     assert_eq!(listed(&registry), ["x = b.x", "y = a.y", "z = b.z"]);
     assert_eq!(collisions, [collision("x", ("b", "x"), ("a", "x"), CollisionOutcome::Dropped)]);
 }
 
 #[test]
-fn where_a_collision_is_an_error_the_first_stays() {
+fn error_keeps_the_first_tool() {
     let (registry, collisions) = assembled(TWO, CollisionPolicy::Error);
     assert_eq!(listed(&registry), ["x = a.x", "y = a.y", "z = b.z"]);
     assert_eq!(collisions, [collision("x", ("a", "x"), ("b", "x"), CollisionOutcome::Dropped)]);
 }
 
 #[test]
-fn a_suffix_keeps_all_tools_within_the_longest_name() {
+fn suffix_keeps_all_tools_within_the_maximum_length() {
     let (registry, collisions) = assembled(TWO, CollisionPolicy::Suffix);
     assert_eq!(listed(&registry), ["x = a.x", "y = a.y", "z = b.z", "x_2 = b.x"]);
     assert_eq!(collisions, [collision("x", ("a", "x"), ("b", "x"), CollisionOutcome::Renamed("x_2".to_owned()))]);
@@ -92,13 +97,13 @@ fn a_suffix_keeps_all_tools_within_the_longest_name() {
 }
 
 #[test]
-fn a_number_that_is_taken_is_passed_over() {
+fn a_suffix_that_is_taken_is_skipped() {
     let (registry, _) = assembled(&[("a", &["x", "x_2"]), ("b", &["x"])], CollisionPolicy::Suffix);
     assert_eq!(listed(&registry), ["x = a.x", "x_2 = a.x_2", "x_3 = b.x"]);
 }
 
 #[test]
-fn tools_of_a_server_whose_names_became_the_same_are_all_kept() {
+fn tools_of_one_server_with_equal_valid_names_are_all_kept() {
     let names = ["a.b", "a_b", "a/b", "搜索", "工具"];
     for policy in [CollisionPolicy::LastWins, CollisionPolicy::Error, CollisionPolicy::Suffix] {
         let (registry, collisions) = assembled(&[("s", &names)], policy);
@@ -116,11 +121,11 @@ fn tools_of_a_server_whose_names_became_the_same_are_all_kept() {
     }
     let backwards: Vec<&str> = names.into_iter().rev().collect();
     let (registry, _) = assembled(&[("s", &backwards)], CollisionPolicy::Error);
-    assert!(registry.get("a_b_e27bcb35").is_some_and(|tool| own_name(tool.definition()) == "a.b"));
+    assert!(registry.get("a_b_e27bcb35").is_some_and(|tool| tool.definition().own_name() == "a.b"));
 }
 
 #[test]
-fn a_server_whose_tools_are_all_too_long_loses_none() {
+fn truncated_names_of_one_server_are_all_kept() {
     let names: Vec<String> = (0..200).map(|number| format!("{}_{number}", "very_long".repeat(9))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (registry, collisions) = assembled(&[("s", &names)], CollisionPolicy::Error);
@@ -129,7 +134,7 @@ fn a_server_whose_tools_are_all_too_long_loses_none() {
 }
 
 #[test]
-fn removing_a_server_removes_exactly_its_tools() {
+fn without_server_removes_exactly_its_tools() {
     let (mut registry, _) = assembled(&[("a", &["x", "y"]), ("b", &["z"]), ("c", &["w"])], CollisionPolicy::Error);
     registry.register(local("here", ""));
     assert_eq!(registry.servers(), [&Alias::from("a"), &"b".into(), &"c".into()]);
@@ -144,7 +149,7 @@ fn removing_a_server_removes_exactly_its_tools() {
 }
 
 #[tokio::test]
-async fn a_turn_keeps_the_registry_that_it_started_with() {
+async fn registering_a_tool_does_not_change_clones() {
     let mut registry = Registry::default();
     assert!(registry.is_empty());
     assert_eq!(registry.register(local("look", "before")), None);
@@ -152,7 +157,12 @@ async fn a_turn_keeps_the_registry_that_it_started_with() {
     assert_eq!(turn.search("look", 9).len(), 1);
     assert_eq!(
         registry.register(local("look", "after")),
-        Some(Collision { name: "look".to_owned(), kept: Origin::Local, other: Origin::Local, fate: CollisionOutcome::Dropped })
+        Some(Collision {
+            name: "look".to_owned(),
+            kept: Origin::Local,
+            other: Origin::Local,
+            outcome: CollisionOutcome::Dropped
+        })
     );
     registry.register(local("listen", ""));
     assert_eq!((answer(&turn, "look").await.as_str(), turn.len()), ("before", 1));
@@ -161,9 +171,9 @@ async fn a_turn_keeps_the_registry_that_it_started_with() {
 }
 
 #[tokio::test]
-async fn a_tool_that_nobody_knows_is_an_answer_with_the_nearest_names() {
+async fn an_unknown_tool_returns_an_envelope_with_suggestions() {
     let (registry, _) = assembled(&[("a", &["read_file", "write_file", "git_log"])], CollisionPolicy::Error);
-    let envelope = registry.call("raed_file", Arguments::new(), &CallContext::new("7")).await;
+    let envelope = registry.call_with("raed_file", Arguments::new(), &CallContext::new("7")).await;
     assert_eq!((envelope.id.0.as_str(), envelope.tool.as_str(), &envelope.origin), ("7", "raed_file", &Origin::Local));
     assert!(matches!(
         envelope.error.as_deref(),
@@ -171,17 +181,17 @@ async fn a_tool_that_nobody_knows_is_an_answer_with_the_nearest_names() {
     ));
     assert_eq!(
         answer(&registry, "raed_file").await,
-        "Error: there is no tool `raed_file`. Near to it: `read_file`. Call only tools that you were offered, by their \
+        "Error: unknown tool `raed_file`. Did you mean `read_file`? Call only tools that you were offered, by their \
          exact names."
     );
-    // Other letters, the same words.
-    assert!(answer(&registry, "log_of_git").await.contains("Near to it: `git_log`."));
-    assert!(!answer(&registry, "xylophone").await.contains("Near"));
-    assert!(answer(&Registry::default(), "x").await.starts_with("Error: there is no tool `x`. Call"));
+    // Different spelling, same words.
+    assert!(answer(&registry, "log_of_git").await.contains("Did you mean `git_log`?"));
+    assert!(!answer(&registry, "xylophone").await.contains("Did you mean"));
+    assert!(answer(&Registry::default(), "x").await.starts_with("Error: unknown tool `x`. Call"));
 }
 
 #[tokio::test]
-async fn a_call_of_a_model_is_answered_whatever_is_wrong_with_it() {
+async fn every_call_of_a_model_has_a_result() {
     let mut registry = Registry::default();
     registry.register(local("look", "seen"));
     let cx = CallContext::default();
@@ -196,47 +206,47 @@ async fn a_call_of_a_model_is_answered_whatever_is_wrong_with_it() {
 }
 
 #[test]
-fn definitions_and_schemas_go_through_untouched() {
+fn definitions_and_schemas_are_passed_through_unchanged() {
     let schema = r##"{"zeta":1,"properties":{"b":{"$ref":"#/$defs/d"},"a":{}},"$defs":{"d":{}},"type":"object"}"##;
     let definition = ToolDefinition::new("x").with_input_schema(serde_json::from_str(schema).expect("JSON"));
-    let tools = ["x", "x", "x"].map(|_| LocalTool::new(definition.clone(), |_, _| async { Ok::<_, BoxError>("") }));
+    let tools = ["x", "x", "x"].map(|_| LocalTool::new(definition.clone(), |_, _| async { Ok("") }));
     let group = tools.map(|tool| CheckedTool::new(Arc::new(tool))).to_vec();
     let (registry, _) = Registry::assemble([group], CollisionPolicy::Suffix);
     assert_eq!(registry.len(), 3);
     for found in registry.definitions() {
-        assert!(found.input_schema.same_as(&definition.input_schema), "{}", found.name);
+        assert!(found.input_schema.ptr_eq(&definition.input_schema), "{}", found.name);
         assert_eq!(found.input_schema.to_string(), schema);
     }
 }
 
 #[tokio::test]
-async fn a_tool_under_another_name_is_the_same_tool() {
+async fn a_renamed_tool_calls_the_original() {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let definition = ToolDefinition::new("x").with_input_schema(json!({"required": ["n"]}));
     let tool = CheckedTool::new(Arc::new(LocalTool::new(definition, |_, _| async {
         CALLS.fetch_add(1, Ordering::Relaxed);
-        Ok::<_, BoxError>("fine")
+        Ok("fine")
     })));
     let (registry, _) = Registry::assemble([vec![tool.clone()], vec![tool]], CollisionPolicy::Suffix);
-    assert!(answer(&registry, "x_2").await.contains("do not fit tool `x_2`"));
+    assert!(answer(&registry, "x_2").await.contains("for tool `x_2`"));
     let arguments = json!({"n": 1}).as_object().cloned().unwrap_or_default();
-    let envelope = registry.call("x_2", arguments, &CallContext::default()).await;
+    let envelope = registry.call_with("x_2", arguments, &CallContext::default()).await;
     assert_eq!((envelope.tool.as_str(), envelope.data()), ("x_2", EnvelopeData::Text("fine".into())));
     assert_eq!(CALLS.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
-async fn a_registry_is_a_source_of_tools_also_behind_a_pointer() {
+async fn a_registry_is_a_tool_source_also_behind_an_arc() {
     let (registry, _) = assembled(TWO, CollisionPolicy::Error);
     let source: Arc<dyn ToolSource> = Arc::new(registry.clone());
     ToolSource::ready(&source).await;
     assert_eq!(listed(&ToolSource::registry(&source)), listed(&registry));
-    assert_eq!(ToolSource::verdicts(&source), []);
+    assert_eq!(ToolSource::statuses(&source), []);
 }
 
 #[test]
-fn tools_of_a_server_never_push_each_other_out() {
-    // The second is called what the first would have to be called.
+fn tools_of_one_server_never_replace_each_other() {
+    // The second tool has the name that the first one would get.
     let names = ["a.b", "a_b_e27bcb35", "a_b"];
     for policy in [CollisionPolicy::LastWins, CollisionPolicy::Error] {
         let (registry, collisions) = assembled(&[("s", &names)], policy);
@@ -248,23 +258,23 @@ fn tools_of_a_server_never_push_each_other_out() {
 
 proptest! {
     #[test]
-    fn no_tool_of_a_server_is_lost_whatever_the_names(
+    fn no_tool_of_a_server_is_lost_for_any_names(
         names in hash_set(prop_oneof!["[ab._/]{1,4}", "\\PC{1,6}", "x{60,64}[ab.]{1,4}"], 0..40),
         policy in prop_oneof![Just(CollisionPolicy::LastWins), Just(CollisionPolicy::Error), Just(CollisionPolicy::Suffix)],
     ) {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (registry, _) = assembled(&[("s", &names)], policy);
-        let found: HashSet<&str> = registry.definitions().map(own_name).collect();
+        let found: HashSet<&str> = registry.definitions().map(ToolDefinition::own_name).collect();
         prop_assert_eq!(found, names.into_iter().collect::<HashSet<_>>());
         for definition in registry.definitions() {
-            prop_assert_eq!(naming::legal(&definition.name), definition.name.as_str());
+            prop_assert_eq!(naming::sanitize(&definition.name), definition.name.as_str());
             prop_assert_eq!(registry.get(&definition.name).map(CheckedTool::definition), Some(definition));
         }
     }
 }
 
 #[test]
-fn an_unchanged_registry_lowers_nothing_again() {
+fn an_unchanged_registry_is_lowered_once() {
     let (mut registry, _) = assembled(TWO, CollisionPolicy::Suffix);
     let first = registry.lowered(Dialect::Chat);
     assert_eq!(first.tools.len(), 4);

@@ -1,10 +1,10 @@
-//! Tests of selections.
+//! Tests of selected tools.
 
 use super::*;
 use crate::registry::{ContextItem, ContextSource, SelectedTools, ServerState, ServerStatus, ToolSource};
 use crate::tool::BoxFuture;
 
-/// A source whose tools change when they are put there.
+/// A source whose tools can be replaced.
 #[derive(Default)]
 struct Changing(std::sync::Mutex<Registry>, AtomicU32);
 
@@ -25,7 +25,7 @@ impl ToolSource for Changing {
         self.0.lock().expect("tools").clone()
     }
 
-    fn verdicts(&self) -> Vec<ServerStatus> {
+    fn statuses(&self) -> Vec<ServerStatus> {
         vec![ServerStatus::new("web", ServerState::Ready { tools: self.registry().len() })]
     }
 
@@ -46,40 +46,40 @@ fn reading(source: &Arc<Changing>) -> SelectedTools<Arc<Changing>> {
 }
 
 #[tokio::test]
-async fn a_selection_has_only_the_tools_that_are_wanted() {
+async fn a_selection_has_only_the_selected_tools() {
     let source = Changing::with(&["read", "write", "read_all"]);
     let some = reading(&source).registry();
     assert_eq!(listed(&some), ["read = web.read", "read_all = web.read_all"]);
     assert_eq!(answer(&some, "read").await, "");
     let refused = answer(&some, "write").await;
-    assert!(refused.starts_with("Error: there is no tool `write`"), "{refused}");
+    assert!(refused.starts_with("Error: unknown tool `write`"), "{refused}");
     assert_eq!(listed(&source.registry()).len(), 3);
 }
 
 #[test]
-fn nothing_is_lowered_again_as_long_as_the_source_has_not_changed() {
+fn an_unchanged_selection_is_lowered_once() {
     let source = Changing::with(&["read", "write"]);
     let selection = reading(&source);
     let (one, lowered) = (selection.registry(), selection.registry().lowered(Dialect::Chat));
-    assert!(one.same_as(&selection.registry()));
+    assert!(one.ptr_eq(&selection.registry()));
     assert!(Arc::ptr_eq(&lowered, &selection.registry().lowered(Dialect::Chat)));
     source.change(&["read", "read_more"]);
-    assert!(!one.same_as(&selection.registry()));
+    assert!(!one.ptr_eq(&selection.registry()));
     assert_eq!(listed(&selection.registry()), ["read = web.read", "read_more = web.read_more"]);
 }
 
 #[test]
-fn where_all_tools_are_wanted_the_registry_is_the_sources_own() {
+fn selecting_all_tools_returns_the_registry_of_the_source() {
     let source = Changing::with(&["read", "read_all"]);
-    assert!(reading(&source).registry().same_as(&source.registry()));
+    assert!(reading(&source).registry().ptr_eq(&source.registry()));
 }
 
 #[tokio::test]
-async fn what_is_told_besides_the_tools_passes_through() {
+async fn statuses_and_context_are_passed_through() {
     let source = Changing::with(&["read", "write"]);
     let selection = reading(&source);
     selection.ready().await;
     assert_eq!(source.1.load(Ordering::Relaxed), 1);
-    assert_eq!(selection.verdicts(), source.verdicts());
+    assert_eq!(selection.statuses(), source.statuses());
     assert_eq!(selection.context().await, source.context().await);
 }

@@ -1,4 +1,4 @@
-//! Tests of shapes: what a model sees of a tool, and what the server hears.
+//! Tests of shapes.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use crate::checked::CheckedTool;
 use crate::config::{ServerConfig, ServerEntry, StdioServer, ToolOverride};
 use crate::envelope::EnvelopeData;
 use crate::registry::{HideArguments, PrefixName, PresetArguments, Rename, ToolShape, Transformer, naming};
-use crate::tool::{Arguments, BoxError, CallContext, LocalTool, Origin, Tool, ToolDefinition};
+use crate::tool::{Arguments, CallContext, LocalTool, Origin, Tool, ToolDefinition};
 
-/// A server's tool that answers with the name and the arguments that the server hears.
-fn heard(name: &str, schema: Value) -> Arc<dyn Tool> {
+/// A server's tool that returns its own name and the arguments that it received.
+fn received(name: &str, schema: Value) -> Arc<dyn Tool> {
     let mut definition = ToolDefinition::new(name).with_description("Says it.").with_input_schema(schema);
     definition.origin = Origin::Server { server: "web".into(), tool: name.into() };
     let name = name.to_owned();
     Arc::new(LocalTool::new(definition, move |arguments: Arguments, _| {
         let said = json!({"name": name, "arguments": arguments}).to_string();
-        async move { Ok::<_, BoxError>(said) }
+        async move { Ok(said) }
     }))
 }
 
 fn say() -> Arc<dyn Tool> {
-    heard(
+    received(
         "say",
         json!({"type": "object", "properties": {"text": {"type": "string"}, "token": {}, "room": {}},
             "required": ["text", "token"], "additionalProperties": false}),
@@ -58,19 +58,19 @@ fn object(value: Value) -> serde_json::Map<String, Value> {
 }
 
 #[tokio::test]
-async fn a_tool_has_the_prefix_of_its_server_which_hears_its_own_name() {
+async fn a_tool_has_a_prefix_and_the_server_receives_its_own_name() {
     let shape = ToolShape::new(&entry()).expect("a shape");
-    let definition = shaped(&shape, heard("look/up", json!({"type": "object"})));
+    let definition = shaped(&shape, received("look/up", json!({"type": "object"})));
     assert_eq!(definition.name, "mcp_web_look_up");
     assert_eq!(definition.description.as_deref(), Some("Says it."));
     assert_eq!(
-        call(&shape, heard("look/up", json!({})), json!({"a": 1})).await,
+        call(&shape, received("look/up", json!({})), json!({"a": 1})).await,
         json!({"name": "look/up", "arguments": {"a": 1}})
     );
 }
 
 #[test]
-fn the_settings_say_it_all() {
+fn all_settings_of_an_entry_apply() {
     let mut entry = entry();
     entry.prefix = "{alias}-".to_owned();
     entry.description_prefix = Some("[MCP: {alias}] ".to_owned());
@@ -89,14 +89,14 @@ fn the_settings_say_it_all() {
     expected.origin = Origin::Server { server: "web".into(), tool: "say".into() };
     expected.provider_options = object(json!({"openai": {"strict": true}}));
     let shaped = shaped(&ToolShape::new(&entry).expect("a shape"), say());
-    // What the server itself wrote is kept beside it, and which server that was.
-    assert_eq!((shaped.source(), &*shaped.provenance.prefix), (say().definition(), "web-"));
+    // The definition of the server is kept.
+    assert_eq!((shaped.original(), &*shaped.provenance.prefix), (say().definition(), "web-"));
     expected.provenance = shaped.provenance.clone();
     assert_eq!(shaped, expected);
 }
 
 #[test]
-fn several_overrides_may_match_and_later_ones_build_on_earlier_ones() {
+fn later_overrides_build_on_earlier_ones() {
     let named = |name: &str| ToolOverride { name: Some(name.to_owned()), ..ToolOverride::default() };
     let mut entry = entry();
     entry.tools.overrides =
@@ -105,18 +105,18 @@ fn several_overrides_may_match_and_later_ones_build_on_earlier_ones() {
 }
 
 #[test]
-fn only_wanted_tools_are_left() {
+fn filtered_tools_are_left_out() {
     let mut entry = entry();
     entry.tools.allow = vec!["s*".to_owned()];
     entry.tools.deny = vec!["*delete*".to_owned()];
     let shape = ToolShape::new(&entry).expect("a shape").with_filter(|definition| definition.name != "sing");
-    let tools = ["say", "sing", "s_delete", "look"].map(|name| heard(name, json!({})));
+    let tools = ["say", "sing", "s_delete", "look"].map(|name| received(name, json!({})));
     let names: Vec<String> = shape.apply_all(tools).iter().map(|tool| tool.definition().name.clone()).collect();
     assert_eq!(names, ["mcp_web_say"]);
 }
 
 #[test]
-fn a_pattern_that_is_none_is_an_error_wherever_it_stands() {
+fn an_invalid_pattern_is_an_error_in_every_setting() {
     let broken = |change: fn(&mut ServerEntry)| {
         let mut entry = entry();
         change(&mut entry);
@@ -149,7 +149,7 @@ async fn hidden_arguments_never_reach_the_server_and_presets_always_do() {
 }
 
 #[tokio::test]
-async fn an_argument_that_is_hidden_and_preset_is_preset_whichever_came_first() {
+async fn an_argument_that_is_hidden_and_preset_is_sent() {
     let hide: Arc<dyn Transformer> = Arc::new(HideArguments::new(["token"]));
     let preset: Arc<dyn Transformer> = Arc::new(PresetArguments::new(object(json!({"token": "ours"}))));
     for [first, second] in [[hide.clone(), preset.clone()], [preset, hide]] {
@@ -161,7 +161,7 @@ async fn an_argument_that_is_hidden_and_preset_is_preset_whichever_came_first() 
     }
 }
 
-/// Lets the model call argument `token` by the name `room`.
+/// Exposes argument `token` as `room`.
 struct Swap;
 
 impl Transformer for Swap {
@@ -169,7 +169,7 @@ impl Transformer for Swap {
         Some(definition.with_input_schema(json!({"properties": {"text": {}, "room": {}}})))
     }
 
-    fn arguments(&self, arguments: &mut Arguments) {
+    fn transform_arguments(&self, arguments: &mut Arguments) {
         if let Some(room) = arguments.shift_remove("room") {
             arguments.insert("token".to_owned(), room);
         }
@@ -177,7 +177,7 @@ impl Transformer for Swap {
 }
 
 #[tokio::test]
-async fn what_was_changed_last_is_undone_first() {
+async fn transformers_are_undone_in_reverse_order() {
     let hide = Arc::new(HideArguments::new(["room"]));
     let shape = ToolShape::new(&entry()).expect("a shape").with_transformer(hide).with_transformer(Arc::new(Swap));
     let preset = Arc::new(PresetArguments::new(object(json!({"room": "ours"}))));
@@ -187,7 +187,7 @@ async fn what_was_changed_last_is_undone_first() {
 }
 
 #[test]
-fn transformers_of_the_code_come_before_the_prefix_and_names_are_legal_in_the_end() {
+fn transformers_run_before_the_prefix_is_added() {
     let shape = with_override("*", ToolOverride { name: Some("speak".to_owned()), ..ToolOverride::default() })
         .with_transformer(Arc::new(PrefixName::new("so.")))
         .with_transformer_for("say", Arc::new(PrefixName::new("and ")))
@@ -199,7 +199,7 @@ fn transformers_of_the_code_come_before_the_prefix_and_names_are_legal_in_the_en
 }
 
 #[test]
-fn a_transformer_cannot_give_a_tool_to_another_server() {
+fn a_transformer_cannot_change_the_origin() {
     let stolen = |mut definition: ToolDefinition| {
         definition.origin = Origin::Local;
         Some(definition)
@@ -209,18 +209,18 @@ fn a_transformer_cannot_give_a_tool_to_another_server() {
 }
 
 #[test]
-fn a_transformer_that_panics_costs_its_tool_only() {
+fn a_transformer_that_panics_only_drops_its_tool() {
     let unlucky = |definition: ToolDefinition| {
         assert_ne!(definition.name, "say", "no luck");
         Some(definition)
     };
     let shape = ToolShape::new(&entry()).expect("a shape").with_transformer(Arc::new(unlucky));
     let shape = shape.with_filter(|definition| !definition.name.starts_with("p") || panic!("no luck"));
-    let tools = shape.apply_all([say(), heard("pray", json!({})), heard("look", json!({}))]);
+    let tools = shape.apply_all([say(), received("pray", json!({})), received("look", json!({}))]);
     assert_eq!(tools.iter().map(|tool| tool.definition().name.as_str()).collect::<Vec<_>>(), ["mcp_web_look"]);
 }
 
-/// Panics when it should pass the arguments on.
+/// Panics when it maps arguments.
 struct Clumsy;
 
 impl Transformer for Clumsy {
@@ -228,21 +228,21 @@ impl Transformer for Clumsy {
         Some(definition)
     }
 
-    fn arguments(&self, _: &mut Arguments) {
+    fn transform_arguments(&self, _: &mut Arguments) {
         panic!("oops");
     }
 }
 
 #[tokio::test]
-async fn a_transformer_that_panics_during_a_call_is_an_error_of_that_call() {
+async fn a_panic_while_mapping_arguments_fails_the_call() {
     let shape = ToolShape::new(&entry()).expect("a shape").with_transformer(Arc::new(Clumsy));
-    let said = call(&shape, heard("look", json!({})), json!({})).await;
-    assert!(said.as_str().is_some_and(|text| text.contains("it panicked: oops")), "{said}");
+    let said = call(&shape, received("look", json!({})), json!({})).await;
+    assert!(said.as_str().is_some_and(|text| text.contains("panicked: oops")), "{said}");
 }
 
 #[test]
-fn a_schema_that_nothing_hides_from_is_shared() {
+fn a_schema_without_hidden_arguments_is_shared() {
     let tool = say();
     let shape = with_override("*", ToolOverride { hide: vec!["none".to_owned()], ..ToolOverride::default() });
-    assert!(shaped(&shape, tool.clone()).input_schema.same_as(&tool.definition().input_schema));
+    assert!(shaped(&shape, tool.clone()).input_schema.ptr_eq(&tool.definition().input_schema));
 }

@@ -1,18 +1,18 @@
-//! Ways to cut an input into chunks, decided by the input itself so that each run is the same.
+//! Ways to split an input into chunks, derived from the input itself so that each run is the same.
 
 use crate::hash::Fnv;
 
-/// How many random ways to cut an input are tried.
+/// Number of random splits per input.
 const WAYS: usize = 3;
 
-/// Numbers that an input decides.
+/// A deterministic random number generator, seeded with an input.
 pub(super) struct Choices(u64);
 
 impl Choices {
     pub(super) fn of(data: &[u8]) -> Self {
         let mut hash = Fnv::default();
-        hash.take(data.iter().copied());
-        Self(hash.value())
+        hash.write(data.iter().copied());
+        Self(hash.finish())
     }
 
     /// Returns the next number (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
@@ -30,10 +30,10 @@ impl Choices {
     }
 }
 
-/// Inputs above this size are not cut byte by byte, which would take too long.
+/// Maximum size of inputs that are also split byte by byte.
 const SMALL: usize = 2 << 10;
 
-/// Cuts an input in several ways: byte by byte, and in a few random places.
+/// Splits an input byte by byte, and at a few random positions.
 pub(super) fn ways(data: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut choices = Choices::of(data);
     let mut ways = vec![data.chunks(1 + data.len() / SMALL).collect()];
@@ -46,7 +46,7 @@ pub(super) fn ways(data: &[u8]) -> Vec<Vec<&[u8]>> {
     ways
 }
 
-/// Cuts a text in several ways, each between two characters.
+/// Like [`ways`], at character boundaries.
 pub(super) fn text_ways(text: &str) -> Vec<Vec<&str>> {
     let whole = |at: &usize| text.is_char_boundary(*at);
     ways(text.as_bytes())

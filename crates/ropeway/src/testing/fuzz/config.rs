@@ -1,8 +1,8 @@
-//! Targets for configuration: the three formats of files, `.env`, references.
+//! Targets for configuration: the three file formats, `.env`, references.
 
 pub(super) use crate::config::fuzz::{dotenv, json_file, reference, toml_file, yaml_file};
 
-/// Words of configuration files.
+/// Tokens of configuration files.
 pub(super) const TOKENS: &[&str] = &[
     "servers:\n",
     "- alias: ",

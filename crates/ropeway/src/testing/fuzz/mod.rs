@@ -1,13 +1,14 @@
-//! Fuzz targets: one function per parser that reads input from others.
+//! Fuzz targets: one function per parser of untrusted input.
 //!
-//! Each [`Target`] takes any bytes and asserts the properties that its parser promises: the same result however the input is cut into
-//! chunks, lossless round trips, bounded work. It panics when a property does not hold.
+//! Each [`Target`] takes any bytes and asserts the properties of its parser: the same result for any split into chunks,
+//! lossless round trips, bounded work. It panics if a property does not hold.
 //!
-//! `tests/suite/fuzz.rs` runs every target over its corpus in `fuzz/corpus/` and over mutations of it; `cargo xtask fuzz` runs them for as
-//! long as asked, under libFuzzer where cargo-fuzz can be built.
+//! `tests/suite/fuzz.rs` runs every target over its corpus in `fuzz/corpus/` and over mutations of it. `cargo xtask
+//! fuzz` runs them for longer, under libFuzzer if cargo-fuzz is available.
 
 mod chunks;
 mod config;
+mod input;
 mod mutator;
 mod protocol;
 mod provider;
@@ -17,15 +18,15 @@ mod web;
 
 pub use self::mutator::Mutator;
 
-/// A function that checks one parser against any input.
+/// A function that checks one parser with any input.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Target {
     /// The name of the target, and of its folder in `fuzz/corpus/`.
     pub name: &'static str,
-    /// Checks one input. Panics when the parser breaks a promise.
+    /// Checks one input. Panics if a property does not hold.
     pub run: fn(&[u8]),
-    /// Words of the format, which mutations insert.
+    /// Tokens of the format, which mutations insert.
     pub tokens: &'static [&'static str],
 }
 
@@ -34,7 +35,7 @@ impl Target {
         Self { name, run, tokens }
     }
 
-    /// Returns the target of this name.
+    /// Returns the target with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         TARGETS.iter().find(|target| target.name == name)
     }
@@ -79,16 +80,3 @@ pub const TARGETS: &[Target] = &[
     Target::new("tool_output", protocol::tool_output, protocol::TOKENS),
     Target::new("validate", schema::validate, schema::TOKENS),
 ];
-
-/// The line between the two parts of an input that has two: secrets and text, schema and value.
-const SEPARATOR: &str = "\n---\n";
-
-/// Splits an input in two at the first separator; everything is the second part if there is none.
-fn two_parts(text: &str) -> (&str, &str) {
-    text.split_once(SEPARATOR).unwrap_or(("", text))
-}
-
-/// The input as text, with what is not UTF-8 replaced.
-fn text(data: &[u8]) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(data)
-}

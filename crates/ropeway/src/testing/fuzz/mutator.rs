@@ -1,15 +1,15 @@
 //! A small deterministic mutator for machines without libFuzzer.
 
-use super::SEPARATOR;
 use super::chunks::Choices;
+use super::input::SEPARATOR;
 
-/// No input grows beyond this.
-const LARGEST: usize = 16 << 10;
+/// Maximum size of an input.
+const MAX_SIZE: usize = 16 << 10;
 
-/// Bytes that many parsers treat in a way of their own.
+/// Bytes that many parsers treat specially.
 const BYTES: &[u8] = b"\0\t\n\r \"#$%&'()*+,-./09:;<=>?@[\\]_`aAfz{|}~\x7f\x80\xbf\xc3\xe2\xf0\xff";
 
-/// Makes new inputs out of a corpus, the same ones for the same seed.
+/// Generates new inputs from a corpus, the same ones for the same seed.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Mutator {
 }
 
 impl Mutator {
-    /// Creates a mutator over these inputs; `tokens` are words of their format.
+    /// Creates a mutator for these inputs; `tokens` are tokens of their format.
     pub fn new(tokens: &'static [&'static str], mut corpus: Vec<Vec<u8>>, seed: u64) -> Self {
         if corpus.is_empty() {
             corpus.push(Vec::new());
@@ -43,13 +43,13 @@ impl Mutator {
         Self { corpus, tokens, choices: Choices::of(&seed.to_le_bytes()) }
     }
 
-    /// Makes the next input: one of the corpus, changed in a few places.
+    /// Returns the next input: one of the corpus with a few changes.
     pub fn next_input(&mut self) -> Vec<u8> {
         let mut input = self.pick();
         for _ in 0..=self.choices.below(4) {
             self.mutate(&mut input);
         }
-        input.truncate(LARGEST);
+        input.truncate(MAX_SIZE);
         input
     }
 
@@ -66,7 +66,7 @@ impl Mutator {
             1 => input.insert(start, self.byte()),
             2 => drop(input.drain(start..end)),
             3 => {
-                // A part once more, up to 256 times: depth and length.
+                // Repeats a part up to 256 times, for depth and length.
                 let most = 1 << self.choices.below(9);
                 let times = 1 + self.choices.below(most);
                 let part = input[start..end].repeat(times);
@@ -77,7 +77,7 @@ impl Mutator {
                 input.splice(start..start, token.bytes());
             }
             6 => {
-                // A part of another input.
+                // Inserts a part of another input.
                 let other = self.pick();
                 let from = self.choices.below(other.len() + 1);
                 let to = from + self.choices.below((other.len() - from).min(512) + 1);
@@ -101,7 +101,7 @@ impl Mutator {
         BYTES[self.choices.below(BYTES.len())]
     }
 
-    /// Replaces the JSON value that begins at or behind a place by another one, wraps it, or removes it.
+    /// Replaces, wraps or removes the first JSON value at or after a position.
     fn replace_json(&mut self, input: &mut Vec<u8>, start: usize) {
         const VALUES: [&str; 18] = [
             "null",
@@ -146,7 +146,7 @@ impl Mutator {
     }
 }
 
-/// Where the JSON value that begins at `begin` ends, more or less.
+/// Returns the approximate end of the JSON value that starts at `begin`.
 fn json_end(input: &[u8], begin: usize) -> usize {
     let mut depth = 0_usize;
     let mut in_string = false;
@@ -164,7 +164,7 @@ fn json_end(input: &[u8], begin: usize) -> usize {
             _ if in_string => {}
             b'{' | b'[' => depth += 1,
             b'}' | b']' if depth <= 1 => {
-                // The end of what is around a bare word is not a part of it.
+                // A bare word does not include the delimiter after it.
                 at -= usize::from(depth == 0);
                 break;
             }

@@ -9,12 +9,12 @@ use super::chunks::ways;
 use crate::content::ContentPart;
 use crate::mcp::fuzz::answers;
 use crate::protocol::{
-    HeaderParams, Incoming, Page, Remains, encode_answer, encode_refusal, header_value, quick_answer, read,
+    HeaderParams, Incoming, Page, TruncatedMessage, encode_error, encode_result, header_value, quick_response, read,
     tool_definition, wire_definition,
 };
 use crate::tool::{Alias, ToolOutput};
 
-/// Words of MCP messages.
+/// Tokens of MCP messages.
 pub(super) const TOKENS: &[&str] = &[
     "\"jsonrpc\":\"2.0\"",
     "\"id\":",
@@ -55,36 +55,36 @@ pub(super) const TOKENS: &[&str] = &[
     "[]",
 ];
 
-/// The id of a message that is sent.
+/// The id of a sent message.
 #[derive(Deserialize)]
 struct Sent<'a> {
     #[serde(borrow)]
     id: &'a RawValue,
 }
 
-/// A quick look finds what a full reading finds, and a request is answered under its own id.
+/// The fast path agrees with the full parser, and a request is answered with its own id.
 pub(super) fn frame(data: &[u8]) {
     let mut messages = Vec::new();
     let outcome = read(data, |message| messages.push(message));
     assert!(outcome.is_ok() != messages.is_empty(), "{} messages, {outcome:?}", messages.len());
-    if let Some((id, range)) = quick_answer(data) {
+    if let Some((id, range)) = quick_response(data) {
         let result = &data[range];
-        // Whoever takes the quick way reads the result next; only then is the quick look meant to be right.
-        if let (Ok(result), [Incoming::Answer { id: full, outcome: Ok(raw) }]) =
+        // The fast path parses the result next; only if that succeeds, the two must agree.
+        if let (Ok(result), [Incoming::Response { id: full, outcome: Ok(raw) }]) =
             (std::str::from_utf8(result), messages.as_slice())
             && serde_json::from_str::<&RawValue>(result).is_ok()
         {
             assert_eq!((Some(id), result.trim_ascii()), (*full, raw.get()));
         }
     }
-    let remains = Remains::of(data);
-    let mut parts = Remains::default();
-    data.chunks(7).for_each(|part| parts.take(part));
-    assert_eq!(remains, parts);
-    let _ = (remains.request_id(), remains.is_answer());
+    let message = TruncatedMessage::of(data);
+    let mut parts = TruncatedMessage::default();
+    data.chunks(7).for_each(|part| parts.push(part));
+    assert_eq!(message, parts);
+    let _ = (message.request_id(), message.is_response());
     for message in &messages {
         if let Incoming::Request { id, .. } = message {
-            for sent in [encode_answer(id, &Value::Null), encode_refusal(id, -32601, "no")] {
+            for sent in [encode_result(id, &Value::Null), encode_error(id, -32601, "no")] {
                 let sent: Sent<'_> = serde_json::from_slice(&sent).expect("a message is JSON");
                 assert_eq!(sent.id.get(), id.get());
             }
@@ -92,7 +92,7 @@ pub(super) fn frame(data: &[u8]) {
     }
 }
 
-/// Requests get the same answers however the bytes of a server are cut.
+/// The responses do not depend on the split of the bytes.
 pub(super) fn lines(data: &[u8]) {
     for limit in [256, 1 << 20] {
         let whole = answers(&[data], limit);
@@ -102,7 +102,7 @@ pub(super) fn lines(data: &[u8]) {
     }
 }
 
-/// A page keeps every entry, and a definition is the same after it was written and read.
+/// A page keeps every entry, and a definition round-trips.
 pub(super) fn list(data: &[u8]) {
     let Ok(result) = serde_json::from_slice::<&RawValue>(data) else { return };
     let page = Page::read(result, "tools");
@@ -114,8 +114,8 @@ pub(super) fn list(data: &[u8]) {
         let written = serde_json::value::to_raw_value(&wire_definition(&tool)).expect("a definition is JSON");
         let again = tool_definition(&server, &written).expect("a definition");
         // A schema that is too deep to be read is not written either.
-        if tool.input_schema.trouble().is_none()
-            && tool.output_schema.as_ref().is_none_or(|schema| schema.trouble().is_none())
+        if tool.input_schema.parse_error().is_none()
+            && tool.output_schema.as_ref().is_none_or(|schema| schema.parse_error().is_none())
         {
             assert_eq!(again, tool);
         }
@@ -127,12 +127,12 @@ pub(super) fn list(data: &[u8]) {
     }
 }
 
-/// Definitions that were kept on disk are the same after they were written and read.
+/// Stored definitions round-trip.
 pub(super) fn memory(data: &[u8]) {
-    crate::bridge::fuzz::memory(data);
+    crate::bridge::fuzz::cache(data);
 }
 
-/// A result is read whatever its fields are, and is the same after it was written and read.
+/// A result is read with any fields, and round-trips.
 pub(super) fn tool_output(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     let is_object = serde_json::from_slice::<Map<String, Value>>(data).is_ok();
@@ -144,7 +144,7 @@ pub(super) fn tool_output(data: &[u8]) {
     }
     let written = serde_json::to_vec(&output).expect("a result is JSON");
     let again: ToolOutput = serde_json::from_slice(&written).expect("a result");
-    // An odd `isError` is kept beside what it means, and written as what it means.
+    // An invalid `isError` is kept next to its meaning, and only the meaning is written.
     let mut meant = output.clone();
     meant.extra.shift_remove("isError");
     assert_eq!(again, meant);
@@ -152,16 +152,16 @@ pub(super) fn tool_output(data: &[u8]) {
     for part in &output.content {
         match part {
             ContentPart::Image(blob) | ContentPart::Audio(blob) => drop(blob.bytes()),
-            ContentPart::ResourceLink(link) => drop(link.in_words()),
+            ContentPart::ResourceLink(link) => drop(link.describe()),
             _ => {}
         }
     }
 }
 
-/// Header values are visible ASCII, and a header is never sent for a value that could not be read back.
+/// Header values are visible ASCII, and a header is only sent for values that can be decoded.
 pub(super) fn header_params(data: &[u8]) {
-    let text = super::text(data);
-    let (schema, arguments) = super::two_parts(&text);
+    let text = super::input::text(data);
+    let (schema, arguments) = super::input::split_input(&text);
     let value = header_value(&text);
     let is_visible = |value: &str| value.bytes().all(|byte| (0x20..0x7f).contains(&byte) || byte == b'\t');
     assert!(is_visible(&value), "{value:?}");

@@ -1,4 +1,4 @@
-//! Targets for models: the streams of the four dialects, recordings, saved conversations.
+//! Targets for model replies: the streams of the four dialects, recordings, saved conversations.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::provider::{
 use crate::tool::ToolDefinition;
 use crate::web::SseParser;
 
-/// Words of a stream of Anthropic Messages.
+/// Tokens of an Anthropic Messages stream.
 pub(super) const ANTHROPIC: &[&str] = &[
     "data: {\"type\":\"",
     "message_start",
@@ -43,7 +43,7 @@ pub(super) const ANTHROPIC: &[&str] = &[
     "\\ud83d",
 ];
 
-/// Words of a stream of Chat Completions.
+/// Tokens of a Chat Completions stream.
 pub(super) const CHAT: &[&str] = &[
     "data: {\"choices\":[{",
     "\"index\":0",
@@ -70,7 +70,7 @@ pub(super) const CHAT: &[&str] = &[
     "</think>",
 ];
 
-/// Words of a stream of Gemini.
+/// Tokens of a Gemini stream.
 pub(super) const GEMINI: &[&str] = &[
     "data: {\"candidates\":[{",
     "\"content\":{\"parts\":[",
@@ -95,7 +95,7 @@ pub(super) const GEMINI: &[&str] = &[
     "\"inlineData\":{",
 ];
 
-/// Words of a stream of OpenAI Responses.
+/// Tokens of an OpenAI Responses stream.
 pub(super) const RESPONSES: &[&str] = &[
     "data: {\"type\":\"response.",
     "created",
@@ -126,7 +126,7 @@ pub(super) const RESPONSES: &[&str] = &[
     "data: [DONE]\n\n",
 ];
 
-/// Words of a recording.
+/// Tokens of a recording.
 pub(super) const RECORDING: &[&str] = &[
     "{\"status\":200",
     "\"body\":\"",
@@ -146,7 +146,7 @@ pub(super) const RECORDING: &[&str] = &[
     "\r\n",
 ];
 
-/// Words of a saved conversation.
+/// Tokens of a saved conversation.
 pub(super) const CONVERSATION: &[&str] = &[
     "\"system\":",
     "\"messages\":[",
@@ -195,8 +195,8 @@ pub(super) fn chat(data: &[u8]) {
     stream(Dialect::Chat, data);
 }
 
-/// The same reply however the stream is cut; what is told piece by piece is what is told at the end; a stream that breaks off before
-/// the model stopped is an error; and the reply can be sent on in every dialect.
+/// The reply does not depend on the split of the stream and equals the sum of its events; a stream that breaks before
+/// the model stopped is an error; and the reply can be sent in every dialect.
 fn stream(dialect: Dialect, data: &[u8]) {
     let question = question(dialect);
     let frames = frames(&[data]);
@@ -210,11 +210,11 @@ fn stream(dialect: Dialect, data: &[u8]) {
             check_events(&events, None, dialect);
             return;
         }
-        if decoder.is_over() {
+        if decoder.is_finished() {
             break;
         }
     }
-    let has_stopped = decoder.is_over() || decoder.has_stopped();
+    let has_stopped = decoder.is_finished() || decoder.has_stopped();
     match decoder.end(&mut events) {
         Ok(reply) => {
             assert!(has_stopped, "a stream that broke off became {reply:?}");
@@ -227,7 +227,7 @@ fn stream(dialect: Dialect, data: &[u8]) {
     }
 }
 
-/// The data of each event.
+/// Returns the data of each event.
 fn frames(chunks: &[&[u8]]) -> Vec<Bytes> {
     let mut parser = SseParser::new(1 << 20);
     let mut frames = Vec::new();
@@ -236,7 +236,7 @@ fn frames(chunks: &[&[u8]]) -> Vec<Bytes> {
     frames
 }
 
-/// Calls are started before they go on, end once, and are those of the reply.
+/// Each call starts before it continues, ends once, and is part of the reply.
 fn check_events(events: &[ReplyEvent], reply: Option<&Reply>, dialect: Dialect) {
     let mut started = Vec::new();
     let mut whole = Vec::new();
@@ -254,7 +254,7 @@ fn check_events(events: &[ReplyEvent], reply: Option<&Reply>, dialect: Dialect) 
                 assert!(!whole.iter().any(|(other, _)| other == index), "call {index} goes on after its end");
             }
             ReplyEvent::ToolCall { index, call } => {
-                // A call that is never named is not told until it is whole.
+                // A call without a name is only reported when it is complete.
                 assert!(started.contains(index) || call.name.is_empty(), "call {index} ends before it is started");
                 assert!(!whole.iter().any(|(other, _)| other == index), "call {index} ends twice");
                 whole.push((*index, call.clone()));
@@ -264,14 +264,14 @@ fn check_events(events: &[ReplyEvent], reply: Option<&Reply>, dialect: Dialect) 
         }
     }
     if let Some(reply) = reply {
-        // Blocks that come out of order are put in order; Responses repeats the text at its end, and what is said there counts.
+        // Blocks are sorted, and Responses repeats the text at its end, which takes precedence.
         if dialect != Dialect::Responses {
             assert_eq!(text.len(), reply.message.to_text().len());
         }
         whole.sort_by_key(|(index, _)| *index);
         let mut calls: Vec<_> = whole.into_iter().map(|(_, call)| call).collect();
         let mut kept: Vec<_> = reply.message.calls().cloned().collect();
-        // Items of Responses that come only at the end are put where their place in the output says.
+        // Items of Responses that only appear at the end are inserted at their index.
         if dialect == Dialect::Responses {
             calls.sort_by_cached_key(|call| format!("{call:?}"));
             kept.sort_by_cached_key(|call| format!("{call:?}"));
@@ -299,7 +299,7 @@ fn send_on(conversation: &Conversation) {
     }
 }
 
-/// A request with two tools, encoded once for each dialect.
+/// Returns a request with two tools, encoded once per dialect.
 fn question(dialect: Dialect) -> &'static EncodedRequest {
     static QUESTIONS: [OnceLock<EncodedRequest>; Dialect::ALL.len()] = [const { OnceLock::new() }; Dialect::ALL.len()];
     let at = Dialect::ALL.iter().position(|other| *other == dialect).unwrap_or_default();
@@ -315,9 +315,9 @@ fn encode_question(dialect: Dialect) -> EncodedRequest {
     encode(&settings, &ChatRequest::new("m", &conversation).with_tools(&tools)).expect("a request")
 }
 
-/// A recording is the same after it was written and read, and an error names a line that is there.
+/// A recording round-trips, and an error names an existing line.
 pub(super) fn recording(data: &[u8]) {
-    let text = super::text(data);
+    let text = super::input::text(data);
     match Recording::read(&text) {
         Ok(recording) => {
             let lines = recording.to_lines();
@@ -332,13 +332,13 @@ pub(super) fn recording(data: &[u8]) {
     }
 }
 
-/// A replayed stream ends in a reply or an error, and nothing comes after it.
+/// A replayed stream ends with a reply or an error, and nothing follows.
 fn replay(recording: Recording) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let Ok(runtime) = runtime else { return };
     let exchanges = recording.exchanges.len();
     for dialect in Dialect::ALL {
-        let retries = RetryPolicy { most: 0, first_pause: Duration::ZERO, ..RetryPolicy::default() };
+        let retries = RetryPolicy { max_retries: 0, initial_backoff: Duration::ZERO, ..RetryPolicy::default() };
         let settings = ProviderSettings::new(dialect).with_base_url("https://model.example").with_retries(retries);
         let provider = crate::provider::Provider::replaying(settings, recording.clone());
         let conversation = Conversation::new().with("Hello?");
@@ -356,7 +356,7 @@ fn replay(recording: Recording) {
     }
 }
 
-/// A conversation is the same after it was saved and loaded, and can be sent in every dialect.
+/// A conversation round-trips, and can be sent in every dialect.
 pub(super) fn conversation(data: &[u8]) {
     let Ok(conversation) = serde_json::from_slice::<Conversation>(data) else { return };
     let saved = serde_json::to_vec(&conversation).expect("a conversation is JSON");

@@ -1,4 +1,4 @@
-//! Targets for JSON Schemas of servers: checking, casting, lowering.
+//! Targets for JSON Schemas of servers: validating, casting, lowering.
 
 use serde_json::Value;
 
@@ -62,12 +62,12 @@ pub(super) const TOKENS: &[&str] = &[
 ];
 
 fn schema_and_value(data: &[u8]) -> Option<(Value, Value)> {
-    let text = super::text(data);
-    let (schema, value) = super::two_parts(&text);
+    let text = super::input::text(data);
+    let (schema, value) = super::input::split_input(&text);
     Some((serde_json::from_str(schema).ok()?, serde_json::from_str(value).ok()?))
 }
 
-/// A schema is never an error, and each problem of a value points into it.
+/// Any schema compiles, and each problem points into the value.
 pub(super) fn validate(data: &[u8]) {
     let Some((schema, value)) = schema_and_value(data) else { return };
     let validator = Validator::compile(&schema);
@@ -79,7 +79,7 @@ pub(super) fn validate(data: &[u8]) {
     }
 }
 
-/// A cast is idempotent, changes nothing without saying so, and never breaks a value that fits.
+/// A cast is idempotent, reports all changes, and never breaks a matching value.
 pub(super) fn cast_value(data: &[u8]) {
     let Some((schema, value)) = schema_and_value(data) else { return };
     let once = cast(&schema, &value);
@@ -87,17 +87,17 @@ pub(super) fn cast_value(data: &[u8]) {
     let twice = cast(&schema, &once.value);
     assert!(twice.changes.is_empty() && twice.value == once.value, "casting again: {:?}", twice.changes);
     let validator = Validator::compile(&schema);
-    // A check that takes too long is given up, and then passes; these are the ones that may.
+    // A validation that takes too long is aborted and passes, which only these keywords can cause.
     let is_quick = !["pattern", "$ref"].iter().any(|keyword| schema.to_string().contains(keyword));
     if is_quick && validator.warning().is_none() && validator.validate(&value).is_ok() {
         assert_eq!(validator.validate(&once.value), Ok(()), "a value that fits was cast to {}", once.value);
     }
 }
 
-/// In every dialect a tool is valid by the provider's rules, the same each time, and its arguments come back.
+/// In every dialect a tool follows the provider's rules, is the same each time, and its arguments round-trip.
 pub(super) fn lowering(data: &[u8]) {
-    let text = super::text(data);
-    let (name, schema) = super::two_parts(&text);
+    let text = super::input::text(data);
+    let (name, schema) = super::input::split_input(&text);
     let Ok(schema) = serde_json::from_str::<Value>(schema) else { return };
     let name = if name.is_empty() { "tool" } else { name };
     let tools = [
@@ -107,7 +107,7 @@ pub(super) fn lowering(data: &[u8]) {
     for dialect in Dialect::ALL {
         let lowered = lower(&tools, dialect);
         assert_eq!(lowered.json(), lower(&tools, dialect).json(), "lowering twice differs");
-        assert_eq!(lowered.tools.len() + lowered.left_out.len(), tools.len());
+        assert_eq!(lowered.tools.len() + lowered.omitted.len(), tools.len());
         let list: Vec<Value> = serde_json::from_str(&format!("[{}]", lowered.json())).expect("lowered tools are JSON");
         for tool in &list {
             let broken = rules::broken(dialect, tool);

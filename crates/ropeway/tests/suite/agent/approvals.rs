@@ -1,4 +1,4 @@
-//! Approvals: which calls are made, which are asked about, and what the model hears of those that are not made.
+//! Approvals: calls that are allowed, denied, or need approval, and how denials are reported.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,23 +8,23 @@ use ropeway::agent::{
 use ropeway::message::Dialect;
 use ropeway::provider::StopReason;
 use ropeway::testing::ScriptedReply;
-use ropeway::tool::{Annotations, BoxError, LocalTool, ToolDefinition};
+use ropeway::tool::{Annotations, LocalTool, ToolDefinition};
 use serde_json::{Value, json};
 
 use super::kit::{agent, done, failed, ok, results, sendable};
 
-/// A tool that says its own name, and these things about its behaviour.
+/// Returns a tool with these annotations that answers its own name.
 fn tool(name: &str, hints: Value) -> LocalTool {
     let mut definition = ToolDefinition::new(name);
     definition.annotations = Annotations(hints.as_object().cloned().unwrap_or_default());
     let name = name.to_owned();
-    LocalTool::new(definition, move |_, _| std::future::ready(Ok::<_, BoxError>(name.clone())))
+    LocalTool::new(definition, move |_, _| std::future::ready(Ok(name.clone())))
 }
 
-/// A model that calls these tools at once, each under its own name, and then says `fine`.
+/// Returns an agent whose model calls these tools in one reply, and then says `fine`.
 fn calling(dialect: Dialect, tools: &[&str]) -> AgentBuilder {
     let calls =
-        tools.iter().fold(ScriptedReply::nothing(), |saying, tool| saying.and_call(*tool, *tool, json!({"n": 1})));
+        tools.iter().fold(ScriptedReply::nothing(), |reply, tool| reply.and_call(*tool, *tool, json!({"n": 1})));
     agent(dialect, [calls, ScriptedReply::text("fine")])
 }
 
@@ -41,7 +41,7 @@ fn denied(tool: &str, why: &str) -> (String, String, bool) {
 }
 
 #[tokio::test]
-async fn the_first_rule_that_fits_decides_and_the_model_is_told() {
+async fn the_first_rule_that_matches_applies_and_denials_are_reported() {
     for dialect in Dialect::ALL {
         let policy = Policy::new().deny("*_delete").allow("fs_*").ask("*");
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -61,16 +61,16 @@ async fn the_first_rule_that_fits_decides_and_the_model_is_told() {
         let asked = asked.lock().expect("no poison").clone();
         assert_eq!(asked, [("web_get".to_owned(), "web_get".to_owned(), json!({"n": 1}))], "{dialect}");
         let told = [
-            denied("fs_delete", "the host does not allow it"),
+            denied("fs_delete", "not allowed by the host's policy"),
             ok("fs_read", "fs_read"),
-            denied("web_get", "the user said no: not today"),
+            denied("web_get", "rejected by the user: not today"),
         ];
         assert_eq!(results(&agent.history()), told, "{dialect}");
     }
 }
 
 #[tokio::test]
-async fn tools_that_may_destroy_something_are_known_by_their_own_words() {
+async fn destructive_tools_are_recognized_by_their_annotations() {
     for dialect in Dialect::ALL {
         let agent = calling(dialect, &["read", "wipe"])
             .tool(tool("read", json!({"readOnlyHint": true})))
@@ -79,13 +79,13 @@ async fn tools_that_may_destroy_something_are_known_by_their_own_words() {
             .build()
             .expect("an agent");
         fine(&agent, dialect).await;
-        let told = [ok("read", "read"), denied("wipe", "the host does not allow it")];
+        let told = [ok("read", "read"), denied("wipe", "not allowed by the host's policy")];
         assert_eq!(results(&agent.history()), told, "{dialect}");
     }
 }
 
 #[tokio::test]
-async fn calls_are_asked_about_one_after_the_other_in_their_order() {
+async fn approval_is_requested_one_call_at_a_time_in_order() {
     for dialect in Dialect::ALL {
         for limits in [TurnLimits::default(), TurnLimits::default().sequential()] {
             let log: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -118,49 +118,49 @@ async fn calls_are_asked_about_one_after_the_other_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_can_be_asked_about_is_not_made() {
+async fn a_call_that_needs_approval_is_denied_without_a_handler() {
     for dialect in Dialect::ALL {
         let agent = calling(dialect, &["a"]).tool(tool("a", json!({}))).policy(Policy::new().ask("a"));
         let agent = agent.build().expect("an agent");
         fine(&agent, dialect).await;
-        let why = "it needs approval, and there is nobody who could be asked";
+        let why = "it requires approval, and no one is available to approve it";
         assert_eq!(results(&agent.history()), [denied("a", why)], "{dialect}");
     }
 }
 
 #[tokio::test]
-async fn a_denial_without_a_reason_is_told_as_such() {
+async fn a_denial_without_a_reason_is_reported() {
     for dialect in Dialect::ALL {
         let agent = calling(dialect, &["a"]).tool(tool("a", json!({}))).policy(Policy::new().ask("a"));
         let agent = agent.on_approval(|_| async { Approval::deny() }).build().expect("an agent");
         fine(&agent, dialect).await;
-        assert_eq!(results(&agent.history()), [denied("a", "the user said no")], "{dialect}");
+        assert_eq!(results(&agent.history()), [denied("a", "rejected by the user")], "{dialect}");
     }
 }
 
 #[tokio::test]
-async fn somebody_who_falls_over_when_asked_has_not_agreed() {
+async fn an_approval_handler_that_panics_denies_the_call() {
     for dialect in Dialect::ALL {
         let agent = calling(dialect, &["a"]).tool(tool("a", json!({}))).policy(Policy::new().ask("a"));
         let agent = agent.on_approval(|_| async { panic!("oh no") }).build().expect("an agent");
         fine(&agent, dialect).await;
-        assert_eq!(results(&agent.history()), [denied("a", "the user said no")], "{dialect}");
+        assert_eq!(results(&agent.history()), [denied("a", "rejected by the user")], "{dialect}");
     }
 }
 
 #[tokio::test]
-async fn what_was_agreed_to_for_ever_is_not_asked_about_again() {
+async fn a_permanent_approval_is_not_requested_again() {
     for dialect in Dialect::ALL {
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let log = asked.clone();
         let call = |id: &str, tool: &str| ScriptedReply::call(id, tool, json!({}));
-        let sayings = [
+        let replies = [
             call("1", "a").and_call("2", "a", json!({})).and_call("3", "b", json!({})),
             ScriptedReply::text("fine"),
             call("4", "a").and_call("5", "b", json!({})),
             ScriptedReply::text("fine"),
         ];
-        let agent = agent(dialect, sayings)
+        let agent = agent(dialect, replies)
             .tool(tool("a", json!({})))
             .tool(tool("b", json!({})))
             .policy(Policy::new().ask("*"))
@@ -179,30 +179,30 @@ async fn what_was_agreed_to_for_ever_is_not_asked_about_again() {
     }
 }
 
-/// A model with so many tools that it must find them, which does, and then calls `b` through the other one.
+/// Returns an agent whose model searches tools, and then calls `b` through `call_tool`.
 fn searching(dialect: Dialect) -> AgentBuilder {
-    let sayings = [
+    let replies = [
         ScriptedReply::call("1", "find_tools", json!({"query": "nothing at all"})),
         ScriptedReply::call("2", "call_tool", json!({"name": "b", "arguments": {"n": 1}})),
         ScriptedReply::text("fine"),
     ];
-    agent(dialect, sayings).tool(tool("a", json!({}))).tool(tool("b", json!({}))).search_over(1)
+    agent(dialect, replies).tool(tool("a", json!({}))).tool(tool("b", json!({}))).search_over(1)
 }
 
 #[tokio::test]
-async fn what_comes_with_the_agent_needs_no_word_and_what_it_leads_to_does() {
+async fn built_in_tools_need_no_approval_but_the_tools_they_call_do() {
     for dialect in Dialect::ALL {
         let agent = searching(dialect).policy(Policy::new().allow("a").otherwise(Permission::Deny));
         let agent = agent.build().expect("an agent");
         fine(&agent, dialect).await;
-        let denied = format!("Error: tool `b` was not called: the host does not allow it. {DENIED}");
-        let told = [ok("1", "No tool fits `nothing at all`. Try other words."), failed("2", &denied)];
+        let denied = format!("Error: tool `b` was not called: not allowed by the host's policy. {DENIED}");
+        let told = [ok("1", "No tool matches `nothing at all`. Try other words."), failed("2", &denied)];
         assert_eq!(results(&agent.history()), told, "{dialect}");
     }
 }
 
 #[tokio::test]
-async fn a_call_within_a_call_is_asked_about_as_the_tool_that_is_meant() {
+async fn a_call_through_call_tool_is_approved_as_the_tool_it_names() {
     for dialect in Dialect::ALL {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = asked.clone();
@@ -219,13 +219,13 @@ async fn a_call_within_a_call_is_asked_about_as_the_tool_that_is_meant() {
 }
 
 #[tokio::test]
-async fn calls_that_need_no_word_do_not_wait_for_those_that_do() {
+async fn allowed_calls_do_not_wait_for_calls_that_need_approval() {
     for dialect in Dialect::ALL {
         let (done_first, made) = tokio::sync::oneshot::channel::<()>();
         let (done_first, made) = (Mutex::new(Some(done_first)), Arc::new(tokio::sync::Mutex::new(made)));
         let free = LocalTool::new(ToolDefinition::new("free"), move |_, _| {
             drop(done_first.lock().expect("no poison").take());
-            std::future::ready(Ok::<_, BoxError>("free"))
+            std::future::ready(Ok("free"))
         });
         let agent = calling(dialect, &["asked", "free"])
             .tool(tool("asked", json!({})))
@@ -234,7 +234,7 @@ async fn calls_that_need_no_word_do_not_wait_for_those_that_do() {
             .on_approval(move |_| {
                 let made = made.clone();
                 async move {
-                    // It is answered only when the other call was made.
+                    // Approves only after the other call was made.
                     let _ = (&mut *made.lock().await).await;
                     Approval::Allow
                 }
@@ -246,14 +246,14 @@ async fn calls_that_need_no_word_do_not_wait_for_those_that_do() {
     }
 }
 
-/// A tool of the host that describes itself so.
+/// Returns a local tool with this description.
 fn note(description: &str) -> LocalTool {
     let definition = ToolDefinition::new("note").with_description(description);
-    LocalTool::new(definition, |_, _| std::future::ready(Ok::<_, BoxError>("noted")))
+    LocalTool::new(definition, |_, _| std::future::ready(Ok("noted")))
 }
 
 #[tokio::test]
-async fn another_agent_goes_by_what_was_allowed_and_asks_about_what_changed() {
+async fn another_agent_shares_approvals_and_asks_about_changed_tools() {
     let approvals = Approvals::new();
     let asked: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
     let run = async |description: &str| {

@@ -8,23 +8,23 @@ use ropeway::message::Dialect;
 use ropeway::provider::{Provider, ProviderSettings, StopReason};
 use ropeway::registry::{Registry, ServerState};
 use ropeway::testing::{Fault, FaultTrigger, ModelServer, Script, ScriptedReply, ScriptedServer, model};
-use ropeway::tool::{Arguments, BoxError, LocalTool, Tool, ToolDefinition};
+use ropeway::tool::{Arguments, LocalTool, Tool, ToolDefinition};
 use serde_json::{Value, json};
 
 use super::kit::{done, echo, echoing, ok, results, sendable, tool};
 use crate::hasty::{SOON, chain, connect, event, hasty, ms, still_works, text, until};
 use crate::scene::scene;
 
-/// A model over HTTP that remembers what it was asked, and an agent that asks it.
-async fn listening(sayings: impl IntoIterator<Item = ScriptedReply>) -> (ModelServer, AgentBuilder) {
-    let answers = sayings.into_iter().map(|saying| saying.answer(Dialect::Chat));
+/// Returns a model over HTTP that records its requests, and an agent of it.
+async fn listening(replies: impl IntoIterator<Item = ScriptedReply>) -> (ModelServer, AgentBuilder) {
+    let answers = replies.into_iter().map(|reply| reply.answer(Dialect::Chat));
     let server = ModelServer::start(answers).await.expect("a free port");
     let settings = ProviderSettings::new(Dialect::Chat).with_base_url(format!("{}/v1", server.url())).with_key("a-key");
     let provider = Provider::new(settings).expect("a provider");
     (server, Agent::builder().provider(provider).model("m"))
 }
 
-/// The names of the tools in each request to the model.
+/// Returns the names of the tools in each model request.
 fn sent(model: &ModelServer) -> Vec<Vec<String>> {
     let names = |body: &Value| {
         let tools = body["tools"].as_array().into_iter().flatten();
@@ -42,7 +42,7 @@ fn named(alias: &str, mut config: ServerConfig) -> ServerConfig {
     config
 }
 
-/// A server of this name with one tool, which says its own name.
+/// Returns a server with one tool, which answers its own name.
 fn server(alias: &str, tool: &str) -> (ScriptedServer, ServerConfig) {
     let script = Script { builtin_tools: false, ..Script::default() };
     let definition = json!({"name": tool, "inputSchema": {"type": "object"}});
@@ -51,7 +51,7 @@ fn server(alias: &str, tool: &str) -> (ScriptedServer, ServerConfig) {
     (scripted, config)
 }
 
-/// A server that cannot be connected, and is not tried again.
+/// Returns a server that cannot be connected and is not retried.
 fn dead(alias: &str) -> ServerConfig {
     let scripted = ScriptedServer::new(Script::default().fault(FaultTrigger::connect(), Fault::exit()));
     let mut config = named(alias, hasty(scripted.in_process()));
@@ -68,7 +68,7 @@ fn an_agent_takes_many_tools_and_many_servers_at_once() {
         let (model, builder) = listening([calls, ScriptedReply::text("done")]).await;
         let ((_files, files), (_designs, designs)) = (server("files", "read"), server("designs", "latest"));
         let (files, designs) = (connect(files).await, connect(designs).await);
-        let other = LocalTool::new(ToolDefinition::new("other"), |_: Arguments, _| async { Ok::<_, BoxError>("") });
+        let other = LocalTool::new(ToolDefinition::new("other"), |_: Arguments, _| async { Ok("") });
         let agent = builder
             .tools([echo(), other])
             .mcps([AgentServer::from(files.clone()).with_prefix("files"), designs.clone().into()])
@@ -79,9 +79,9 @@ fn an_agent_takes_many_tools_and_many_servers_at_once() {
         assert_eq!(results(&agent.history()), [ok("a", "read"), ok("b", "latest"), ok("c", "hi")]);
         let expected = ["files_read", "mcp_designs_latest", "echo", "other", "read_more"];
         assert_eq!(sent(&model), [expected, expected]);
-        assert_eq!(names(&agent.tools()), expected, "the list is what is sent");
+        assert_eq!(names(&agent.tools()), expected, "tools() is what is sent");
         drop(agent);
-        // Connections of the host are the host's to close.
+        // The agent does not close connections of the host.
         for server in [files, designs] {
             assert!(server.is_connected());
             server.close().await;
@@ -90,7 +90,7 @@ fn an_agent_takes_many_tools_and_many_servers_at_once() {
 }
 
 #[tokio::test]
-async fn tools_from_a_list_of_shared_tools_are_taken_too() {
+async fn an_agent_accepts_a_list_of_shared_tools() {
     let shared: Vec<std::sync::Arc<dyn Tool>> = vec![std::sync::Arc::new(echo())];
     let provider = model(Dialect::Chat, [echoing("a", "hi"), ScriptedReply::text("done")]);
     let agent = Agent::builder().provider(provider).model("m").tools(shared).build().expect("an agent");
@@ -109,14 +109,14 @@ async fn a_removed_tool_is_not_sent_from_the_next_turn_on() {
     assert!(!agent.remove_tool("echo") && !agent.remove_tool("read_more"));
     done(agent.send("q")).await;
     assert!(agent.remove_tool("other"));
-    assert!(agent.tools().is_empty(), "there is nothing left to read more of");
+    assert!(agent.tools().is_empty(), "without tools, read_more is not sent");
     done(agent.send("q")).await;
     let none: [&str; 0] = [];
     assert_eq!(sent(&model), [&["echo", "other", "read_more"][..], &["other", "read_more"], &none]);
 }
 
 #[tokio::test]
-async fn the_list_of_tools_is_what_is_sent_when_there_are_too_many() {
+async fn tools_returns_what_is_sent_when_there_are_too_many() {
     let many = (0..12).map(|number| tool(&format!("tool_{number}"), |_, _| std::future::ready(Ok("x"))));
     let (model, builder) = listening([ScriptedReply::text("done")]).await;
     let agent = builder.tools(many).search_over(10).build().expect("an agent");
@@ -132,28 +132,28 @@ async fn the_list_of_tools_is_what_is_sent_when_there_are_too_many() {
 }
 
 #[test]
-fn a_server_removed_while_a_call_runs_lets_the_call_end() {
+fn a_server_removed_while_a_call_runs_completes_the_call() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let sayings = [
+        let replies = [
             ScriptedReply::call("a", "mcp_peer_sleep", json!({"ms": 300})),
             ScriptedReply::text("done"),
             ScriptedReply::text("two"),
         ];
-        let (model, builder) = listening(sayings).await;
+        let (model, builder) = listening(replies).await;
         let events = Events::default();
-        let mut told = events.listen();
+        let mut told = events.subscribe();
         let agent = builder.events(events).mcp(hasty(scripted.in_process())).build().expect("an agent");
         let turn = agent.send("q");
-        scripted.heard("tools/call", 1).await;
+        scripted.wait_for("tools/call", 1).await;
         assert!(agent.remove_mcp("peer"));
         assert!(!agent.remove_mcp("peer"));
         assert_eq!(done(turn).await.text, "done");
         let told_of = results(&agent.history());
         assert!(!told_of[0].2 && told_of[0].1.contains("slept"), "{told_of:?}");
-        // The connection was the agent's, and closes with the turn that used it.
+        // A connection of the agent closes with the turn that used it.
         event(&mut told, |event| matches!(event, Event::Closed { .. }).then_some(())).await;
-        assert!(agent.tools().is_empty() && agent.verdicts().is_empty());
+        assert!(agent.tools().is_empty() && agent.statuses().is_empty());
         assert_eq!(done(agent.send("q")).await.text, "two");
         let counts: Vec<bool> =
             sent(&model).iter().map(|names| names.iter().any(|it| it == "mcp_peer_sleep")).collect();
@@ -206,7 +206,7 @@ fn servers_added_and_removed_while_turns_run_never_break_one() {
             }
         };
         tokio::time::timeout(6 * SOON, async { tokio::join!(changing, all) }).await.expect("no hang");
-        assert!(agent.verdicts().is_empty());
+        assert!(agent.statuses().is_empty());
     });
 }
 
@@ -240,7 +240,7 @@ fn a_turn_without_a_required_server_is_an_error_and_can_be_resumed() {
         let words = chain(&error);
         assert!(words.starts_with("required server `peer` is unavailable: "), "{words}");
         assert!(words.len() > "required server `peer` is unavailable: ".len(), "{words}");
-        assert!(model.bodies().is_empty(), "the model is not asked");
+        assert!(model.bodies().is_empty(), "no model request is made");
         scripted.set(|script| script.faults.clear());
         let outcome = agent.resume().finish().await.expect("an outcome");
         assert_eq!((outcome.text.as_str(), outcome.missing), ("done", Vec::new()), "each turn tries again");
@@ -265,7 +265,7 @@ fn a_required_server_of_a_bridge_ends_the_turn_with_its_cause() {
             "{words}"
         );
         bridge.stop().await;
-        let stopped: Vec<ServerState> = bridge.verdicts().into_iter().map(|verdict| verdict.outcome).collect();
+        let stopped: Vec<ServerState> = bridge.statuses().into_iter().map(|verdict| verdict.outcome).collect();
         assert_eq!(stopped, [ServerState::NotStarted, ServerState::NotStarted], "a stop forgets it");
     });
 }
@@ -280,7 +280,7 @@ fn a_required_server_that_is_reconnecting_is_waited_for() {
         let server = connect(hasty(scripted.in_process())).await;
         let agent = agent.mcp(AgentServer::from(server.clone()).required()).build().expect("an agent");
         done(agent.send("q")).await;
-        let _ = server.call_tool("crash", Arguments::new(), &ropeway::tool::CallContext::default()).await;
+        let _ = server.call_tool_with("crash", Arguments::new(), &ropeway::tool::CallContext::default()).await;
         let outcome = done(agent.send("q")).await;
         assert_eq!((outcome.text.as_str(), outcome.missing), ("two", Vec::new()));
         until("the server is back", || server.is_connected()).await;

@@ -1,4 +1,4 @@
-//! What a host does with turns: several at once, stopped, dropped, let go.
+//! Turns under control of the host: queued, stopped, dropped, detached.
 
 use ropeway::agent::{Agent, AgentError, TurnEnd, TurnOutcome};
 use ropeway::message::{Conversation, Dialect, Message};
@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::kit::{Gate, agent, done, failed, gate, lines, ok, results, sendable};
 
-/// An agent whose model calls `gate` and then says `fine`, as often as it is asked.
+/// Returns an agent whose model calls `gate` and then says `fine`, in every turn.
 fn gated(dialect: Dialect) -> (Agent, Gate) {
     let (tool, gate) = gate();
-    let sayings =
+    let replies =
         [ScriptedReply::call("a", "gate", json!({})), ScriptedReply::text("fine"), ScriptedReply::text("again")];
-    (agent(dialect, sayings).tool(tool).build().expect("an agent"), gate)
+    (agent(dialect, replies).tool(tool).build().expect("an agent"), gate)
 }
 
 fn came_to(outcome: &TurnOutcome) -> (&str, &TurnEnd) {
@@ -23,7 +23,7 @@ fn came_to(outcome: &TurnOutcome) -> (&str, &TurnEnd) {
 const DONE: TurnEnd = TurnEnd::Done(StopReason::EndTurn);
 
 #[tokio::test]
-async fn messages_are_answered_in_the_order_in_which_they_were_sent() {
+async fn messages_are_answered_in_the_order_they_were_sent() {
     for dialect in Dialect::ALL {
         let agent = agent(dialect, ["one", "two", "three"].map(ScriptedReply::text)).build().expect("an agent");
         let turns = ["1", "2", "3"].map(|text| agent.send(text));
@@ -37,7 +37,7 @@ async fn messages_are_answered_in_the_order_in_which_they_were_sent() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_cancelled_in_the_queue_is_passed_over() {
+async fn a_turn_cancelled_in_the_queue_is_skipped() {
     for dialect in Dialect::ALL {
         let (agent, gate) = gated(dialect);
         let first = agent.send("1");
@@ -55,14 +55,14 @@ async fn a_turn_that_is_cancelled_in_the_queue_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_stopped_in_the_queue_ends_at_once() {
+async fn a_turn_stopped_in_the_queue_ends_immediately() {
     for dialect in Dialect::ALL {
         let (agent, gate) = gated(dialect);
         let first = agent.send("1");
         gate.begun.notified().await;
         let (second, third) = (agent.send("2"), agent.send("3"));
         second.stop();
-        // The first one is still going on.
+        // The first turn is still running.
         assert_eq!(came_to(&done(second).await), ("", &TurnEnd::Stopped), "{dialect}");
         gate.go.notify_one();
         assert_eq!(came_to(&done(first).await), ("fine", &DONE), "{dialect}");
@@ -71,7 +71,7 @@ async fn a_turn_that_is_stopped_in_the_queue_ends_at_once() {
 }
 
 #[tokio::test]
-async fn to_send_nothing_is_to_resume() {
+async fn sending_an_empty_input_resumes() {
     for dialect in Dialect::ALL {
         let agent = agent(dialect, [ScriptedReply::text("fine")]).build().expect("an agent");
         let nothing = || Vec::<Message>::new();
@@ -84,7 +84,7 @@ async fn to_send_nothing_is_to_resume() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_stopped_makes_its_calls_to_their_end() {
+async fn a_stopped_turn_completes_its_calls() {
     for dialect in Dialect::ALL {
         let (agent, gate) = gated(dialect);
         let turn = agent.send("go");
@@ -101,7 +101,7 @@ async fn a_turn_that_is_stopped_makes_its_calls_to_their_end() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_stopped_begins_none_of_the_turns_that_wait() {
+async fn a_stopped_agent_begins_no_waiting_turn() {
     for dialect in Dialect::ALL {
         let (agent, gate) = gated(dialect);
         let first = agent.send("1");
@@ -118,7 +118,7 @@ async fn an_agent_that_is_stopped_begins_none_of_the_turns_that_wait() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_cancelled_ends_all_turns() {
+async fn a_cancelled_agent_ends_all_turns() {
     for dialect in Dialect::ALL {
         let (agent, gate) = gated(dialect);
         let first = agent.send("1");
@@ -150,7 +150,7 @@ async fn dropping_a_turn_cancels_it() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_let_go_comes_to_its_end() {
+async fn a_detached_turn_runs_to_its_end() {
     for dialect in Dialect::ALL {
         let (agent, gate) = gated(dialect);
         let turn = agent.send("go");
@@ -165,7 +165,7 @@ async fn a_turn_that_is_let_go_comes_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_turn_lives_longer_than_the_agent_that_it_is_of() {
+async fn a_turn_outlives_its_agent() {
     for dialect in Dialect::ALL {
         let (agent, gate) = gated(dialect);
         let turn = agent.send("go");

@@ -1,4 +1,4 @@
-//! What an agent remembers: a plain value that can be saved at any moment and gone on with by any model.
+//! History: a plain value that can be saved at any moment and continued by any model.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::kit::{agent, done, echo, echoing, failed, gate, lines, ok, results, sendable};
 
 #[tokio::test]
-async fn a_history_that_was_saved_in_mid_turn_goes_on_in_every_other_dialect() {
+async fn a_history_saved_mid_turn_continues_in_every_other_dialect() {
     for dialect in Dialect::ALL {
         let (tool, gate) = gate();
         let both = ScriptedReply::reasoning("Both.").and_call("a", "echo", json!({"text": "x"})).and_call(
@@ -30,7 +30,7 @@ async fn a_history_that_was_saved_in_mid_turn_goes_on_in_every_other_dialect() {
         let loaded: Conversation = serde_json::from_str(&saved).expect("a conversation");
         sendable(&loaded);
         assert_eq!(loaded.system.as_deref(), Some("Be brief."), "{dialect}");
-        let unfinished = failed("b", "there is no result of this call: it had not ended yet");
+        let unfinished = failed("b", "no result: the call has not finished");
         assert_eq!(results(&loaded).last(), Some(&unfinished), "{dialect}");
         for other in Dialect::ALL {
             let second = agent(other, [echoing("c", "y"), ScriptedReply::text("on it goes")]).tool(echo());
@@ -50,8 +50,8 @@ async fn a_history_that_was_saved_in_mid_turn_goes_on_in_every_other_dialect() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_breaks_off_at_a_call_is_gone_on_with() {
-    // As it is left behind by a host that was ended before the result was written down.
+async fn a_conversation_that_ends_at_a_call_can_be_continued() {
+    // The state after a host was killed before it saved the result.
     let call = AssistantPart::ToolCall(ToolCall::new("a", "echo", serde_json::Map::new()));
     let left = Conversation::new().with("go").with(AssistantMessage::new(vec![call]));
     for dialect in Dialect::ALL {
@@ -65,7 +65,7 @@ async fn a_conversation_that_breaks_off_at_a_call_is_gone_on_with() {
 }
 
 #[tokio::test]
-async fn one_conversation_goes_through_all_dialects() {
+async fn one_conversation_continues_through_all_dialects() {
     let mut history = Conversation::new().with_system("Be brief.");
     for (number, dialect) in Dialect::ALL.into_iter().enumerate() {
         let call =
@@ -82,12 +82,12 @@ async fn one_conversation_goes_through_all_dialects() {
 }
 
 #[tokio::test]
-async fn a_history_is_replaced_when_the_turns_before_it_are_over() {
+async fn a_history_is_replaced_after_the_turns_before_it() {
     for dialect in Dialect::ALL {
         let (tool, gate) = gate();
-        let sayings =
+        let replies =
             [ScriptedReply::call("a", "gate", json!({})), ScriptedReply::text("fine"), ScriptedReply::text("anew")];
-        let agent = agent(dialect, sayings).tool(tool).build().expect("an agent");
+        let agent = agent(dialect, replies).tool(tool).build().expect("an agent");
         let turn = agent.send("go");
         gate.begun.notified().await;
         let replaced = {
@@ -105,7 +105,7 @@ async fn a_history_is_replaced_when_the_turns_before_it_are_over() {
 }
 
 #[tokio::test]
-async fn what_the_builder_said_wins_over_a_history_that_comes_later() {
+async fn the_system_prompt_of_the_builder_overrides_a_later_history() {
     for (own, expected) in [(Some("Be brief."), "Be brief."), (None, "Be long.")] {
         let agent = agent(Dialect::Chat, []);
         let agent = own.into_iter().fold(agent, |agent, own| agent.system(own)).build().expect("an agent");
@@ -115,16 +115,16 @@ async fn what_the_builder_said_wins_over_a_history_that_comes_later() {
 }
 
 #[tokio::test]
-async fn another_history_that_nobody_waits_for_keeps_its_place_among_the_turns() {
+async fn a_dropped_replace_history_keeps_its_place_in_the_queue() {
     for dialect in Dialect::ALL {
         let (tool, gate) = gate();
-        let sayings =
+        let replies =
             [ScriptedReply::call("a", "gate", json!({})), ScriptedReply::text("one"), ScriptedReply::text("two")];
-        let agent = agent(dialect, sayings).tool(tool).build().expect("an agent");
+        let agent = agent(dialect, replies).tool(tool).build().expect("an agent");
         let first = agent.send("1");
         gate.begun.notified().await;
         {
-            // Whoever wants another history does not wait for it.
+            // The future is dropped before the history is replaced.
             let mut replacing = pin!(agent.replace_history(Conversation::new().with("anew")));
             let waits = poll_fn(|cx| Poll::Ready(replacing.as_mut().poll(cx).is_pending())).await;
             assert!(waits, "{dialect}");
@@ -133,7 +133,7 @@ async fn another_history_that_nobody_waits_for_keeps_its_place_among_the_turns()
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
-        // The second one waits for the first.
+        // The second turn waits for the first.
         assert_eq!(lines(&agent.history()), ["user: 1", "model:  <a>", "tools: <a>"], "{dialect}");
         gate.go.notify_one();
         assert_eq!(done(first).await.text, "one", "{dialect}");
@@ -168,7 +168,7 @@ async fn a_history_is_complete_at_every_step() {
         done(agent.send("go")).await;
         let seen = std::mem::take(&mut *seen.lock().expect("no poison"));
         seen.iter().for_each(|(_, history)| sendable(history));
-        // Who hears that an answer is whole finds it in the history, and so with results.
+        // After the step `Answered` the history has the reply, and after `CallFinished` the result.
         let of = |kind: &'static str| seen.iter().filter(move |(other, _)| *other == kind).map(|(_, history)| history);
         let answered: Vec<Vec<String>> = of("answered").map(lines).collect();
         let first = ["user: go", "model: Both. <a> <b>", "tools: <a> <b>"].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Calls that the host answers itself: `on_tool_call`, its errors, and summaries of calls for people.
+//! Calls that the host answers: `on_tool_call`, its errors, and summaries of calls.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,14 +17,14 @@ use super::kit::{agent, done, echo, failed, gate, ok, results, sendable, tool};
 use crate::hasty::{SOON, chain, in_process};
 use crate::scene::scene;
 
-/// What a host asks with one tool `t`, which takes a number `n`.
+/// Returns a request with one tool `t`, which takes a number `n`.
 fn request() -> GenerateRequest {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     GenerateRequest::new("m", Conversation::new().with("q"))
         .with_tools([ToolDefinition::new("t").with_input_schema(schema)])
 }
 
-/// A model that calls `t` once and then says `done`.
+/// Returns a model that calls `t` once and then says `done`.
 fn calling(dialect: Dialect) -> ropeway::provider::Provider {
     model(dialect, [ScriptedReply::call("a", "t", json!({"n": 1})), ScriptedReply::text("done")])
 }
@@ -33,9 +33,9 @@ fn calling(dialect: Dialect) -> ropeway::provider::Provider {
 fn a_host_streams_with_the_definitions_of_a_server_and_calls_its_tools() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script::default()).await;
-        let tools: Arc<[Arc<dyn Tool>]> = server.list_tools(None).await.expect("tools").into();
+        let tools: Arc<[Arc<dyn Tool>]> = server.list_tools().await.expect("tools").into();
         let calls = ScriptedReply::call("a", "echo", json!({"message": "hi"})).and_call("b", "refuse", json!({}));
-        let definitions = server.list_tool_definitions(None).await.expect("definitions");
+        let definitions = server.list_tool_definitions().await.expect("definitions");
         for dialect in Dialect::ALL {
             let provider = model(dialect, [calls.clone(), ScriptedReply::text("done")]);
             let request = GenerateRequest::new("m", Conversation::new().with("Say hi")).with_tools(definitions.clone());
@@ -51,7 +51,7 @@ fn a_host_streams_with_the_definitions_of_a_server_and_calls_its_tools() {
             while let Some(step) = generation.next().await {
                 if let Step::CallFinished { call, envelope } = step {
                     ids.push((call.0, envelope.id.0.clone()));
-                    // An error of the server stays what it is on its way through the callback.
+                    // The callback passes on an error of the server unchanged.
                     let is_refusal = matches!(envelope.error.as_deref(), Some(CallError::Refused { .. }));
                     assert_eq!(is_refusal, envelope.tool == "refuse", "{envelope:?}");
                 }
@@ -82,7 +82,7 @@ async fn an_error_of_the_callback_is_reported_to_the_model() {
 }
 
 #[tokio::test]
-async fn the_model_hears_that_an_error_is_retryable() {
+async fn a_retryable_error_is_reported_as_such() {
     let error = || ToolCallError::new("busy").with_kind("rate_limit").into_retryable();
     let mut generation = stream(&calling(Dialect::Chat), request(), move |_| async move { Err(error()) });
     let mut seen = None;
@@ -94,7 +94,7 @@ async fn the_model_hears_that_an_error_is_retryable() {
     let seen = seen.expect("an error");
     assert!(seen.is_transient());
     let expected = json!({"type": "rate_limit", "message": "busy", "fatal": false, "retryable": true});
-    assert_eq!(json!(seen.as_tool_call_error()), expected, "the host finds its own error again");
+    assert_eq!(json!(seen.as_tool_call_error()), expected, "the host finds its own error");
     let told = results(&generation.finish().await.expect("an outcome").conversation);
     assert_eq!(
         told[0].1,
@@ -121,7 +121,7 @@ async fn a_fatal_error_ends_the_turn_and_every_call_has_a_result() {
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(chain(&failure), "tool `t` ended the turn: the licence has expired");
+        assert_eq!(chain(&failure), "tool `t` returned a fatal error: the licence has expired");
         let told = results(&failure.conversation);
         assert_eq!(
             told.iter().map(|result| (result.0.as_str(), result.2)).collect::<Vec<_>>(),
@@ -136,7 +136,7 @@ async fn a_fatal_error_ends_the_turn_and_every_call_has_a_result() {
 async fn a_fatal_error_ends_the_turn_while_others_wait_for_approval() {
     let (gate_tool, _gate) = gate();
     let fatal = LocalTool::new(ToolDefinition::new("fatal"), |_: Arguments, _| async {
-        Err::<&str, _>(ToolCallError::fatal("no disk"))
+        Err::<&str, _>(ToolCallError::fatal("no disk").into())
     });
     let calls = ScriptedReply::call("a", "gate", json!({})).and_call("b", "echo", json!({"text": "x"})).and_call(
         "c",
@@ -148,7 +148,7 @@ async fn a_fatal_error_ends_the_turn_while_others_wait_for_approval() {
     let agent = agent.build().expect("an agent");
     let ended = tokio::time::timeout(SOON, agent.send("q").finish()).await.expect("no hang");
     let error = ended.expect_err("a local tool of the host may end the turn, too");
-    assert_eq!(chain(&error), "tool `fatal` ended the turn: no disk");
+    assert_eq!(chain(&error), "tool `fatal` returned a fatal error: no disk");
     assert_eq!(results(&agent.history()).len(), 3);
     sendable(&agent.history());
 }
@@ -177,10 +177,10 @@ async fn the_callback_gets_parsed_arguments_and_no_malformed_ones() {
     let told = results(&generated.await.expect("an outcome").conversation);
     assert_eq!(told[0], ok("a", "7 7"));
     assert!(told[1].2 && told[1].1.contains("/n"), "{told:?}");
-    assert!(told[2].2 && told[2].1.contains("the arguments do not fit"), "{told:?}");
+    assert!(told[2].2 && told[2].1.contains("invalid arguments"), "{told:?}");
     let mut seen = seen.lock().expect("no poison").clone();
     seen.sort();
-    assert_eq!(seen, ["a", "c"], "what does not fit the schema never reaches the callback");
+    assert_eq!(seen, ["a", "c"], "invalid arguments never reach the callback");
 }
 
 #[tokio::test]
@@ -200,10 +200,10 @@ async fn errors_of_many_kinds_convert_with_a_question_mark() {
     assert_eq!(io().expect_err("an error").message, "disk");
     assert_eq!(boxed().expect_err("an error").message, "box");
     assert!(parsed().is_err_and(|error| !error.fatal && error.kind == "execution"));
-    assert!(fatal().is_err_and(|error| error.fatal), "a fatal error stays fatal on its way through a box");
+    assert!(fatal().is_err_and(|error| error.fatal), "a boxed fatal error stays fatal");
 }
 
-/// A tool that deletes a file, and says so.
+/// Returns a tool that deletes a file and has a summary.
 fn delete() -> LocalTool {
     tool("delete", |_, _| std::future::ready(Ok("gone")))
         .with_summary(|arguments| format!("Delete {}", arguments["path"].as_str().unwrap_or("nothing")))
@@ -212,10 +212,10 @@ fn delete() -> LocalTool {
 #[tokio::test]
 async fn a_summary_is_shown_beside_the_arguments_in_steps_and_approvals() {
     let hostile = "/tmp/a\u{1b}[2K\n(harmless) \u{202e}key=open-sesame-42";
-    let saying = ScriptedReply::call("a", "delete", json!({"path": hostile})).and_call("b", "delete", json!({}));
+    let reply = ScriptedReply::call("a", "delete", json!({"path": hostile})).and_call("b", "delete", json!({}));
     let asked: Arc<Mutex<Vec<ApprovalRequest>>> = Arc::default();
     let log = asked.clone();
-    let agent = agent(Dialect::Chat, [saying, ScriptedReply::text("done")])
+    let agent = agent(Dialect::Chat, [reply, ScriptedReply::text("done")])
         .tool(delete())
         .secrets(Redactor::new([&Secret::new("open-sesame-42")]))
         .policy(Policy::new().ask("*"))
@@ -235,7 +235,7 @@ async fn a_summary_is_shown_beside_the_arguments_in_steps_and_approvals() {
     }
     done(turn).await;
     let shown = Some("Delete /tmp/a (harmless) key=***".to_owned());
-    assert_eq!(steps, [(shown.clone(), true), (None, false)], "a summary that panics is left out");
+    assert_eq!(steps, [(shown.clone(), true), (None, false)], "a summary that panics is omitted");
     let asked = asked.lock().expect("no poison");
     assert_eq!(asked.iter().map(|request| request.summary.clone()).collect::<Vec<_>>(), [shown, None]);
     assert_eq!(asked[0].arguments["path"], json!(hostile), "the real arguments are always there");
@@ -247,14 +247,14 @@ fn tools_of_servers_have_no_summary_and_tools_of_the_agent_have_one() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script::default()).await;
         let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(100_000))));
-        let sayings = [
+        let replies = [
             ScriptedReply::call("a", "mcp_peer_echo", json!({"message": "hi"})).and_call("b", "long", json!({})),
             ScriptedReply::call("c", "read_more", json!({"output": "o1", "from": 50_000})),
             ScriptedReply::text("done"),
         ];
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = seen.clone();
-        let agent = Agent::builder().provider(model(Dialect::Chat, sayings)).model("m").mcp(server.clone()).tool(long);
+        let agent = Agent::builder().provider(model(Dialect::Chat, replies)).model("m").mcp(server.clone()).tool(long);
         let agent = agent.tracer(move |step| {
             if let Step::CallStarted { tool, summary, .. } = step {
                 log.lock().expect("no poison").push((tool.clone(), summary.clone()));
@@ -273,14 +273,14 @@ fn tools_of_servers_have_no_summary_and_tools_of_the_agent_have_one() {
 }
 
 #[test]
-fn calls_that_share_a_context_have_ids_of_their_own() {
+fn calls_that_share_a_context_have_their_own_ids() {
     scene(|_| async {
         let (_scripted, server) = in_process(Script::default()).await;
         let mut events = server.events();
         let cx = CallContext::default();
         for _ in 0..3 {
             server
-                .call_tool("echo", Arguments::from_iter([("message".to_owned(), json!("hi"))]), &cx)
+                .call_tool_with("echo", Arguments::from_iter([("message".to_owned(), json!("hi"))]), &cx)
                 .await
                 .expect("hi");
         }

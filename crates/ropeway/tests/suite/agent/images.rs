@@ -1,4 +1,4 @@
-//! Conversations with parallel calls and images in results, as each provider is sent them, and again from a recording.
+//! Parallel calls with images in results, as sent to each provider, live and from a recording.
 
 use ropeway::agent::{Agent, Step, TurnEnd};
 use ropeway::content::{Blob, ContentPart};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::kit::{done, echo, lines, sendable, tool};
 
-/// Enough of a picture to be one.
+/// The first bytes of a PNG.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 const BASE64: &str = "iVBORw0KGgo=";
 
@@ -20,7 +20,7 @@ fn camera() -> LocalTool {
     })
 }
 
-fn sayings() -> [ScriptedReply; 2] {
+fn replies() -> [ScriptedReply; 2] {
     let both = ScriptedReply::reasoning("A picture and a word.")
         .and_text("I look.")
         .and_call("a", "photo", json!({}))
@@ -33,13 +33,13 @@ fn settings(dialect: Dialect, url: String) -> ProviderSettings {
 }
 
 fn agent(provider: Provider, dialect: Dialect, history: Conversation) -> Agent {
-    // A model that sees pictures in results, where that is a matter of the model.
+    // A model that supports images in results, where that depends on the model.
     let model = if dialect == Dialect::Gemini { "gemini-3-flash" } else { "m" };
     let agent = Agent::builder().provider(provider).model(model).tool(camera()).tool(echo()).history(history);
     agent.build().expect("an agent")
 }
 
-/// The results of the round as the provider is sent them.
+/// Returns the results of the round from a request.
 fn results(dialect: Dialect, body: &Value) -> Value {
     match dialect {
         Dialect::Anthropic => body["messages"][2]["content"].clone(),
@@ -53,7 +53,7 @@ fn results(dialect: Dialect, body: &Value) -> Value {
     }
 }
 
-/// The same, as it should be.
+/// Returns the expected results.
 fn expected(dialect: Dialect) -> Value {
     let url = format!("data:image/png;base64,{BASE64}");
     match dialect {
@@ -80,7 +80,7 @@ fn expected(dialect: Dialect) -> Value {
                 {"functionResponse": {"id": "b", "name": "echo", "response": {"output": "hello"}}},
             ]})
         }
-        // A result holds nothing but text there: the picture comes behind, and each says where the other is.
+        // Results are text only: the image follows in a message, and both refer to each other.
         Dialect::Chat => json!([
             {"role": "tool", "tool_call_id": "a", "content": "the summit\n[image 1 of `photo`, shown below]"},
             {"role": "tool", "tool_call_id": "b", "content": "hello"},
@@ -94,9 +94,9 @@ fn expected(dialect: Dialect) -> Value {
 }
 
 #[tokio::test]
-async fn a_picture_in_a_result_reaches_each_provider_in_its_own_way() {
+async fn an_image_in_a_result_is_encoded_for_each_provider() {
     for dialect in Dialect::ALL {
-        let server = ModelServer::start(sayings().map(|saying| saying.answer(dialect))).await.expect("a port");
+        let server = ModelServer::start(replies().map(|reply| reply.answer(dialect))).await.expect("a port");
         let provider = Provider::new(settings(dialect, server.url())).expect("a provider");
         let agent = agent(provider, dialect, Conversation::new());
         assert_eq!(done(agent.send("what is there?")).await.text, "There is snow.", "{dialect}");
@@ -107,9 +107,9 @@ async fn a_picture_in_a_result_reaches_each_provider_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn a_conversation_with_pictures_goes_on_with_every_other_provider() {
+async fn a_conversation_with_images_continues_with_every_provider() {
     for first in Dialect::ALL {
-        let provider = ropeway::testing::model(first, sayings());
+        let provider = ropeway::testing::model(first, replies());
         let begun = agent(provider, first, Conversation::new());
         done(begun.send("what is there?")).await;
         let saved = serde_json::to_value(begun.history()).expect("JSON");
@@ -130,9 +130,9 @@ async fn a_conversation_with_pictures_goes_on_with_every_other_provider() {
 }
 
 #[tokio::test]
-async fn a_recorded_conversation_is_asked_for_word_by_word_the_same_again() {
+async fn a_recorded_conversation_replays_with_identical_requests() {
     for dialect in Dialect::ALL {
-        let server = ModelServer::start(sayings().map(|saying| saying.answer(dialect))).await.expect("a port");
+        let server = ModelServer::start(replies().map(|reply| reply.answer(dialect))).await.expect("a port");
         let recorder = Recorder::in_memory();
         let provider = Provider::new(settings(dialect, server.url())).expect("a provider");
         let first = agent(provider.with_recorder(recorder.clone()), dialect, Conversation::new());
@@ -148,12 +148,12 @@ async fn a_recorded_conversation_is_asked_for_word_by_word_the_same_again() {
 }
 
 #[tokio::test]
-async fn a_model_that_takes_no_pictures_gets_through_a_turn_with_one() {
+async fn a_model_without_image_support_completes_a_turn_with_an_image() {
     let words = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj";
     for dialect in Dialect::ALL {
         let refusal =
             ModelAnswer::json(500, &json!({"error": {"code": 500, "message": words, "type": "server_error"}}));
-        let [calls, snow] = sayings().map(|saying| saying.answer(dialect));
+        let [calls, snow] = replies().map(|reply| reply.answer(dialect));
         let answers = [calls, refusal, snow, ScriptedReply::text("Yes.").answer(dialect)];
         let server = ModelServer::start(answers).await.expect("a port");
         let provider = Provider::new(settings(dialect, server.url())).expect("a provider");
@@ -167,7 +167,7 @@ async fn a_model_that_takes_no_pictures_gets_through_a_turn_with_one() {
                 }
             }
             let model = if dialect == Dialect::Gemini { "gemini-3-flash" } else { "m" };
-            let warning = format!("model `{model}` takes no pictures: what is not text was described in words");
+            let warning = format!("model `{model}` does not support images: sent text descriptions instead");
             assert_eq!(warnings, vec![warning; warned], "{dialect}");
             assert_eq!(turn.finish().await.expect("an outcome").text, answer, "{dialect}");
         }
@@ -176,7 +176,7 @@ async fn a_model_that_takes_no_pictures_gets_through_a_turn_with_one() {
         assert_eq!(pictures.collect::<Vec<_>>(), [0, 1, 0, 0], "{dialect}");
         let line = "[image, image/png, 8 bytes: it cannot be shown here]";
         assert!(results(dialect, &bodies[2]).to_string().contains(line), "{dialect}: {}", bodies[2]);
-        // The picture itself is not forgotten: another model may see it.
+        // The history keeps the image for other models.
         let history = serde_json::to_string(&agent.history()).expect("JSON");
         assert_eq!(history.matches(BASE64).count(), 1, "{dialect}");
         sendable(&agent.history());

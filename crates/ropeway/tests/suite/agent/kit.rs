@@ -1,4 +1,4 @@
-//! What the tests of an agent need: an agent over a scripted model, tools for it, and a look at what it remembers.
+//! Test kit: agents over scripted models, tools for them, and views of their history.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use ropeway::tool::{Arguments, BoxError, CallContext, LocalTool, ToolDefinition,
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 
-/// An agent in the making, over a model that says this.
-pub(super) fn agent(dialect: Dialect, sayings: impl IntoIterator<Item = ScriptedReply>) -> AgentBuilder {
-    Agent::builder().provider(model(dialect, sayings)).model("m")
+/// Returns a builder of an agent over a scripted model.
+pub(super) fn agent(dialect: Dialect, replies: impl IntoIterator<Item = ScriptedReply>) -> AgentBuilder {
+    Agent::builder().provider(model(dialect, replies)).model("m")
 }
 
-/// A tool that takes whatever it is given.
+/// Returns a tool that accepts any arguments.
 pub(super) fn tool<F, R, O>(name: &str, function: F) -> LocalTool
 where
     F: Fn(Arguments, CallContext) -> R + Send + Sync + 'static,
@@ -27,28 +27,28 @@ where
     LocalTool::new(ToolDefinition::new(name), function)
 }
 
-/// A tool that says a text back.
+/// Returns a tool that echoes a text.
 pub(super) fn echo() -> LocalTool {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
     LocalTool::new(ToolDefinition::new("echo").with_input_schema(schema), |arguments: Arguments, _| async move {
-        Ok::<_, BoxError>(arguments["text"].as_str().unwrap_or_default().to_owned())
+        Ok(arguments["text"].as_str().unwrap_or_default().to_owned())
     })
 }
 
-/// A call of [`echo`].
+/// Returns a reply that calls [`echo`].
 pub(super) fn echoing(id: &str, text: &str) -> ScriptedReply {
     ScriptedReply::call(id, "echo", json!({"text": text}))
 }
 
-/// A tool that begins, and then waits until it is let go: both are told.
+/// Controls a tool that starts and then waits until it may end.
 pub(super) struct Gate {
     pub(super) begun: Arc<Notify>,
     pub(super) go: Arc<Notify>,
-    /// Ends when a call is over, also when it was dropped.
+    /// Closes when the call ends or is dropped.
     pub(super) over: oneshot::Receiver<()>,
 }
 
-/// A tool named `gate`, for one call, and the gate itself.
+/// Returns a tool named `gate`, for one call, and its control.
 pub(super) fn gate() -> (LocalTool, Gate) {
     let (guard, over) = oneshot::channel::<()>();
     let guard = std::sync::Mutex::new(Some(guard));
@@ -67,32 +67,31 @@ pub(super) fn gate() -> (LocalTool, Gate) {
     (tool, gate)
 }
 
-/// Waits for the end of a turn that has one.
+/// Waits for the outcome of a turn that succeeds.
 pub(super) async fn done(turn: Turn) -> TurnOutcome {
     turn.finish().await.expect("an outcome")
 }
 
-/// Every result so far: the call, what the model is told, and whether that is an error.
+/// Returns all results so far: the id of the call, the text, and whether it is an error.
 pub(super) fn results(history: &Conversation) -> Vec<(String, String, bool)> {
     let results = history.messages.iter().flat_map(|message| match message {
         Message::Tool(message) => message.results.clone(),
         _ => Vec::new(),
     });
-    let told = results.map(|result| (result.call, plain_text(&result.content).unwrap_or_default(), result.is_error));
-    told.collect()
+    results.map(|result| (result.call, plain_text(&result.content).unwrap_or_default(), result.is_error)).collect()
 }
 
-/// The result of a call that went well.
+/// Returns the result of a successful call.
 pub(super) fn ok(call: &str, text: &str) -> (String, String, bool) {
     (call.to_owned(), text.to_owned(), false)
 }
 
-/// The result of a call that failed.
+/// Returns the result of a failed call.
 pub(super) fn failed(call: &str, text: &str) -> (String, String, bool) {
     (call.to_owned(), text.to_owned(), true)
 }
 
-/// Who said what, in short.
+/// Returns one short line per message.
 pub(super) fn lines(history: &Conversation) -> Vec<String> {
     let line = |message: &Message| match message {
         Message::User(message) => format!("user: {}", plain_text(&message.content).unwrap_or_default()),
@@ -109,7 +108,7 @@ pub(super) fn lines(history: &Conversation) -> Vec<String> {
     history.messages.iter().map(line).collect()
 }
 
-/// The history is complete, can be saved, and can be sent to every provider.
+/// Asserts that the history is complete, and can be saved and sent to every provider.
 pub(super) fn sendable(history: &Conversation) {
     let saved = serde_json::to_string(history).expect("JSON");
     assert_eq!(&serde_json::from_str::<Conversation>(&saved).expect("a conversation"), history);
@@ -119,7 +118,7 @@ pub(super) fn sendable(history: &Conversation) {
             Message::Tool(message) => {
                 let results: Vec<&str> = message.results.iter().map(|result| result.call.as_str()).collect();
                 assert_eq!(results, std::mem::take(&mut open), "one result for each call, in order");
-                assert!(!results.is_empty(), "there is nothing without a call to be told of");
+                assert!(!results.is_empty(), "a tool message has results");
             }
             Message::Assistant(message) => {
                 assert_eq!(open, [""; 0], "calls without results");
@@ -135,16 +134,16 @@ pub(super) fn sendable(history: &Conversation) {
     for dialect in Dialect::ALL {
         let settings = ProviderSettings::new(dialect).with_base_url(format!("https://{dialect}.example.com/v1"));
         let encoded = encode(&settings, &ChatRequest::new("m", history));
-        let encoded = encoded.unwrap_or_else(|error| panic!("{dialect} does not take it: {error}"));
+        let encoded = encoded.unwrap_or_else(|error| panic!("{dialect} rejects it: {error}"));
         let body: Value = serde_json::from_slice(&encoded.request.body).expect("JSON");
         let (calls, results) = pairs(dialect, &body);
-        assert_eq!(calls, results, "{dialect} hears of a result for each call, in order");
+        assert_eq!(calls, results, "{dialect} receives one result for each call, in order");
         let different: HashSet<&String> = calls.iter().collect();
-        assert!(different.len() == calls.len(), "{dialect} hears of two calls of one name: {calls:?}");
+        assert!(different.len() == calls.len(), "{dialect} receives two calls with one id: {calls:?}");
     }
 }
 
-/// The calls and the results of a request, by what ties them together.
+/// Returns the ids of the calls and of the results of a request.
 fn pairs(dialect: Dialect, body: &Value) -> (Vec<String>, Vec<String>) {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().expect("a name").to_owned();
@@ -169,7 +168,7 @@ fn pairs(dialect: Dialect, body: &Value) -> (Vec<String>, Vec<String>) {
             }
         }
         Dialect::Gemini => {
-            // They are tied together by their order, and told apart by it.
+            // Gemini matches calls and results by their order.
             let named = |value: &Value, place: usize| format!("{} {place}", text(&value["name"]));
             for part in list(&body["contents"]).iter().flat_map(|content| list(&content["parts"])) {
                 if let Some(call) = part.get("functionCall") {

@@ -1,4 +1,4 @@
-//! Limits: each ends a turn cleanly, says which one it was, and leaves a history to go on with.
+//! Limits: each ends a turn, is named in the outcome, and leaves a history that can be continued.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,10 +14,10 @@ use serde_json::json;
 use super::kit::{agent, done, echo, echoing, failed, lines, ok, results, sendable, tool};
 
 #[tokio::test]
-async fn the_limit_of_steps_ends_a_turn_and_the_next_one_has_steps_of_its_own() {
+async fn the_step_limit_ends_a_turn_and_the_next_turn_starts_over() {
     for dialect in Dialect::ALL {
-        let sayings = [echoing("a", "x"), echoing("b", "y"), ScriptedReply::text("fine")];
-        let agent = agent(dialect, sayings).tool(echo()).limits(TurnLimits::default().with_steps(1));
+        let replies = [echoing("a", "x"), echoing("b", "y"), ScriptedReply::text("fine")];
+        let agent = agent(dialect, replies).tool(echo()).limits(TurnLimits::default().with_steps(1));
         let agent = agent.build().expect("an agent");
         let outcome = done(agent.send("go")).await;
         assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Steps(1)), 1), "{dialect}");
@@ -27,13 +27,13 @@ async fn the_limit_of_steps_ends_a_turn_and_the_next_one_has_steps_of_its_own() 
         let outcome = done(agent.resume()).await;
         assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
         sendable(&agent.history());
-        let words = "the call was not made: the limit of 1 step is reached";
+        let words = "call not made: reached the limit of 1 step";
         assert_eq!(results(&agent.history()), [failed("a", words), failed("b", words)], "{dialect}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limit_of_time_ends_a_turn_in_the_middle_of_a_call() {
+async fn the_time_limit_ends_a_turn_in_the_middle_of_a_call() {
     for dialect in Dialect::ALL {
         let swamp = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
         let both = ScriptedReply::call("a", "swamp", json!({})).and_call("b", "echo", json!({"text": "x"}));
@@ -53,7 +53,7 @@ async fn the_limit_of_time_ends_a_turn_in_the_middle_of_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limit_of_time_ends_a_turn_in_which_somebody_is_asked_and_does_not_answer() {
+async fn the_time_limit_ends_a_turn_that_awaits_approval() {
     for dialect in Dialect::ALL {
         let time = Duration::from_secs(7);
         let agent = agent(dialect, [echoing("a", "x"), ScriptedReply::text("fine")])
@@ -72,7 +72,7 @@ async fn the_limit_of_time_ends_a_turn_in_which_somebody_is_asked_and_does_not_a
 }
 
 #[tokio::test]
-async fn the_limit_of_time_ends_a_turn_whose_model_says_nothing_more() {
+async fn the_time_limit_ends_a_turn_whose_model_hangs() {
     for dialect in Dialect::ALL {
         let server = ModelServer::start([ModelAnswer::silence()]).await;
         let server = server.expect("a port");
@@ -89,20 +89,20 @@ async fn the_limit_of_time_ends_a_turn_whose_model_says_nothing_more() {
 }
 
 #[tokio::test]
-async fn the_limit_of_tokens_ends_a_turn_after_the_answer_that_passed_it() {
+async fn the_token_limit_ends_a_turn_after_the_reply_that_exceeds_it() {
     for dialect in Dialect::ALL {
-        let sayings = [
+        let replies = [
             echoing("a", "x").costing(60, 20),
             echoing("b", "y").costing(90, 20),
             ScriptedReply::text("fine").costing(100, 1),
         ];
-        let agent = agent(dialect, sayings).tool(echo()).limits(TurnLimits::default().with_tokens(150));
+        let agent = agent(dialect, replies).tool(echo()).limits(TurnLimits::default().with_tokens(150));
         let agent = agent.build().expect("an agent");
         let outcome = done(agent.send("go")).await;
         assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Tokens(150)), 2), "{dialect}");
         assert_eq!((outcome.usage.input, outcome.usage.output), (150, 40), "{dialect}");
         sendable(&agent.history());
-        let words = "the call was not made: the limit of 150 tokens is reached";
+        let words = "call not made: reached the limit of 150 tokens";
         assert_eq!(results(&agent.history()), [ok("a", "x"), failed("b", words)], "{dialect}");
         assert_eq!(done(agent.resume()).await.text, "fine", "{dialect}");
         sendable(&agent.history());
@@ -110,7 +110,7 @@ async fn the_limit_of_tokens_ends_a_turn_after_the_answer_that_passed_it() {
 }
 
 #[tokio::test]
-async fn an_answer_that_passes_a_limit_and_calls_nothing_is_a_whole_answer() {
+async fn a_reply_without_calls_beyond_a_limit_is_complete() {
     for dialect in Dialect::ALL {
         let limits = TurnLimits::default().with_tokens(10).with_steps(1);
         let agent =
@@ -120,7 +120,7 @@ async fn an_answer_that_passes_a_limit_and_calls_nothing_is_a_whole_answer() {
     }
 }
 
-/// A tool that takes a second, tells who begins and ends, and how many run at most.
+/// Returns a tool that takes a second, the maximum number of concurrent calls, and a log of starts and ends.
 fn slow() -> (LocalTool, Arc<AtomicUsize>, Arc<Mutex<Vec<String>>>) {
     let (running, most, log) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::default());
     let (seen, written): (_, Arc<Mutex<Vec<String>>>) = (most.clone(), Arc::clone(&log));
@@ -140,13 +140,13 @@ fn slow() -> (LocalTool, Arc<AtomicUsize>, Arc<Mutex<Vec<String>>>) {
 }
 
 fn calls(count: usize) -> ScriptedReply {
-    (0..count).fold(ScriptedReply::nothing(), |saying, number| {
-        saying.and_call(format!("c{number}"), "slow", json!({"n": number}))
+    (0..count).fold(ScriptedReply::nothing(), |reply, number| {
+        reply.and_call(format!("c{number}"), "slow", json!({"n": number}))
     })
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_of_one_step_take_as_long_as_one_of_them() {
+async fn calls_of_one_step_run_concurrently() {
     for dialect in Dialect::ALL {
         let (slow, most, _) = slow();
         let agent = agent(dialect, [calls(32), ScriptedReply::text("fine")]).tool(slow).build().expect("an agent");
@@ -158,7 +158,7 @@ async fn calls_of_one_step_take_as_long_as_one_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_calls_run_at_once_than_may() {
+async fn concurrent_calls_are_limited() {
     for dialect in Dialect::ALL {
         let (slow, most, _) = slow();
         let limits = TurnLimits::default().with_parallel_calls(3);
@@ -172,7 +172,7 @@ async fn no_more_calls_run_at_once_than_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sequential_calls_run_one_after_the_other_in_their_order() {
+async fn sequential_calls_run_in_order() {
     for dialect in Dialect::ALL {
         let (slow, most, log) = slow();
         let agent = agent(dialect, [calls(3), ScriptedReply::text("fine")])
@@ -188,7 +188,7 @@ async fn sequential_calls_run_one_after_the_other_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_past_the_limit_of_one_step_are_not_made_and_told_so() {
+async fn calls_beyond_the_limit_of_a_step_are_reported_as_not_made() {
     for dialect in Dialect::ALL {
         let (slow, _, log) = slow();
         let limits = TurnLimits::default().with_calls_per_step(2);
@@ -198,7 +198,7 @@ async fn calls_past_the_limit_of_one_step_are_not_made_and_told_so() {
         assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
         assert_eq!(log.lock().expect("no poison").len(), 4, "{dialect}");
         sendable(&agent.history());
-        let words = "the call was not made: at most 2 calls are made at once";
+        let words = "call not made: at most 2 calls per step";
         let told = [ok("c0", "0"), ok("c1", "1"), failed("c2", words), failed("c3", words)];
         assert_eq!(results(&agent.history()), told, "{dialect}");
     }

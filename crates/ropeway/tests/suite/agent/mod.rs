@@ -1,9 +1,10 @@
-//! An agent from the outside: what tools, models, providers and hosts do to it, and what it remembers of it.
+//! Agents against misbehaving tools, models, providers and servers, and under control of a host.
 
 mod approvals;
-mod cancels;
+mod cancellation;
 mod changes;
 mod controls;
+mod end_to_end;
 mod history;
 mod host_calls;
 mod images;
@@ -16,4 +17,3 @@ mod sampling;
 mod servers;
 mod sources;
 mod tools;
-mod whole;

@@ -1,4 +1,4 @@
-//! Models that call what is not there, write nonsense, or never come to an end.
+//! Models that call unknown tools, send malformed calls, or never end.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,70 +9,70 @@ use ropeway::agent::{TurnEnd, TurnLimit, TurnLimits};
 use ropeway::message::{Dialect, Message};
 use ropeway::provider::StopReason;
 use ropeway::testing::ScriptedReply;
-use ropeway::tool::{Arguments, BoxError, LocalTool, ToolDefinition};
+use ropeway::tool::{Arguments, LocalTool, ToolDefinition};
 use serde_json::json;
 
 use super::kit::{agent, done, echo, echoing, failed, lines, ok, results, sendable, tool};
 
-/// A tool that counts its calls.
+/// Returns a tool that counts its calls.
 fn counting(name: &str) -> (LocalTool, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let tool = LocalTool::new(ToolDefinition::new(name).with_input_schema(schema), move |_, _| {
         let number = counted.fetch_add(1, Ordering::SeqCst);
-        async move { Ok::<_, BoxError>(number.to_string()) }
+        async move { Ok(number.to_string()) }
     });
     (tool, calls)
 }
 
 #[tokio::test]
-async fn a_model_that_calls_an_unknown_tool_is_told_the_nearest_name() {
+async fn an_unknown_tool_is_reported_with_the_nearest_name() {
     for dialect in Dialect::ALL {
-        let sayings =
+        let replies =
             [ScriptedReply::call("a", "ecko", json!({"text": "x"})), echoing("b", "x"), ScriptedReply::text("fine")];
-        let agent = agent(dialect, sayings).tool(echo()).build().expect("an agent");
+        let agent = agent(dialect, replies).tool(echo()).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
-        let unknown = "Error: there is no tool `ecko`. Near to it: `echo`. Call only tools that you were offered, by their exact names.";
+        let unknown = "Error: unknown tool `ecko`. Did you mean `echo`? Call only tools that you were offered, by their exact names.";
         assert_eq!(results(&agent.history()), [failed("a", unknown), ok("b", "x")], "{dialect}");
     }
 }
 
 #[tokio::test]
-async fn a_model_that_repeats_itself_for_ever_comes_to_a_limit() {
+async fn a_model_that_repeats_itself_reaches_a_limit() {
     for dialect in Dialect::ALL {
-        let sayings = (0..20).map(|number| echoing(&format!("c{number}"), "again"));
-        let agent = agent(dialect, sayings).tool(echo()).limits(TurnLimits::default().with_repeats(3));
+        let replies = (0..20).map(|number| echoing(&format!("c{number}"), "again"));
+        let agent = agent(dialect, replies).tool(echo()).limits(TurnLimits::default().with_repeats(3));
         let agent = agent.build().expect("an agent");
         let outcome = done(agent.send("go")).await;
         assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Repeats(3)), 4), "{dialect}");
         sendable(&agent.history());
-        let refused = "the call was not made: the same calls were made 3 times with the same results";
+        let refused = "call not made: repeated the same calls 3 times with the same results";
         let told = [ok("c0", "again"), ok("c1", "again"), ok("c2", "again"), failed("c3", refused)];
         assert_eq!(results(&agent.history()), told, "{dialect}");
     }
 }
 
 #[tokio::test]
-async fn a_model_that_never_ends_comes_to_the_limit_of_steps() {
+async fn a_model_that_never_ends_reaches_the_step_limit() {
     for dialect in Dialect::ALL {
-        let sayings = (0..20).map(|number| ScriptedReply::call(format!("c{number}"), "next", json!({})));
+        let replies = (0..20).map(|number| ScriptedReply::call(format!("c{number}"), "next", json!({})));
         let (next, calls) = counting("next");
-        let agent = agent(dialect, sayings).tool(next).limits(TurnLimits::default().with_steps(4));
+        let agent = agent(dialect, replies).tool(next).limits(TurnLimits::default().with_steps(4));
         let agent = agent.build().expect("an agent");
         let outcome = done(agent.send("go")).await;
         assert_eq!((outcome.end, outcome.steps), (TurnEnd::Limit(TurnLimit::Steps(4)), 4), "{dialect}");
-        // The results of the last calls would be told to nobody.
+        // The last calls are not made: no model request would follow.
         assert_eq!(calls.load(Ordering::SeqCst), 3, "{dialect}");
         sendable(&agent.history());
-        let limit = failed("c3", "the call was not made: the limit of 4 steps is reached");
+        let limit = failed("c3", "call not made: reached the limit of 4 steps");
         assert_eq!(results(&agent.history()), [ok("c0", "0"), ok("c1", "1"), ok("c2", "2"), limit], "{dialect}");
     }
 }
 
 #[tokio::test]
-async fn broken_arguments_are_told_and_not_sent() {
+async fn malformed_arguments_are_reported_and_not_sent() {
     for dialect in Dialect::ALL {
         let (next, calls) = counting("next");
         let broken = ScriptedReply::written_call("a", "next", "{\"n\": ").and_written_call("b", "next", "[1]");
@@ -82,11 +82,11 @@ async fn broken_arguments_are_told_and_not_sent() {
         sendable(&agent.history());
         let told = |problem: &str| {
             format!(
-                "Error: the arguments do not fit tool `next`, which was not called.\n- {problem}\n\
+                "Error: invalid arguments for tool `next`, which was not called.\n- {problem}\n\
                  Correct the arguments and call the tool again."
             )
         };
-        // Gemini has no way to write half an object.
+        // Gemini cannot send half an object.
         let half = match dialect {
             Dialect::Gemini => "the arguments must be a JSON object, not a string",
             _ => "the arguments are not valid JSON: EOF while parsing a value at line 1 column 6",
@@ -97,29 +97,29 @@ async fn broken_arguments_are_told_and_not_sent() {
 }
 
 #[tokio::test]
-async fn arguments_of_another_type_are_told_and_not_sent() {
+async fn arguments_that_are_not_an_object_are_reported_and_not_sent() {
     for dialect in Dialect::ALL {
         let (next, calls) = counting("next");
-        let sayings = [ScriptedReply::call("a", "next", json!({"n": {"of": "them"}})), ScriptedReply::text("fine")];
-        let agent = agent(dialect, sayings).tool(next).build().expect("an agent");
+        let replies = [ScriptedReply::call("a", "next", json!({"n": {"of": "them"}})), ScriptedReply::text("fine")];
+        let agent = agent(dialect, replies).tool(next).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "fine", "{dialect}");
         assert_eq!(calls.load(Ordering::SeqCst), 0, "{dialect}");
         sendable(&agent.history());
         let [(call, told, is_error)] = results(&agent.history()).try_into().expect("one result");
         assert_eq!((call.as_str(), is_error), ("a", true), "{dialect}");
         assert!(
-            told.starts_with("Error: the arguments do not fit tool `next`, which was not called.\n- at `/n`: "),
+            told.starts_with("Error: invalid arguments for tool `next`, which was not called.\n- at `/n`: "),
             "{told}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn forty_calls_at_once_run_side_by_side_within_bounds_and_are_told_in_their_order() {
+async fn forty_calls_run_within_limits_and_report_in_order() {
     for dialect in Dialect::ALL {
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let seen = most.clone();
-        // The later it is called, the sooner it ends.
+        // Later calls end sooner.
         let slow = tool("slow", move |arguments: Arguments, _| {
             let (running, most) = (running.clone(), most.clone());
             async move {
@@ -130,8 +130,8 @@ async fn forty_calls_at_once_run_side_by_side_within_bounds_and_are_told_in_thei
                 Ok(number.to_string())
             }
         });
-        let asked = (0..40).fold(ScriptedReply::nothing(), |saying, number| {
-            saying.and_call(format!("c{number}"), "slow", json!({"n": number}))
+        let asked = (0..40).fold(ScriptedReply::nothing(), |reply, number| {
+            reply.and_call(format!("c{number}"), "slow", json!({"n": number}))
         });
         let limits = TurnLimits::default().with_parallel_calls(8);
         let agent =
@@ -145,7 +145,7 @@ async fn forty_calls_at_once_run_side_by_side_within_bounds_and_are_told_in_thei
 }
 
 #[tokio::test]
-async fn two_calls_of_one_id_are_both_made_and_answered() {
+async fn two_calls_with_the_same_id_are_both_made_and_answered() {
     for dialect in Dialect::ALL {
         let twice = echoing("a", "one").and_call("a", "echo", json!({"text": "two"}));
         let again = echoing("a", "three");
@@ -157,7 +157,7 @@ async fn two_calls_of_one_id_are_both_made_and_answered() {
 }
 
 #[tokio::test]
-async fn calls_without_ids_are_told_apart() {
+async fn calls_without_ids_get_distinct_ids() {
     for dialect in Dialect::ALL {
         let twice = echoing("", "one").and_call("", "echo", json!({"text": "two"}));
         let agent = agent(dialect, [twice, echoing("", "three"), ScriptedReply::text("fine")]).tool(echo());
@@ -171,7 +171,7 @@ async fn calls_without_ids_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_model_that_answers_nothing_has_ended_its_turn() {
+async fn an_empty_reply_ends_the_turn() {
     for dialect in Dialect::ALL {
         let agent = agent(dialect, [ScriptedReply::nothing(), ScriptedReply::text("now")]).build().expect("an agent");
         let outcome = done(agent.send("go")).await;
@@ -184,7 +184,7 @@ async fn a_model_that_answers_nothing_has_ended_its_turn() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_cut_off_is_not_made() {
+async fn a_truncated_call_is_not_made() {
     for dialect in Dialect::ALL {
         let (next, calls) = counting("next");
         let cut = ScriptedReply::written_call("a", "next", "{\"n\": 1").stopping(StopReason::MaxTokens);
@@ -198,15 +198,15 @@ async fn a_call_that_was_cut_off_is_not_made() {
 }
 
 #[tokio::test]
-async fn why_the_model_stopped_is_told_at_the_end() {
+async fn the_outcome_has_the_stop_reason() {
     for dialect in Dialect::ALL {
         for stop in [StopReason::MaxTokens, StopReason::Refusal] {
             let told = match (dialect, &stop) {
                 (Dialect::Gemini, StopReason::Refusal) => StopReason::ContentFilter,
                 _ => stop.clone(),
             };
-            let sayings = [ScriptedReply::text("No more").stopping(stop), ScriptedReply::text("fine")];
-            let agent = agent(dialect, sayings).build().expect("an agent");
+            let replies = [ScriptedReply::text("No more").stopping(stop), ScriptedReply::text("fine")];
+            let agent = agent(dialect, replies).build().expect("an agent");
             let outcome = done(agent.send("go")).await;
             assert_eq!((outcome.text.as_str(), outcome.end), ("No more", TurnEnd::Done(told)), "{dialect}");
             sendable(&agent.history());
@@ -217,7 +217,7 @@ async fn why_the_model_stopped_is_told_at_the_end() {
 }
 
 #[tokio::test]
-async fn what_only_the_speaker_reads_stays_in_the_history() {
+async fn opaque_parts_of_a_model_stay_in_the_history() {
     for dialect in Dialect::ALL {
         let thinking = ScriptedReply::reasoning("An echo is due.").and_call("a", "echo", json!({"text": "x"}));
         let agent = agent(dialect, [thinking, ScriptedReply::text("fine")]).tool(echo()).build().expect("an agent");
@@ -231,8 +231,8 @@ async fn what_only_the_speaker_reads_stays_in_the_history() {
 }
 
 #[tokio::test]
-async fn a_model_that_pauses_is_asked_to_go_on() {
-    // Nobody else pauses: Gemini is asked again within one answer.
+async fn a_paused_reply_is_continued() {
+    // Only these dialects pause; Gemini continues within one reply.
     let dialect = Dialect::Anthropic;
     let paused = ScriptedReply::text("I am still looking.").stopping(StopReason::Pause);
     let agent = agent(dialect, [paused, ScriptedReply::text("fine")]).build().expect("an agent");

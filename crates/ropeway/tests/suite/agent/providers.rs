@@ -1,4 +1,4 @@
-//! Providers that fail: the only thing that ends a turn with an error, and it can be gone on from.
+//! Provider failures: a turn ends with an error and can be resumed.
 
 use ropeway::agent::{Agent, AgentError, Step, TurnEnd};
 use ropeway::message::Dialect;
@@ -23,10 +23,10 @@ fn kind(error: AgentError) -> ProviderErrorKind {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_dies_after_the_tools_leaves_their_results_to_go_on_with() {
+async fn a_provider_failure_after_tool_calls_keeps_their_results() {
     for dialect in Dialect::ALL {
-        let tries = 1 + ProviderSettings::new(dialect).retries.most as usize;
-        let dead = Exchange::failed(ProviderErrorKind::Connection, "there is no way to it");
+        let tries = 1 + ProviderSettings::new(dialect).retries.max_retries as usize;
+        let dead = Exchange::failed(ProviderErrorKind::Connection, "unreachable");
         let exchanges = [echoing("a", "x").exchange(dialect)]
             .into_iter()
             .chain(std::iter::repeat_n(dead, tries))
@@ -45,7 +45,7 @@ async fn a_provider_that_dies_after_the_tools_leaves_their_results_to_go_on_with
 }
 
 #[tokio::test]
-async fn a_provider_that_dies_in_the_middle_of_a_text_can_be_asked_again() {
+async fn a_provider_failure_in_the_middle_of_text_can_be_resumed() {
     for dialect in Dialect::ALL {
         let exchanges = [
             ScriptedReply::text("I was about to").broken_exchange(dialect),
@@ -70,7 +70,7 @@ async fn a_provider_that_dies_in_the_middle_of_a_text_can_be_asked_again() {
 }
 
 #[tokio::test]
-async fn a_provider_that_dies_in_the_middle_of_a_call_has_made_none() {
+async fn a_provider_failure_in_the_middle_of_a_call_makes_no_call() {
     for dialect in Dialect::ALL {
         let half = ScriptedReply::text("I call.").and_written_call("a", "echo", "{\"text\": \"x\"}");
         let exchanges = [half.broken_exchange(dialect), ScriptedReply::text("fine").exchange(dialect)];
@@ -88,12 +88,12 @@ async fn a_provider_that_dies_in_the_middle_of_a_call_has_made_none() {
 }
 
 #[tokio::test]
-async fn a_provider_that_refuses_the_key_says_so_and_the_question_stays() {
+async fn a_rejected_api_key_is_an_error_and_keeps_the_message() {
     for dialect in Dialect::ALL {
         let refused = Exchange::new(401, "{\"error\": {\"message\": \"no such key\"}}");
         let agent = agent(dialect, [refused, ScriptedReply::text("fine").exchange(dialect)]);
         let error = agent.send("go").finish().await.expect_err("no answer");
-        assert_eq!(error.to_string(), "model `m` gave no answer", "{dialect}");
+        assert_eq!(error.to_string(), "request to model `m` failed", "{dialect}");
         assert_eq!(kind(error), ProviderErrorKind::Auth, "{dialect}");
         sendable(&agent.history());
         assert_eq!(lines(&agent.history()), ["user: go"], "{dialect}");
@@ -103,7 +103,7 @@ async fn a_provider_that_refuses_the_key_says_so_and_the_question_stays() {
 }
 
 #[tokio::test]
-async fn there_is_nothing_to_resume_where_the_model_spoke_last() {
+async fn resume_fails_after_a_complete_reply() {
     for dialect in Dialect::ALL {
         let agent = agent(dialect, [ScriptedReply::text("fine").exchange(dialect)]);
         let nothing = |error: AgentError| matches!(error, AgentError::NothingToAnswer);

@@ -1,4 +1,4 @@
-//! Rounds: how the calls of one answer share the room that they have, in time and in the model's window.
+//! Rounds: how the calls of one reply share slots, time and the context window.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,12 +16,12 @@ use tokio::sync::{Notify, oneshot};
 
 use super::kit::{agent, done, failed, ok, results, sendable, tool};
 
-/// So many calls of one tool at once.
+/// Returns a reply with this many calls of one tool.
 fn calls(count: usize, tool: &str) -> ScriptedReply {
-    (0..count).fold(ScriptedReply::nothing(), |saying, at| saying.and_call(format!("c{at}"), tool, json!({})))
+    (0..count).fold(ScriptedReply::nothing(), |reply, at| reply.and_call(format!("c{at}"), tool, json!({})))
 }
 
-/// A tool that takes a second, and how many of its calls ran at most.
+/// Returns a tool that takes a second, and the maximum number of its concurrent calls.
 fn slow() -> (LocalTool, Arc<AtomicUsize>) {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let seen = most.clone();
@@ -38,7 +38,7 @@ fn slow() -> (LocalTool, Arc<AtomicUsize>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_were_agreed_to_wait_for_their_room_like_all_others() {
+async fn approved_calls_wait_for_a_slot_like_all_others() {
     for (limits, count, room) in
         [(TurnLimits::default().sequential(), 3, 1), (TurnLimits::default().with_parallel_calls(4), 40, 4)]
     {
@@ -68,7 +68,7 @@ async fn calls_that_were_agreed_to_wait_for_their_room_like_all_others() {
     }
 }
 
-/// A tool whose work is done elsewhere, until its switch is pressed: then it is told.
+/// Returns a tool that works in another task until its token is cancelled, and a receiver of that cancellation.
 fn elsewhere() -> (LocalTool, Arc<Notify>, oneshot::Receiver<()>) {
     let (pressed, heard) = oneshot::channel::<()>();
     let (pressed, begun) = (Mutex::new(Some(pressed)), Arc::new(Notify::new()));
@@ -87,7 +87,7 @@ fn elsewhere() -> (LocalTool, Arc<Notify>, oneshot::Receiver<()>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_ends_a_call_presses_its_switch() {
+async fn every_way_to_end_a_call_cancels_its_token() {
     for (limits, end) in [
         (TurnLimits::default(), TurnEnd::Cancelled),
         (
@@ -114,7 +114,7 @@ async fn whatever_ends_a_call_presses_its_switch() {
 }
 
 #[tokio::test]
-async fn a_call_that_went_well_leaves_its_switch_alone() {
+async fn a_successful_call_does_not_cancel_its_token() {
     let seen: Arc<Mutex<Option<CallContext>>> = Arc::default();
     let keeps = seen.clone();
     let tool = tool("fine", move |_, cx| {
@@ -132,13 +132,13 @@ async fn a_call_that_went_well_leaves_its_switch_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_whose_time_is_over_is_not_told_as_cancelled() {
+async fn a_turn_that_times_out_is_not_reported_as_cancelled() {
     for dialect in Dialect::ALL {
         let swamp = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
         let asked = tool("asked", |_, _| std::future::ready(Ok("never")));
-        let sayings = calls(2, "swamp").and_call("a", "asked", json!({})).and_call("b", "asked", json!({}));
+        let replies = calls(2, "swamp").and_call("a", "asked", json!({})).and_call("b", "asked", json!({}));
         let limits = TurnLimits::default().with_time(Duration::from_secs(7));
-        let agent = agent(dialect, [sayings, ScriptedReply::text("fine")])
+        let agent = agent(dialect, [replies, ScriptedReply::text("fine")])
             .tool(swamp)
             .tool(asked)
             .policy(Policy::new().ask("asked"))
@@ -148,13 +148,13 @@ async fn a_turn_whose_time_is_over_is_not_told_as_cancelled() {
             .expect("an agent");
         done(agent.send("go")).await;
         let words = |tool, why| format!("Error: tool `{tool}` failed: {why}. Try another way, or tell the user.");
-        let late = words("swamp", "it had given no answer when the turn's time was over");
-        let unasked = words("asked", "it had not begun when the turn's time was over");
+        let late = words("swamp", "it was still running when the turn timed out");
+        let unasked = words("asked", "it had not started when the turn timed out");
         let told = [
             failed("c0", &late),
             failed("c1", &late),
             failed("a", &unasked),
-            failed("b", "the call was not made: the turn's time was over"),
+            failed("b", "call not made: the turn timed out"),
         ];
         assert_eq!(results(&agent.history()), told, "{dialect}");
         sendable(&agent.history());
@@ -162,7 +162,7 @@ async fn a_turn_whose_time_is_over_is_not_told_as_cancelled() {
 }
 
 #[tokio::test]
-async fn progress_that_nobody_reads_fills_no_memory_and_the_rest_is_there() {
+async fn unread_progress_is_bounded_and_other_steps_are_kept() {
     let flood = tool("flood", |_, cx: CallContext| async move {
         for number in 0..200_000 {
             let message = Some("x".repeat(1000));
@@ -173,7 +173,7 @@ async fn progress_that_nobody_reads_fills_no_memory_and_the_rest_is_there() {
     let agent =
         agent(Dialect::Chat, [calls(2, "flood"), ScriptedReply::text("fine")]).tool(flood).build().expect("an agent");
     let mut turn = agent.send("q");
-    // Nobody looks until all has been said: that would be 400 MB of messages.
+    // Read nothing until the turn has ended: unmerged, that would be 400 MB of messages.
     while agent.history().messages.last().is_none_or(|last| !format!("{last:?}").contains("fine")) {
         tokio::task::yield_now().await;
     }
@@ -198,28 +198,28 @@ async fn progress_that_nobody_reads_fills_no_memory_and_the_rest_is_there() {
     assert_eq!((seen.len(), seen.last().map(String::as_str)), (7, Some("fine")));
 }
 
-/// A tool whose output is 60,000 times the letter that it is given.
+/// Returns a tool that repeats its letter 60,000 times.
 fn letters() -> LocalTool {
     tool("letters", |arguments: Arguments, _| {
         std::future::ready(Ok(arguments["letter"].as_str().unwrap_or_default().repeat(60_000)))
     })
 }
 
-/// A call for each letter.
+/// Returns a reply with one call for each letter.
 fn writing(letters: &[&str]) -> ScriptedReply {
     letters
         .iter()
-        .fold(ScriptedReply::nothing(), |saying, letter| saying.and_call(*letter, "letters", json!({"letter": letter})))
+        .fold(ScriptedReply::nothing(), |reply, letter| reply.and_call(*letter, "letters", json!({"letter": letter})))
 }
 
-/// A spill whose files can be looked at.
+/// Returns a store with named files.
 fn named() -> OutputStore {
-    OutputStore::new().below(std::env::temp_dir())
+    OutputStore::new().with_parent_folder(std::env::temp_dir())
 }
 
-/// The names of all files that are kept.
-fn kept(agent: &Agent) -> Vec<String> {
-    let folder = agent.spill_folder().expect("something is kept");
+/// Returns the names of all stored files.
+fn stored_files(agent: &Agent) -> Vec<String> {
+    let folder = agent.spill_folder().expect("an output is stored");
     let entries = std::fs::read_dir(folder).expect("a folder");
     let mut names: Vec<String> =
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
@@ -228,23 +228,23 @@ fn kept(agent: &Agent) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_output_is_cut_once_and_its_line_tells_of_the_whole() {
+async fn an_output_is_truncated_once_with_a_correct_notice() {
     let letters_of = ["a", "b", "c", "d", "e"];
-    // Four have 50,000 bytes each, five share 200,000.
+    // Four outputs have 50,000 bytes each; five share 200,000.
     for (count, shown) in [(4, 50_000), (5, 40_000)] {
         let written = &letters_of[..count];
         let agent = agent(Dialect::Chat, [writing(written), ScriptedReply::text("done")]).tool(letters());
         let agent = agent.spill(named()).build().expect("an agent");
         done(agent.send("q")).await;
-        let files = kept(&agent);
+        let files = stored_files(&agent);
         assert_eq!(files, (1..=count).map(|number| format!("o{number}.txt")).collect::<Vec<_>>());
         let folder = agent.spill_folder().expect("a folder");
         for (letter, (call, told, _)) in written.iter().zip(results(&agent.history())) {
             let whole = letter.repeat(60_000);
             let file = files.iter().find(|file| std::fs::read_to_string(folder.join(file)).is_ok_and(|it| it == whole));
-            let name = file.and_then(|file| file.strip_suffix(".txt")).expect("it is kept whole");
+            let name = file.and_then(|file| file.strip_suffix(".txt")).expect("it is stored whole");
             let line = format!(
-                "[{},000 of 60,000 bytes are left out; call `read_more` with output \"{name}\" and from {shown} for the rest]",
+                "[{},000 of 60,000 bytes omitted; call `read_more` with output \"{name}\" and from {shown} to continue]",
                 (60_000 - shown) / 1000
             );
             assert_eq!((call.as_str(), told), (*letter, format!("{}\n{line}", letter.repeat(shown))));
@@ -253,57 +253,57 @@ async fn an_output_is_cut_once_and_its_line_tells_of_the_whole() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_in_a_loop_of_the_hosts_own_is_told_in_full() {
+async fn generate_reports_how_much_of_an_output_was_dropped() {
     let provider = model(Dialect::Chat, [writing(&["a", "b", "c", "d", "e"]), ScriptedReply::text("done")]);
     let request = GenerateRequest::new("m", Conversation::new().with("q")).with_tools([ToolDefinition::new("letters")]);
     let generated = generate(&provider, request, |_| async { Ok(Some(ToolOutput::text("x".repeat(60_000)))) }).await;
-    let told = format!("{}\n[20,000 of 60,000 bytes are left out]", "x".repeat(40_000));
+    let told = format!("{}\n[20,000 of 60,000 bytes omitted]", "x".repeat(40_000));
     let expected = ["a", "b", "c", "d", "e"].map(|call| ok(call, &told));
     assert_eq!(results(&generated.expect("an outcome").conversation), expected);
 }
 
 #[tokio::test]
-async fn pages_that_are_too_much_together_are_shorter_pages() {
+async fn pages_that_exceed_the_budget_together_are_shortened() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(300_000))));
-    let page = |saying: ScriptedReply, at: usize| {
-        saying.and_call(format!("p{at}"), "read_more", json!({"output": "o1", "from": at * 50_000}))
+    let page = |reply: ScriptedReply, at: usize| {
+        reply.and_call(format!("p{at}"), "read_more", json!({"output": "o1", "from": at * 50_000}))
     };
-    let sayings = [calls(1, "long"), (0..5).fold(ScriptedReply::nothing(), page), ScriptedReply::text("done")];
-    let agent = agent(Dialect::Chat, sayings).tool(long).spill(named()).build().expect("an agent");
+    let replies = [calls(1, "long"), (0..5).fold(ScriptedReply::nothing(), page), ScriptedReply::text("done")];
+    let agent = agent(Dialect::Chat, replies).tool(long).spill(named()).build().expect("an agent");
     done(agent.send("q")).await;
     let line = |start: usize| {
         let [from, to] = [start * 50, start * 50 + 40].map(|thousands| match thousands {
             0 => "0".to_owned(),
             thousands => format!("{thousands},000"),
         });
-        format!("[bytes {from} to {to} of 300,000 of output \"o1\"; go on with from {}]", start * 50_000 + 40_000)
+        format!("[bytes {from} to {to} of 300,000 of output \"o1\"; continue with from {}]", start * 50_000 + 40_000)
     };
     let pages: Vec<_> =
         (0..5).map(|at| ok(&format!("p{at}"), &format!("{}\n{}", "x".repeat(40_000), line(at)))).collect();
     assert_eq!(results(&agent.history())[1..], pages);
-    assert_eq!(kept(&agent), ["o1.txt"]);
+    assert_eq!(stored_files(&agent), ["o1.txt"]);
 }
 
 #[tokio::test]
-async fn an_output_of_too_many_parts_is_kept_once() {
+async fn an_output_with_too_many_parts_is_stored_once() {
     let parts = tool("parts", |_, _| std::future::ready(Ok(vec![ContentPart::text("x"); 1500])));
     let agent = agent(Dialect::Chat, [calls(1, "parts"), ScriptedReply::text("done")]).tool(parts).spill(named());
     let agent = agent.build().expect("an agent");
     done(agent.send("q")).await;
-    let line = "[999 of 2,999 bytes are left out; call `read_more` with output \"o1\" and from 2000 for the rest]";
+    let line = "[999 of 2,999 bytes omitted; call `read_more` with output \"o1\" and from 2000 to continue]";
     let told = results(&agent.history()).remove(0).1;
     assert!(told.ends_with(line), "{told}");
-    assert_eq!(kept(&agent), ["o1.txt"]);
+    assert_eq!(stored_files(&agent), ["o1.txt"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_is_cut_short_does_not_fill_the_window_either() {
+async fn an_interrupted_turn_balances_its_results_too() {
     for is_cancelled in [true, false] {
         let letters = letters();
         let swamp = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
         let many: Vec<&str> = vec!["x"; 39];
-        let calls = many.iter().enumerate().fold(calls(1, "swamp"), |saying, (at, letter)| {
-            saying.and_call(format!("l{at}"), "letters", json!({"letter": letter}))
+        let calls = many.iter().enumerate().fold(calls(1, "swamp"), |reply, (at, letter)| {
+            reply.and_call(format!("l{at}"), "letters", json!({"letter": letter}))
         });
         let limits =
             TurnLimits::default().with_time(Duration::from_secs(600)).with_call_time(Duration::from_secs(6000));
@@ -326,7 +326,7 @@ async fn a_turn_that_is_cut_short_does_not_fill_the_window_either() {
         let shown = 200_000 / 39;
         let lengths: Vec<usize> = told[1..].iter().map(|(_, told, _)| told.matches('x').count()).collect();
         assert_eq!(lengths, [shown; 39]);
-        assert_eq!(kept(&agent).len(), 39);
+        assert_eq!(stored_files(&agent).len(), 39);
         sendable(&agent.history());
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that ask a model of the host, and prompts that a conversation begins with.
+//! Sampling requests of servers, and prompts that start a conversation.
 
 use ropeway::agent::{AgentServer, SamplingHandler};
 use ropeway::bridge::Bridge;
@@ -16,7 +16,7 @@ use crate::hasty::{arguments, connect, hasty};
 use crate::scene::scene;
 use crate::specification::Specification;
 
-/// A model on this machine that thinks and then says hello.
+/// Returns a local model that reasons and then says hello.
 async fn model() -> (ModelServer, Provider) {
     let delta = json!({"reasoning_content": "private thoughts", "content": "Hello."});
     let said = json!({"id": "a", "model": "m-2", "choices": [{"index": 0, "delta": delta}]});
@@ -34,18 +34,18 @@ fn greeting() -> Value {
     json!({"role": "assistant", "content": content, "model": "m-2", "stopReason": "endTurn"})
 }
 
-/// What the server's tool says that it was answered.
+/// Returns the answer that the server's tool received.
 async fn sampled(registry: &Registry) -> Value {
     let cx = CallContext::default();
-    let envelope = registry.call("mcp_peer_sample", arguments(json!({"prompt": "Say hi."})), &cx).await;
+    let envelope = registry.call_with("mcp_peer_sample", arguments(json!({"prompt": "Say hi."})), &cx).await;
     let text = ropeway::content::plain_text(&envelope.meta.content).expect("text only");
     serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
 }
 
 #[test]
-fn a_server_of_an_agent_asks_the_model_in_both_eras_and_gets_what_the_protocol_says() {
+fn a_server_samples_the_model_in_both_protocol_eras() {
     scene(|_| async {
-        // The newest version in which it is an answer of its own; later it is the same inside another one.
+        // The newest version in which sampling is a request of its own.
         let specification = Specification::of("2025-11-25");
         for script in [Script::legacy(), Script::modern()] {
             let (model, provider) = model().await;
@@ -66,7 +66,7 @@ fn a_server_of_an_agent_asks_the_model_in_both_eras_and_gets_what_the_protocol_s
 }
 
 #[test]
-fn a_bridge_lends_its_servers_the_same_model_and_a_person_is_told_who_asks() {
+fn a_bridge_samples_the_same_model_with_approval() {
     scene(|_| async {
         let (model, provider) = model().await;
         let (sender, mut questions) = tokio::sync::mpsc::unbounded_channel::<SamplingRequest>();
@@ -82,9 +82,9 @@ fn a_bridge_lends_its_servers_the_same_model_and_a_person_is_told_who_asks() {
         let registry = bridge.tools().registry;
         assert_eq!(sampled(&registry).await, greeting());
         assert_eq!(questions.recv().await.expect("a question").server.as_str(), "peer");
-        // What the person does not want is not asked, and the server hears it.
+        // A rejected request is not made, and the server receives an error.
         let cx = CallContext::default();
-        let refused = registry.call("mcp_peer_sample", arguments(json!({"prompt": "Spend all."})), &cx).await;
+        let refused = registry.call_with("mcp_peer_sample", arguments(json!({"prompt": "Spend all."})), &cx).await;
         let told = ropeway::content::plain_text(&refused.meta.content).expect("text only");
         let told: Value = serde_json::from_str(&told).expect("JSON");
         assert_eq!(told, json!({"code": -1, "message": "the user rejected the sampling request"}));
@@ -94,7 +94,7 @@ fn a_bridge_lends_its_servers_the_same_model_and_a_person_is_told_who_asks() {
 }
 
 #[test]
-fn a_prompt_is_the_beginning_of_a_conversation_in_every_dialect_whoever_has_the_last_word() {
+fn a_prompt_starts_a_conversation_in_every_dialect() {
     scene(|_| async {
         let text = |text: &str| json!({"type": "text", "text": text});
         let messages = json!([
@@ -109,7 +109,7 @@ fn a_prompt_is_the_beginning_of_a_conversation_in_every_dialect_whoever_has_the_
         let prompt = mcp.list_prompts().await.expect("prompts").remove(0);
         let filled = prompt.arguments.iter().map(|argument| (argument.name.clone(), json!("x")));
         let filled: Arguments = filled.collect();
-        let prompt = mcp.get_prompt(&prompt.name, filled, &CallContext::default()).await.expect("a prompt");
+        let prompt = mcp.get_prompt_with(&prompt.name, filled, &CallContext::default()).await.expect("a prompt");
         let messages = prompt.to_messages();
         let roles: Vec<bool> = messages.iter().map(|message| matches!(message, Message::User(_))).collect();
         assert_eq!(roles, [false, true, false]);

@@ -1,4 +1,4 @@
-//! The servers of an agent: each one connection as a source of tools.
+//! Servers of an agent: one connection as a source of tools.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::hasty::{SOON, arguments, connect, event, hasty, ms, state, still_works};
 use crate::scene::scene;
 
-/// A server with just these tools.
+/// Returns a script with these tools.
 fn with_tools(names: &[&str]) -> Script {
     let script = Script { builtin_tools: false, ..Script::default() };
     names.iter().fold(script, |script, name| {
@@ -33,13 +33,13 @@ fn names(source: &ServerSource) -> Vec<String> {
 }
 
 fn outcome(source: &ServerSource) -> ServerState {
-    let mut verdicts = source.verdicts();
+    let mut verdicts = source.statuses();
     assert_eq!(verdicts.len(), 1);
     assert_eq!(verdicts[0].server.as_str(), "peer");
     verdicts.remove(0).outcome
 }
 
-/// What must be over at once, without waiting for anything.
+/// Asserts that a future completes without waiting.
 async fn at_once(future: impl Future<Output = ()>) {
     tokio::select! {
         biased;
@@ -54,7 +54,7 @@ fn nothing_is_connected_before_the_first_turn() {
         let scripted = ScriptedServer::new(with_tools(&["one", "two"]));
         let source = source(hasty(scripted.in_process()));
         assert_eq!((outcome(&source), names(&source)), (ServerState::NotStarted, Vec::new()));
-        assert!(source.registry().same_as(&source.registry()), "nothing is always the same nothing");
+        assert!(source.registry().ptr_eq(&source.registry()), "nothing is always the same nothing");
         assert_eq!(scripted.connections(), 0);
         source.ready().await;
         assert_eq!(names(&source), ["mcp_peer_one", "mcp_peer_two"]);
@@ -63,7 +63,7 @@ fn nothing_is_connected_before_the_first_turn() {
 }
 
 #[test]
-fn a_prefix_stands_before_the_names_which_are_legal_as_everywhere() {
+fn a_prefix_is_put_before_sanitized_names() {
     scene(|_| async {
         let long = "a tool.with/a name that is longer than any model would take it, by far and more";
         let scripted = ScriptedServer::new(with_tools(&["read", long]));
@@ -78,9 +78,9 @@ fn a_prefix_stands_before_the_names_which_are_legal_as_everywhere() {
 }
 
 #[test]
-fn a_turn_in_which_nothing_changed_asks_nothing_and_has_the_same_registry() {
+fn an_unchanged_server_is_not_listed_again() {
     scene(|_| async {
-        // One list that the server wants to be asked for again at once, and one that it does not.
+        // A list with a time to live of zero, and one without.
         for script in [Script::legacy(), Script::modern()] {
             let scripted = ScriptedServer::new(script);
             let source = source(hasty(scripted.in_process()));
@@ -88,7 +88,7 @@ fn a_turn_in_which_nothing_changed_asks_nothing_and_has_the_same_registry() {
             let (registry, asked) = (source.registry(), scripted.received_of("tools/list").len());
             for _ in 0..3 {
                 at_once(source.ready()).await;
-                assert!(source.registry().same_as(&registry));
+                assert!(source.registry().ptr_eq(&registry));
             }
             assert_eq!(scripted.received_of("tools/list").len(), asked);
         }
@@ -96,21 +96,22 @@ fn a_turn_in_which_nothing_changed_asks_nothing_and_has_the_same_registry() {
 }
 
 #[test]
-fn a_list_that_has_changed_is_there_at_the_next_turn_and_the_turn_before_keeps_its_own() {
+fn a_changed_list_applies_from_the_next_turn_on() {
     scene(|_| async {
         for script in [Script::legacy(), Script::modern()] {
             let is_modern = script == Script::modern();
             let scripted = ScriptedServer::new(script);
             let events = Events::default();
-            let mut told = events.listen();
+            let mut told = events.subscribe();
             let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
             source.ready().await;
             if is_modern {
-                // It tells only those who have asked to be told.
-                scripted.heard("subscriptions/listen", 1).await;
+                // The server notifies only subscribers.
+                scripted.wait_for("subscriptions/listen", 1).await;
             }
             let before = source.registry();
-            let grown = before.call("mcp_peer_grow", arguments(json!({"name": "late"})), &CallContext::default()).await;
+            let grown =
+                before.call_with("mcp_peer_grow", arguments(json!({"name": "late"})), &CallContext::default()).await;
             assert!(grown.error.is_none(), "{grown:?}");
             event(&mut told, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
             source.ready().await;
@@ -118,17 +119,17 @@ fn a_list_that_has_changed_is_there_at_the_next_turn_and_the_turn_before_keeps_i
             assert!(before.get("mcp_peer_late").is_none() && after.get("mcp_peer_late").is_some());
             assert_eq!(outcome(&source), ServerState::Ready { tools: before.len() + 1 });
             source.ready().await;
-            assert!(source.registry().same_as(&after));
+            assert!(source.registry().ptr_eq(&after));
         }
     });
 }
 
 #[test]
-fn a_server_that_is_down_is_waited_for_once_and_found_when_it_is_back() {
+fn a_server_that_is_down_is_waited_for_once_and_used_when_back() {
     scene(|_| async {
         let scripted = ScriptedServer::new(with_tools(&["one"]).fault(FaultTrigger::connect(), Fault::exit()));
         let events = Events::default();
-        let mut told = events.listen();
+        let mut told = events.subscribe();
         let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
         source.ready().await;
         assert_eq!(names(&source), [""; 0]);
@@ -151,7 +152,7 @@ fn a_server_that_is_down_is_waited_for_once_and_found_when_it_is_back() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_a_verdict_with_its_reason() {
+fn a_missing_program_is_a_status_with_its_reason() {
     scene(|scene| async move {
         let mut config = hasty(scene.stdio("/no/such/program", [""; 0]));
         config.reconnect.enabled = false;
@@ -164,12 +165,12 @@ fn a_program_that_is_not_there_is_a_verdict_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_say_its_tools_is_not_asked_at_every_turn() {
+async fn a_failed_tool_list_is_not_requested_at_every_turn() {
     let error = Fault::Error(json!({"code": -32603, "message": "not today"}));
     let scripted = ScriptedServer::new(with_tools(&["one"]).fault(FaultTrigger::method("tools/list"), error));
     let source = source(ServerConfig::new("peer", scripted.in_process()));
     source.ready().await;
-    let cause = "server `peer` answered error -32603: not today".to_owned();
+    let cause = "server `peer` returned error -32603: not today".to_owned();
     assert_eq!((outcome(&source), names(&source)), (ServerState::Down { cause }, Vec::new()));
     scripted.set(|script| script.faults.clear());
     at_once(source.ready()).await;
@@ -180,7 +181,7 @@ async fn a_server_that_does_not_say_its_tools_is_not_asked_at_every_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_list_that_does_not_come_holds_a_turn_up_only_so_long_and_only_once() {
+async fn a_tool_list_that_hangs_delays_a_turn_only_once() {
     let scripted =
         ScriptedServer::new(Script { eras: ropeway::testing::SupportedEras::Legacy, ..with_tools(&["one"]) });
     let source = source(ServerConfig::new("peer", scripted.in_process()));
@@ -188,13 +189,13 @@ async fn a_new_list_that_does_not_come_holds_a_turn_up_only_so_long_and_only_onc
     let before = source.registry();
     scripted.set(|script| *script = script.clone().fault(FaultTrigger::method("tools/list"), Fault::Hang));
     scripted.changed("tools");
-    // The connection has asked for it by itself, and so has heard of the change.
-    scripted.heard("tools/list", 2).await;
+    // The connection refreshed the list itself, so it knows of the change.
+    scripted.wait_for("tools/list", 2).await;
     let begun = tokio::time::Instant::now();
     source.ready().await;
     assert_eq!(begun.elapsed(), Duration::from_secs(5));
     at_once(source.ready()).await;
-    assert!(source.registry().same_as(&before));
+    assert!(source.registry().ptr_eq(&before));
     assert_eq!(outcome(&source), ServerState::Ready { tools: 1 });
 }
 
@@ -232,20 +233,20 @@ fn a_connection_of_the_agent_ends_with_it() {
     scene(|_| async {
         let scripted = ScriptedServer::new(with_tools(&["one"]));
         let events = Events::default();
-        let mut told = events.listen();
+        let mut told = events.subscribe();
         let source = AgentServer::from(hasty(scripted.in_process())).into_source(Handlers::new(), events);
         source.ready().await;
         let registry = source.registry();
         drop(source);
         event(&mut told, |event| matches!(event, Event::Closed { .. }).then_some(())).await;
-        let envelope = registry.call("mcp_peer_one", arguments(json!({})), &CallContext::default()).await;
+        let envelope = registry.call_with("mcp_peer_one", arguments(json!({})), &CallContext::default()).await;
         let error = envelope.error.expect("no connection");
         assert_eq!(error.to_string(), "server `peer` is not connected");
     });
 }
 
 #[test]
-fn the_tools_of_a_server_that_may_be_back_any_moment_stay_listed() {
+fn the_tools_of_a_reconnecting_server_stay_listed() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
         let mut config = hasty(scripted.in_process());
@@ -260,28 +261,28 @@ fn the_tools_of_a_server_that_may_be_back_any_moment_stay_listed() {
         };
         scripted.set(|script| *script = dies(script.clone()));
         let cx = CallContext::default().with_timeout(ms(500));
-        let lost = mcp.call_tool("echo", arguments(json!({"message": "x"})), &cx).await;
+        let lost = mcp.call_tool_with("echo", arguments(json!({"message": "x"})), &cx).await;
         assert!(lost.is_err(), "{lost:?}");
-        // The first try after a loss is made at once, the next one not for long.
+        // The first reconnect happens immediately, the next one much later.
         let is_far = |at: &std::time::Instant| *at > std::time::Instant::now() + ms(1000);
         state(&mcp, |state| matches!(state, ConnectionState::Down { retry_at: Some(at), .. } if is_far(at))).await;
         assert!(matches!(outcome(&source), ServerState::Down { .. }), "{:?}", outcome(&source));
         at_once(source.ready()).await;
-        assert!(source.registry().same_as(&registry));
+        assert!(source.registry().ptr_eq(&registry));
         assert_eq!(source.context().await, context);
         mcp.close().await;
     });
 }
 
 #[test]
-fn instructions_are_told_where_the_host_wants_them() {
+fn instructions_are_included_only_on_request() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
         let silent = source(hasty(scripted.in_process()));
         silent.ready().await;
         assert_eq!(silent.context().await, []);
         let source = source(AgentServer::from(hasty(scripted.in_process())).with_instructions());
-        assert_eq!(source.context().await, [], "nobody has asked the server yet");
+        assert_eq!(source.context().await, [], "the server is not connected yet");
         source.ready().await;
         assert_eq!(source.context().await, [ContextItem::instructions("peer", "Be kind.")]);
     });

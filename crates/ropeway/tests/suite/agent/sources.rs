@@ -1,4 +1,4 @@
-//! Where an agent gets tools and context from: what is added later, what comes late, and what servers ask of it.
+//! Sources of tools and context: added later, late or failing, and the requests of servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::kit::{agent, done, ok, results, tool};
 use crate::hasty::{event, hasty};
 use crate::scene::scene;
 
-/// Tools that each say these words.
+/// Returns tools that answer with these words.
 fn registry(words: &str, names: &[&str]) -> Registry {
     let tools = names.iter().map(|name| {
         let words = words.to_owned();
@@ -29,14 +29,14 @@ fn registry(words: &str, names: &[&str]) -> Registry {
     Registry::assemble([tools.collect()], CollisionPolicy::LastWins).0
 }
 
-/// A source of context that says how often it was asked.
+/// A source of context that returns the number of its requests.
 #[derive(Clone, Default)]
 struct Page {
     title: &'static str,
     asked: Arc<std::sync::atomic::AtomicUsize>,
-    /// From this question on there is no answer.
+    /// Hangs from this request on.
     silent_from: usize,
-    /// From this question on it falls over.
+    /// Panics from this request on.
     falls_from: usize,
 }
 
@@ -59,7 +59,7 @@ impl ContextSource for Page {
     }
 }
 
-/// A source of tools that never gets ready.
+/// A source of tools that is never ready.
 struct Never;
 
 impl ToolSource for Never {
@@ -72,7 +72,7 @@ impl ToolSource for Never {
     }
 }
 
-/// What is warned of in a turn.
+/// Returns the warnings of a turn.
 async fn warnings(mut turn: Turn) -> Vec<String> {
     let mut warnings = Vec::new();
     while let Some(step) = turn.next().await {
@@ -84,7 +84,7 @@ async fn warnings(mut turn: Turn) -> Vec<String> {
     warnings
 }
 
-/// A model over HTTP, so that it can be seen what it was asked.
+/// Returns a model over HTTP that records its requests.
 async fn listening(answers: usize) -> (ropeway::testing::ModelServer, ropeway::provider::Provider) {
     let answers = (0..answers).map(|_| ScriptedReply::text("fine").answer(Dialect::Chat));
     let server = ropeway::testing::ModelServer::start(answers).await.expect("a free port");
@@ -94,7 +94,7 @@ async fn listening(answers: usize) -> (ropeway::testing::ModelServer, ropeway::p
     (server, provider)
 }
 
-/// The pages that the model was told of, question by question.
+/// Returns the context pages of each model request.
 fn pages(server: &ropeway::testing::ModelServer) -> Vec<Vec<String>> {
     let of = |body: Value| {
         let body = body["messages"].to_string();
@@ -105,57 +105,57 @@ fn pages(server: &ropeway::testing::ModelServer) -> Vec<Vec<String>> {
 }
 
 #[tokio::test]
-async fn a_source_of_context_that_is_late_keeps_what_it_said_and_nobody_else_waits_for_it() {
+async fn a_late_context_source_keeps_its_content_and_delays_no_other() {
     let (server, provider) = listening(2).await;
     let slow = Page { silent_from: 2, ..Page::new("Tuesday") };
     let agent = Agent::builder().provider(provider).model("m").context(Page::new("Monday")).context(slow);
     let agent = agent.limits(TurnLimits::default().with_connect_time(Duration::ZERO)).build().expect("an agent");
     assert_eq!(warnings(agent.send("q")).await, [""; 0]);
-    let late = "1 of the sources of context are late, and what they said last is taken";
+    let late = "1 context source timed out; using previous content";
     assert_eq!(warnings(agent.send("q")).await, [late]);
     assert_eq!(pages(&server), [["Monday 1", "Tuesday 1"], ["Monday 2", "Tuesday 1"]]);
 }
 
 #[tokio::test]
-async fn a_source_of_context_that_panics_keeps_what_it_said_and_is_told() {
+async fn a_context_source_that_panics_keeps_its_content_and_warns() {
     let (server, provider) = listening(2).await;
     let frail = Page { falls_from: 2, ..Page::new("Monday") };
     let agent = Agent::builder().provider(provider).model("m").context(frail).context(Page::new("Tuesday"));
     let agent = agent.build().expect("an agent");
     assert_eq!(warnings(agent.send("q")).await, [""; 0]);
-    let fallen = "1 of the sources of context panicked, and what they said last is taken";
+    let fallen = "1 context source panicked; using previous content";
     assert_eq!(warnings(agent.send("q")).await, [fallen]);
     assert_eq!(pages(&server), [["Monday 1", "Tuesday 1"], ["Monday 1", "Tuesday 2"]]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_to_connect_is_waited_for_once() {
+async fn the_connect_time_is_waited_for_once() {
     let slow = Page { silent_from: 1, ..Page::new("Monday") };
     let agent = agent(Dialect::Chat, [ScriptedReply::text("fine")]).source(Never).context(slow);
     let agent =
         agent.limits(TurnLimits::default().with_connect_time(Duration::from_secs(60))).build().expect("an agent");
     let begun = Instant::now();
     let told = [
-        "1 of the sources of tools are not ready after 60 s; the turn goes on without",
-        "1 of the sources of context are late, and what they said last is taken",
+        "1 tool source not ready after 60 s; skipped for this turn",
+        "1 context source timed out; using previous content",
     ];
     assert_eq!(warnings(agent.send("q")).await, told);
     assert_eq!(begun.elapsed(), Duration::from_secs(61));
 }
 
 #[tokio::test]
-async fn names_that_collide_are_told_in_a_turn_whoever_looked_at_the_tools_before() {
+async fn name_collisions_are_reported_in_the_next_turn() {
     let agent = agent(Dialect::Chat, [ScriptedReply::text("one"), ScriptedReply::text("two")]);
     let agent = agent.source(registry("first", &["same"])).source(registry("second", &["same"])).build();
     let agent = agent.expect("an agent");
     assert_eq!(agent.all_tools().len(), 1);
     let told = warnings(agent.send("q")).await;
     assert!(told.len() == 1 && told[0].contains("`same`"), "{told:?}");
-    assert_eq!(warnings(agent.send("q")).await, [""; 0], "it is told once");
+    assert_eq!(warnings(agent.send("q")).await, [""; 0], "it is reported once");
 }
 
 #[tokio::test]
-async fn a_source_that_is_added_is_there_at_the_next_turn() {
+async fn an_added_source_is_used_at_the_next_turn() {
     let call = |id: &str| ScriptedReply::call(id, "late", json!({}));
     let agent = agent(Dialect::Gemini, [call("a"), ScriptedReply::text("no"), call("b"), ScriptedReply::text("yes")]);
     let agent = agent.build().expect("an agent");
@@ -167,7 +167,7 @@ async fn a_source_that_is_added_is_there_at_the_next_turn() {
     assert_eq!(told[1], ok("b", "here"));
 }
 
-/// Tools and context in one.
+/// A source of tools and context.
 struct Both(Registry, Page);
 
 impl ToolSource for Both {
@@ -183,7 +183,7 @@ impl ContextSource for Both {
 }
 
 #[tokio::test]
-async fn a_bridge_that_is_added_brings_its_tools_and_its_context() {
+async fn an_added_bridge_brings_tools_and_context() {
     let (server, provider) = listening(1).await;
     let agent = Agent::builder().provider(provider).model("m").build().expect("an agent");
     agent.add_bridge(Both(registry("here", &["late"]), Page::new("Monday")));
@@ -193,7 +193,7 @@ async fn a_bridge_that_is_added_brings_its_tools_and_its_context() {
 }
 
 #[test]
-fn servers_that_are_added_are_connected_at_the_next_turn_and_heard_of() {
+fn added_servers_connect_at_the_next_turn_and_send_events() {
     scene(|_| async {
         let servers = ["one", "two", "three"].map(|alias| {
             let scripted = ScriptedServer::new(Script::default());
@@ -201,11 +201,11 @@ fn servers_that_are_added_are_connected_at_the_next_turn_and_heard_of() {
             config.alias = alias.into();
             (scripted, config)
         });
-        let calls = ["one", "two", "three"].iter().fold(ScriptedReply::nothing(), |saying, alias| {
-            saying.and_call(*alias, format!("mcp_{alias}_echo"), json!({"message": alias}))
+        let calls = ["one", "two", "three"].iter().fold(ScriptedReply::nothing(), |reply, alias| {
+            reply.and_call(*alias, format!("mcp_{alias}_echo"), json!({"message": alias}))
         });
         let events = Events::default();
-        let mut gathered = events.listen();
+        let mut gathered = events.subscribe();
         let agent =
             agent(Dialect::Chat, [calls, ScriptedReply::text("fine")]).events(events).build().expect("an agent");
         let mut own = agent.events();
@@ -221,7 +221,7 @@ fn servers_that_are_added_are_connected_at_the_next_turn_and_heard_of() {
     });
 }
 
-/// What a server's tool says that it was answered, by an agent of which nothing else is asked.
+/// Returns the answer that a server's tool received from the agent.
 async fn answered(agent: Agent) -> Value {
     assert_eq!(done(agent.send("q")).await.text, "fine");
     let told = results(&agent.history()).remove(0).1;
@@ -229,7 +229,7 @@ async fn answered(agent: Agent) -> Value {
 }
 
 #[test]
-fn servers_ask_the_model_that_the_host_lets_them_ask() {
+fn servers_sample_the_model_of_the_sampling_handler() {
     scene(|_| async {
         let sample = || ScriptedReply::call("a", "mcp_peer_sample", json!({"prompt": "Say hi."}));
         let server = || hasty(ScriptedServer::new(Script::default()).in_process());
@@ -243,11 +243,11 @@ fn servers_ask_the_model_that_the_host_lets_them_ask() {
 }
 
 #[test]
-fn servers_ask_the_user_through_the_agent() {
+fn servers_elicit_through_the_agent() {
     scene(|_| async {
-        let sayings =
+        let replies =
             [ScriptedReply::call("a", "mcp_peer_elicit", json!({"message": "Who?"})), ScriptedReply::text("fine")];
-        let agent = agent(Dialect::Chat, sayings)
+        let agent = agent(Dialect::Chat, replies)
             .mcp(hasty(ScriptedServer::new(Script::default()).in_process()))
             .on_elicitation(|asked| async move {
                 let name = format!("whoever answers {}", asked.message);
@@ -261,13 +261,13 @@ fn servers_ask_the_user_through_the_agent() {
 }
 
 #[test]
-fn calls_are_a_part_of_the_trace_that_the_host_names() {
+fn calls_are_part_of_the_trace_of_the_host() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());
-        let sayings = [ScriptedReply::call("a", "mcp_peer_echo", json!({"message": "x"})), ScriptedReply::text("fine")];
+        let replies = [ScriptedReply::call("a", "mcp_peer_echo", json!({"message": "x"})), ScriptedReply::text("fine")];
         let parent: TraceParent =
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().expect("a traceparent");
-        let agent = agent(Dialect::Chat, sayings).mcp(hasty(scripted.in_process())).traceparent(parent);
+        let agent = agent(Dialect::Chat, replies).mcp(hasty(scripted.in_process())).traceparent(parent);
         done(agent.build().expect("an agent").send("q")).await;
         let told = scripted.received_of("tools/call")[0]["params"]["_meta"]["traceparent"].clone();
         assert!(told.as_str().is_some_and(|it| it.contains("0af7651916cd43dd8448eb211c80319c")), "{told}");

@@ -1,4 +1,4 @@
-//! Tools that fail, hang, vanish or answer nonsense: the model is told, and the turn goes on.
+//! Tools that fail, hang, disappear or answer nonsense: the model receives an error, and the turn continues.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -17,11 +17,11 @@ use tokio::sync::Notify;
 use super::kit::{agent, done, echo, echoing, failed, ok, results, sendable, tool};
 use crate::hasty::{SOON, hasty};
 
-/// The model calls `tool` once and then says `fine`; what it was told of the call.
+/// Runs a turn whose model calls `tool` once, and returns the result of the call.
 async fn told_of(dialect: Dialect, tool: impl Tool, limits: TurnLimits) -> (String, String, bool) {
     let name = tool.definition().name.clone();
-    let sayings = [ScriptedReply::text("I try.").and_call("a", name, json!({})), ScriptedReply::text("fine")];
-    let agent = agent(dialect, sayings).tool(tool).limits(limits).build().expect("an agent");
+    let replies = [ScriptedReply::text("I try.").and_call("a", name, json!({})), ScriptedReply::text("fine")];
+    let agent = agent(dialect, replies).tool(tool).limits(limits).build().expect("an agent");
     let outcome = done(agent.send("go")).await;
     assert_eq!((outcome.text.as_str(), outcome.end), ("fine", TurnEnd::Done(StopReason::EndTurn)), "{dialect}");
     assert_eq!(outcome.steps, 2, "{dialect}");
@@ -32,25 +32,25 @@ async fn told_of(dialect: Dialect, tool: impl Tool, limits: TurnLimits) -> (Stri
 }
 
 #[tokio::test]
-async fn a_tool_that_panics_is_told_to_the_model() {
+async fn a_tool_that_panics_is_reported_to_the_model() {
     for dialect in Dialect::ALL {
         let tool = tool("bomb", |_, _| async { if true { panic!("no way") } else { Ok("") } });
-        let words = "Error: tool `bomb` failed: it panicked: no way. Try another way, or tell the user.";
+        let words = "Error: tool `bomb` failed: panicked: no way. Try another way, or tell the user.";
         assert_eq!(told_of(dialect, tool, TurnLimits::default()).await, failed("a", words), "{dialect}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_hangs_is_given_up_when_its_time_is_over() {
+async fn a_tool_that_hangs_is_aborted_at_its_timeout() {
     for dialect in Dialect::ALL {
         let tool = tool("swamp", |_, _| std::future::pending::<Result<String, BoxError>>());
         let limits = TurnLimits::default().with_call_time(Duration::from_secs(5));
-        let words = "Error: tool `swamp` failed: it gave no answer within 5 s. Try another way, or tell the user.";
+        let words = "Error: tool `swamp` failed: timed out after 5 s. Try another way, or tell the user.";
         assert_eq!(told_of(dialect, tool, limits).await, failed("a", words), "{dialect}");
     }
 }
 
-/// A tool that holds its thread, as long as the other end is there.
+/// Returns a tool that blocks its thread until the sender is dropped.
 fn stone() -> (LocalTool, mpsc::Sender<()>, Arc<Notify>) {
     let (hold, held) = mpsc::channel::<()>();
     let (held, begun) = (Mutex::new(held), Arc::new(Notify::new()));
@@ -64,20 +64,20 @@ fn stone() -> (LocalTool, mpsc::Sender<()>, Arc<Notify>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_that_holds_its_thread_is_given_up_as_well() {
+async fn a_tool_that_blocks_its_thread_is_abandoned() {
     let (stone, _hold, _) = stone();
     let limits = TurnLimits::default().with_call_time(Duration::from_millis(10));
-    let words = "Error: tool `stone` failed: it gave no answer within 10 ms. Try another way, or tell the user.";
+    let words = "Error: tool `stone` failed: timed out after 10 ms. Try another way, or tell the user.";
     let told = tokio::time::timeout(SOON, told_of(Dialect::Chat, stone, limits)).await.expect("an end in time");
     assert_eq!(told, failed("a", words));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_turn_whose_tool_holds_its_thread_is_cancelled_at_once() {
+async fn a_turn_whose_tool_blocks_its_thread_can_be_cancelled() {
     for dialect in Dialect::ALL {
         let (stone, _hold, begun) = stone();
-        let sayings = [ScriptedReply::call("a", "stone", json!({})), ScriptedReply::text("fine")];
-        let agent = agent(dialect, sayings).tool(stone).build().expect("an agent");
+        let replies = [ScriptedReply::call("a", "stone", json!({})), ScriptedReply::text("fine")];
+        let agent = agent(dialect, replies).tool(stone).build().expect("an agent");
         let turn = agent.send("go");
         begun.notified().await;
         turn.cancel();
@@ -100,13 +100,13 @@ async fn fifty_megabytes_do_not_reach_the_model() {
 }
 
 #[tokio::test]
-async fn structured_content_that_does_not_fit_is_told_as_it_is_and_warned_of() {
+async fn invalid_structured_content_is_sent_with_a_warning() {
     for dialect in Dialect::ALL {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
         let definition = ToolDefinition::new("count").with_output_schema(schema);
         let tool = LocalTool::new(definition, |_, _| async { Ok::<_, BoxError>(json!({"n": "many"})) });
-        let sayings = [ScriptedReply::call("a", "count", json!({})), ScriptedReply::text("fine")];
-        let agent = agent(dialect, sayings).tool(tool).build().expect("an agent");
+        let replies = [ScriptedReply::call("a", "count", json!({})), ScriptedReply::text("fine")];
+        let agent = agent(dialect, replies).tool(tool).build().expect("an agent");
         let mut turn = agent.send("go");
         let mut warned = Vec::new();
         while let Some(step) = turn.next().await {
@@ -122,7 +122,7 @@ async fn structured_content_that_does_not_fit_is_told_as_it_is_and_warned_of() {
 }
 
 #[tokio::test]
-async fn a_tool_that_answers_nothing_at_all_has_a_result() {
+async fn a_tool_with_empty_output_has_a_result() {
     for dialect in Dialect::ALL {
         let tool = tool("mute", |_, _| async { Ok(ToolOutput::default()) });
         assert_eq!(told_of(dialect, tool, TurnLimits::default()).await, ok("a", ""), "{dialect}");
@@ -130,7 +130,7 @@ async fn a_tool_that_answers_nothing_at_all_has_a_result() {
 }
 
 #[tokio::test]
-async fn a_tool_that_answers_an_error_is_told_to_the_model() {
+async fn an_error_result_is_reported_to_the_model() {
     for dialect in Dialect::ALL {
         let answers = tool("no", |_, _| async { Ok(ToolOutput::error("closed on Mondays")) });
         assert_eq!(
@@ -144,7 +144,7 @@ async fn a_tool_that_answers_an_error_is_told_to_the_model() {
     }
 }
 
-/// Tools that the host changes as it likes.
+/// A source whose tools can be replaced.
 #[derive(Clone, Default)]
 struct Shelf(Arc<Mutex<Registry>>);
 
@@ -165,24 +165,24 @@ impl ToolSource for Shelf {
 }
 
 #[tokio::test]
-async fn a_tool_that_vanishes_between_turns_is_told_to_be_gone() {
+async fn a_tool_removed_between_turns_is_reported_as_unknown() {
     for dialect in Dialect::ALL {
         let shelf = Shelf::default();
         shelf.put([echo()]);
-        let sayings =
+        let replies =
             [echoing("a", "one"), ScriptedReply::text("good"), echoing("b", "two"), ScriptedReply::text("a pity")];
-        let agent = agent(dialect, sayings).source(shelf.clone()).build().expect("an agent");
+        let agent = agent(dialect, replies).source(shelf.clone()).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "good", "{dialect}");
         shelf.put([]);
         assert_eq!(done(agent.send("again")).await.text, "a pity", "{dialect}");
         sendable(&agent.history());
-        let gone = "Error: there is no tool `echo`. Call only tools that you were offered, by their exact names.";
+        let gone = "Error: unknown tool `echo`. Call only tools that you were offered, by their exact names.";
         assert_eq!(results(&agent.history()), [ok("a", "one"), failed("b", gone)], "{dialect}");
     }
 }
 
 #[tokio::test]
-async fn a_tool_that_vanishes_in_a_turn_stays_until_its_end() {
+async fn a_tool_removed_during_a_turn_stays_until_its_end() {
     for dialect in Dialect::ALL {
         let shelf = Shelf::default();
         let emptied = shelf.clone();
@@ -207,21 +207,21 @@ fn with_tool(name: &str) -> Script {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_renamed_by_its_server_is_called_by_its_new_name() {
+async fn a_renamed_tool_is_called_by_its_new_name() {
     for dialect in Dialect::ALL {
         let scripted = ScriptedServer::new(with_tool("weather_now"));
         let mut server = hasty(scripted.in_process());
         server.alias = "sky".into();
         let bridge = Bridge::new(Config::default().with_server(ServerEntry::new(server))).expect("a bridge");
         bridge.start().await.expect("a start");
-        let sayings = [
+        let replies = [
             ScriptedReply::call("a", "mcp_sky_weather_now", json!({})),
             ScriptedReply::text("so far so good"),
             ScriptedReply::call("b", "mcp_sky_weather_now", json!({})),
             ScriptedReply::call("c", "mcp_sky_weather_today", json!({})),
             ScriptedReply::text("fine"),
         ];
-        let agent = agent(dialect, sayings).bridge(bridge.clone()).build().expect("an agent");
+        let agent = agent(dialect, replies).bridge(bridge.clone()).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "so far so good", "{dialect}");
         scripted.set(|script| script.extra_tools = with_tool("weather_today").extra_tools);
         scripted.changed("tools");
@@ -229,7 +229,7 @@ async fn a_tool_that_is_renamed_by_its_server_is_called_by_its_new_name() {
         tokio::time::timeout(SOON, renamed).await.expect("another name in time");
         assert_eq!(done(agent.send("again")).await.text, "fine", "{dialect}");
         sendable(&agent.history());
-        let gone = "Error: there is no tool `mcp_sky_weather_now`. Near to it: `mcp_sky_weather_today`. \
+        let gone = "Error: unknown tool `mcp_sky_weather_now`. Did you mean `mcp_sky_weather_today`? \
                     Call only tools that you were offered, by their exact names.";
         let told = [ok("a", "weather_now"), failed("b", gone), ok("c", "weather_today")];
         assert_eq!(results(&agent.history()), told, "{dialect}");
@@ -238,11 +238,11 @@ async fn a_tool_that_is_renamed_by_its_server_is_called_by_its_new_name() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_added_is_there_from_the_next_turn_on() {
+async fn an_added_tool_is_available_from_the_next_turn_on() {
     for dialect in Dialect::ALL {
-        let sayings =
+        let replies =
             [echoing("a", "one"), ScriptedReply::text("a pity"), echoing("b", "two"), ScriptedReply::text("good")];
-        let agent: Agent = agent(dialect, sayings).build().expect("an agent");
+        let agent: Agent = agent(dialect, replies).build().expect("an agent");
         assert_eq!(done(agent.send("go")).await.text, "a pity", "{dialect}");
         agent.add_tool(echo());
         assert_eq!(done(agent.send("again")).await.text, "good", "{dialect}");
@@ -253,15 +253,15 @@ async fn a_tool_that_is_added_is_there_from_the_next_turn_on() {
 }
 
 #[tokio::test]
-async fn what_a_call_is_on_its_way_is_told_step_by_step() {
+async fn a_call_is_reported_step_by_step() {
     for dialect in Dialect::ALL {
         let tool = tool("climb", |_: Arguments, cx| async move {
             cx.report(ropeway::tool::Progress { progress: 1.0, total: Some(2.0), message: None });
             Ok("up")
         });
-        let sayings =
+        let replies =
             [ScriptedReply::text("I climb.").and_call("a", "climb", json!({"to": "top"})), ScriptedReply::text("fine")];
-        let agent = agent(dialect, sayings).tool(tool).build().expect("an agent");
+        let agent = agent(dialect, replies).tool(tool).build().expect("an agent");
         let mut turn = agent.send("go");
         let mut steps: Vec<Value> = Vec::new();
         while let Some(step) = turn.next().await {

@@ -1,4 +1,4 @@
-//! Servers that ask without end and never take in the answers.
+//! Servers that send requests without end and never read the replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use super::hostile::{Exchange, Good, Hostile, alone, descriptors, legacy, memory
 
 const SPAN: Duration = Duration::from_secs(3);
 
-/// Asks without end on an event stream.
+/// Sends requests without end on an event stream.
 async fn flood(exchange: &mut Exchange, method: &str) {
     let mut id = 0_u64;
     loop {
@@ -30,7 +30,7 @@ async fn flood(exchange: &mut Exchange, method: &str) {
     }
 }
 
-/// A legacy HTTP+SSE server that asks without end and never answers a POST that holds a reply.
+/// An HTTP+SSE server that sends requests without end and never answers a POST with a reply.
 async fn flooding_sse(method: &'static str) -> Hostile {
     let (said, _) = tokio::sync::broadcast::channel::<String>(16);
     Hostile::start(move |mut exchange| {
@@ -60,7 +60,7 @@ async fn flooding_sse(method: &'static str) -> Hostile {
     .await
 }
 
-/// A streamable HTTP server that asks without end on its standalone stream and never answers a POST that holds a reply.
+/// A Streamable HTTP server that sends requests without end on its standalone stream and never answers a POST with a reply.
 async fn flooding_http(method: &'static str) -> Hostile {
     Hostile::start(move |mut exchange| async move {
         if exchange.method == "GET" {
@@ -74,7 +74,7 @@ async fn flooding_http(method: &'static str) -> Hostile {
     .await
 }
 
-/// The good server goes on, and the bad one takes few descriptors.
+/// Asserts that the good server keeps working and the bad one uses few descriptors.
 async fn is_bounded(bad: Mcp, what: &str) {
     let good = Good::start().await;
     let before = descriptors();
@@ -92,8 +92,8 @@ async fn is_bounded(bad: Mcp, what: &str) {
 }
 
 #[test]
-fn pings_over_sse_whose_answers_are_not_read_take_few_descriptors() {
-    alone("bounds::floods::pings_over_sse_whose_answers_are_not_read_take_few_descriptors", || async {
+fn unread_replies_to_pings_over_sse_use_few_descriptors() {
+    alone("bounds::floods::unread_replies_to_pings_over_sse_use_few_descriptors", || async {
         let http = flooding_sse("ping").await;
         let bad = Mcp::new(legacy(Transport::Sse(HttpServer::new(format!("{}/sse", http.origin)))));
         is_bounded(bad, "pings over HTTP+SSE").await;
@@ -101,24 +101,24 @@ fn pings_over_sse_whose_answers_are_not_read_take_few_descriptors() {
 }
 
 #[test]
-fn pings_over_http_whose_answers_are_not_read_take_few_descriptors() {
-    alone("bounds::floods::pings_over_http_whose_answers_are_not_read_take_few_descriptors", || async {
+fn unread_replies_to_pings_over_http_use_few_descriptors() {
+    alone("bounds::floods::unread_replies_to_pings_over_http_use_few_descriptors", || async {
         let http = flooding_http("ping").await;
         is_bounded(Mcp::new(legacy(HttpServer::new(http.url()))), "pings over streamable HTTP").await;
     });
 }
 
 #[test]
-fn unknown_requests_whose_answers_are_not_read_take_few_descriptors() {
-    alone("bounds::floods::unknown_requests_whose_answers_are_not_read_take_few_descriptors", || async {
+fn unread_replies_to_unknown_requests_use_few_descriptors() {
+    alone("bounds::floods::unread_replies_to_unknown_requests_use_few_descriptors", || async {
         let http = flooding_http("vendor/ask").await;
         is_bounded(Mcp::new(legacy(HttpServer::new(http.url()))), "unknown requests over streamable HTTP").await;
     });
 }
 
 #[test]
-fn requests_whose_answers_are_not_read_do_not_run_handlers_without_end() {
-    alone("bounds::floods::requests_whose_answers_are_not_read_do_not_run_handlers_without_end", || async {
+fn unread_replies_limit_the_running_handlers() {
+    alone("bounds::floods::unread_replies_limit_the_running_handlers", || async {
         let http = flooding_http("roots/list").await;
         let runs = Arc::new(AtomicUsize::new(0));
         let counted = runs.clone();
@@ -134,7 +134,7 @@ fn requests_whose_answers_are_not_read_do_not_run_handlers_without_end() {
     });
 }
 
-/// A program that greets, never reads again, and asks without end.
+/// A program that completes the handshake, never reads again, and sends requests without end.
 fn deaf(asks: &str) -> StdioServer {
     let greeting = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18", "capabilities": {},
         "serverInfo": {"name": "deaf", "version": "1"}}});
@@ -143,10 +143,10 @@ fn deaf(asks: &str) -> StdioServer {
 }
 
 #[test]
-fn answers_to_a_program_that_does_not_read_take_little_memory() {
-    alone("bounds::floods::answers_to_a_program_that_does_not_read_take_little_memory", || async {
+fn unread_replies_to_a_program_use_little_memory() {
+    alone("bounds::floods::unread_replies_to_a_program_use_little_memory", || async {
         let good = Good::start().await;
-        // A long id makes the answers large, too.
+        // A long id makes the replies large.
         let ask = json!({"jsonrpc": "2.0", "id": "x".repeat(1000), "method": "ping"}).to_string();
         let bad = Mcp::new(legacy(deaf(&ask)));
         let before = memory("VmRSS");
@@ -161,7 +161,7 @@ fn answers_to_a_program_that_does_not_read_take_little_memory() {
     });
 }
 
-/// A server that says one thing, and then another without end, on its standalone stream.
+/// A server that sends one message, and then another without end, on its standalone stream.
 async fn chattering(first: serde_json::Value, then: serde_json::Value) -> Hostile {
     let (first, then) = (Arc::new(format!("data: {first}\n\n")), Arc::new(format!("data: {then}\n\n").repeat(20)));
     Hostile::start(move |mut exchange| {
@@ -182,22 +182,22 @@ async fn chattering(first: serde_json::Value, then: serde_json::Value) -> Hostil
 }
 
 #[test]
-fn a_server_that_talks_without_end_pushes_out_no_events_of_others() {
-    alone("bounds::floods::a_server_that_talks_without_end_pushes_out_no_events_of_others", || async {
+fn a_flood_of_one_server_evicts_no_events_of_others() {
+    alone("bounds::floods::a_flood_of_one_server_evicts_no_events_of_others", || async {
         let log = |size: usize| {
             let params = json!({"level": "info", "data": "x".repeat(size)});
             json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
         };
         let http = chattering(log(10_000_000), log(100)).await;
         let events = Events::new(4096);
-        let mut heard = events.listen();
+        let mut heard = events.subscribe();
         let before = memory("VmRSS");
         let began = Instant::now();
         let bad = Mcp::with_host(legacy(HttpServer::new(http.url())), Handlers::new(), events.clone());
         bad.connect().await.expect("a connection");
         let good = Good::start().await;
         let (mut longest, mut logs, mut missed, mut told, mut largest) = (Duration::ZERO, 0, 0, false, 0);
-        // A busy machine needs more than the span to read the large message and to reach the limit.
+        // A busy machine needs more time to read the large message and to reach the limit.
         while began.elapsed() < SPAN || (!told && began.elapsed() < 20 * SPAN) {
             longest = longest.max(good.keep_calling(SPAN / 10).await.0);
             while let Some(event) = heard.try_next() {

@@ -1,4 +1,4 @@
-//! Hand-written servers that misbehave on purpose, and the measuring of a process of its own.
+//! Hand-written hostile servers, and measurements in a separate process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,13 +18,13 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::hasty::{at, connect, hasty, listening, still_works};
 
-/// Set in the process that runs one measured test and nothing else.
+/// Set in a process that runs a single measured test.
 const ALONE: &str = "ROPEWAY_TEST_ALONE";
 
-/// How long a measured test may take.
+/// Maximum duration of a measured test.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// Runs a test in a process of its own, so that descriptors and memory are those of this test only.
+/// Runs a test in a separate process, to measure its descriptors and memory.
 pub(crate) fn alone<F, R>(name: &str, body: F)
 where
     F: FnOnce() -> R,
@@ -49,12 +49,12 @@ where
     assert!(said.contains("1 passed"), "{said}");
 }
 
-/// How many descriptors this process has open.
+/// Returns the number of open descriptors of this process.
 pub(crate) fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").map_or(usize::MAX, |entries| entries.count())
 }
 
-/// A line of `/proc/self/status` in bytes: `VmRSS` is the memory now, `VmHWM` the most so far.
+/// Returns a value of `/proc/self/status` in bytes: `VmRSS` is the current memory, `VmHWM` the peak.
 pub(crate) fn memory(line: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("the status of this process");
     let line = status.lines().find_map(|it| it.strip_prefix(line)?.strip_prefix(':')).expect("a number");
@@ -62,7 +62,7 @@ pub(crate) fn memory(line: &str) -> usize {
     kilobytes << 10
 }
 
-/// A server that behaves, and a connection to it.
+/// A well-behaved server and a connection to it.
 pub(crate) struct Good {
     _http: HttpScriptedServer,
     pub(crate) mcp: Mcp,
@@ -75,7 +75,7 @@ impl Good {
         Self { _http: http, mcp }
     }
 
-    /// Calls the server again and again; returns the longest wait and the most descriptors seen meanwhile.
+    /// Calls the server repeatedly. Returns the longest call and the maximum number of descriptors.
     pub(crate) async fn keep_calling(&self, span: Duration) -> (Duration, usize) {
         let (mut longest, mut most) = (Duration::ZERO, 0);
         let end = Instant::now() + span;
@@ -90,17 +90,17 @@ impl Good {
     }
 }
 
-/// One request to a hostile server, and the connection that it came on.
+/// A request to a hostile server, and its connection.
 pub(crate) struct Exchange {
     pub(crate) method: String,
     pub(crate) headers: BTreeMap<String, String>,
-    /// The JSON body; null when there is none.
+    /// The JSON body, or null.
     pub(crate) body: Value,
     pub(crate) stream: TcpStream,
 }
 
 impl Exchange {
-    /// The method of the JSON-RPC message; empty for an answer.
+    /// Returns the method of the JSON-RPC message; empty for a response.
     pub(crate) fn rpc(&self) -> &str {
         self.body["method"].as_str().unwrap_or_default()
     }
@@ -121,18 +121,18 @@ impl Exchange {
         self.answer("202 Accepted", "", "").await;
     }
 
-    /// Begins an event stream.
+    /// Starts an event stream.
     pub(crate) async fn events(&mut self) {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
         let _ = self.stream.write_all(head.as_bytes()).await;
     }
 
-    /// Sends a piece of an event stream; false when the client has gone.
+    /// Sends a part of an event stream. Returns `false` if the client has disconnected.
     pub(crate) async fn say(&mut self, text: &str) -> bool {
         self.stream.write_all(text.as_bytes()).await.is_ok()
     }
 
-    /// Answers the messages of a handshake in the legacy era, with a session; false when it is another message.
+    /// Answers the messages of a legacy handshake, with a session. Returns `false` for other messages.
     pub(crate) async fn handshake(&mut self, capabilities: &Value) -> bool {
         match self.rpc() {
             "initialize" => {
@@ -152,7 +152,7 @@ impl Exchange {
 
 type Handler = Arc<dyn Fn(Exchange) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// A server behind a URL that does what a closure says. Dropping it ends it.
+/// An HTTP server that runs a closure for each request. Dropping it stops it.
 pub(crate) struct Hostile {
     pub(crate) origin: String,
     seen: Arc<Mutex<Vec<(Instant, String)>>>,
@@ -179,7 +179,7 @@ impl Hostile {
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
-                // Out of descriptors: there is nothing to accept.
+                // Out of descriptors.
                 let Ok((stream, _)) = listener.accept().await else {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                     continue;
@@ -205,19 +205,19 @@ impl Hostile {
         format!("{}/mcp", self.origin)
     }
 
-    /// How often something came: a JSON-RPC method, or an HTTP method where the body held no request.
+    /// Returns the number of requests with a JSON-RPC method, or an HTTP method if the body is not a request.
     pub(crate) fn count(&self, what: &str) -> usize {
         self.seen.lock().expect("a log").iter().filter(|(_, it)| it == what).count()
     }
 
-    /// The same, within a span of time from an instant on.
+    /// Returns the number of such requests within a time span.
     pub(crate) fn count_within(&self, what: &str, from: Instant, span: Duration) -> usize {
         let seen = self.seen.lock().expect("a log");
         seen.iter().filter(|(at, it)| it == what && (from..from + span).contains(at)).count()
     }
 }
 
-/// Reads one request.
+/// Reads one HTTP request.
 pub(crate) async fn read(mut stream: TcpStream) -> Option<Exchange> {
     let mut bytes = Vec::new();
     let head = loop {
@@ -246,7 +246,7 @@ pub(crate) async fn read(mut stream: TcpStream) -> Option<Exchange> {
     Some(Exchange { method, headers, body, stream })
 }
 
-/// Settings with the usual waits, in the legacy era, for a server that is called `bad`.
+/// Returns default settings in the legacy era for a server with the alias `bad`.
 pub(crate) fn legacy(transport: impl Into<ropeway::config::Transport>) -> ServerConfig {
     let mut config = ServerConfig::new("bad", transport);
     config.era = ropeway::config::EraChoice::Legacy;

@@ -1,4 +1,4 @@
-//! What one server sends is bounded: descriptors, memory, rates, and calls that are made once.
+//! Limits on what one server can cause: descriptors, memory, rates and repeated calls.
 
 mod floods;
 mod hostile;

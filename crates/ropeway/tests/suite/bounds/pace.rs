@@ -1,4 +1,4 @@
-//! Loops that a server could drive: each has a floor, and backs off.
+//! Loops that a server can drive: each has a minimum delay and backs off.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ use crate::scene::scene;
 
 const SPAN: Duration = Duration::from_secs(4);
 
-/// The good server goes on for a while; then says how often something came, and that it was not too often.
+/// Runs the good server for a while, and asserts that a method was not requested too often.
 async fn rate(bad: &Hostile, what: &str, most: usize, words: &str) {
     let good = Good::start().await;
     let began = Instant::now();
     let (longest, _) = good.keep_calling(SPAN).await;
-    // On a busy machine the last call of the good server ends after the span.
+    // On a busy machine, the last call to the good server may end after the time span.
     let count = bad.count_within(what, began, SPAN);
     let rate = count as f64 / SPAN.as_secs_f64();
     println!("measured {words}: {count} in {SPAN:?}, {rate:.1} a second, longest call beside {longest:?}");
@@ -29,7 +29,7 @@ async fn rate(bad: &Hostile, what: &str, most: usize, words: &str) {
 }
 
 #[test]
-fn a_stream_that_ends_at_once_with_retry_0_is_opened_ever_more_rarely() {
+fn a_stream_that_ends_at_once_with_retry_0_backs_off() {
     scene(|_| async {
         let http = Hostile::start(|mut exchange| async move {
             if exchange.method == "GET" {
@@ -48,7 +48,7 @@ fn a_stream_that_ends_at_once_with_retry_0_is_opened_ever_more_rarely() {
 }
 
 #[test]
-fn the_stream_of_a_call_that_ends_at_once_with_retry_0_is_resumed_ever_more_rarely() {
+fn a_call_stream_that_ends_at_once_with_retry_0_backs_off() {
     scene(|_| async {
         let http = Hostile::start(|mut exchange| async move {
             if exchange.rpc() == "tools/call" || exchange.headers.contains_key("last-event-id") {
@@ -65,7 +65,7 @@ fn the_stream_of_a_call_that_ends_at_once_with_retry_0_is_resumed_ever_more_rare
         bad.connect().await.expect("a connection");
         let calling = tokio::spawn({
             let bad = bad.clone();
-            async move { bad.call_tool("x", Arguments::new(), &CallContext::default()).await }
+            async move { bad.call_tool_with("x", Arguments::new(), &CallContext::default()).await }
         });
         rate(&http, "GET", 14, "a call's stream that ends at once with `retry: 0`").await;
         calling.abort();
@@ -75,7 +75,7 @@ fn the_stream_of_a_call_that_ends_at_once_with_retry_0_is_resumed_ever_more_rare
 }
 
 #[test]
-fn a_list_that_changes_whenever_it_is_fetched_is_fetched_ever_more_rarely() {
+fn a_list_that_changes_on_every_fetch_is_fetched_with_backoff() {
     scene(|_| async {
         let fetched = Arc::new(tokio::sync::Notify::new());
         let version = Arc::new(AtomicUsize::new(0));
@@ -106,18 +106,18 @@ fn a_list_that_changes_whenever_it_is_fetched_is_fetched_ever_more_rarely() {
         .await;
         let bad = Mcp::new(legacy(HttpServer::new(http.url())));
         bad.connect().await.expect("a connection");
-        bad.list_tools(None).await.expect("tools");
+        bad.list_tools().await.expect("tools");
         rate(&http, "tools/list", 9, "`list_changed` after each list").await;
-        // Whoever asks gets the newest all the same.
+        // Callers still get the newest list.
         let before = latest.load(Ordering::Relaxed);
-        let tools = bad.list_tool_definitions(None).await.expect("tools");
+        let tools = bad.list_tool_definitions().await.expect("tools");
         assert!(tools[0].name[1..].parse::<usize>().expect("a number") > before.saturating_sub(1), "{}", tools[0].name);
         bad.close().await;
     });
 }
 
 #[test]
-fn a_task_that_wants_to_be_polled_at_once_is_polled_ever_more_rarely() {
+fn a_task_with_a_poll_interval_of_0_is_polled_with_backoff() {
     scene(|_| async {
         let http = Hostile::start(|mut exchange| async move {
             let task = json!({"resultType": "task", "taskId": "t", "status": "working", "pollIntervalMs": 0});
@@ -145,7 +145,7 @@ fn a_task_that_wants_to_be_polled_at_once_is_polled_ever_more_rarely() {
         bad.connect().await.expect("a connection");
         let calling = tokio::spawn({
             let bad = bad.clone();
-            async move { bad.call_tool("x", Arguments::new(), &CallContext::default()).await }
+            async move { bad.call_tool_with("x", Arguments::new(), &CallContext::default()).await }
         });
         rate(&http, "tasks/get", 16, "a task with `pollIntervalMs: 0`").await;
         calling.abort();
@@ -155,7 +155,7 @@ fn a_task_that_wants_to_be_polled_at_once_is_polled_ever_more_rarely() {
 }
 
 #[test]
-fn a_subscription_that_ends_at_once_is_made_ever_more_rarely() {
+fn a_subscription_that_ends_at_once_is_renewed_with_backoff() {
     scene(|_| async {
         let http = Hostile::start(|mut exchange| async move {
             match exchange.rpc() {
@@ -172,14 +172,14 @@ fn a_subscription_that_ends_at_once_is_made_ever_more_rarely() {
         config.reconnect.first = Duration::ZERO;
         let bad = Mcp::new(config);
         bad.connect().await.expect("a connection");
-        bad.list_tools(None).await.expect("tools");
+        bad.list_tools().await.expect("tools");
         rate(&http, "subscriptions/listen", 8, "`subscriptions/listen` that ends at once").await;
         bad.close().await;
     });
 }
 
 #[test]
-fn a_program_that_ends_after_its_handshake_is_started_ever_more_rarely() {
+fn a_program_that_exits_after_the_handshake_backs_off() {
     scene(|scene| async move {
         let log = scene.directory().join("starts");
         let greeting = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18",
@@ -189,7 +189,7 @@ fn a_program_that_ends_after_its_handshake_is_started_ever_more_rarely() {
         let mut config = legacy(server);
         config.reconnect.first = Duration::ZERO;
         let bad = Mcp::new(config);
-        // The program may have ended before `connect` looks: that is an error, or not.
+        // The program may exit before `connect` returns, so both outcomes are allowed.
         let _ = bad.connect().await;
         let good = Good::start().await;
         let (longest, _) = good.keep_calling(SPAN).await;
@@ -204,7 +204,7 @@ fn a_program_that_ends_after_its_handshake_is_started_ever_more_rarely() {
 }
 
 #[test]
-fn a_bridge_asks_ever_more_rarely_for_lists_that_change_whenever_they_are_fetched() {
+fn a_bridge_fetches_constantly_changing_lists_with_backoff() {
     scene(|_| async {
         let fetched = Arc::new(tokio::sync::Notify::new());
         let version = Arc::new(AtomicUsize::new(0));
@@ -256,7 +256,7 @@ fn a_bridge_asks_ever_more_rarely_for_lists_that_change_whenever_they_are_fetche
 }
 
 #[test]
-fn the_last_of_many_changes_is_never_lost() {
+fn the_last_of_many_changes_is_never_missed() {
     scene(|_| async {
         let (said, _) = tokio::sync::broadcast::channel::<()>(64);
         let version = Arc::new(AtomicUsize::new(0));

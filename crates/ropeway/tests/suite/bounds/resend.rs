@@ -1,4 +1,4 @@
-//! A call is made once, whatever the server answers: it is sent again only when it was certainly not started.
+//! A call is repeated only if it was certainly not started, whatever the server answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,20 +15,20 @@ use super::hostile::{Exchange, Hostile, legacy, read};
 use crate::hasty::{call, chain, until};
 use crate::scene::scene;
 
-/// What a server does with the first call, which it has executed already.
+/// The reaction of a server to the first call, after executing it.
 #[derive(Clone, Copy, Debug)]
 enum First {
-    /// Answers with a status, headers and a body; `{id}` is the id of the request.
+    /// Answers with a status, headers and a body. `{id}` is replaced by the request id.
     Answer(&'static str, &'static str, &'static str),
-    /// Closes the connection without a word.
+    /// Closes the connection without a response.
     Close,
     /// Closes the connection with a reset.
     Reset,
-    /// Begins an event stream and closes it.
+    /// Starts an event stream and closes it.
     CutStream,
 }
 
-/// A server that executes every call that reaches it, and counts them.
+/// A server that executes and counts every received call.
 async fn executing(first: First) -> (Hostile, Arc<AtomicUsize>) {
     let executed = Arc::new(AtomicUsize::new(0));
     let count = executed.clone();
@@ -61,7 +61,7 @@ async fn executing(first: First) -> (Hostile, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_call_that_may_have_been_executed_is_not_sent_again() {
+fn a_call_that_may_have_been_executed_is_not_repeated() {
     scene(|_| async {
         let json = "Content-Type: application/json\r\n";
         for first in [
@@ -103,7 +103,7 @@ fn a_call_that_may_have_been_executed_is_not_sent_again() {
     });
 }
 
-/// A server that knows no session any more once it was told so, and refuses in its own words.
+/// A server that drops its sessions on demand, and rejects them with a given response.
 async fn forgetting(status: &'static str, body: &'static str) -> (Hostile, Arc<AtomicUsize>) {
     let forgotten = Arc::new(AtomicUsize::new(0));
     let state = forgotten.clone();
@@ -132,7 +132,7 @@ async fn forgetting(status: &'static str, body: &'static str) -> (Hostile, Arc<A
 }
 
 #[test]
-fn a_session_refused_in_unknown_words_is_made_anew_for_the_next_call_only() {
+fn an_unknown_session_error_renews_it_for_the_next_call_only() {
     scene(|_| async {
         let (http, forgotten) = forgetting("400 Bad Request", "I do not know this session").await;
         let server = Mcp::new(legacy(HttpServer::new(http.url())));
@@ -143,16 +143,16 @@ fn a_session_refused_in_unknown_words_is_made_anew_for_the_next_call_only() {
         assert_eq!(http.count("tools/call"), 1);
         call(&server, "pay", json!({})).await.expect("an answer on a new session");
         assert_eq!((http.count("initialize"), http.count("tools/call")), (2, 2));
-        // A list may be asked for twice.
+        // A list may be requested twice.
         forgotten.store(1, Ordering::SeqCst);
-        server.list_tools(None).await.expect("a list on a new session");
+        server.list_tools().await.expect("a list on a new session");
         assert_eq!((http.count("initialize"), http.count("tools/list")), (3, 2));
         server.close().await;
     });
 }
 
 #[test]
-fn a_session_refused_in_the_words_of_an_sdk_is_made_anew_for_this_call() {
+fn a_session_error_of_an_sdk_renews_it_for_this_call() {
     scene(|_| async {
         for (status, body) in [
             ("404 Not Found", ""),
@@ -175,7 +175,7 @@ fn a_session_refused_in_the_words_of_an_sdk_is_made_anew_for_this_call() {
 }
 
 #[test]
-fn an_error_about_a_session_of_its_own_leaves_ours_alone() {
+fn an_error_about_another_session_is_not_an_expiry() {
     scene(|_| async {
         let first = First::Answer("400 Bad Request", "", "your shopping session has expired");
         let (http, executed) = executing(first).await;
@@ -189,7 +189,7 @@ fn an_error_about_a_session_of_its_own_leaves_ours_alone() {
 }
 
 #[test]
-fn a_call_on_a_kept_connection_that_closes_is_made_once() {
+fn a_call_on_a_closing_pooled_connection_is_sent_once() {
     scene(|_| async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
@@ -233,7 +233,7 @@ fn a_call_on_a_kept_connection_that_closes_is_made_once() {
 }
 
 #[test]
-fn a_call_of_a_program_that_dies_over_it_is_made_once() {
+fn a_call_that_kills_the_program_is_sent_once() {
     scene(|scene| async move {
         let log = scene.directory().join("executed");
         let greeting = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18",

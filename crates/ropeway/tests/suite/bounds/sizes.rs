@@ -1,4 +1,4 @@
-//! Lists and other texts of a server that are larger than anybody needs.
+//! Oversized lists and texts of a server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::hostile::{Exchange, Good, Hostile, alone, legacy, memory};
 use crate::hasty::{cannot_connect, warnings};
 use crate::scene::scene;
 
-/// Answers a list with so many pages of this text, which holds one entry each.
+/// Answers a list request with pages of one entry each.
 async fn page(exchange: &mut Exchange, key: &str, entry: &str, pages: usize) {
     let cursor: usize = exchange.body["params"]["cursor"].as_str().and_then(|it| it.parse().ok()).unwrap_or(0);
     let entry = entry.replace("{n}", &cursor.to_string());
@@ -21,7 +21,7 @@ async fn page(exchange: &mut Exchange, key: &str, entry: &str, pages: usize) {
     exchange.answer("200 OK", "Content-Type: application/json\r\n", &body).await;
 }
 
-/// A server whose lists have so many pages, each with these entries.
+/// A server whose lists have a number of pages with these entries.
 async fn listing(entry: String, pages: usize) -> Hostile {
     let entry = Arc::new(entry);
     Hostile::start(move |mut exchange| {
@@ -52,8 +52,8 @@ fn entry(description: usize) -> String {
 }
 
 #[test]
-fn a_list_of_a_thousand_pages_of_a_megabyte_ends_at_its_budget() {
-    alone("bounds::sizes::a_list_of_a_thousand_pages_of_a_megabyte_ends_at_its_budget", || async {
+fn a_list_of_a_thousand_large_pages_is_truncated() {
+    alone("bounds::sizes::a_list_of_a_thousand_large_pages_is_truncated", || async {
         let good = Good::start().await;
         let http = listing(entry(1 << 20), 1000).await;
         let bad = Mcp::new(legacy(HttpServer::new(http.url())));
@@ -61,7 +61,7 @@ fn a_list_of_a_thousand_pages_of_a_megabyte_ends_at_its_budget() {
         bad.connect().await.expect("a connection");
         let before = memory("VmRSS");
         let began = Instant::now();
-        let (listed, (longest, _)) = tokio::join!(bad.list_tools(None), good.keep_calling(Duration::from_millis(1500)));
+        let (listed, (longest, _)) = tokio::join!(bad.list_tools(), good.keep_calling(Duration::from_millis(1500)));
         let listed = listed.expect("what there is so far");
         let most = memory("VmHWM").saturating_sub(before);
         println!(
@@ -80,8 +80,8 @@ fn a_list_of_a_thousand_pages_of_a_megabyte_ends_at_its_budget() {
 }
 
 #[test]
-fn all_four_lists_end_at_their_budget_of_entries() {
-    alone("bounds::sizes::all_four_lists_end_at_their_budget_of_entries", || async {
+fn all_four_lists_are_truncated_at_the_entry_limit() {
+    alone("bounds::sizes::all_four_lists_are_truncated_at_the_entry_limit", || async {
         let many: Vec<Value> = (0..2500)
             .map(|n| {
                 let name = format!("t{n}-{{n}}");
@@ -95,7 +95,7 @@ fn all_four_lists_end_at_their_budget_of_entries() {
         bad.connect().await.expect("a connection");
         let before = memory("VmRSS");
         let began = Instant::now();
-        let tools = bad.list_tools(None).await.expect("tools").len();
+        let tools = bad.list_tools().await.expect("tools").len();
         let resources = bad.list_resources().await.expect("resources").len();
         let templates = bad.list_resource_templates().await.expect("templates").len();
         let prompts = bad.list_prompts().await.expect("prompts").len();
@@ -112,15 +112,15 @@ fn all_four_lists_end_at_their_budget_of_entries() {
 }
 
 #[test]
-fn the_verdict_on_a_server_says_that_its_list_was_cut() {
+fn the_server_status_names_a_truncated_list() {
     scene(|_| async {
         let http = listing(entry(10), 5).await;
         let mut config = legacy(HttpServer::new(http.url()));
         config.limits.list_entries = 3;
         let bridge = Bridge::new(Config::default().with_server(ServerEntry::new(config))).expect("a bridge");
         bridge.start().await.expect("a start");
-        let expected = "server `bad` is ready with 3 tools; the tool list has reached its limit of 3 entries (`list_entries`): the rest is left out";
-        assert_eq!(bridge.tools().verdicts[0].to_string(), expected);
+        let expected = "server `bad` is ready with 3 tools; truncated the tool list: it has reached the limit of 3 entries (`list_entries`)";
+        assert_eq!(bridge.tools().statuses[0].to_string(), expected);
         assert_eq!(bridge.tools().registry.len(), 3);
         assert_eq!(http.count("tools/list"), 3);
         bridge.stop().await;
@@ -128,7 +128,7 @@ fn the_verdict_on_a_server_says_that_its_list_was_cut() {
 }
 
 #[test]
-fn a_list_that_just_fits_its_limits_is_whole() {
+fn a_list_at_its_limits_is_complete() {
     scene(|_| async {
         let http = listing(entry(10), 3).await;
         let mut config = legacy(HttpServer::new(http.url()));
@@ -136,14 +136,14 @@ fn a_list_that_just_fits_its_limits_is_whole() {
         let server = Mcp::new(config);
         let mut events = server.events();
         server.connect().await.expect("a connection");
-        assert_eq!(server.list_tools(None).await.expect("tools").len(), 3);
+        assert_eq!(server.list_tools().await.expect("tools").len(), 3);
         assert_eq!(warnings(&mut events), [""; 0]);
         server.close().await;
     });
 }
 
 #[test]
-fn an_entry_that_is_too_large_is_left_out_and_the_others_are_used() {
+fn an_oversized_entry_is_skipped() {
     scene(|_| async {
         let large = entry(600).replace("t{n}", "large");
         let http = listing(format!("{large},{},7", entry(10)), 1).await;
@@ -153,23 +153,23 @@ fn an_entry_that_is_too_large_is_left_out_and_the_others_are_used() {
         let mut events = server.events();
         server.connect().await.expect("a connection");
         let names: Vec<String> =
-            server.list_tool_definitions(None).await.expect("tools").into_iter().map(|tool| tool.name).collect();
+            server.list_tool_definitions().await.expect("tools").into_iter().map(|tool| tool.name).collect();
         assert_eq!(names, ["t0"]);
         let warnings = warnings(&mut events);
         assert_eq!(warnings.len(), 2, "{warnings:?}");
-        assert!(warnings[0].ends_with("those over 500 are left out"), "{warnings:?}");
+        assert!(warnings[0].ends_with("the limit is 500 bytes"), "{warnings:?}");
         server.close().await;
     });
 }
 
 #[test]
-fn a_list_full_of_odd_entries_is_told_a_few_times() {
+fn warnings_about_invalid_entries_are_limited() {
     scene(|_| async {
         let http = listing(vec!["7"; 500].join(","), 2).await;
         let server = Mcp::new(legacy(HttpServer::new(http.url())));
         let mut events = server.events();
         server.connect().await.expect("a connection");
-        assert!(server.list_tools(None).await.expect("tools").is_empty());
+        assert!(server.list_tools().await.expect("tools").is_empty());
         let warnings = warnings(&mut events);
         assert_eq!(warnings.len(), 11, "{warnings:?}");
         assert_eq!(warnings[10], "990 more invalid entries");
@@ -177,7 +177,7 @@ fn a_list_full_of_odd_entries_is_told_a_few_times() {
     });
 }
 
-/// A server that answers `initialize` with this result and these headers.
+/// A server that answers `initialize` with a given result and headers.
 async fn greeting(result: Value, headers: String) -> Hostile {
     let (result, headers) = (Arc::new(result), Arc::new(headers));
     Hostile::start(move |mut exchange| {
@@ -198,7 +198,7 @@ async fn greeting(result: Value, headers: String) -> Hostile {
 }
 
 #[test]
-fn what_a_server_says_about_itself_is_cut() {
+fn server_info_is_truncated() {
     scene(|_| async {
         let long = "é".repeat(1 << 20);
         let many: serde_json::Map<String, Value> =
@@ -212,19 +212,19 @@ fn what_a_server_says_about_itself_is_cut() {
         let mut events = server.events();
         server.connect().await.expect("a connection");
         let info = server.server_info().expect("what it says");
-        assert!(info.can(&["tools", "listChanged"]));
+        assert!(info.has_capability(&["tools", "listChanged"]));
         assert_eq!((info.name.len(), info.version.len()), (1024, 1024));
         assert_eq!(info.instructions.as_ref().map(String::len), Some(64 << 10));
         let kept = Value::from(info.capabilities.clone()).to_string().len();
         assert!(kept < 400_000, "{kept} bytes of capabilities");
         let warnings = warnings(&mut events);
-        assert_eq!(warnings, ["its instructions have 2097152 bytes: those after 65536 are left out"]);
+        assert_eq!(warnings, ["instructions of 2097152 bytes were truncated to 65536"]);
         server.close().await;
     });
 }
 
 #[test]
-fn a_session_id_that_is_too_long_is_refused() {
+fn an_oversized_session_id_is_rejected() {
     scene(|_| async {
         let result = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {}});
         let http = greeting(result, format!("Mcp-Session-Id: {}\r\n", "s".repeat(5000))).await;
@@ -232,27 +232,27 @@ fn a_session_id_that_is_too_long_is_refused() {
         config.reconnect.enabled = false;
         let server = Mcp::new(config);
         let told = cannot_connect(&server).await;
-        assert!(told.ends_with("the answer cannot be read: a session id of 5000 bytes"), "{told}");
+        assert!(told.ends_with("invalid response: a session id of 5000 bytes"), "{told}");
         server.close().await;
     });
 }
 
 #[test]
-fn a_small_definition_keeps_no_large_page_alive() {
-    alone("bounds::sizes::a_small_definition_keeps_no_large_page_alive", || async {
+fn a_small_definition_does_not_retain_a_large_page() {
+    alone("bounds::sizes::a_small_definition_does_not_retain_a_large_page", || async {
         let filler = format!(r#"{{"name":"{{n}}-junk","junk":"{}"}}"#, "j".repeat(15 << 20));
         let http = listing(format!("{},{filler}", entry(10)), 1).await;
         let mut servers = Vec::new();
         let mut before = 0;
         for round in 0..16 {
-            // The first ones show what the allocator keeps for itself.
+            // The first rounds show how much the allocator retains.
             if round == 4 {
                 before = memory("VmRSS");
             }
             let server = Mcp::new(legacy(HttpServer::new(http.url())));
             server.connect().await.expect("a connection");
-            // The entry of 15 MB is left out.
-            assert_eq!(server.list_tools(None).await.expect("tools").len(), 1);
+            // The entry of 15 MB is skipped.
+            assert_eq!(server.list_tools().await.expect("tools").len(), 1);
             servers.push(server);
         }
         let more = memory("VmRSS").saturating_sub(before);
@@ -266,8 +266,8 @@ fn a_small_definition_keeps_no_large_page_alive() {
 }
 
 #[test]
-fn a_full_list_is_put_together_and_searched_in_time() {
-    alone("bounds::sizes::a_full_list_is_put_together_and_searched_in_time", || async {
+fn a_full_list_is_registered_and_searched_in_time() {
+    alone("bounds::sizes::a_full_list_is_registered_and_searched_in_time", || async {
         let many: Vec<Value> = (0..10_000)
             .map(|n| json!({"name": format!("tool_{n}"), "description": format!("Reads the number {n} of a list. {}", "word ".repeat(50)),
                 "inputSchema": {"type": "object", "properties": {"path": {"type": "string", "description": "where it is"}}}}))

@@ -1,4 +1,4 @@
-//! The life of a bridge: what happens when things happen at the same time, late, or not at all.
+//! Lifecycle of a bridge: concurrent, late and failing operations.
 
 use std::fs;
 use std::path::Path;
@@ -23,16 +23,16 @@ fn known(entry: &mut ServerEntry) -> &mut ServerConfig {
     }
 }
 
-/// Without tools of its own.
+/// A server without tools of its own.
 fn bare() -> Script {
     Script { builtin_tools: false, ..Script::default() }
 }
 
 fn outcome(listing: &ToolListing, alias: &str) -> ServerState {
-    listing.verdicts.iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome.clone()
+    listing.statuses.iter().find(|status| status.server.as_str() == alias).expect("a status").outcome.clone()
 }
 
-/// The first event that is meant.
+/// Returns the first matching event.
 async fn event<T>(events: &mut EventStream, mut is_meant: impl FnMut(Event) -> Option<T>) -> T {
     let found = async {
         loop {
@@ -52,7 +52,7 @@ fn warning(event: Event) -> Option<String> {
 }
 
 #[test]
-fn starting_and_stopping_at_the_same_time_leaves_nothing_behind() {
+fn concurrent_start_and_stop_leaves_no_process() {
     scene(|scene| async move {
         for round in 0..10_u32 {
             let entries = (0..4).map(|number| {
@@ -73,7 +73,7 @@ fn starting_and_stopping_at_the_same_time_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_bridge_whose_stop_was_not_waited_for_can_be_started_again() {
+fn a_bridge_can_be_restarted_after_a_dropped_stop() {
     scene(|scene| async move {
         let mut stubborn = Script::default();
         stubborn.process.ignore_eof = true;
@@ -87,7 +87,7 @@ fn a_bridge_whose_stop_was_not_waited_for_can_be_started_again() {
 }
 
 #[test]
-fn any_timeout_can_be_said_and_a_shared_process_keeps_to_the_longer_one_as_well() {
+fn entries_with_different_timeouts_share_a_process() {
     scene(|scene| async move {
         let mut short = entry("short", child(&scene, &Script::default()));
         known(&mut short).timeouts.total = ms(1500);
@@ -104,7 +104,7 @@ fn any_timeout_can_be_said_and_a_shared_process_keeps_to_the_longer_one_as_well(
 }
 
 #[test]
-fn a_list_that_could_not_be_had_is_asked_for_again() {
+fn a_failed_tool_list_is_requested_again() {
     scene(|_| async move {
         let error = json!({"code": -32603, "message": "not yet"});
         let script = Script::default().fault(FaultTrigger::method("tools/list").first(2), Fault::Error(error));
@@ -116,14 +116,14 @@ fn a_list_that_could_not_be_had_is_asked_for_again() {
         assert!(matches!(&first, ServerState::Down { cause } if cause.contains("not yet")), "{first:?}");
         let listing = until(&bridge, |listing| !listing.registry.is_empty()).await;
         assert!(matches!(outcome(&listing, "a"), ServerState::Ready { .. }));
-        // Whoever follows the events learns of it.
+        // The event reports it.
         event(&mut events, |event| matches!(event, Event::ToolsChanged { .. }).then_some(())).await;
         bridge.stop().await;
     });
 }
 
 #[test]
-fn every_server_is_listed_once_at_the_start() {
+fn every_server_is_listed_once_at_start() {
     scene(|_| async move {
         let scripted = ScriptedServer::new(Script::default());
         let mut entry = entry("a", scripted.in_process());
@@ -136,7 +136,7 @@ fn every_server_is_listed_once_at_the_start() {
 }
 
 #[test]
-fn a_server_that_is_late_tells_that_there_are_tools() {
+fn a_late_server_emits_tools_changed() {
     scene(|scene| async move {
         let state = scene.directory().join("state");
         let late = Script { state_file: Some(state), ..Script::default() }
@@ -151,19 +151,19 @@ fn a_server_that_is_late_tells_that_there_are_tools() {
 }
 
 #[test]
-fn a_server_that_wants_to_know_who_is_asking_says_so() {
+fn a_server_that_requires_authentication_has_its_own_state() {
     scene(|_| async move {
         let refusal = Fault::header_status(401, "WWW-Authenticate", "Bearer realm=\"x\"");
         let web = listening(Script::default().fault(FaultTrigger::any(), refusal)).await;
         let bridge = started(config([entry("a", at(web.url()))])).await;
         assert_eq!(outcome(&bridge.tools(), "a"), ServerState::NeedsAuth);
-        assert!(!bridge.health_check().await.is_well());
+        assert!(!bridge.health_check().await.is_healthy());
         bridge.stop().await;
     });
 }
 
 #[test]
-fn a_changed_policy_for_collisions_is_used_at_once() {
+fn a_changed_collision_policy_takes_effect_at_once() {
     scene(|_| async move {
         let twins = ["a", "b"].map(|alias| {
             let mut twin = entry(alias, ScriptedServer::new(Script::default()).in_process());
@@ -183,7 +183,7 @@ fn a_changed_policy_for_collisions_is_used_at_once() {
 }
 
 #[test]
-fn a_turn_goes_on_when_only_the_names_of_its_tools_change() {
+fn calls_continue_when_only_the_prefix_changes() {
     scene(|scene| async move {
         let mut server = entry("a", child(&scene, &Script::default()));
         let bridge = started(config([server.clone()])).await;
@@ -203,7 +203,7 @@ fn a_turn_goes_on_when_only_the_names_of_its_tools_change() {
 }
 
 #[test]
-fn a_reload_with_a_server_that_hangs_holds_nobody_up() {
+fn a_hanging_server_does_not_delay_a_reload() {
     scene(|scene| async move {
         let good = || entry("good", child(&scene, &Script::default()));
         let bridge = started(config([good()])).await;
@@ -219,7 +219,7 @@ fn a_reload_with_a_server_that_hangs_holds_nobody_up() {
 }
 
 #[test]
-fn a_lazy_server_is_remembered_with_its_resources_and_prompts() {
+fn resources_and_prompts_of_a_lazy_server_are_cached() {
     scene(|scene| async move {
         let mut lazy = entry("a", child(&scene, &Script { instructions: Some("Be kind.".into()), ..bare() }));
         lazy.start = StartMode::Lazy;
@@ -228,7 +228,7 @@ fn a_lazy_server_is_remembered_with_its_resources_and_prompts() {
         lazy.instructions = true;
         let bridge = || {
             let memory = scene.directory().join("memory");
-            Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
+            Bridge::builder(config([lazy.clone()])).cache_dir(memory).build().expect("a bridge")
         };
         let first = bridge();
         first.start().await.expect("a start");
@@ -239,7 +239,7 @@ fn a_lazy_server_is_remembered_with_its_resources_and_prompts() {
         second.start().await.expect("a start");
         assert_eq!(names(&second.tools()), known);
         assert_eq!(outcome(&second.tools(), "a"), ServerState::Cached { tools: 4 });
-        // What goes before a conversation is worth waking it for.
+        // Reading context starts the server.
         assert_eq!(second.context().await.len(), 1);
         assert_eq!(outcome(&second.tools(), "a"), ServerState::Ready { tools: 4 });
         second.stop().await;
@@ -247,7 +247,7 @@ fn a_lazy_server_is_remembered_with_its_resources_and_prompts() {
 }
 
 #[test]
-fn a_lazy_server_that_cannot_be_woken_fails_the_call_with_its_cause() {
+fn a_call_of_a_lazy_server_that_cannot_start_has_the_cause() {
     scene(|scene| async move {
         let program = scene.directory().join("server");
         fs::copy(env!("CARGO_BIN_EXE_scripted-server"), &program).expect("a copy");
@@ -255,7 +255,7 @@ fn a_lazy_server_that_cannot_be_woken_fails_the_call_with_its_cause() {
         lazy.start = StartMode::Lazy;
         let bridge = || {
             let memory = scene.directory().join("memory");
-            Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
+            Bridge::builder(config([lazy.clone()])).cache_dir(memory).build().expect("a bridge")
         };
         let first = bridge();
         first.start().await.expect("a start");
@@ -279,7 +279,7 @@ fn a_lazy_server_that_cannot_be_woken_fails_the_call_with_its_cause() {
 }
 
 #[test]
-fn allowed_tools_do_not_hide_resources_and_prompts_and_a_servers_own_tool_goes_before_ours() {
+fn allowlists_do_not_apply_to_generated_tools() {
     scene(|_| async move {
         let own = json!({"name": "read_resource", "description": "Its own.", "inputSchema": {"type": "object"}});
         let script = Script::default().tool(own, json!({"content": []}));
@@ -296,7 +296,7 @@ fn allowed_tools_do_not_hide_resources_and_prompts_and_a_servers_own_tool_goes_b
 }
 
 #[test]
-fn prompts_that_cannot_be_listed_are_told_and_the_tools_are_there() {
+fn a_failed_prompt_list_is_a_warning() {
     scene(|_| async move {
         let refusal = json!({"code": -32603, "message": "no prompts today"});
         let script = Script::default().fault(FaultTrigger::method("prompts/list"), Fault::Error(refusal));
@@ -307,13 +307,13 @@ fn prompts_that_cannot_be_listed_are_told_and_the_tools_are_there() {
         bridge.start().await.expect("a start");
         assert!(names(&bridge.tools()).contains(&"mcp_a_echo"));
         let told = event(&mut events, warning).await;
-        assert!(told.starts_with("its prompts could not be listed:") && told.contains("no prompts today"), "{told}");
+        assert!(told.starts_with("could not list prompts:") && told.contains("no prompts today"), "{told}");
         bridge.stop().await;
     });
 }
 
 #[test]
-fn whoever_comes_second_waits_for_the_tools_as_well() {
+fn a_second_caller_waits_for_the_same_start() {
     scene(|scene| async move {
         let mut slow = Script::default();
         slow.process.start_delay_ms = 400;
@@ -331,7 +331,7 @@ fn whoever_comes_second_waits_for_the_tools_as_well() {
 }
 
 #[test]
-fn context_that_a_pattern_does_not_find_is_told_and_a_uri_may_look_like_a_pattern() {
+fn a_pattern_without_matches_is_a_warning() {
     scene(|_| async move {
         let mut contextual = entry("a", ScriptedServer::new(Script::default()).in_process());
         contextual.resources.context = vec!["nothing://*".into(), "test://items/a?b=[c]".into()];
@@ -339,13 +339,13 @@ fn context_that_a_pattern_does_not_find_is_told_and_a_uri_may_look_like_a_patter
         let mut events = bridge.events();
         let items: Vec<String> = bridge.context().await.into_iter().map(|item| item.name).collect();
         assert_eq!(items, ["test://items/a?b=[c]"]);
-        assert_eq!(event(&mut events, warning).await, "`nothing://*` matches none of its resources");
+        assert_eq!(event(&mut events, warning).await, "no resource matches `nothing://*`");
         bridge.stop().await;
     });
 }
 
 #[test]
-fn words_of_a_server_in_warnings_of_the_bridge_hold_no_secret() {
+fn warnings_are_redacted() {
     scene(|_| async move {
         let refusal = json!({"code": -32002, "message": "no s3cr3t-value here"});
         let script = Script::default().fault(FaultTrigger::method("resources/read"), Fault::Error(refusal));
@@ -356,25 +356,25 @@ fn words_of_a_server_in_warnings_of_the_bridge_hold_no_secret() {
         let mut events = bridge.events();
         assert_eq!(bridge.context().await, []);
         let told = event(&mut events, warning).await;
-        assert!(told.contains("could not be read") && told.contains("***") && !told.contains("s3cr3t"), "{told}");
+        assert!(told.contains("could not read resource") && told.contains("***") && !told.contains("s3cr3t"), "{told}");
         bridge.stop().await;
     });
 }
 
-/// A configuration of one scripted server, with a secret among its variables.
+/// Writes the configuration of one scripted server with a secret in its environment.
 fn write(scene: &Scene, path: &Path, prefix: &str) {
     let server = child(scene, &Script::default());
     let mut env: serde_json::Map<String, Value> =
         server.env.iter().map(|(name, value)| (name.clone(), json!(value.expose()))).collect();
     env.insert("TOKEN".to_owned(), json!("${TOKEN}"));
-    // What is in braces in a script is not meant for us.
+    // Escapes references in the script.
     let args: Vec<String> = server.args.iter().map(|word| word.replace('$', "$$")).collect();
     let servers = json!([{"alias": "a", "command": server.command, "args": args, "env": env, "prefix": prefix}]);
     fs::write(path, json!({"servers": servers}).to_string()).expect("a file");
 }
 
 #[test]
-fn a_watched_file_is_followed_with_its_secrets_and_garbage_changes_nothing() {
+fn a_watched_file_is_reloaded_and_an_invalid_one_is_not() {
     scene(|scene| async move {
         let file = scene.directory().join("ropeway.yaml");
         write(&scene, &file, "one_");
@@ -383,20 +383,20 @@ fn a_watched_file_is_followed_with_its_secrets_and_garbage_changes_nothing() {
         bridge.start().await.expect("nothing is required");
         assert_eq!(outcome(&bridge.tools(), "a"), ServerState::Skipped { secrets: vec!["TOKEN".into()] });
 
-        // The secret turns up.
+        // The secret is set.
         fs::write(scene.directory().join(".env"), "TOKEN=t0ken-t0ken\n").expect("a file");
         let listing = until(&bridge, |listing| !listing.registry.is_empty()).await;
         assert!(names(&listing).contains(&"one_echo"));
 
-        // The file becomes garbage.
+        // The file becomes invalid.
         let mut events = bridge.events();
         fs::write(&file, "servers: [\n  {alias: a, comand: x}\n").expect("a file");
         let told = event(&mut events, warning).await;
-        assert!(told.starts_with("the changed configuration is not used, the old one stays:"), "{told}");
+        assert!(told.starts_with("configuration not reloaded, using the previous one:"), "{told}");
         assert!(told.contains("ropeway.yaml:"), "{told}");
         assert!(names(&bridge.tools()).contains(&"one_echo"));
 
-        // And sense again.
+        // And valid again.
         write(&scene, &file, "two_");
         let listing = until(&bridge, |listing| names(listing).contains(&"two_echo")).await;
         assert_eq!(call(&listing.registry, "two_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
@@ -405,7 +405,7 @@ fn a_watched_file_is_followed_with_its_secrets_and_garbage_changes_nothing() {
 }
 
 #[test]
-fn a_watched_file_is_used_only_when_its_text_is_accepted() {
+fn a_watched_file_is_used_only_if_its_text_is_accepted() {
     scene(|scene| async move {
         let file = scene.directory().join("ropeway.yaml");
         fs::write(scene.directory().join(".env"), "TOKEN=t0ken-t0ken\n").expect("a file");
@@ -423,7 +423,7 @@ fn a_watched_file_is_used_only_when_its_text_is_accepted() {
         let mut events = bridge.events();
         write(&scene, &file, "two_");
         let told = event(&mut events, warning).await;
-        let expected = "the changed configuration is not used, the old one stays: nobody has accepted it";
+        let expected = "configuration not reloaded, using the previous one: nobody has accepted it";
         assert_eq!(told, expected);
         assert!(names(&bridge.tools()).contains(&"one_echo"));
 
@@ -435,7 +435,7 @@ fn a_watched_file_is_used_only_when_its_text_is_accepted() {
 }
 
 #[test]
-fn a_server_that_could_not_run_before_is_told_as_started_and_one_that_cannot_now_as_stopped() {
+fn a_reload_reports_enabled_servers_as_started() {
     scene(|_| async move {
         let server = entry("a", ScriptedServer::new(Script::default()).in_process());
         let missing = ropeway::config::ServerSettings::Missing { secrets: vec!["TOKEN".into()] };

@@ -11,14 +11,14 @@ use serde_json::json;
 use super::{call, child, config, entry, names, next_warning, outcomes, started, until, with_tool};
 use crate::scene::scene;
 
-/// A server with a tool `note` that says this of itself.
+/// A server with a tool `note` with this description.
 fn noting(description: &str) -> Script {
     let definition = json!({"name": "note", "description": description, "inputSchema": {"type": "object"}});
     Script { builtin_tools: false, ..Script::default() }
         .tool(definition, json!({"content": [{"type": "text", "text": "noted"}]}))
 }
 
-/// The lock of a server as it is.
+/// Locks the current tools of a server.
 async fn locked(script: Script) -> Lock {
     let bridge = started(config([entry("a", ScriptedServer::new(script).in_process())])).await;
     let mut lock = Lock::new();
@@ -28,7 +28,7 @@ async fn locked(script: Script) -> Lock {
 }
 
 #[test]
-fn a_strict_lock_hides_a_tool_that_changes_while_it_is_used() {
+fn a_strict_lock_hides_a_tool_that_changes_at_runtime() {
     scene(|_| async move {
         let lock = locked(noting("Writes a note")).await;
         let scripted = ScriptedServer::new(noting("Writes a note"));
@@ -49,11 +49,11 @@ fn a_strict_lock_hides_a_tool_that_changes_while_it_is_used() {
             words,
             ["tool `a.exec` is not in the lock", "tool `a.note` changed since it was locked: description changed"]
         );
-        // Neither by its name nor by a registry from before.
+        // Neither by name nor through an earlier registry.
         let reason =
             "tool `mcp_a_note` is hidden: changed since it was locked (description changed); run `ropeway lock`";
         for registry in [&listing.registry, &held] {
-            let envelope = registry.call("mcp_a_note", Default::default(), &CallContext::default()).await;
+            let envelope = registry.call_with("mcp_a_note", (), &CallContext::default()).await;
             let error = envelope.error.as_deref().expect("an error");
             assert!(matches!(error, CallError::Hidden { .. }), "{error}");
             assert_eq!(error.to_string(), reason);
@@ -63,7 +63,7 @@ fn a_strict_lock_hides_a_tool_that_changes_while_it_is_used() {
 }
 
 #[test]
-fn a_lock_that_warns_hides_nothing() {
+fn a_warning_lock_hides_nothing() {
     scene(|_| async move {
         let lock = locked(noting("Writes a note")).await;
         let bridge = Bridge::builder(config([entry("a", ScriptedServer::new(noting("Runs a shell")).in_process())]));
@@ -79,7 +79,7 @@ fn a_lock_that_warns_hides_nothing() {
 }
 
 #[test]
-fn a_strict_lock_holds_for_remembered_tools_too() {
+fn a_strict_lock_applies_to_cached_tools() {
     scene(|scene| async move {
         let folder = tempfile::tempdir().expect("a folder");
         let lock = locked(noting("Writes a note")).await;
@@ -92,7 +92,7 @@ fn a_strict_lock_holds_for_remembered_tools_too() {
             server.args = vec![format!("@{}", file.display())];
             let mut entry = entry("a", server);
             entry.start = StartMode::Lazy;
-            let bridge = Bridge::builder(config([entry])).remember_in(folder.path().join("memory"));
+            let bridge = Bridge::builder(config([entry])).cache_dir(folder.path().join("memory"));
             bridge.lock(lock.clone(), LockPolicy::Strict).build().expect("a bridge")
         };
         write("Writes a note");
@@ -100,7 +100,7 @@ fn a_strict_lock_holds_for_remembered_tools_too() {
         first.start().await.expect("a start");
         assert_eq!(names(&first.tools()), ["mcp_a_note"]);
         first.stop().await;
-        // What is remembered was accepted; what the server has by now was not.
+        // The cached tools were accepted, the current ones were not.
         write("Runs a shell");
         let second = lazy();
         second.start().await.expect("a start");
@@ -108,7 +108,7 @@ fn a_strict_lock_holds_for_remembered_tools_too() {
         let refused = call(&second.tools().registry, "mcp_a_note", json!({})).await.expect_err("hidden");
         assert!(refused.contains("is hidden: changed since it was locked"), "{refused}");
         second.stop().await;
-        // And what is remembered now is not handed out.
+        // The cache now contains tools that were not accepted.
         let third = lazy();
         third.start().await.expect("a start");
         assert_eq!(names(&third.tools()), [""; 0]);
@@ -117,13 +117,13 @@ fn a_strict_lock_holds_for_remembered_tools_too() {
 }
 
 #[test]
-fn a_call_can_be_bound_to_the_definition_that_was_handed_out() {
+fn a_call_can_require_an_unchanged_definition() {
     scene(|_| async move {
         let scripted = ScriptedServer::new(noting("Writes a note"));
         let bridge = started(config([entry("a", scripted.in_process())])).await;
         let held = bridge.tools().registry;
-        let bound = || CallContext::default().only_unchanged();
-        let fine = held.call("mcp_a_note", Default::default(), &bound()).await;
+        let bound = || CallContext::default().require_unchanged();
+        let fine = held.call_with("mcp_a_note", (), &bound()).await;
         assert!(fine.error.is_none(), "{fine:?}");
         scripted.set(|script| script.extra_tools = noting("Runs a shell").extra_tools);
         scripted.changed("tools");
@@ -131,7 +131,7 @@ fn a_call_can_be_bound_to_the_definition_that_was_handed_out() {
             listing.registry.definitions().any(|tool| tool.description.as_deref() == Some("Runs a shell"))
         })
         .await;
-        let envelope = held.call("mcp_a_note", Default::default(), &bound()).await;
+        let envelope = held.call_with("mcp_a_note", (), &bound()).await;
         assert!(matches!(envelope.error.as_deref(), Some(CallError::Changed { .. })), "{envelope:?}");
         assert_eq!(call(&held, "mcp_a_note", json!({})).await.as_deref(), Ok("noted"), "others are as before");
         bridge.stop().await;

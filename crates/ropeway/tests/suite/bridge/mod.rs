@@ -1,4 +1,4 @@
-//! Many servers under one roof.
+//! Bridges with scripted servers.
 
 mod life;
 mod lock;
@@ -12,7 +12,7 @@ use ropeway::registry::{
     ContextItem, ContextKind, ContextSource, PrefixName, Registry, ServerState, ServerStatus, ToolSource,
 };
 use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
-use ropeway::tool::{Alias, CallContext, CallError, LocalTool, Tool as _, ToolDefinition, ToolOutput};
+use ropeway::tool::{Alias, CallContext, CallError, LocalTool, Tool as _, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::hasty::{SOON, arguments, at, chain, child, event, hasty, listening, ms};
@@ -32,7 +32,7 @@ fn config(entries: impl IntoIterator<Item = ServerEntry>) -> Config {
     entries.into_iter().fold(Config::default(), Config::with_server)
 }
 
-/// A server with just one tool, which answers its own name.
+/// A server with one tool, which returns its own name.
 fn with_tool(name: &str) -> Script {
     let definition = json!({"name": name, "inputSchema": {"type": "object"}});
     let result = json!({"content": [{"type": "text", "text": name}]});
@@ -50,12 +50,12 @@ fn names(listing: &ToolListing) -> Vec<&str> {
 }
 
 fn outcomes(listing: &ToolListing) -> BTreeMap<&str, ServerState> {
-    listing.verdicts.iter().map(|verdict| (verdict.server.as_str(), verdict.outcome.clone())).collect()
+    listing.statuses.iter().map(|status| (status.server.as_str(), status.outcome.clone())).collect()
 }
 
 async fn call(registry: &Registry, tool: &str, with: Value) -> Result<String, String> {
     let cx = CallContext::default();
-    let call = registry.call(tool, arguments(with), &cx);
+    let call = registry.call_with(tool, arguments(with), &cx);
     let envelope = tokio::time::timeout(2 * SOON, call).await.expect("an envelope in time");
     let text = ropeway::content::plain_text(&envelope.meta.content).expect("text only");
     match &envelope.error {
@@ -65,7 +65,7 @@ async fn call(registry: &Registry, tool: &str, with: Value) -> Result<String, St
     }
 }
 
-/// The process of a scripted server, by asking it.
+/// Asks a scripted server for its process id.
 async fn pid(bridge: &Bridge, alias: &str) -> i32 {
     let text = call(&bridge.tools().registry, &format!("mcp_{alias}_pid"), json!({})).await.expect("a number");
     let answer: Value = serde_json::from_str(&text).expect("JSON");
@@ -79,7 +79,7 @@ fn kill(pid: i32) {
 
 async fn until(bridge: &Bridge, done: impl FnMut(&ToolListing) -> bool) -> ToolListing {
     let waited = tokio::time::timeout(2 * SOON, bridge.until(done)).await;
-    waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().verdicts))
+    waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().statuses))
 }
 
 async fn next_warning(events: &mut EventStream) -> String {
@@ -94,7 +94,7 @@ async fn next_warning(events: &mut EventStream) -> String {
 }
 
 #[test]
-fn before_its_start_and_after_its_stop_a_bridge_has_no_tools_and_says_why() {
+fn a_bridge_that_is_not_started_has_no_tools() {
     scene(|scene| async move {
         let bridge = Bridge::new(config([entry("a", child(&scene, &with_tool("one")))])).expect("a bridge");
         assert_eq!(names(&bridge.tools()), [""; 0]);
@@ -105,7 +105,7 @@ fn before_its_start_and_after_its_stop_a_bridge_has_no_tools_and_says_why() {
         bridge.stop().await;
         assert_eq!(names(&bridge.tools()), [""; 0]);
         assert_eq!(call(&held, "mcp_a_one", json!({})).await, Err("server `a` is not connected".to_owned()));
-        // And once more.
+        // And again.
         bridge.start().await.expect("a second start");
         assert_eq!(call(&bridge.tools().registry, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
         bridge.stop().await;
@@ -113,12 +113,12 @@ fn before_its_start_and_after_its_stop_a_bridge_has_no_tools_and_says_why() {
 }
 
 #[test]
-fn all_servers_are_started_at_once() {
+fn servers_start_concurrently() {
     scene(|scene| async move {
         let mut slow = with_tool("one");
         slow.process.start_delay_ms = 700;
         let entries = (0..8).map(|number| {
-            // Each is another process: the same command would be shared.
+            // Different names, since equal commands share a process.
             slow.name = format!("slow {number}");
             entry(&format!("s{number}"), child(&scene, &slow))
         });
@@ -132,7 +132,7 @@ fn all_servers_are_started_at_once() {
 }
 
 #[test]
-fn one_bad_server_does_not_hurt_the_others_and_says_why_it_is_not_there() {
+fn a_failing_server_does_not_affect_the_others() {
     scene(|scene| async move {
         let (good, stubborn) =
             (ScriptedServer::new(with_tool("one")), Script::default().fault(FaultTrigger::connect(), Fault::exit()));
@@ -165,20 +165,20 @@ fn one_bad_server_does_not_hurt_the_others_and_says_why_it_is_not_there() {
         for (alias, words) in [("absent", "/no/such/program"), ("dying", "")] {
             let health = bridge.health_check().await;
             let health = health.servers.into_iter().find(|server| server.server.as_str() == alias).expect("a record");
-            assert!(!health.is_well() && !health.is_running());
+            assert!(!health.is_healthy() && !health.is_running());
             assert!(health.last_error.expect("an error").contains(words));
         }
         let health = bridge.health_check().await;
-        assert!(!health.is_well() && health.is_running_well(), "{health:?}");
+        assert!(!health.is_healthy() && health.is_running_healthy(), "{health:?}");
         let skipped = "server `secretive` is skipped: secret `TOKEN` is not set";
         assert_eq!(next_warning(&mut events).await, skipped);
-        assert!(next_warning(&mut events).await.contains("it is left out for now"));
+        assert!(next_warning(&mut events).await.contains("not available, retrying"));
         bridge.stop().await;
     });
 }
 
 #[test]
-fn a_server_that_was_not_there_at_the_start_is_there_later() {
+fn a_server_that_fails_to_start_is_retried() {
     scene(|scene| async move {
         let state = scene.directory().join("state");
         let late = Script { state_file: Some(state), ..with_tool("one") }
@@ -192,7 +192,7 @@ fn a_server_that_was_not_there_at_the_start_is_there_later() {
 }
 
 #[test]
-fn without_a_required_server_nothing_runs() {
+fn a_failing_required_server_stops_the_bridge() {
     scene(|scene| async move {
         let mut required = entry("absent", scene.stdio("/no/such/program", [""; 0]));
         required.required = true;
@@ -200,7 +200,10 @@ fn without_a_required_server_nothing_runs() {
             Bridge::new(config([entry("good", child(&scene, &with_tool("one"))), required])).expect("a bridge");
         let error = bridge.start().await.expect_err("no start");
         assert!(matches!(&error, BridgeError::Required { server, .. } if server.as_str() == "absent"));
-        assert!(chain(&error).starts_with("server `absent` is required: could not connect to server `absent`"));
+        assert!(
+            chain(&error)
+                .starts_with("required server `absent` is not available: could not connect to server `absent`")
+        );
         let listing = bridge.tools();
         let outcomes = outcomes(&listing);
         assert_eq!(outcomes["good"], ServerState::NotStarted);
@@ -209,7 +212,7 @@ fn without_a_required_server_nothing_runs() {
         let mut secretive = ServerEntry::with_settings("b", ServerSettings::Missing { secrets: vec!["TOKEN".into()] });
         secretive.required = true;
         let error = started_error(config([secretive])).await;
-        assert_eq!(error, "server `b` is required, and `TOKEN` is not set");
+        assert_eq!(error, "required server `b` lacks secrets: `TOKEN` is not set");
     });
 }
 
@@ -218,13 +221,13 @@ async fn started_error(config: Config) -> String {
 }
 
 #[test]
-fn two_servers_of_one_name_are_no_bridge() {
+fn a_duplicate_alias_is_an_error() {
     let two = config(["a", "a"].map(|alias| entry(alias, ScriptedServer::new(Script::default()).in_process())));
-    assert_eq!(Bridge::new(two).expect_err("no bridge").to_string(), "two servers are called `a`");
+    assert_eq!(Bridge::new(two).expect_err("no bridge").to_string(), "duplicate alias `a`");
 }
 
 #[test]
-fn a_killed_server_comes_back_by_itself_with_its_tools() {
+fn a_killed_server_is_restarted_with_its_tools() {
     scene(|scene| async move {
         let bridge = started(config([
             entry("a", child(&scene, &Script::default())),
@@ -235,20 +238,20 @@ fn a_killed_server_comes_back_by_itself_with_its_tools() {
         let killed = pid(&bridge, "a").await;
         kill(killed);
         until(&bridge, |listing| !matches!(outcomes(listing)["a"], ServerState::Ready { .. })).await;
-        // The others work, and its tools stay listed: it may be back any moment.
+        // The other servers work, and the tools of the lost one stay listed.
         assert_eq!(call(&before.registry, "mcp_b_one", json!({})).await.as_deref(), Ok("one"));
         let after = until(&bridge, |listing| matches!(outcomes(listing)["a"], ServerState::Ready { .. })).await;
         assert_eq!(names(&after), names(&before));
         assert_ne!(pid(&bridge, "a").await, killed);
         let health = bridge.health_check().await;
-        assert!(health.is_well(), "{health:?}");
+        assert!(health.is_healthy(), "{health:?}");
         assert!(health.servers[0].last_error.is_some(), "what happened is not forgotten");
         bridge.stop().await;
     });
 }
 
 #[test]
-fn a_turn_keeps_the_tools_that_it_started_with_and_the_next_one_sees_the_new() {
+fn a_registry_does_not_change_when_the_tools_do() {
     scene(|_| async move {
         let scripted = ScriptedServer::new(with_tool("one"));
         let bridge = started(config([entry("a", scripted.in_process())])).await;
@@ -263,18 +266,18 @@ fn a_turn_keeps_the_tools_that_it_started_with_and_the_next_one_sees_the_new() {
 }
 
 #[test]
-fn an_unchanged_bridge_hands_out_the_same_registry() {
+fn an_unchanged_bridge_returns_the_same_registry() {
     scene(|_| async move {
         let bridge = started(config([entry("a", ScriptedServer::new(with_tool("one")).in_process())])).await;
         let (one, other) = (bridge.tools().registry, bridge.tools().registry);
-        assert!(one.same_as(&other));
+        assert!(one.ptr_eq(&other));
         bridge.stop().await;
-        assert!(!one.same_as(&bridge.tools().registry));
+        assert!(!one.ptr_eq(&bridge.tools().registry));
     });
 }
 
 #[test]
-fn the_same_command_is_one_process_however_many_use_it() {
+fn entries_with_the_same_command_share_a_process() {
     scene(|scene| async move {
         let script = Script::default();
         let one = started(config([entry("a", child(&scene, &script)), entry("b", child(&scene, &script))])).await;
@@ -282,13 +285,13 @@ fn the_same_command_is_one_process_however_many_use_it() {
         let process = pid(&one, "a").await;
         assert_eq!((pid(&one, "b").await, pid(&other, "c").await), (process, process));
         assert_eq!(one.health_check().await.servers[0].users, 3);
-        // Events and errors speak of the server by the name that each of them knows.
+        // Events and errors use the alias of each entry.
         let mut events = other.events();
         let registry = other.tools().registry;
         assert_eq!(call(&registry, "mcp_c_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
         let told = tokio::time::timeout(SOON, events.next()).await.expect("an event").expect("an event");
         assert_eq!(told.server().map(Alias::as_str), Some("c"));
-        // Whoever leaves takes nothing away from the others.
+        // Stopping one entry does not affect the other.
         one.stop().await;
         assert_eq!(pid(&other, "c").await, process);
         drop(other);
@@ -296,7 +299,7 @@ fn the_same_command_is_one_process_however_many_use_it() {
 }
 
 #[test]
-fn servers_that_differ_in_anything_are_processes_of_their_own() {
+fn entries_with_different_settings_have_their_own_processes() {
     scene(|scene| async move {
         let script = Script::default();
         let other_env = child(&scene, &script).with_env("A", "b");
@@ -307,7 +310,7 @@ fn servers_that_differ_in_anything_are_processes_of_their_own() {
 }
 
 #[test]
-fn stopping_ends_what_is_in_flight_also_on_a_process_that_others_use() {
+fn stopping_cancels_calls_on_a_shared_process() {
     scene(|scene| async move {
         let script = Script::default();
         let one = started(config([entry("a", child(&scene, &script))])).await;
@@ -332,7 +335,7 @@ fn stopping_ends_what_is_in_flight_also_on_a_process_that_others_use() {
 }
 
 #[test]
-fn dropping_the_last_bridge_leaves_no_process_and_ends_its_calls() {
+fn dropping_the_last_bridge_ends_processes_and_calls() {
     scene(|scene| async move {
         let bridge = started(config([entry("a", child(&scene, &Script::default()))])).await;
         let (clone, registry) = (bridge.clone(), bridge.tools().registry);
@@ -344,13 +347,13 @@ fn dropping_the_last_bridge_leaves_no_process_and_ends_its_calls() {
             drop(clone);
         });
         assert_eq!(hung, Err("server `a` was stopped while the call was in flight".to_owned()));
-        // The scene sees to it that the process is gone, though the registry is still held.
+        // The scene checks that the process has ended, although the registry still exists.
         assert_eq!(registry.len(), before);
     });
 }
 
 #[test]
-fn a_bridge_that_is_dropped_while_it_starts_leaves_nothing() {
+fn a_bridge_dropped_while_starting_leaves_no_process() {
     scene(|scene| async move {
         let mut slow = Script::default();
         slow.process.start_delay_ms = 20_000;
@@ -363,7 +366,7 @@ fn a_bridge_that_is_dropped_while_it_starts_leaves_nothing() {
 }
 
 #[test]
-fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
+fn a_cached_lazy_server_starts_with_its_first_call() {
     scene(|scene| async move {
         let record = scene.directory().join("record");
         let script = Script { record_file: Some(record.clone()), ..with_tool("one") };
@@ -371,9 +374,9 @@ fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
         lazy.start = StartMode::Lazy;
         let bridge = || {
             let memory = scene.directory().join("memory");
-            Bridge::builder(config([lazy.clone()])).remember_in(memory).build().expect("a bridge")
+            Bridge::builder(config([lazy.clone()])).cache_dir(memory).build().expect("a bridge")
         };
-        // Nothing is remembered yet: it has to be asked.
+        // The cache is empty, so the server is started.
         let first = bridge();
         first.start().await.expect("a start");
         assert_eq!(outcomes(&first.tools())["a"], ServerState::Ready { tools: 1 });
@@ -384,7 +387,7 @@ fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
         second.start().await.expect("a start");
         let listing = second.tools();
         assert_eq!(outcomes(&listing)["a"], ServerState::Cached { tools: 1 });
-        assert!(second.health_check().await.is_well());
+        assert!(second.health_check().await.is_healthy());
         assert_eq!(std::fs::read(&record).expect("a record").len(), asked, "it was not started");
         let calls = tokio::join!(
             call(&listing.registry, "mcp_a_one", json!({})),
@@ -394,20 +397,20 @@ fn a_lazy_server_starts_at_its_first_call_from_what_is_remembered() {
         assert_eq!(outcomes(&second.tools())["a"], ServerState::Ready { tools: 1 });
         second.stop().await;
 
-        // Nobody need call it, either.
+        // A call is not necessary.
         let third = bridge();
         third.start().await.expect("a start");
         assert_eq!(outcomes(&third.tools())["a"], ServerState::Cached { tools: 1 });
-        third.wake(&"a".into()).await.expect("it wakes");
+        third.wake("a").await.expect("it wakes");
         assert_eq!(outcomes(&third.tools())["a"], ServerState::Ready { tools: 1 });
-        let unknown = third.wake(&"b".into()).await.expect_err("there is none");
+        let unknown = third.wake("b").await.expect_err("there is none");
         assert!(matches!(unknown, CallError::NotConnected { .. }), "{unknown}");
         third.stop().await;
     });
 }
 
 #[test]
-fn verdicts_can_be_waited_for_while_others_are_late() {
+fn until_statuses_returns_before_slow_servers_are_ready() {
     scene(|scene| async move {
         let slow = Script::default().fault(FaultTrigger::any(), Fault::Hang);
         let mut late = server("late", child(&scene, &slow));
@@ -415,32 +418,32 @@ fn verdicts_can_be_waited_for_while_others_are_late() {
         let quick = entry("quick", child(&scene, &with_tool("one")));
         let bridge = Bridge::new(config([ServerEntry::new(late), quick])).expect("a bridge");
         let outcome = |alias: &str| outcomes(&bridge.tools())[alias].clone();
-        let verdicts = bridge.until_verdicts(|verdicts| verdicts[1].outcome == ServerState::Ready { tools: 1 });
+        let statuses = bridge.until_statuses(|statuses| statuses[1].outcome == ServerState::Ready { tools: 1 });
         tokio::select! {
-            verdicts = verdicts => assert_eq!(verdicts, bridge.tools().verdicts),
+            statuses = statuses => assert_eq!(statuses, bridge.tools().statuses),
             started = bridge.start() => panic!("nobody is that late: {started:?}"),
         }
         assert_eq!((outcome("late"), outcome("quick")), (ServerState::Connecting, ServerState::Ready { tools: 1 }));
-        assert_eq!(bridge.verdicts(), bridge.tools().verdicts);
+        assert_eq!(bridge.statuses(), bridge.tools().statuses);
         bridge.stop().await;
     });
 }
 
 #[test]
-fn a_look_at_the_health_takes_no_longer_than_it_may() {
+fn a_health_check_respects_its_timeout() {
     scene(|scene| async move {
         let silent = Script::legacy().fault(FaultTrigger::method("ping"), Fault::Hang);
         let bridge =
             started(config([entry("a", child(&scene, &silent)), entry("b", child(&scene, &Script::legacy()))])).await;
         let health = tokio::time::timeout(SOON, bridge.health_check_within(ms(200))).await.expect("an answer in time");
         assert_eq!(health.servers.iter().map(|server| server.latency.is_some()).collect::<Vec<_>>(), [false, true]);
-        assert_eq!(health.servers[0].last_error.as_deref(), Some("it gave no sign of life within 200 ms"));
+        assert_eq!(health.servers[0].last_error.as_deref(), Some("no response to ping within 200 ms"));
         bridge.stop().await;
     });
 }
 
 #[test]
-fn a_new_configuration_touches_only_what_has_changed() {
+fn a_reload_restarts_changed_servers_only() {
     scene(|scene| async move {
         let numbered = |number: u32| Script { name: format!("n{number}"), ..Script::default() };
         let entries =
@@ -449,7 +452,7 @@ fn a_new_configuration_touches_only_what_has_changed() {
         let mut events = bridge.events();
         let (a, b) = (pid(&bridge, "a").await, pid(&bridge, "b").await);
         let mut new: Vec<ServerEntry> = entries().take(2).collect();
-        // Only how it is listed is different: no reason to start it again.
+        // Only the prefix differs: the server is not restarted.
         new[0].prefix = "x_".into();
         new[1] = entry("b", child(&scene, &numbered(7)));
         new.push(entry("d", child(&scene, &with_tool("one"))));
@@ -477,7 +480,7 @@ fn a_new_configuration_touches_only_what_has_changed() {
 }
 
 #[test]
-fn two_servers_with_the_same_tools_are_told_apart_by_policy() {
+fn collisions_are_resolved_by_policy() {
     scene(|_| async move {
         for (policy, expected) in [
             (CollisionPolicy::LastWins, vec![("one", "b")]),
@@ -513,13 +516,13 @@ fn two_servers_with_the_same_tools_are_told_apart_by_policy() {
 }
 
 #[test]
-fn a_call_of_a_tool_that_is_not_there_is_an_answer_that_names_the_nearest() {
+fn an_unknown_tool_returns_an_envelope_with_suggestions() {
     scene(|_| async move {
         let bridge = started(config([entry("a", ScriptedServer::new(with_tool("one")).in_process())])).await;
         let error = call(&bridge.tools().registry, "mcp_a_onn", json!({})).await.expect_err("no tool");
         assert!(error.contains("mcp_a_onn"), "{error}");
         let registry = bridge.tools().registry;
-        let envelope = registry.call("mcp_a_onn", arguments(json!({})), &CallContext::default()).await;
+        let envelope = registry.call_with("mcp_a_onn", arguments(json!({})), &CallContext::default()).await;
         let words = ropeway::content::plain_text(&envelope.meta.content).expect("text");
         assert!(words.contains("mcp_a_one"), "{words}");
         assert!(matches!(envelope.error.as_deref(), Some(CallError::UnknownTool { .. })));
@@ -528,7 +531,7 @@ fn a_call_of_a_tool_that_is_not_there_is_an_answer_that_names_the_nearest() {
 }
 
 #[test]
-fn tools_are_filtered_and_changed_by_the_configuration_and_by_code() {
+fn configuration_and_code_filter_and_transform_tools() {
     scene(|_| async move {
         let mut shaped = entry("a", ScriptedServer::new(Script::default()).in_process());
         shaped.tools.allow = vec!["echo".into(), "add".into()];
@@ -545,21 +548,20 @@ fn tools_are_filtered_and_changed_by_the_configuration_and_by_code() {
 }
 
 #[test]
-fn hosts_that_keep_their_tools_themselves_can_take_them_over() {
+fn discovered_tools_can_be_registered_by_the_host() {
     scene(|_| async move {
         let mut tools = Registry::default();
-        let local =
-            LocalTool::new(ToolDefinition::new("here"), |_, _| async { Ok::<_, CallError>(ToolOutput::text("local")) });
-        assert!(tools.register(std::sync::Arc::new(local)).is_none());
+        let local = LocalTool::new(ToolDefinition::new("here"), |_, _| async { Ok("local") });
+        assert!(tools.register(local).is_none());
         let servers = config([entry("a", ScriptedServer::new(with_tool("one")).in_process())]);
-        let verdicts = discover_and_register(servers.clone(), &mut tools).await.expect("tools");
-        assert_eq!(verdicts, [ServerStatus::new("a", ServerState::Ready { tools: 1 })]);
+        let statuses = discover_and_register(servers.clone(), &mut tools).await.expect("tools");
+        assert_eq!(statuses, [ServerStatus::new("a", ServerState::Ready { tools: 1 })]);
         assert_eq!(call(&tools, "here", json!({})).await.as_deref(), Ok("local"));
         assert_eq!(call(&tools, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
         assert_eq!(tools.without_server(&"a".into()).len(), 1);
         let (bridge, found) = connect_and_discover(servers).await.expect("tools");
         assert_eq!(found.len(), 1);
-        // As a source of tools it starts by itself.
+        // As a tool source, the bridge starts itself.
         let source: &dyn ToolSource = &bridge;
         source.ready().await;
         assert_eq!(source.registry().len(), 1);
@@ -568,7 +570,7 @@ fn hosts_that_keep_their_tools_themselves_can_take_them_over() {
 }
 
 #[test]
-fn a_schema_that_does_not_compile_is_a_warning_when_it_is_listed() {
+fn an_invalid_schema_is_a_warning_when_it_is_listed() {
     scene(|_| async move {
         let mut odd = with_tool("odd");
         odd.extra_tools[0].definition["inputSchema"] =
@@ -582,7 +584,7 @@ fn a_schema_that_does_not_compile_is_a_warning_when_it_is_listed() {
     });
 }
 
-/// What a scripted server was asked, method by method.
+/// Returns the methods that a scripted server received.
 fn methods(scripted: &HttpScriptedServer) -> Vec<String> {
     let method = |message: &Value| message["method"].as_str().map(str::to_owned);
     let methods = scripted.received().iter().filter_map(method).collect::<Vec<_>>();
@@ -590,13 +592,13 @@ fn methods(scripted: &HttpScriptedServer) -> Vec<String> {
 }
 
 #[test]
-fn a_legacy_server_is_not_probed_at_the_next_start() {
+fn a_legacy_server_is_not_probed_again() {
     scene(|scene| async move {
         let http = listening(Script::legacy()).await;
         let folder = scene.directory().join("memory");
         let start = async || {
             let servers = config([entry("a", at(http.url()))]);
-            let bridge = Bridge::builder(servers).remember_in(&folder).build().expect("a bridge");
+            let bridge = Bridge::builder(servers).cache_dir(&folder).build().expect("a bridge");
             bridge.start().await.expect("a start");
             assert_eq!(names(&bridge.tools()).first().map(|name| &**name), Some("mcp_a_echo"));
             bridge.stop().await;
@@ -609,13 +611,13 @@ fn a_legacy_server_is_not_probed_at_the_next_start() {
 }
 
 #[test]
-fn a_server_that_became_modern_is_found_out_in_one_connection() {
+fn an_updated_modern_server_is_detected_in_one_connection() {
     scene(|scene| async move {
         let (legacy, folder) = (listening(Script::legacy()).await, scene.directory().join("memory"));
         let bridge = |url: String| {
             let mut entry = entry("a", at(url));
             entry.required = true;
-            Bridge::builder(config([entry])).remember_in(&folder).build().expect("a bridge")
+            Bridge::builder(config([entry])).cache_dir(&folder).build().expect("a bridge")
         };
         let first = bridge(legacy.url());
         first.start().await.expect("a start");
@@ -633,7 +635,7 @@ fn a_server_that_became_modern_is_found_out_in_one_connection() {
 }
 
 #[test]
-fn a_server_that_ends_over_initialize_or_is_silent_is_probed_again() {
+fn a_server_that_rejects_the_cached_era_is_probed_again() {
     scene(|scene| async move {
         let http = listening(Script::legacy()).await;
         let folder = scene.directory().join("memory");
@@ -642,36 +644,36 @@ fn a_server_that_ends_over_initialize_or_is_silent_is_probed_again() {
             if let ServerSettings::Known(config) = &mut entry.settings {
                 config.timeouts.connect = connect;
             }
-            let bridge = Bridge::builder(config([entry])).remember_in(&folder).build().expect("a bridge");
+            let bridge = Bridge::builder(config([entry])).cache_dir(&folder).build().expect("a bridge");
             bridge.start().await.expect("no server is required");
-            let outcome = bridge.verdicts().remove(0).outcome;
+            let outcome = bridge.statuses().remove(0).outcome;
             bridge.stop().await;
             outcome
         };
         assert!(matches!(start(SOON).await, ServerState::Ready { .. }));
         http.set(|script| *script = Script::modern().fault(FaultTrigger::method("initialize"), Fault::Hang));
-        // It fails in its time, and then it is not taken for a legacy server any more.
+        // After a timeout, the server no longer counts as legacy.
         assert!(matches!(start(ms(600)).await, ServerState::Down { .. }));
         assert!(matches!(start(SOON).await, ServerState::Ready { .. }));
 
-        // A process that ends over `initialize` is started again and probed.
+        // A process that exits on `initialize` is started again and probed.
         let file = scene.directory().join("script.json");
         let program = env!("CARGO_BIN_EXE_scripted-server");
         let command = format!("exec {program} \"$(cat {})\"", file.display());
         for script in [Script::legacy(), Script::modern().fault(FaultTrigger::method("initialize"), Fault::exit())] {
             std::fs::write(&file, serde_json::to_string(&script).expect("a script")).expect("a file");
             let servers = config([entry("b", scene.stdio("sh", ["-c", &command]))]);
-            let bridge = Bridge::builder(servers).remember_in(&folder).build().expect("a bridge");
+            let bridge = Bridge::builder(servers).cache_dir(&folder).build().expect("a bridge");
             bridge.start().await.expect("no server is required");
-            let verdicts = bridge.verdicts();
-            assert!(matches!(verdicts[0].outcome, ServerState::Ready { .. }), "{verdicts:?}");
+            let statuses = bridge.statuses();
+            assert!(matches!(statuses[0].outcome, ServerState::Ready { .. }), "{statuses:?}");
             bridge.stop().await;
         }
     });
 }
 
 #[test]
-fn registered_tools_keep_their_connections_alive() {
+fn registered_tools_keep_connections_alive() {
     scene(|scene| async move {
         let mut tools = Registry::default();
         let servers = config([entry("a", child(&scene, &with_tool("one")))]);
@@ -702,7 +704,7 @@ fn discovered_tools_have_own_names_and_get_the_prefix_on_registering() {
                 _ => {}
             }
         }
-        // The tools hold it, too.
+        // The tools keep the connection alive.
         drop(bridge);
         let names: Vec<&str> = tools.definitions().map(|definition| definition.name.as_str()).collect();
         assert_eq!(names, ["mcp_a_echo", "my_add"]);
@@ -712,7 +714,7 @@ fn discovered_tools_have_own_names_and_get_the_prefix_on_registering() {
 }
 
 #[test]
-fn a_dead_server_of_three_is_reported_and_the_others_are_registered() {
+fn a_failing_server_is_reported_and_the_others_registered() {
     scene(|scene| async move {
         let mut tools = Registry::default();
         let servers = config([
@@ -720,10 +722,10 @@ fn a_dead_server_of_three_is_reported_and_the_others_are_registered() {
             entry("dead", scene.stdio("/no/such/program", [""; 0])),
             entry("b", ScriptedServer::new(with_tool("two")).in_process()),
         ]);
-        let verdicts = discover_and_register(servers, &mut tools).await.expect("tools");
+        let statuses = discover_and_register(servers, &mut tools).await.expect("tools");
         assert!(
-            matches!(&verdicts[1].outcome, ServerState::Down { cause } if cause.contains("/no/such/program")),
-            "{verdicts:?}"
+            matches!(&statuses[1].outcome, ServerState::Down { cause } if cause.contains("/no/such/program")),
+            "{statuses:?}"
         );
         assert_eq!(call(&tools, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
         assert_eq!(call(&tools, "mcp_b_two", json!({})).await.as_deref(), Ok("two"));
@@ -732,7 +734,7 @@ fn a_dead_server_of_three_is_reported_and_the_others_are_registered() {
 }
 
 #[test]
-fn resources_and_prompts_are_tools_when_they_are_switched_on() {
+fn resources_and_prompts_can_be_exposed_as_tools() {
     scene(|_| async move {
         let mut extras =
             entry("a", ScriptedServer::new(Script { builtin_tools: false, ..Script::default() }).in_process());
@@ -745,18 +747,18 @@ fn resources_and_prompts_are_tools_when_they_are_switched_on() {
         assert!(names.starts_with(&["mcp_a_list_resources", "mcp_a_read_resource"]), "{names:?}");
         assert!(names[2].starts_with("mcp_a_get_prompt_"), "{names:?}");
         let cx = CallContext::default();
-        let listed = listing.registry.call("mcp_a_list_resources", arguments(json!({})), &cx).await;
+        let listed = listing.registry.call_with("mcp_a_list_resources", arguments(json!({})), &cx).await;
         let uri = listed.meta.structured_content.as_ref().expect("a list")["resources"][0]["uri"].clone();
-        let read = listing.registry.call("mcp_a_read_resource", arguments(json!({"uri": uri})), &cx).await;
+        let read = listing.registry.call_with("mcp_a_read_resource", arguments(json!({"uri": uri})), &cx).await;
         assert!(!read.meta.is_error && !read.meta.content.is_empty(), "{read:?}");
-        let prompt = listing.registry.call(names[2], arguments(json!({"name": "x"})), &cx).await;
+        let prompt = listing.registry.call_with(names[2], arguments(json!({"name": "x"})), &cx).await;
         assert!(prompt.error.is_none(), "{prompt:?}");
         bridge.stop().await;
     });
 }
 
 #[test]
-fn context_is_read_once_and_again_when_the_server_says_that_it_changed() {
+fn context_is_cached_until_the_server_reports_a_change() {
     scene(|_| async move {
         let scripted = ScriptedServer::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
         let mut contextual = entry("a", scripted.in_process());
@@ -769,7 +771,7 @@ fn context_is_read_once_and_again_when_the_server_says_that_it_changed() {
         assert_eq!(first[0], ContextItem::instructions("a", "Be kind."));
         assert!(first.len() > 1, "{first:?}");
         assert!(first[1..].iter().all(|item| item.kind == ContextKind::Resource), "{first:?}");
-        // What was read when it was subscribed to may be old already: it is read once more.
+        // A resource that was read while it was subscribed to may be stale, so it is read again.
         assert_eq!(bridge.context().await, first);
         let after_first = reads();
         assert_eq!(bridge.context().await, first);
@@ -791,7 +793,7 @@ fn context_is_read_once_and_again_when_the_server_says_that_it_changed() {
 }
 
 #[test]
-fn two_hundred_servers_of_which_fifty_are_broken_are_one_hundred_and_fifty_servers() {
+fn fifty_failing_servers_do_not_affect_150_others() {
     scene(|scene| async move {
         let entries = (0..200).map(|number| {
             let alias = format!("s{number}");
@@ -804,16 +806,16 @@ fn two_hundred_servers_of_which_fifty_are_broken_are_one_hundred_and_fifty_serve
         let listing = bridge.tools();
         assert_eq!(listing.registry.len(), 150);
         let down = listing
-            .verdicts
+            .statuses
             .iter()
-            .filter(|verdict| matches!(verdict.outcome, ServerState::Down { .. } | ServerState::Connecting));
+            .filter(|status| matches!(status.outcome, ServerState::Down { .. } | ServerState::Connecting));
         assert_eq!(down.count(), 50);
         bridge.stop().await;
     });
 }
 
 #[test]
-fn a_server_whose_names_are_all_too_long_loses_no_tool() {
+fn truncated_names_are_all_kept() {
     scene(|_| async move {
         let long = |number: u32| format!("{}{number}", "a_very_long_name_".repeat(6));
         let script = (0..20).fold(Script { builtin_tools: false, ..Script::default() }, |script, number| {
@@ -832,7 +834,7 @@ fn a_server_whose_names_are_all_too_long_loses_no_tool() {
 }
 
 #[test]
-fn servers_behind_urls_are_under_the_same_roof() {
+fn http_and_sse_servers_are_bridged() {
     scene(|scene| async move {
         let web = listening(with_tool("one")).await;
         let bridge = started(config([
@@ -843,7 +845,7 @@ fn servers_behind_urls_are_under_the_same_roof() {
         .await;
         assert_eq!(names(&bridge.tools()), ["mcp_web_one", "mcp_old_one", "mcp_here_one"]);
         let health = bridge.health_check().await;
-        assert!(health.is_well(), "{health:?}");
+        assert!(health.is_healthy(), "{health:?}");
         let transports: Vec<_> = health.servers.iter().map(|server| server.transport).collect();
         assert_eq!(transports, [Some("http"), Some("sse"), Some("stdio")]);
         bridge.stop().await;
@@ -851,7 +853,7 @@ fn servers_behind_urls_are_under_the_same_roof() {
 }
 
 #[test]
-fn a_bridge_can_be_stopped_while_it_starts() {
+fn a_bridge_can_be_stopped_while_starting() {
     scene(|scene| async move {
         let mut slow = Script::default();
         slow.process.start_delay_ms = 20_000;
@@ -868,7 +870,7 @@ fn a_bridge_can_be_stopped_while_it_starts() {
 }
 
 #[test]
-fn whoever_hears_that_tools_have_changed_finds_the_new_ones() {
+fn after_tools_changed_the_new_tools_are_listed() {
     scene(|_| async move {
         let scripted = ScriptedServer::new(with_tool("one"));
         let bridge = started(config([entry("a", scripted.in_process())])).await;
@@ -886,7 +888,7 @@ fn whoever_hears_that_tools_have_changed_finds_the_new_ones() {
 }
 
 #[test]
-fn calls_on_a_shared_process_keep_the_clocks_of_their_own_entry() {
+fn calls_on_a_shared_process_have_their_own_timeouts() {
     scene(|scene| async move {
         let script = Script::default();
         let one = started(config([entry("a", child(&scene, &script))])).await;
@@ -894,7 +896,7 @@ fn calls_on_a_shared_process_keep_the_clocks_of_their_own_entry() {
         hurried.timeouts.total = ms(100);
         let other = started(config([ServerEntry::new(hurried)])).await;
         let late = call(&other.tools().registry, "mcp_b_sleep", json!({"ms": 5000})).await.expect_err("too late");
-        assert!(late.starts_with("server `b` gave no answer within "), "{late}");
+        assert!(late.starts_with("server `b` timed out after "), "{late}");
         call(&one.tools().registry, "mcp_a_sleep", json!({"ms": 200})).await.expect("no hurry here");
         one.stop().await;
         other.stop().await;

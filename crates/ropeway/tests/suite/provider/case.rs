@@ -1,4 +1,4 @@
-//! One request, before it is put into a dialect.
+//! A test case: one request in several dialects.
 
 use ropeway::lowering::Toolset;
 use ropeway::message::{Conversation, Dialect, ToolCall};
@@ -6,13 +6,13 @@ use ropeway::provider::{ChatRequest, EncodedRequest, ProviderError, ProviderSett
 use ropeway::tool::ToolDefinition;
 use serde_json::{Value, json};
 
-/// One request, in no dialect yet.
+/// A request, independent of the dialect.
 pub(super) struct Case {
     pub(super) name: String,
     conversation: Conversation,
     tools: Option<Toolset>,
     ask: fn(&mut ChatRequest<'_>),
-    /// The one dialect that it is about, if it is about one, with its model and settings.
+    /// The only dialect of the case, with its model and settings, if limited to one.
     only: Option<Only>,
 }
 
@@ -42,17 +42,17 @@ impl Case {
         self
     }
 
-    /// The dialects that it is asked in.
+    /// Returns the dialects of the case.
     pub(super) fn dialects(&self) -> Vec<Dialect> {
         self.only.as_ref().map_or_else(|| Dialect::ALL.to_vec(), |only| vec![only.dialect])
     }
 
-    /// The request in a dialect.
+    /// Encodes the request.
     pub(super) fn encode(&self, dialect: Dialect) -> EncodedRequest {
         self.try_encode(dialect).unwrap_or_else(|error| panic!("`{}` for {dialect}: {error}", self.name))
     }
 
-    /// The request in a dialect, if it can be written.
+    /// Encodes the request, if it is valid.
     pub(super) fn try_encode(&self, dialect: Dialect) -> Result<EncodedRequest, ProviderError> {
         let mut settings = settings(dialect);
         let mut asked = model(dialect);
@@ -69,7 +69,7 @@ impl Case {
     }
 }
 
-/// A provider of a dialect, at an address of its own.
+/// Settings for a dialect, with a distinct host.
 pub(super) fn settings(dialect: Dialect) -> ProviderSettings {
     let path = match dialect {
         Dialect::Responses | Dialect::Chat => "/v1",
@@ -78,7 +78,7 @@ pub(super) fn settings(dialect: Dialect) -> ProviderSettings {
     ProviderSettings::new(dialect).with_base_url(format!("https://{dialect}.example.com{path}")).with_key("test-key")
 }
 
-/// A model that speaks the dialect.
+/// A model of the dialect.
 pub(super) fn model(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Anthropic => "claude-opus-5-5",

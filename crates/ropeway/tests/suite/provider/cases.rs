@@ -1,4 +1,4 @@
-//! Conversations of every kind that there is.
+//! Cases about conversations.
 
 use ropeway::content::ContentPart;
 use ropeway::message::{
@@ -8,14 +8,14 @@ use serde_json::{Map, json};
 
 use super::case::{Case, call, tools};
 use super::parts::{part, samples};
-use super::wishes;
+use super::request_settings;
 
-/// All of them.
+/// Returns all cases.
 pub(super) fn cases() -> Vec<Case> {
-    let mut cases = said();
+    let mut cases = user_messages();
     cases.extend(answered());
     cases.extend(irregular());
-    cases.extend(wishes::cases());
+    cases.extend(request_settings::cases());
     cases
 }
 
@@ -23,24 +23,24 @@ pub(super) fn wind(id: &str) -> ToolCall {
     call(id, "wind", json!({"station": "summit"}))
 }
 
-/// An answer that is nothing but calls.
+/// Creates a reply of calls only.
 fn calls(calls: &[&ToolCall]) -> AssistantMessage {
     AssistantMessage::new(calls.iter().map(|call| AssistantPart::ToolCall((*call).clone())).collect())
 }
 
-/// A question, calls, and their results.
+/// Creates a conversation with calls and their results.
 pub(super) fn after(made: &[&ToolCall], results: Vec<ToolResult>) -> Conversation {
     Conversation::new().with("How is the wind?").with(calls(made)).with(results)
 }
 
-/// A question, one call, and its result.
+/// Creates a conversation with one call and its result.
 fn after_one(content: Vec<ContentPart>) -> Conversation {
     let call = wind("call_1");
     after(&[&call], vec![ToolResult::new(&call, content)])
 }
 
-/// What a person says.
-fn said() -> Vec<Case> {
+/// User messages.
+fn user_messages() -> Vec<Case> {
     let hi = || Conversation::new().with("hi");
     let mut cases = vec![
         Case::new("plain", hi()),
@@ -63,7 +63,7 @@ fn said() -> Vec<Case> {
     cases
 }
 
-/// What tools answer.
+/// Tool results.
 fn answered() -> Vec<Case> {
     let text = |text: &str| vec![ContentPart::text(text)];
     let (one, two, three) = (wind("call_1"), call("call_2", "cabins", json!({})), wind("call_3"));
@@ -115,7 +115,7 @@ fn answered() -> Vec<Case> {
     cases.into_iter().map(|case| case.with_tools(tools())).collect()
 }
 
-/// Conversations that are not as they should be.
+/// Malformed conversations.
 fn irregular() -> Vec<Case> {
     let text = |text: &str| vec![ContentPart::text(text)];
     let (one, two) = (wind("call_1"), call("call_2", "cabins", json!({})));

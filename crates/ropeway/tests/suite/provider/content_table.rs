@@ -1,4 +1,4 @@
-//! What a model gets of each content part in each dialect: read off the requests, and kept in the documentation.
+//! The documented table of content parts by dialect, generated from encoded requests.
 
 use std::fs;
 use std::path::Path;
@@ -18,19 +18,19 @@ fn body(conversation: Conversation, dialect: Dialect) -> Value {
     serde_json::from_slice(&encoded.request.body).expect("JSON")
 }
 
-/// What a person's part becomes.
-fn said(sample: &Sample, dialect: Dialect) -> String {
+/// Describes the encoded part of a user message.
+fn in_user_message(sample: &Sample, dialect: Dialect) -> String {
     let body = body(Conversation::new().with(vec![sample.part.clone()]), dialect);
     let content = match dialect {
         Dialect::Responses => &body["input"][0]["content"],
         Dialect::Gemini => &body["contents"][0]["parts"],
         _ => &body["messages"][0]["content"],
     };
-    words(content, sample)
+    form(content, sample)
 }
 
-/// What a part of a tool's result becomes.
-fn answered(sample: &Sample, dialect: Dialect) -> String {
+/// Describes the encoded part of a tool result.
+fn in_tool_result(sample: &Sample, dialect: Dialect) -> String {
     let call = call("call_1", "wind", json!({"station": "summit"}));
     let conversation = Conversation::new()
         .with("How is the wind?")
@@ -43,34 +43,34 @@ fn answered(sample: &Sample, dialect: Dialect) -> String {
         Dialect::Gemini => {
             let response = &body["contents"][2]["parts"][0]["functionResponse"];
             let within = response.get("parts").map(|parts| (parts, " in `functionResponse.parts`"));
-            let behind = body.pointer("/contents/3/parts").map(|parts| (parts, " in a user content behind it"));
+            let behind = body.pointer("/contents/3/parts").map(|parts| (parts, " in a user content after it"));
             (response.pointer("/response/output"), within.or(behind))
         }
         Dialect::Chat => {
-            let behind = body.pointer("/messages/3/content").map(|parts| (parts, " in a user message behind it"));
+            let behind = body.pointer("/messages/3/content").map(|parts| (parts, " in a user message after it"));
             (body.pointer("/messages/2/content"), behind)
         }
         other => panic!("{other}"),
     };
     match shown {
-        Some((parts, place)) => format!("{}{place}", picture(parts, sample)),
-        None => words(result.expect("a result"), sample),
+        Some((parts, place)) => format!("{}{place}", media_form(parts, sample)),
+        None => form(result.expect("a result"), sample),
     }
 }
 
-/// The part that is no text, among others that announce it.
-fn picture(parts: &Value, sample: &Sample) -> String {
+/// Returns the part that is not text, among others that announce it.
+fn media_form(parts: &Value, sample: &Sample) -> String {
     let parts = parts.as_array().expect("parts");
     let shown = parts.iter().rfind(|part| kind(part) != "text").expect("something to see");
-    words(shown, sample)
+    form(shown, sample)
 }
 
-/// What is in a value, in words. Text that says what the part says is text; other text only tells of it.
-fn words(value: &Value, sample: &Sample) -> String {
+/// Names the form of a value: the text itself, a description, or media.
+fn form(value: &Value, sample: &Sample) -> String {
     match value {
         Value::String(text) => text_or_line(text, sample),
         Value::Array(parts) => match &parts[..] {
-            [only] => words(only, sample),
+            [only] => form(only, sample),
             several => panic!("{}: {several:?}", sample.name),
         },
         part => match kind(part) {
@@ -96,11 +96,11 @@ fn text_or_line(text: &str, sample: &Sample) -> String {
     match sample.says {
         Some(says) if text.contains(says) && sample.part.as_text().is_some() => "text".to_owned(),
         Some(says) if text.contains(says) => match &sample.part {
-            ContentPart::ResourceLink(_) => "a line with its address".to_owned(),
+            ContentPart::ResourceLink(_) => "text with its URI".to_owned(),
             _ => "its text".to_owned(),
         },
         Some(_) => panic!("{}: `{text}` does not say it", sample.name),
-        None => "a line that tells of it".to_owned(),
+        None => "text description".to_owned(),
     }
 }
 
@@ -115,11 +115,8 @@ fn table(title: &str, cell: impl Fn(&Sample, Dialect) -> String) -> String {
 }
 
 #[test]
-fn the_table_of_content_parts_is_what_the_encoders_do() {
-    let made = [
-        table("As a part of a tool's result, the model gets it as", answered),
-        table("As a part of what a person says, the model gets it as", said),
-    ];
+fn the_documented_content_table_is_current() {
+    let made = [table("In a tool result:", in_tool_result), table("In a user message:", in_user_message)];
     let made = made.join("\n");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/providers.md");
     let text = fs::read_to_string(&path).expect("docs/providers.md");
@@ -129,5 +126,5 @@ fn the_table_of_content_parts_is_what_the_encoders_do() {
         fs::write(path, format!("{before}{BEGIN}{made}{END}{after}")).expect("docs/providers.md");
         return;
     }
-    assert_eq!(then, made, "`UPDATE_DOCS=1 cargo test -p ropeway --test suite the_table_of_content` writes it anew");
+    assert_eq!(then, made, "`UPDATE_DOCS=1 cargo test -p ropeway --test suite content_table` updates it");
 }

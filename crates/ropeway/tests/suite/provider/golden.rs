@@ -1,4 +1,4 @@
-//! Values that are kept in files: what is made now must be what was made then.
+//! Golden files: values that are compared with JSON files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// A folder beside the tests.
+/// Returns a folder beside the tests.
 pub(crate) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
-/// All files of one ending in the folders of a folder, by their paths below it.
+/// Returns all files with an extension in the subfolders of a folder, by relative path.
 pub(crate) fn files(folder: &Path, ending: &str) -> BTreeSet<String> {
     let entries = |path: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(path).into_iter().flatten();
@@ -22,7 +22,7 @@ pub(crate) fn files(folder: &Path, ending: &str) -> BTreeSet<String> {
     found.map(|path| path.strip_prefix(folder).expect("below").to_string_lossy().into_owned()).collect()
 }
 
-/// Compares what was made with the JSON files of a folder, file by file; `UPDATE_GOLDEN` keeps what is made now.
+/// Compares values with the JSON files of a folder. `UPDATE_GOLDEN` overwrites the files.
 pub(crate) fn compare(folder: &Path, made: &BTreeMap<String, Value>) {
     let kept = files(folder, "json");
     let mut differences = Vec::new();
@@ -64,7 +64,7 @@ fn first_difference(then: &str, now: &str) -> String {
 }
 
 #[test]
-fn the_first_line_that_differs_is_told() {
+fn the_first_different_line_is_reported() {
     assert_eq!(first_difference("a\nb\n", "a\n c\n"), "line 2: `b` is now `c`");
     assert_eq!(first_difference("a\n", "a\nb\n"), "line 2: `(its end)` is now `b`");
 }

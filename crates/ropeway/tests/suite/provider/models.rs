@@ -1,4 +1,4 @@
-//! The models that a provider offers, over a socket.
+//! Listing models over a socket.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn models(settings: ProviderSettings) -> Result<Vec<String>, ProviderError
 }
 
 #[tokio::test]
-async fn models_are_asked_for_with_the_key_and_in_the_dialect() {
+async fn models_are_requested_with_the_key() {
     let gemini = ModelAnswer::json(200, &json!({"models": [{"name": "models/first"}]}));
     let server = ModelServer::start([list(), list(), list(), gemini]).await.expect("a server");
     let base = server.url();
@@ -46,7 +46,7 @@ async fn models_are_asked_for_with_the_key_and_in_the_dialect() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_busy_is_asked_for_its_models_again() {
+async fn the_list_of_models_is_retried() {
     let busy = ModelAnswer::json(503, &json!({"error": "busy"}));
     let server = ModelServer::start([busy, list()]).await.expect("a server");
     assert_eq!(models(settings(&server)).await.expect("models"), ["first", "second"]);
@@ -54,21 +54,21 @@ async fn a_provider_that_is_busy_is_asked_for_its_models_again() {
 }
 
 #[tokio::test]
-async fn what_is_no_list_of_models_is_told_without_the_key() {
+async fn an_invalid_list_of_models_is_reported_without_the_key() {
     let page = ModelAnswer::new(200, "text/html", format!("<html><title>Hello {KEY}</title></html>"));
     let refused = ModelAnswer::json(401, &json!({"error": {"message": format!("{KEY} is no key")}}));
     let server = ModelServer::start([page, refused, list().cut_off()]).await.expect("a server");
     let mut once = settings(&server);
-    once.retries.most = 0;
+    once.retries.max_retries = 0;
     let error = models(once.clone()).await.expect_err("no models");
     assert_eq!(
         (error.kind, error.to_string()),
-        (ProviderErrorKind::Unreadable, "the answer is no list of models: `Hello ***`".into())
+        (ProviderErrorKind::Unreadable, "not a list of models: `Hello ***`".into())
     );
     let error = models(once.clone()).await.expect_err("no models");
     assert_eq!(
         (error.kind, error.to_string()),
-        (ProviderErrorKind::Auth, "the provider refused with status 401: *** is no key".into())
+        (ProviderErrorKind::Auth, "the provider returned HTTP 401: *** is no key".into())
     );
     assert!(!shown(&error).contains(KEY));
     let error = models(once).await.expect_err("no models");
@@ -76,16 +76,16 @@ async fn what_is_no_list_of_models_is_told_without_the_key() {
 }
 
 #[tokio::test]
-async fn a_provider_that_says_nothing_is_not_waited_for_for_ever() {
+async fn the_list_of_models_times_out() {
     let server = ModelServer::start([ModelAnswer::silence()]).await.expect("a server");
     let mut settings = settings(&server);
-    settings.retries.most = 0;
+    settings.retries.max_retries = 0;
     let mut timeouts = ProviderTimeouts::default();
     timeouts.first_byte = Duration::from_millis(20);
     let error = models(settings.with_timeouts(timeouts)).await.expect_err("no models");
     assert_eq!(
         (error.kind, error.to_string()),
-        (ProviderErrorKind::Timeout, "the provider did not answer within 20 ms".into())
+        (ProviderErrorKind::Timeout, "no response from the provider within 20 ms".into())
     );
 }
 

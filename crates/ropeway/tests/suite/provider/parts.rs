@@ -1,4 +1,4 @@
-//! Content of every kind that there is, small but real.
+//! Small samples of every kind of content.
 
 use ropeway::content::{Blob, ContentPart};
 use serde_json::{Value, json};
@@ -15,19 +15,19 @@ const MP3: &[u8] = b"ID3\x04\0\0\0\0\0\0\xff\xfb\x90\0";
 const PDF: &[u8] = b"%PDF-1.4\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF";
 const ZIP: &[u8] = b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
-/// A content part, as a row of the documentation knows it.
+/// A content part, as a row of the documented table.
 pub(super) struct Sample {
-    /// A word for file names.
+    /// The name in file names.
     pub(super) name: &'static str,
-    /// What it is, for people.
+    /// The name in the table.
     pub(super) title: &'static str,
-    /// What is readable in it, where something is.
+    /// Its text, if it has any.
     pub(super) says: Option<&'static str>,
-    /// The part.
+    /// The content part.
     pub(super) part: ContentPart,
 }
 
-/// A content part of every kind.
+/// Returns a part of every kind.
 pub(super) fn samples() -> Vec<Sample> {
     let sample = |name, title, says, part| Sample { name, title, says, part };
     vec![
@@ -62,7 +62,7 @@ pub(super) fn samples() -> Vec<Sample> {
     ]
 }
 
-/// The part of one sample.
+/// Returns the part of one sample.
 pub(super) fn part(name: &str) -> ContentPart {
     samples().into_iter().find(|sample| sample.name == name).expect("a sample").part
 }

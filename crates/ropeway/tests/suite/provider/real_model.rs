@@ -1,6 +1,6 @@
-//! A real model's answers, recorded: a 1.5B model behind llama.cpp, asked by `cargo xtask llm --record`.
+//! Replays a recording of a real 1.5B model on llama.cpp, made by `cargo xtask llm --record`.
 //!
-//! The recording is held against what is sent today, so that what a real server once understood stays as it was.
+//! A replay fails if today's requests differ from those that the real server accepted.
 
 use ropeway::content::ContentPart;
 use ropeway::lowering::Toolset;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 const RECORDING: &str = include_str!("../../recordings/llama.jsonl");
 
-/// Legal in no dialect.
+/// A tool name that no dialect accepts.
 const TOOL: &str = "weather.now/city";
 
 fn provider(dialect: Dialect) -> Provider {
@@ -27,24 +27,24 @@ fn tools() -> Toolset {
     Toolset::new([tool])
 }
 
-async fn asked(provider: &Provider, request: ChatRequest<'_>) -> Reply {
+async fn complete(provider: &Provider, request: ChatRequest<'_>) -> Reply {
     let request = request.with_max_tokens(100).with_temperature(0.0);
     provider.complete(&request).await.unwrap_or_else(|error| panic!("{}: {error}", provider.dialect()))
 }
 
 #[tokio::test]
-async fn a_real_model_answers_calls_a_tool_and_tells_its_result_in_three_dialects() {
+async fn a_real_model_calls_a_tool_in_three_dialects() {
     for dialect in [Dialect::Chat, Dialect::Responses, Dialect::Anthropic] {
         let provider = provider(dialect);
         let question =
             Conversation::new().with_system("You answer in one word.").with("What is the capital of France?");
-        let reply = asked(&provider, ChatRequest::new("local", &question)).await;
+        let reply = complete(&provider, ChatRequest::new("local", &question)).await;
         assert_eq!((reply.message.to_text().trim(), reply.stop), ("Paris", StopReason::EndTurn), "{dialect}");
         assert!(reply.usage.input > 0 && reply.usage.output > 0, "{dialect}: {:?}", reply.usage);
 
         let tools = tools();
         let mut conversation = Conversation::new().with("What is the weather in Tokyo right now?");
-        let reply = asked(&provider, ChatRequest::new("local", &conversation).with_tools(&tools)).await;
+        let reply = complete(&provider, ChatRequest::new("local", &conversation).with_tools(&tools)).await;
         assert_eq!(reply.stop, StopReason::ToolUse, "{dialect}");
         let calls: Vec<ToolCall> = reply.message.calls().cloned().collect();
         let [call] = &calls[..] else { panic!("{dialect}: one call, not {calls:?}") };
@@ -53,7 +53,7 @@ async fn a_real_model_answers_calls_a_tool_and_tells_its_result_in_three_dialect
 
         conversation.push(reply.message);
         conversation.push(vec![ToolResult::new(call, vec![ContentPart::text("24 degrees and rain in Tokyo")])]);
-        let reply = asked(&provider, ChatRequest::new("local", &conversation).with_tools(&tools)).await;
+        let reply = complete(&provider, ChatRequest::new("local", &conversation).with_tools(&tools)).await;
         assert!(reply.message.to_text().contains("24"), "{dialect}: {}", reply.message.to_text());
     }
 }
@@ -69,7 +69,7 @@ async fn a_real_model_writes_json_of_a_schema() {
     let question = Conversation::new().with("Name a city and its population, as JSON.");
     let request = ChatRequest::new("local", &question).with_output("city", schema);
     let output = request.output.clone().expect("a format");
-    let reply = asked(&provider(Dialect::Chat), request).await;
+    let reply = complete(&provider(Dialect::Chat), request).await;
     let value = output.read(&reply).expect("JSON of the schema");
     assert!(value["city"].is_string() && value["population"].is_i64(), "{value}");
 }

@@ -1,4 +1,4 @@
-//! Recordings: what was said is written down without keys, and can be heard again.
+//! Recording and replaying exchanges.
 
 use ropeway::message::{Conversation, Dialect};
 use ropeway::provider::{
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{KEY, end, question, request, rest, settings, soon, word};
 
-/// What can be compared of what came.
+/// The comparable part of a stream's events.
 fn comparable(events: &[Result<ReplyEvent, ProviderError>]) -> Vec<String> {
     let one = |event: &Result<ReplyEvent, ProviderError>| match event {
         Ok(event) => format!("{event:?}"),
@@ -19,12 +19,12 @@ fn comparable(events: &[Result<ReplyEvent, ProviderError>]) -> Vec<String> {
     events.iter().map(one).collect()
 }
 
-async fn asked(provider: &Provider, conversation: &Conversation) -> Vec<Result<ReplyEvent, ProviderError>> {
+async fn collect_events(provider: &Provider, conversation: &Conversation) -> Vec<Result<ReplyEvent, ProviderError>> {
     rest(&mut provider.stream(&request(conversation))).await
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_heard_again_without_a_socket() {
+async fn a_recording_is_replayed_without_a_socket() {
     let answers = [
         ModelAnswer::json(503, &json!({"error": {"message": "busy"}})).with_header("x-request-id", "r-1"),
         ModelAnswer::events(word("Grüß")).then(word(" Gott.") + &end()),
@@ -40,7 +40,7 @@ async fn what_was_recorded_is_heard_again_without_a_socket() {
     let conversation = question();
     let mut heard = Vec::new();
     for _ in 0..3 {
-        heard.push(comparable(&asked(&live, &conversation).await));
+        heard.push(comparable(&collect_events(&live, &conversation).await));
     }
     drop(server);
 
@@ -50,12 +50,12 @@ async fn what_was_recorded_is_heard_again_without_a_socket() {
     assert_eq!((&recording.exchanges[1].body, &recording.exchanges[1].ending), (&expected, &ExchangeEnd::Whole));
     let again = Provider::replaying(settings, recording.clone()).with_recorder(Recorder::in_memory());
     for heard in heard {
-        assert_eq!(comparable(&asked(&again, &conversation).await), heard);
+        assert_eq!(comparable(&collect_events(&again, &conversation).await), heard);
     }
 }
 
 #[tokio::test]
-async fn a_replay_can_be_recorded_and_is_the_same() {
+async fn recording_a_replay_gives_the_same_recording() {
     let recording = Recording::new([
         Exchange::events(word("a") + &end()),
         Exchange::new(401, "{}").with_header("content-type", "application/json"),
@@ -66,7 +66,7 @@ async fn a_replay_can_be_recorded_and_is_the_same() {
         Provider::replaying(ProviderSettings::new(Dialect::Chat), recording.clone()).with_recorder(recorder.clone());
     let conversation = question();
     for _ in 0..3 {
-        asked(&provider, &conversation).await;
+        collect_events(&provider, &conversation).await;
     }
     let mut again = recorder.recording();
     for exchange in &mut again.exchanges {
@@ -77,7 +77,7 @@ async fn a_replay_can_be_recorded_and_is_the_same() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_of_recordings_is_for_its_owner_and_grows_by_whole_lines() {
+async fn a_recording_file_is_private_and_grows_by_lines() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("talk.jsonl");
@@ -88,8 +88,8 @@ async fn a_file_of_recordings_is_for_its_owner_and_grows_by_whole_lines() {
             Recording::new([Exchange::events(word("a") + &end()), Exchange::events(word("b") + &end())]),
         );
         let provider = provider.with_recorder(Recorder::to_file(&path).expect("a file"));
-        asked(&provider, &conversation).await;
-        asked(&provider, &conversation).await;
+        collect_events(&provider, &conversation).await;
+        collect_events(&provider, &conversation).await;
     }
     assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
     assert_eq!(Recording::load(&path).expect("a recording").exchanges.len(), 4);
@@ -97,17 +97,17 @@ async fn a_file_of_recordings_is_for_its_owner_and_grows_by_whole_lines() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_file_that_cannot_be_written_spoils_no_answer_and_is_told() {
+async fn a_write_error_does_not_fail_the_reply() {
     let recorder = Recorder::to_file("/dev/full").expect("a file");
     let recording = Recording::new([Exchange::events(word("a") + &end())]);
     let provider = Provider::replaying(ProviderSettings::new(Dialect::Chat), recording).with_recorder(recorder.clone());
-    assert!(asked(&provider, &question()).await.iter().all(Result::is_ok));
-    assert_eq!(recorder.trouble().map(|trouble| trouble.kind()), Some(std::io::ErrorKind::StorageFull));
-    assert!(recorder.trouble().is_none());
+    assert!(collect_events(&provider, &question()).await.iter().all(Result::is_ok));
+    assert_eq!(recorder.take_error().map(|trouble| trouble.kind()), Some(std::io::ErrorKind::StorageFull));
+    assert!(recorder.take_error().is_none());
 }
 
 #[tokio::test]
-async fn a_stream_that_was_dropped_is_recorded_as_cut_off() {
+async fn a_dropped_stream_is_recorded_as_cut_off() {
     let answers = [ModelAnswer::events(word("Hel")).stall(), ModelAnswer::silence()];
     let server = ModelServer::start(answers).await.expect("a server");
     let recorder = Recorder::in_memory();
@@ -123,15 +123,15 @@ async fn a_stream_that_was_dropped_is_recorded_as_cut_off() {
     let recording = recorder.recording();
     let ends: Vec<_> = recording.exchanges.iter().map(|one| (one.status, one.body.as_str(), &one.ending)).collect();
     assert_eq!(ends, [(Some(200), word("Hel").as_str(), &ExchangeEnd::CutOff), (None, "", &ExchangeEnd::CutOff)]);
-    // Heard again, it breaks off at the same place.
+    // A replay is cut off at the same position.
     let again = Provider::replaying(settings(&server), recording);
-    let events = asked(&again, &conversation).await;
+    let events = collect_events(&again, &conversation).await;
     let [Ok(ReplyEvent::Text(text)), Err(error)] = events.as_slice() else { panic!("not {events:?}") };
     assert_eq!((text.as_str(), error.kind), ("Hel", ProviderErrorKind::Truncated));
 }
 
 #[tokio::test]
-async fn no_key_is_in_a_recording() {
+async fn no_recording_holds_the_key() {
     let (first, second) = KEY.split_at(7);
     let echo = ModelAnswer::events(word("a")).then(format!(": your key is {first}")).then(format!("{second}\n\n"));
     let echo = echo.then(word(KEY) + &end()).with_header("x-request-id", KEY);
@@ -142,8 +142,8 @@ async fn no_key_is_in_a_recording() {
     let recorder = Recorder::in_memory();
     let provider = Provider::new(settings).expect("a provider").with_recorder(recorder.clone());
     let conversation = question().with_system(format!("Use {KEY}."));
-    asked(&provider, &conversation).await;
-    asked(&provider, &conversation).await;
+    collect_events(&provider, &conversation).await;
+    collect_events(&provider, &conversation).await;
     let recording = recorder.recording();
     let text = format!("{}{recording:?}{recorder:?}", recording.to_lines());
     assert!(!text.contains("0123456") && !text.contains("sk-test") && !text.contains("another"), "{text}");
@@ -157,21 +157,21 @@ async fn no_key_is_in_a_recording() {
 }
 
 #[tokio::test]
-async fn a_request_that_differs_from_the_recorded_one_is_told() {
+async fn a_different_request_is_described() {
     let recorder = Recorder::in_memory();
     let first = Recording::new([Exchange::events(word("a") + &end())]);
     let provider = Provider::replaying(ProviderSettings::new(Dialect::Chat), first).with_recorder(recorder.clone());
-    asked(&provider, &question()).await;
+    collect_events(&provider, &question()).await;
     let again = Provider::replaying(ProviderSettings::new(Dialect::Chat), recorder.recording());
-    let events = asked(&again, &question().with_system("Be kind.")).await;
+    let events = collect_events(&again, &question().with_system("Be kind.")).await;
     let [Err(error)] = events.as_slice() else { panic!("one error, not {events:?}") };
     assert_eq!(error.kind, ProviderErrorKind::Unusable);
     let message = error.to_string();
     let beginning = "the request differs from exchange 1 of the recording: at `/messages/0/";
     assert!(message.starts_with(beginning), "{message}");
-    // The right request is still answered, and one more is too many.
-    assert!(asked(&again, &question()).await.iter().all(Result::is_ok));
-    let events = asked(&again, &question()).await;
+    // The matching request is still answered, a further one is not.
+    assert!(collect_events(&again, &question()).await.iter().all(Result::is_ok));
+    let events = collect_events(&again, &question()).await;
     let [Err(error)] = events.as_slice() else { panic!("one error, not {events:?}") };
-    assert_eq!(error.to_string(), "the recording is over: it has 1 exchanges");
+    assert_eq!(error.to_string(), "the recording has no exchange left (1 used)");
 }

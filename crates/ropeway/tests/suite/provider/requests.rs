@@ -1,4 +1,4 @@
-//! Requests as they go over the wire, each kept in a file.
+//! Encoded requests, compared with golden files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::case::Case;
 use super::cases::cases;
 use super::{golden, round_trip, rules};
 
-/// All requests that can be written, by dialect and name.
+/// Returns all valid requests, by dialect and name.
 fn all() -> Vec<(Dialect, String, EncodedRequest)> {
     let written =
         |case: &Case, dialect| Some((dialect, format!("{dialect}/{}", case.name), case.try_encode(dialect).ok()?));
@@ -23,7 +23,7 @@ fn body(encoded: &EncodedRequest) -> Value {
     serde_json::from_slice(&encoded.request.body).expect("a body is JSON")
 }
 
-/// All that can be seen of a request; headers without their values, which may be secret.
+/// Returns a request as JSON, with the names of its headers only.
 fn seen(encoded: &EncodedRequest) -> Value {
     let request = &encoded.request;
     let headers: Vec<&str> = request.headers.iter().map(|(name, _)| name.as_str()).collect();
@@ -32,7 +32,7 @@ fn seen(encoded: &EncodedRequest) -> Value {
 }
 
 #[test]
-fn every_request_is_what_it_was() {
+fn every_request_matches_its_golden_file() {
     let made: BTreeMap<_, _> =
         all().into_iter().map(|(_, name, encoded)| (format!("{name}.json"), seen(&encoded))).collect();
     assert_eq!(made.len(), all().len(), "two cases have one name");
@@ -40,9 +40,9 @@ fn every_request_is_what_it_was() {
 }
 
 #[test]
-fn every_request_keeps_the_rules_that_types_do_not_tell() {
+fn every_request_follows_the_rules_of_its_api() {
     let mut broken = Vec::new();
-    // Its speaker has not signed its call either.
+    // The endpoint did not sign the call either.
     for (dialect, name, encoded) in all().into_iter().filter(|(_, name, _)| name != "gemini/no_ids_of_gemini") {
         let found = rules::broken(dialect, &encoded.request.url, &body(&encoded));
         broken.extend(found.into_iter().map(|rule| format!("{name}: {rule}")));
@@ -51,7 +51,7 @@ fn every_request_keeps_the_rules_that_types_do_not_tell() {
 }
 
 #[test]
-fn a_request_is_written_in_the_same_words_again_and_never_holds_the_key() {
+fn encoding_is_deterministic_and_without_the_key() {
     for ((_, name, first), (_, _, second)) in all().into_iter().zip(all()) {
         assert_eq!(first.request.body, second.request.body, "{name}");
         let text = String::from_utf8(first.request.body.to_vec()).expect("text");
@@ -60,7 +60,7 @@ fn a_request_is_written_in_the_same_words_again_and_never_holds_the_key() {
 }
 
 #[test]
-fn what_no_provider_could_answer_is_not_sent() {
+fn a_request_without_a_message_is_not_sent() {
     let mut refused = BTreeSet::new();
     for case in cases().into_iter().chain(round_trip::cases()) {
         for dialect in case.dialects() {

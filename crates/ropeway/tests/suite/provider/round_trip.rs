@@ -1,4 +1,4 @@
-//! Conversations that go on after an answer was read: in the same dialect, and in every other.
+//! Conversations that continue after a decoded reply, in the same dialect and in others.
 
 use ropeway::content::ContentPart;
 use ropeway::message::{Conversation, Dialect, Message, ToolCall, ToolResult};
@@ -8,7 +8,7 @@ use super::case::{Case, tools};
 use super::parts::part;
 use super::streams::stream;
 
-/// A conversation as it is after it was saved and loaded.
+/// Saves and loads a conversation.
 fn saved_and_loaded(conversation: &Conversation) -> Conversation {
     let saved = serde_json::to_string(conversation).expect("JSON");
     let loaded = serde_json::from_str(&saved).expect("a conversation");
@@ -16,7 +16,7 @@ fn saved_and_loaded(conversation: &Conversation) -> Conversation {
     loaded
 }
 
-/// The calls of the last answer.
+/// Returns the calls of the last reply.
 fn last_calls(conversation: &Conversation) -> Vec<ToolCall> {
     match conversation.messages.last() {
         Some(Message::Assistant(answer)) => answer.calls().cloned().collect(),
@@ -24,10 +24,10 @@ fn last_calls(conversation: &Conversation) -> Vec<ToolCall> {
     }
 }
 
-/// A conversation in which a model that speaks `dialect` was asked, called tools, and heard their results.
+/// Creates a conversation in which a model of `dialect` called tools and got their results.
 fn after_tools(mut conversation: Conversation, dialect: Dialect) -> Conversation {
     conversation.push(format!("How is the wind, {dialect}?"));
-    conversation.push(stream(dialect, "tools").decode().end.expect("an answer").message);
+    conversation.push(stream(dialect, "tools").decode().end.expect("a reply").message);
     let calls = last_calls(&conversation);
     let [wind, cabins] = &calls[..] else { panic!("{calls:?} are not two calls") };
     conversation.push(vec![
@@ -37,13 +37,13 @@ fn after_tools(mut conversation: Conversation, dialect: Dialect) -> Conversation
     saved_and_loaded(&conversation)
 }
 
-/// Conversations that went on in each dialect, and one that went through all of them.
+/// Creates a conversation for each dialect, and one through all of them.
 pub(super) fn cases() -> Vec<Case> {
     let began = || Conversation::new().with_system("Be brief.");
     let one = Dialect::ALL.into_iter().map(|from| Case::new(format!("from_{from}"), after_tools(began(), from)));
     let done = Dialect::ALL.into_iter().map(|from| {
         let mut conversation = after_tools(began(), from);
-        conversation.push(stream(from, "final").decode().end.expect("an answer").message);
+        conversation.push(stream(from, "final").decode().end.expect("a reply").message);
         Case::new(format!("done_by_{from}"), saved_and_loaded(&conversation).with("Thanks"))
     });
     let through = Dialect::ALL.into_iter().fold(began(), after_tools);
@@ -51,7 +51,7 @@ pub(super) fn cases() -> Vec<Case> {
     all.chain(private()).map(|case| case.with_tools(tools())).collect()
 }
 
-/// Answers with parts that only their speaker understands.
+/// Replies with opaque parts.
 fn private() -> Vec<Case> {
     let streams = [
         (Dialect::Anthropic, "unknown"),
@@ -63,7 +63,7 @@ fn private() -> Vec<Case> {
         (Dialect::Chat, "unknown"),
     ];
     let cases = streams.into_iter().map(|(dialect, name)| {
-        let answer = stream(dialect, name).decode().end.expect("an answer").message;
+        let answer = stream(dialect, name).decode().end.expect("a reply").message;
         let conversation = Conversation::new().with("When does it open?").with(answer).with("And when does it close?");
         Case::new(format!("{name}_of_{dialect}"), saved_and_loaded(&conversation))
     });
@@ -76,7 +76,7 @@ fn private() -> Vec<Case> {
     ];
     let with_results = calls.into_iter().map(|(dialect, name)| {
         let mut conversation = Conversation::new().with("How is the wind?");
-        conversation.push(stream(dialect, name).decode().end.expect("an answer").message);
+        conversation.push(stream(dialect, name).decode().end.expect("a reply").message);
         let calls = last_calls(&conversation);
         let results: Vec<_> = calls.iter().map(|call| ToolResult::new(call, vec![part("text")])).collect();
         Case::new(format!("{name}_of_{dialect}"), saved_and_loaded(&conversation.with(results)))
@@ -84,7 +84,7 @@ fn private() -> Vec<Case> {
     cases.chain(with_results).collect()
 }
 
-/// What stands in the body for the answer that was read from `tools`, in its own dialect.
+/// The encoded form of the reply decoded from `tools`, in its own dialect.
 fn echoed(dialect: Dialect) -> Value {
     let case = Case::new("echo", after_tools(Conversation::new(), dialect)).with_tools(tools());
     let body: Value = serde_json::from_slice(&case.encode(dialect).request.body).expect("JSON");
@@ -99,7 +99,7 @@ fn echoed(dialect: Dialect) -> Value {
 }
 
 #[test]
-fn an_answer_goes_back_to_its_speaker_exactly_as_it_came() {
+fn a_reply_returns_unchanged_to_its_endpoint() {
     let summit = json!({"station": "summit", "unit": "km/h"});
     assert_eq!(
         echoed(Dialect::Anthropic),
@@ -150,7 +150,7 @@ fn an_answer_goes_back_to_its_speaker_exactly_as_it_came() {
 }
 
 #[test]
-fn what_is_private_to_one_speaker_goes_to_no_other() {
+fn opaque_parts_go_to_no_other_endpoint() {
     let secrets = [
         (Dialect::Anthropic, &["c2lnbmF0dXJlLW9mLXRoZS1yb3Bld2F5", "cmVkYWN0ZWQ", "Two stations"][..]),
         (Dialect::Responses, &["gAAAAropeway", "rs_ropeway_1", "fc_ropeway_1", "Two stations"]),

@@ -1,11 +1,11 @@
-//! The rules of providers that no type tells: who speaks when, and which result belongs to which call.
+//! Rules of the APIs beyond their types: the order of roles, and the results of calls.
 
 use std::collections::BTreeSet;
 
 use ropeway::message::Dialect;
 use serde_json::{Value, json};
 
-/// The rules that a body breaks that goes to a model.
+/// Returns the rules that a request body breaks.
 pub(super) fn broken(dialect: Dialect, url: &str, body: &Value) -> Vec<String> {
     let mut broken = Broken(Vec::new());
     let names = match dialect {
@@ -33,7 +33,7 @@ fn of_type<'a>(values: &[&'a Value], kind: &str) -> Vec<&'a Value> {
     values.iter().copied().filter(|value| value["type"] == kind).collect()
 }
 
-/// The parts of a kind, each without its shell.
+/// Returns the contents of all parts of a kind.
 fn within<'a>(parts: &[&'a Value], key: &str) -> Vec<&'a Value> {
     parts.iter().filter_map(|part| part.get(key)).collect()
 }
@@ -50,7 +50,7 @@ impl Broken {
         self.must(different.len() == ids.len() && !ids.contains(&""), format!("the ids {ids:?} are not all different"));
     }
 
-    /// Is the body without empty texts and lists? Most providers refuse them.
+    /// Checks that the body has no empty texts and lists, which most providers reject.
     fn nothing_empty(&mut self, blocks: &[&Value], text: &str) {
         for block in blocks {
             self.must(block.get(text).is_none_or(|text| *text != ""), format!("{block} is empty"));
@@ -205,7 +205,7 @@ impl Broken {
 }
 
 #[test]
-fn a_body_that_breaks_rules_is_told_which() {
+fn broken_rules_are_listed() {
     let anthropic = json!({"messages": [
         {"role": "user", "content": [{"type": "text", "text": ""}]},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "n", "input": {}}]},

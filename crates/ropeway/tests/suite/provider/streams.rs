@@ -1,4 +1,4 @@
-//! Streams of answers as servers send them, and what is read out of them, each kept in a file.
+//! Decoded streams, compared with golden files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,22 +11,22 @@ use serde_json::{Value, json};
 use super::case::{Case, tools};
 use super::golden;
 
-/// One stream.
+/// A recorded stream.
 pub(crate) struct Stream {
-    /// Its dialect and name, such as `chat/tools`.
+    /// The dialect and name, such as `chat/tools`.
     pub(crate) name: String,
     pub(crate) dialect: Dialect,
     bytes: Vec<u8>,
 }
 
-/// What a decoder makes of a stream.
+/// The result of decoding a stream.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) events: Vec<ReplyEvent>,
     pub(crate) end: Result<Reply, ProviderError>,
 }
 
-/// All of them.
+/// Returns all streams.
 pub(crate) fn streams() -> Vec<Stream> {
     let folder = golden::folder("streams");
     let files = golden::files(&folder, "sse");
@@ -38,25 +38,25 @@ pub(crate) fn streams() -> Vec<Stream> {
     files.into_iter().map(read).collect()
 }
 
-/// The stream of a name.
+/// Returns the stream with this name.
 pub(super) fn stream(dialect: Dialect, name: &str) -> Stream {
     let name = format!("{dialect}/{name}");
     streams().into_iter().find(|stream| stream.name == name).expect("a stream")
 }
 
-/// A request that any of the streams could be the answer to.
+/// Encodes a request that fits every stream.
 fn question(dialect: Dialect) -> EncodedRequest {
     Case::new("question", Conversation::new().with("How is the wind?")).with_tools(tools()).encode(dialect)
 }
 
-/// The frames of a stream that comes in these chunks.
+/// Returns the events of a stream in these chunks.
 fn frames<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     let mut parser = SseParser::new(1 << 20);
     let mut frames = Vec::new();
     for chunk in chunks {
         parser.push(chunk, |event| frames.push(event.data.to_vec()));
     }
-    // Events without data only keep the connection open.
+    // Events without data only keep the connection alive.
     frames.retain(|frame| !frame.is_empty());
     frames
 }
@@ -65,7 +65,7 @@ fn decode(question: &EncodedRequest, frames: &[Vec<u8>]) -> Decoded {
     let mut decoder = question.decoder();
     let mut events = Vec::new();
     for frame in frames {
-        if decoder.is_over() {
+        if decoder.is_finished() {
             break;
         }
         if let Err(error) = decoder.frame(frame, &mut events) {
@@ -114,13 +114,13 @@ fn event(event: &ReplyEvent) -> Value {
 }
 
 #[test]
-fn every_stream_is_read_as_it_was() {
+fn every_stream_matches_its_golden_file() {
     let seen = streams().into_iter().map(|stream| (format!("{}.json", stream.name), stream.decode().seen()));
     golden::compare(&golden::folder("streams"), &seen.collect::<BTreeMap<_, _>>());
 }
 
 #[test]
-fn what_is_told_piece_by_piece_is_what_is_told_at_the_end() {
+fn events_add_up_to_the_reply() {
     for stream in streams() {
         let decoded = stream.decode();
         let Ok(reply) = &decoded.end else { continue };
@@ -140,14 +140,14 @@ fn what_is_told_piece_by_piece_is_what_is_told_at_the_end() {
 }
 
 #[test]
-fn a_stream_that_comes_byte_by_byte_is_the_same_stream() {
+fn a_stream_decodes_the_same_byte_by_byte() {
     for stream in streams() {
         assert_eq!(frames(stream.bytes.chunks(1)), stream.frames(), "{}", stream.name);
     }
 }
 
 #[test]
-fn a_stream_that_is_cut_in_two_anywhere_is_the_same_stream() {
+fn a_stream_decodes_the_same_in_two_chunks() {
     for stream in Dialect::ALL.into_iter().flat_map(|dialect| [stream(dialect, "tools"), stream(dialect, "text")]) {
         let whole = stream.frames();
         for cut in 0..stream.bytes.len() {
@@ -158,13 +158,13 @@ fn a_stream_that_is_cut_in_two_anywhere_is_the_same_stream() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_truncated_or_was_whole() {
+fn a_cut_off_stream_is_truncated_or_complete() {
     for stream in streams() {
         let (question, frames) = (question(stream.dialect), stream.frames());
         let whole = decode(&question, &frames).end;
         for end in 0..frames.len() {
             match (decode(&question, &frames[..end]).end, &whole) {
-                // The trouble was told already.
+                // The error was already returned.
                 (Err(error), Err(whole)) if error.kind == whole.kind => {}
                 (Err(error), _) => {
                     assert_eq!(error.kind, ProviderErrorKind::Truncated, "{} after {end} frames: {error}", stream.name);
@@ -179,7 +179,7 @@ fn a_stream_that_breaks_off_is_truncated_or_was_whole() {
 }
 
 #[test]
-fn a_frame_that_is_cut_or_garbled_is_an_error_or_passed_over_but_never_a_panic() {
+fn garbled_events_never_panic() {
     for dialect in Dialect::ALL {
         let (question, frames) = (question(dialect), stream(dialect, "tools").frames());
         for (at, frame) in frames.iter().enumerate() {
@@ -191,7 +191,7 @@ fn a_frame_that_is_cut_or_garbled_is_an_error_or_passed_over_but_never_a_panic()
                 garbled[at][cut] ^= 0x15;
                 let _ = decode(&question, &garbled);
             }
-            // Frames that come twice, or not at all.
+            // Repeats and drops events.
             let mut doubled = frames.clone();
             doubled.insert(at, frame.clone());
             let _ = decode(&question, &doubled);

@@ -71,7 +71,7 @@ fn load(path: &Path) -> Config {
 }
 
 fn outcome<'a>(listing: &'a ToolListing, alias: &str) -> &'a ServerState {
-    &listing.verdicts.iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome
+    &listing.statuses.iter().find(|status| status.server.as_str() == alias).expect("a status").outcome
 }
 
 fn is_ready(listing: &ToolListing, alias: &str) -> bool {
@@ -80,12 +80,12 @@ fn is_ready(listing: &ToolListing, alias: &str) -> bool {
 
 async fn until(bridge: &Bridge, done: impl FnMut(&ToolListing) -> bool) -> ToolListing {
     let waited = tokio::time::timeout(PATIENCE, bridge.until(done)).await;
-    waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().verdicts))
+    waited.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.tools().statuses))
 }
 
 async fn answers(registry: &Registry, tool: &str, arguments: &str) {
     let arguments: Arguments = serde_json::from_str(arguments).expect("an object");
-    let envelope = registry.call(tool, arguments, &CallContext::default()).await;
+    let envelope = registry.call_with(tool, arguments, &CallContext::default()).await;
     assert!(!envelope.meta.is_error, "`{tool}`: {envelope:?}");
 }
 
@@ -108,13 +108,13 @@ fn fourteen_real_servers_from_one_file_survive_what_happens_to_servers() {
 
         // All are there, in both eras, and can be called.
         let listing =
-            until(&bridge, |listing| listing.verdicts.iter().all(|v| is_ready(listing, v.server.as_str()))).await;
-        assert_eq!(listing.verdicts.len(), PROCESSES.len() + LISTENING.len());
+            until(&bridge, |listing| listing.statuses.iter().all(|v| is_ready(listing, v.server.as_str()))).await;
+        assert_eq!(listing.statuses.len(), PROCESSES.len() + LISTENING.len());
         for (alias, tool, arguments) in PROCESSES.into_iter().filter(|(_, tool, _)| !tool.is_empty()) {
             answers(&listing.registry, &format!("mcp_{alias}_{tool}"), arguments).await;
         }
         let health = bridge.health_check().await;
-        assert!(health.is_well(), "{health:?}");
+        assert!(health.is_healthy(), "{health:?}");
         let mut eras: Vec<String> = health.servers.iter().map(|server| format!("{:?}", server.era)).collect();
         eras.sort();
         eras.dedup();
@@ -170,7 +170,7 @@ fn fourteen_real_servers_from_one_file_survive_what_happens_to_servers() {
             }
         };
         let warning = tokio::time::timeout(PATIENCE, warned).await.expect("a warning");
-        assert!(warning.contains("the old one stays") && warning.contains("ropeway.yaml:"), "{warning}");
+        assert!(warning.contains("using the previous one") && warning.contains("ropeway.yaml:"), "{warning}");
         answers(&bridge.tools().registry, "mcp_sqlite_list_tables", "{}").await;
 
         bridge.stop().await;

@@ -32,10 +32,10 @@ fn described(mut definition: ToolDefinition) -> Option<ToolDefinition> {
 fn the_tools_of_a_real_server_are_registered_in_one_call() {
     scene(|scene| async move {
         let mut tools = Registry::default();
-        let verdicts = discover_and_register(filesystem(&scene), &mut tools).await.expect("tools");
-        assert!(matches!(verdicts[0].outcome, ServerState::Ready { tools: 1.. }), "{verdicts:?}");
+        let statuses = discover_and_register(filesystem(&scene), &mut tools).await.expect("tools");
+        assert!(matches!(statuses[0].outcome, ServerState::Ready { tools: 1.. }), "{statuses:?}");
         let name = "mcp_filesystem_list_allowed_directories";
-        let envelope = tools.call(name, arguments(json!({})), &CallContext::default()).await;
+        let envelope = tools.call_with(name, arguments(json!({})), &CallContext::default()).await;
         assert!(!envelope.meta.is_error, "{envelope:?}");
     });
 }
@@ -50,7 +50,7 @@ fn discovered_tools_are_filtered_changed_and_registered_one_by_one() {
         for tool in found.into_iter().filter(|tool| reads(&tool.definition().name)) {
             let own = tool.definition().description.clone();
             let tool = tool.transformed(Arc::new(described)).expect("a tool");
-            assert_eq!(tool.definition().source().description, own);
+            assert_eq!(tool.definition().original().description, own);
             assert!(tool.register(&mut tools).is_none());
         }
         let named = |name: &str| tools.get(name).is_some();
@@ -72,7 +72,7 @@ fn discovered_tools_are_filtered_changed_and_registered_one_by_one() {
 /// What the vendors are sent about one of the tools.
 fn options_reach_the_wire(tools: &Registry) {
     let name = "mcp_filesystem_list_directory";
-    let tools = tools.only(|definition| definition.name == name);
+    let tools = tools.filter(|definition| definition.name == name);
     let sent = |dialect: Dialect| {
         let conversation = Conversation::new().with("list the folder");
         let request = ChatRequest::new("m", &conversation).with_tools(&tools);

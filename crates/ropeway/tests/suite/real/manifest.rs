@@ -26,10 +26,10 @@ async fn started(scene: &Scene, name: &str, url: &str) -> Bridge {
     bridge.start().await.expect("a start");
     let is_ready = |outcome: &ServerState| matches!(outcome, ServerState::Ready { .. });
     let is_wanted = |server: &str| matches!(server, "everything" | "files");
-    let all = bridge.until_verdicts(|verdicts| {
-        verdicts.iter().filter(|verdict| is_wanted(verdict.server.as_str())).all(|verdict| is_ready(&verdict.outcome))
+    let all = bridge.until_statuses(|statuses| {
+        statuses.iter().filter(|status| is_wanted(status.server.as_str())).all(|status| is_ready(&status.outcome))
     });
-    tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.verdicts()));
+    tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.statuses()));
     bridge
 }
 
@@ -38,7 +38,7 @@ fn names(bridge: &Bridge) -> Vec<String> {
 }
 
 async fn answer(bridge: &Bridge, tool: &str, with: Value) -> String {
-    let envelope = bridge.tools().registry.call(tool, arguments(with), &CallContext::default()).await;
+    let envelope = bridge.tools().registry.call_with(tool, arguments(with), &CallContext::default()).await;
     assert!(!envelope.meta.is_error, "{envelope:?}");
     ropeway::content::plain_text(&envelope.meta.content).expect("text only")
 }
@@ -61,7 +61,7 @@ fn the_manifest_of_an_extension_runs_with_its_filters_and_secrets() {
         assert_eq!(answer(&bridge, "mcp_everything_echo", json!({"message": "hi"})).await, "Echo: hi");
         assert!(answer(&bridge, "fs_list_allowed_directories", json!({})).await.contains("Allowed directories"));
         let outcome = |alias: &str| {
-            bridge.verdicts().into_iter().find(|verdict| verdict.server.as_str() == alias).expect("a verdict").outcome
+            bridge.statuses().into_iter().find(|status| status.server.as_str() == alias).expect("a status").outcome
         };
         assert_eq!(outcome("tracker"), ServerState::Skipped { secrets: vec!["TRACKER_TOKEN".into()] });
         assert_eq!(outcome("unused"), ServerState::Disabled);

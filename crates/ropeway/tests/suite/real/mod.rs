@@ -59,7 +59,7 @@ async fn call(server: &Mcp, tool: &str, with: Value) -> ToolOutput {
 }
 
 async fn call_in(server: &Mcp, tool: &str, with: Value, cx: &CallContext) -> ToolOutput {
-    server.call_tool(tool, arguments(with), cx).await.unwrap_or_else(|error| panic!("`{tool}`: {error:?}"))
+    server.call_tool_with(tool, arguments(with), cx).await.unwrap_or_else(|error| panic!("`{tool}`: {error:?}"))
 }
 
 /// The text of an answer that is no error.
@@ -87,7 +87,7 @@ async fn with_progress(server: &Mcp, tool: &str, with: Value) -> (ToolOutput, Ve
 }
 
 async fn names(server: &Mcp) -> Vec<String> {
-    let tools = server.list_tool_definitions(None).await.expect("a list of tools");
+    let tools = server.list_tool_definitions().await.expect("a list of tools");
     tools.into_iter().map(|tool| tool.name).collect()
 }
 
@@ -347,7 +347,7 @@ fn a_database_is_written_and_read() {
 async fn small(transport: impl Into<Transport>, choice: EraChoice, expected: (String, Era, String)) -> Mcp {
     let server = connect_in(choice, transport).await;
     assert_eq!(identity(&server), expected);
-    let tools = server.list_tool_definitions(None).await.expect("a list of tools");
+    let tools = server.list_tool_definitions().await.expect("a list of tools");
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     assert!(names.starts_with(&["add", "dot", "refuse", "count"]), "{names:?}");
     assert_eq!(tools[0].description.as_deref(), Some("Adds two numbers"));
@@ -623,7 +623,7 @@ fn a_call_that_is_given_up_leaves_the_server_usable() {
         let server = connect(scene.server("everything")).await;
         let long = arguments(json!({"duration": 30, "steps": 3}));
         let cx = CallContext::default().with_timeout(Duration::from_millis(200));
-        let given_up = server.call_tool("trigger-long-running-operation", long, &cx).await;
+        let given_up = server.call_tool_with("trigger-long-running-operation", long, &cx).await;
         assert!(given_up.is_err(), "{given_up:?}");
         assert_eq!(text(&server, "echo", json!({"message": "still here"})).await, "Echo: still here");
         close(server).await;

@@ -10,7 +10,7 @@ use crate::hasty::{arguments, chain, connect, hasty, ms};
 use crate::scene::scene;
 
 async fn read(server: &Mcp, uri: &str) -> ResourceContents {
-    let resources = server.read_resource(uri, &CallContext::default()).await;
+    let resources = server.read_resource_with(uri, &CallContext::default()).await;
     let mut resources = resources.unwrap_or_else(|error| panic!("`{uri}`: {}", chain(&error)));
     assert_eq!(resources.iter().map(|resource| resource.uri.as_str()).collect::<Vec<_>>(), [uri]);
     resources.remove(0).contents
@@ -32,7 +32,7 @@ async fn resources(transport: impl Into<Transport>) {
     let ResourceContents::Blob(blob) = read(&server, "demo://resource/dynamic/blob/3").await else { panic!("a blob") };
     let bytes = decode_base64(&blob).expect("base64");
     assert!(bytes.starts_with(b"Resource 3: This is a base64 blob"), "{bytes:?}");
-    assert!(server.read_resource("demo://nothing", &CallContext::default()).await.is_err());
+    assert!(server.read_resource_with("demo://nothing", &CallContext::default()).await.is_err());
     assert!(server.ping().await.expect("an answer") < ms(5000));
     server.close().await;
 }
@@ -58,11 +58,11 @@ fn prompts_of_everything_are_listed_got_and_completed() {
         let required: Vec<_> = prompts[1].arguments.iter().map(|it| (it.name.as_str(), it.required)).collect();
         assert_eq!(required, [("city", true), ("state", false)]);
 
-        let weather = server.get_prompt("args-prompt", arguments(json!({"city": "Paris"})), &cx).await;
+        let weather = server.get_prompt_with("args-prompt", arguments(json!({"city": "Paris"})), &cx).await;
         let text = json!({"type": "text", "text": "What's weather in Paris?"});
         assert_eq!(json!(weather.expect("a prompt")), json!({"messages": [{"role": "user", "content": text}]}));
         let with = arguments(json!({"resourceType": "Text", "resourceId": 1}));
-        let resource = json!(server.get_prompt("resource-prompt", with, &cx).await.expect("a prompt"));
+        let resource = json!(server.get_prompt_with("resource-prompt", with, &cx).await.expect("a prompt"));
         assert_eq!(resource["messages"][1]["content"]["resource"]["uri"], "demo://resource/dynamic/text/1");
 
         let reference = CompletionReference::prompt("completable-prompt");

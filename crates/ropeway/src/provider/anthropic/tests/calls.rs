@@ -1,4 +1,4 @@
-//! What becomes of calls and their arguments.
+//! Decoding of calls and their arguments.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ fn fields(json: Value) -> Map<String, Value> {
     serde_json::from_value(json).expect("an object")
 }
 
-/// What became of the arguments of the only call.
+/// Returns the arguments of the only call.
 fn arguments(block: Value, deltas: &[&str], stop: &str) -> CallArguments {
     let reply = reply(stream([(block, deltas.iter().map(|json| input(json)).collect())], stop));
     let mut calls = reply.message.calls();
@@ -24,7 +24,7 @@ fn broken(text: &str, problem: &str) -> CallArguments {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_broken() {
+fn arguments_that_are_not_an_object_are_invalid() {
     let call = || tool_use("a", "t");
     assert_eq!(arguments(call(), &[], "tool_use"), CallArguments::Object(Map::new()));
     assert_eq!(arguments(call(), &["", " "], "tool_use"), CallArguments::Object(Map::new()));
@@ -38,15 +38,15 @@ fn arguments_that_are_no_object_are_broken() {
 }
 
 #[test]
-fn arguments_that_were_cut_off_are_broken() {
-    let cut = "the arguments were cut off: the answer had become too long";
+fn truncated_arguments_are_invalid() {
+    let cut = "the arguments were cut off: the reply reached its maximum length";
     for stop in ["max_tokens", "model_context_window_exceeded"] {
         assert_eq!(arguments(tool_use("a", "t"), &["{\"city\": \"Pa"], stop), broken("{\"city\": \"Pa", cut));
     }
 }
 
 #[test]
-fn arguments_may_come_at_the_start_but_the_pieces_count() {
+fn deltas_replace_arguments_given_at_the_start() {
     let whole = |input: Value| json!({"type": "tool_use", "id": "a", "name": "t", "input": input});
     let object = |json: Value| CallArguments::Object(fields(json));
     assert_eq!(arguments(whole(json!({"a": 1})), &[], "tool_use"), object(json!({"a": 1})));
@@ -60,13 +60,13 @@ fn arguments_may_come_at_the_start_but_the_pieces_count() {
 }
 
 #[test]
-fn a_tool_that_nobody_has_is_called_by_the_name_that_the_model_gave() {
+fn an_unknown_tool_keeps_the_name_of_the_model() {
     let reply = reply(stream([(tool_use("a", "no such"), vec![input("{}")])], "tool_use"));
     assert_eq!(reply.message.parts, [AssistantPart::ToolCall(ToolCall::new("a", "no such", Map::new()))]);
 }
 
 #[test]
-fn a_call_at_which_the_answer_broke_off_must_not_be_made() {
+fn a_truncated_call_has_invalid_arguments() {
     let frames = |stop: &str| {
         let mut frames = stream([(tool_use("a", "t"), vec![])], stop);
         frames.retain(|frame| frame["type"] != "content_block_stop");
@@ -77,15 +77,15 @@ fn a_call_at_which_the_answer_broke_off_must_not_be_made() {
         message["parts"][0]["broken_arguments"]["problem"].clone()
     };
     for stop in ["refusal", "something_new"] {
-        assert_eq!(problem(stop), "the call was broken off before it was whole", "{stop}");
+        assert_eq!(problem(stop), "the call was cut off before it was complete", "{stop}");
     }
-    assert_eq!(problem("max_tokens"), "the arguments were cut off: the answer had become too long");
+    assert_eq!(problem("max_tokens"), "the arguments were cut off: the reply reached its maximum length");
     for stop in ["tool_use", "end_turn", "stop_sequence", "pause_turn"] {
         assert_eq!(problem(stop), serde_json::Value::Null, "{stop}");
     }
 }
 
 #[test]
-fn a_server_that_forgets_to_wait_for_results_waits_for_them_all_the_same() {
+fn a_reply_with_calls_stops_for_tool_use() {
     assert_eq!(reply(stream([(tool_use("a", "t"), vec![])], "end_turn")).stop, StopReason::ToolUse);
 }

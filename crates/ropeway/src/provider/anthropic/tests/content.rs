@@ -1,4 +1,4 @@
-//! What messages become.
+//! Encoding of messages.
 
 use serde_json::{Value, json};
 
@@ -27,16 +27,16 @@ fn resource(uri: &str, mime_type: &str, kind: &str, data: &str) -> Value {
     json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime_type, kind: data}})
 }
 
-fn said(text: &str) -> Value {
+fn text_block(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// What a user message becomes.
+/// Encodes a user message.
 fn of_user(content: Value) -> Value {
     messages(json!([{"role": "user", "content": content}]))[0]["content"].take()
 }
 
-/// What a result becomes, without the id of its call.
+/// Encodes a result, without the id of its call.
 fn of_result(content: Value, is_error: bool) -> Value {
     let result = json!({"call": "a", "tool": "look", "content": content, "is_error": is_error});
     let mut all = messages(
@@ -49,9 +49,9 @@ fn of_result(content: Value, is_error: bool) -> Value {
 }
 
 #[test]
-fn a_person_shows_pictures_and_documents_by_their_names() {
+fn images_and_documents_become_blocks_with_titles() {
     let content = json!([
-        said("look"),
+        text_block("look"),
         image(),
         resource("file:///a.pdf", "application/pdf", "blob", PDF),
         resource("file:///a.md", "text/markdown", "text", "# A"),
@@ -61,7 +61,7 @@ fn a_person_shows_pictures_and_documents_by_their_names() {
     assert_eq!(
         of_user(content),
         json!([
-            said("look"),
+            text_block("look"),
             image_block(),
             {"type": "document", "source": pdf, "title": "file:///a.pdf"},
             {"type": "document", "source": markdown, "title": "file:///a.md"},
@@ -70,26 +70,26 @@ fn a_person_shows_pictures_and_documents_by_their_names() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_a_line_and_what_is_blank_is_nothing() {
+fn unsupported_media_are_described_and_blank_text_is_dropped() {
     let content = json!([
-        said(" \n"),
+        text_block(" \n"),
         {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
         {"type": "resource_link", "uri": "file:///b", "name": "b"},
         resource("file:///blank", "text/plain", "text", "\n"),
-        said(""),
+        text_block(""),
     ]);
     assert_eq!(
         of_user(content),
         json!([
-            said("[sound, audio/wav, 3 bytes: it cannot be shown here]"),
-            said("[resource `b`, file:///b]"),
-            said("[file:///blank]\n\n"),
+            text_block("[sound, audio/wav, 3 bytes: it cannot be shown here]"),
+            text_block("[resource `b`, file:///b]"),
+            text_block("[file:///blank]\n\n"),
         ])
     );
 }
 
 #[test]
-fn a_title_is_no_longer_than_the_api_takes() {
+fn titles_are_truncated_to_the_limit_of_the_api() {
     let uri = format!("file:///{}", "ü".repeat(600));
     let content = of_user(json!([resource(&uri, "text/plain", "text", "a"), resource(" ", "text/plain", "text", "b")]));
     assert_eq!(content[0]["title"].as_str().expect("a title"), uri.chars().take(500).collect::<String>());
@@ -97,23 +97,26 @@ fn a_title_is_no_longer_than_the_api_takes() {
 }
 
 #[test]
-fn a_result_of_one_text_is_a_string_and_others_are_blocks() {
-    assert_eq!(of_result(json!([said("18C")]), false), json!({"content": "18C"}));
-    assert_eq!(of_result(json!([said("a"), said("b")]), false), json!({"content": [said("a"), said("b")]}));
+fn a_result_of_one_text_is_a_string() {
+    assert_eq!(of_result(json!([text_block("18C")]), false), json!({"content": "18C"}));
+    assert_eq!(
+        of_result(json!([text_block("a"), text_block("b")]), false),
+        json!({"content": [text_block("a"), text_block("b")]})
+    );
     assert_eq!(of_result(json!([image()]), false), json!({"content": [image_block()]}));
     let pdf = json!({"type": "base64", "media_type": "application/pdf", "data": PDF});
     let json_text = json!({"type": "text", "media_type": "text/plain", "data": "{}"});
     assert_eq!(
         of_result(
             json!([
-                said("see"),
+                text_block("see"),
                 resource("a.pdf", "application/pdf", "blob", PDF),
                 resource("a.json", "application/json", "text", "{}")
             ]),
             false
         ),
         json!({"content": [
-            said("see"),
+            text_block("see"),
             {"type": "document", "source": pdf, "title": "a.pdf"},
             {"type": "document", "source": json_text, "title": "a.json"},
         ]})
@@ -128,38 +131,38 @@ fn a_result_of_one_text_is_a_string_and_others_are_blocks() {
 #[test]
 fn an_empty_result_is_an_empty_string() {
     assert_eq!(of_result(json!([]), false), json!({"content": ""}));
-    assert_eq!(of_result(json!([said(""), said(" ")]), false), json!({"content": ""}));
+    assert_eq!(of_result(json!([text_block(""), text_block(" ")]), false), json!({"content": ""}));
 }
 
 #[test]
-fn an_error_has_text_and_nothing_else() {
-    assert_eq!(of_result(json!([said("boom")]), true), json!({"content": "boom", "is_error": true}));
+fn an_error_result_has_only_text() {
+    assert_eq!(of_result(json!([text_block("boom")]), true), json!({"content": "boom", "is_error": true}));
     assert_eq!(
-        of_result(json!([said("boom"), image(), resource("a.log", "text/plain", "text", "trace")]), true),
-        json!({"content": [said("boom"), said("[image, image/png, 24 bytes: it cannot be shown here]"), said("[a.log]\ntrace")], "is_error": true})
+        of_result(json!([text_block("boom"), image(), resource("a.log", "text/plain", "text", "trace")]), true),
+        json!({"content": [text_block("boom"), text_block("[image, image/png, 24 bytes: it cannot be shown here]"), text_block("[a.log]\ntrace")], "is_error": true})
     );
     let words = json!({"content": "the call failed and gave no reason", "is_error": true});
     assert_eq!(of_result(json!([]), true), words);
-    assert_eq!(of_result(json!([said(" ")]), true), words);
+    assert_eq!(of_result(json!([text_block(" ")]), true), words);
 }
 
 #[test]
-fn results_and_what_follows_are_one_message_with_the_results_first() {
-    let answer = json!({"role": "assistant", "parts": [said("hm"), call("a"), call("b")]});
-    let result = |call: &str| json!({"call": call, "tool": "look", "content": [said(call)]});
+fn results_precede_other_content_in_one_message() {
+    let answer = json!({"role": "assistant", "parts": [text_block("hm"), call("a"), call("b")]});
+    let result = |call: &str| json!({"call": call, "tool": "look", "content": [text_block(call)]});
     let block = |call: &str| json!({"type": "tool_result", "tool_use_id": call, "content": call});
     assert_eq!(
         messages(json!([user("hi"), answer, {"role": "tool", "results": [result("b"), result("a")]}, user("and?")])),
         json!([
-            {"role": "user", "content": [said("hi")]},
-            {"role": "assistant", "content": [said("hm"), tool_use("a"), tool_use("b")]},
-            {"role": "user", "content": [block("a"), block("b"), said("and?")]},
+            {"role": "user", "content": [text_block("hi")]},
+            {"role": "assistant", "content": [text_block("hm"), tool_use("a"), tool_use("b")]},
+            {"role": "user", "content": [block("a"), block("b"), text_block("and?")]},
         ])
     );
 }
 
 #[test]
-fn an_answer_goes_back_as_it_came() {
+fn a_reply_returns_unchanged() {
     let parts = json!([
         {"type": "reasoning", "text": "", "extra": {"signature": "sig"}},
         {"type": "private", "json": {"type": "redacted_thinking", "data": "x"}},
@@ -180,7 +183,7 @@ fn an_answer_goes_back_as_it_came() {
 }
 
 #[test]
-fn an_answer_of_another_model_is_told_without_its_secrets() {
+fn a_reply_of_another_model_is_sent_without_opaque_parts() {
     let mut foreign = native(json!([
         {"type": "reasoning", "text": "hm", "extra": {"signature": "sig"}},
         {"type": "private", "json": {"type": "redacted_thinking", "data": "x"}},
@@ -190,12 +193,12 @@ fn an_answer_of_another_model_is_told_without_its_secrets() {
     foreign["from"]["endpoint"] = json!("https://elsewhere.example");
     assert_eq!(
         messages(json!([user("hi"), foreign]))[1],
-        json!({"role": "assistant", "content": [said("ok"), {"type": "tool_use", "id": "a_b", "name": "look", "input": {"at": 1}}]})
+        json!({"role": "assistant", "content": [text_block("ok"), {"type": "tool_use", "id": "a_b", "name": "look", "input": {"at": 1}}]})
     );
 }
 
 #[test]
-fn what_an_answer_holds_besides_never_writes_a_field_twice() {
+fn extra_fields_never_repeat_a_field() {
     let parts = json!([
         {"type": "reasoning", "text": "a", "extra": {"thinking": "x", "type": "y", "signature": "s"}},
         {"type": "text", "text": "b", "extra": {"text": "x", "type": "y"}},
@@ -203,42 +206,42 @@ fn what_an_answer_holds_besides_never_writes_a_field_twice() {
     ]);
     assert_eq!(
         messages(json!([user("hi"), native(parts)]))[1]["content"],
-        json!([{"type": "thinking", "thinking": "a", "signature": "s"}, said("b"), tool_use("a")])
+        json!([{"type": "thinking", "thinking": "a", "signature": "s"}, text_block("b"), tool_use("a")])
     );
 }
 
 #[test]
-fn blank_texts_and_thoughts_that_were_cut_off_do_not_go_back() {
+fn blank_text_and_truncated_thinking_are_dropped() {
     let thought = json!({"type": "reasoning", "text": "so"});
     assert_eq!(
-        messages(json!([user("hi"), native(json!([said("\n"), said("ok"), thought])), user("go on")]))[1]["content"],
-        json!([said("ok")])
+        messages(json!([user("hi"), native(json!([text_block("\n"), text_block("ok"), thought])), user("go on")]))[1]["content"],
+        json!([text_block("ok")])
     );
     assert_eq!(
         messages(json!([user("hi"), native(json!([thought])), user("go on")])),
-        json!([{"role": "user", "content": [said("hi"), said("go on")]}])
+        json!([{"role": "user", "content": [text_block("hi"), text_block("go on")]}])
     );
 }
 
 #[test]
-fn an_answer_does_not_end_in_thoughts() {
+fn thinking_at_the_end_of_a_reply_is_dropped() {
     let thought = json!({"type": "reasoning", "text": "so", "extra": {"signature": "s"}});
-    let hidden = json!({"type": "private", "json": {"type": "redacted_thinking", "data": "x"}});
-    let answer = native(json!([said("ok"), thought, hidden, said("\n")]));
-    assert_eq!(messages(json!([user("hi"), answer, user("go on")]))[1]["content"], json!([said("ok")]));
-    let person = json!([{"role": "user", "content": [said("hi"), said("go on")]}]);
-    assert_eq!(messages(json!([user("hi"), native(json!([hidden, thought])), user("go on")])), person);
+    let redacted = json!({"type": "private", "json": {"type": "redacted_thinking", "data": "x"}});
+    let answer = native(json!([text_block("ok"), thought, redacted, text_block("\n")]));
+    assert_eq!(messages(json!([user("hi"), answer, user("go on")]))[1]["content"], json!([text_block("ok")]));
+    let person = json!([{"role": "user", "content": [text_block("hi"), text_block("go on")]}]);
+    assert_eq!(messages(json!([user("hi"), native(json!([redacted, thought])), user("go on")])), person);
     assert_eq!(
         messages(json!([native(json!([thought])), user("hi")])),
-        json!([{"role": "user", "content": [said("hi")]}])
+        json!([{"role": "user", "content": [text_block("hi")]}])
     );
 }
 
 #[test]
-fn thoughts_without_a_signature_go_back_only_to_servers_that_have_none_to_give() {
+fn unsigned_thinking_is_dropped_for_anthropic_itself() {
     let thought = json!({"type": "reasoning", "text": "so"});
     let sent = |endpoint: &str| {
-        let mut answers = [native(json!([thought, said("ok")])), native(json!([thought, said("\n")]))];
+        let mut answers = [native(json!([thought, text_block("ok")])), native(json!([thought, text_block("\n")]))];
         answers.iter_mut().for_each(|answer| answer["from"]["endpoint"] = endpoint.into());
         let [first, second] = answers;
         let conversation = super::conversation(json!([user("hi"), first, user("and"), second, user("go on")]));
@@ -248,27 +251,27 @@ fn thoughts_without_a_signature_go_back_only_to_servers_that_have_none_to_give()
     };
     let wanted = |answer: Value| {
         json!([
-            {"role": "user", "content": [said("hi")]},
+            {"role": "user", "content": [text_block("hi")]},
             {"role": "assistant", "content": answer},
-            {"role": "user", "content": [said("and"), said("go on")]},
+            {"role": "user", "content": [text_block("and"), text_block("go on")]},
         ])
     };
     let unsigned = json!({"type": "thinking", "thinking": "so", "signature": ""});
-    assert_eq!(sent("https://api.anthropic.com"), wanted(json!([said("ok")])));
-    assert_eq!(sent("https://elsewhere.example"), wanted(json!([unsigned, said("ok")])));
+    assert_eq!(sent("https://api.anthropic.com"), wanted(json!([text_block("ok")])));
+    assert_eq!(sent("https://elsewhere.example"), wanted(json!([unsigned, text_block("ok")])));
 }
 
 #[test]
-fn a_call_that_the_provider_never_answered_is_gone_once_the_person_goes_on() {
+fn unanswered_server_tool_calls_are_dropped() {
     let search =
         json!({"type": "private", "json": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}});
     let found =
         json!({"type": "private", "json": {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}});
-    let results = json!({"role": "tool", "results": [{"call": "a", "tool": "look", "content": [said("18C")]}]});
+    let results = json!({"role": "tool", "results": [{"call": "a", "tool": "look", "content": [text_block("18C")]}]});
     let content = |all: Value| messages(all)[1]["content"].clone();
-    let open = native(json!([said("ok"), search]));
-    assert_eq!(content(json!([user("hi"), open, user("go on")])), json!([said("ok")]));
-    assert_eq!(content(json!([user("hi"), open])), json!([said("ok"), search["json"]]));
+    let open = native(json!([text_block("ok"), search]));
+    assert_eq!(content(json!([user("hi"), open, user("go on")])), json!([text_block("ok")]));
+    assert_eq!(content(json!([user("hi"), open])), json!([text_block("ok"), search["json"]]));
     let whole = native(json!([search, found]));
     assert_eq!(content(json!([user("hi"), whole, user("go on")])), json!([search["json"], found["json"]]));
     let calls = native(json!([search, call("a")]));
@@ -279,51 +282,51 @@ fn a_call_that_the_provider_never_answered_is_gone_once_the_person_goes_on() {
 }
 
 #[test]
-fn a_blank_last_word_of_the_person_is_still_the_last_word() {
-    let answer = json!({"role": "assistant", "parts": [said("ok")]});
+fn a_blank_last_user_message_is_replaced() {
+    let answer = json!({"role": "assistant", "parts": [text_block("ok")]});
     assert_eq!(
         messages(json!([user("hi"), answer, user("\n")])),
         json!([
-            {"role": "user", "content": [said("hi")]},
-            {"role": "assistant", "content": [said("ok")]},
-            {"role": "user", "content": [said("[nothing was said]")]},
+            {"role": "user", "content": [text_block("hi")]},
+            {"role": "assistant", "content": [text_block("ok")]},
+            {"role": "user", "content": [text_block("[nothing was said]")]},
         ])
     );
 }
 
 #[test]
-fn the_first_message_is_the_persons() {
-    let answer = json!({"role": "assistant", "parts": [said("Hello!")]});
+fn the_first_message_is_from_the_user() {
+    let answer = json!({"role": "assistant", "parts": [text_block("Hello!")]});
     assert_eq!(
         messages(json!([answer, user("hi")])),
         json!([
-            {"role": "user", "content": [said("[the conversation begins here]")]},
-            {"role": "assistant", "content": [said("Hello!")]},
-            {"role": "user", "content": [said("hi")]},
+            {"role": "user", "content": [text_block("[the conversation begins here]")]},
+            {"role": "assistant", "content": [text_block("Hello!")]},
+            {"role": "user", "content": [text_block("hi")]},
         ])
     );
 }
 
 #[test]
-fn an_answer_that_goes_on_is_one_message_and_may_be_the_last() {
+fn a_continued_reply_is_one_message() {
     let search =
         json!({"type": "private", "json": {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}});
     let found =
         json!({"type": "private", "json": {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}});
     assert_eq!(
-        messages(json!([user("hi"), native(json!([said("a "), search])), native(json!([found]))])),
+        messages(json!([user("hi"), native(json!([text_block("a "), search])), native(json!([found]))])),
         json!([
-            {"role": "user", "content": [said("hi")]},
-            {"role": "assistant", "content": [said("a "), search["json"], found["json"]]},
+            {"role": "user", "content": [text_block("hi")]},
+            {"role": "assistant", "content": [text_block("a "), search["json"], found["json"]]},
         ])
     );
 }
 
 #[test]
-fn arguments_go_back_as_they_were_written_unless_somebody_changed_them() {
+fn unchanged_arguments_return_verbatim() {
     let input = |arguments: Value| {
-        let written = "{\"at\": 12345678901234567890123, \"b\":1.10}";
-        let call = json!({"type": "tool_call", "id": "a", "name": "look", "arguments": arguments, "extra": {"arguments": written}});
+        let raw_arguments = "{\"at\": 12345678901234567890123, \"b\":1.10}";
+        let call = json!({"type": "tool_call", "id": "a", "name": "look", "arguments": arguments, "extra": {"arguments": raw_arguments}});
         let conversation = super::conversation(json!([user("hi"), native(json!([call]))]));
         let request = crate::provider::ChatRequest::new("claude", &conversation);
         let encoded = crate::provider::encode(&super::settings(), &request).expect("a request");
@@ -337,13 +340,13 @@ fn arguments_go_back_as_they_were_written_unless_somebody_changed_them() {
 }
 
 #[test]
-fn broken_arguments_go_back_as_an_object_with_the_reason_as_the_result() {
+fn invalid_arguments_return_in_an_object() {
     let call = json!({"type": "tool_call", "id": "a", "name": "look", "broken_arguments": {"text": "{\"at", "problem": "cut"}});
-    let result = json!({"call": "a", "tool": "look", "content": [said("cut")], "is_error": true});
+    let result = json!({"call": "a", "tool": "look", "content": [text_block("cut")], "is_error": true});
     assert_eq!(
         messages(json!([user("hi"), native(json!([call])), {"role": "tool", "results": [result]}])),
         json!([
-            {"role": "user", "content": [said("hi")]},
+            {"role": "user", "content": [text_block("hi")]},
             {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {"invalid_arguments": "{\"at"}}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "cut", "is_error": true}]},
         ])

@@ -1,4 +1,4 @@
-//! What streams become.
+//! Decoding of streams.
 
 use serde_json::{Map, Value, json};
 
@@ -10,12 +10,12 @@ fn fields(json: Value) -> Map<String, Value> {
     serde_json::from_value(json).expect("an object")
 }
 
-fn said(text: &str) -> AssistantPart {
+fn text_part(text: &str) -> AssistantPart {
     AssistantPart::Text(AssistantText { text: text.to_owned(), extra: Map::new() })
 }
 
-fn private(json: Value) -> AssistantPart {
-    AssistantPart::Private(OpaquePart { json: fields(json) })
+fn opaque(json: Value) -> AssistantPart {
+    AssistantPart::Opaque(OpaquePart { json: fields(json) })
 }
 
 fn usage(input: u64, output: u64) -> Usage {
@@ -23,7 +23,7 @@ fn usage(input: u64, output: u64) -> Usage {
 }
 
 #[test]
-fn thoughts_text_and_calls_come_piece_by_piece_and_whole() {
+fn thinking_text_and_calls_are_streamed() {
     let thinking = json!({"type": "thinking", "thinking": "", "signature": ""});
     let thought = |text: &str| json!({"type": "thinking_delta", "thinking": text});
     let signature = json!({"type": "signature_delta", "signature": "c2ln"});
@@ -70,7 +70,7 @@ fn thoughts_text_and_calls_come_piece_by_piece_and_whole() {
     let reasoning = Reasoning { text: "two cities".to_owned(), extra: fields(json!({"signature": "c2ln"})) };
     let parts = vec![
         AssistantPart::Reasoning(reasoning),
-        said("Let me \"look\"."),
+        text_part("Let me \"look\"."),
         AssistantPart::ToolCall(weather),
         AssistantPart::ToolCall(clock),
     ];
@@ -84,7 +84,7 @@ fn thoughts_text_and_calls_come_piece_by_piece_and_whole() {
 }
 
 #[test]
-fn a_local_server_leaves_out_the_input_and_most_of_the_costs() {
+fn a_local_server_may_omit_input_and_usage() {
     let frames = [
         json!({"type": "message_start", "message": {"id": "chatcmpl-1", "model": "local",
             "usage": {"cache_read_input_tokens": 123, "input_tokens": 62, "output_tokens": 0}}}),
@@ -101,7 +101,7 @@ fn a_local_server_leaves_out_the_input_and_most_of_the_costs() {
 }
 
 #[test]
-fn fields_that_are_null_are_not_there() {
+fn null_fields_are_ignored() {
     let mut frames = stream([(text_block(), vec![text("a")])], "end_turn");
     let plain = reply(frames.clone());
     for frame in &mut frames {
@@ -113,19 +113,19 @@ fn fields_that_are_null_are_not_there() {
 }
 
 #[test]
-fn costs_are_as_they_were_told_last_and_the_input_is_their_sum() {
+fn the_last_usage_counts_and_input_is_a_sum() {
     let mut frames = stream([], "end_turn");
     frames[0]["message"]["usage"] = json!({"input_tokens": 5, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 200, "output_tokens": 1, "output_tokens_details": null});
     frames[1]["usage"] = json!({"input_tokens": 6, "cache_creation_input_tokens": null, "output_tokens": 96, "output_tokens_details": {"thinking_tokens": 21}});
     let usage = Usage { input: 236, output: 96, cache_read: 200, cache_write: 30, reasoning: 21, ..Usage::default() };
     assert_eq!(reply(frames.clone()).usage, usage);
-    // A second report does not add up.
+    // Counts are totals and do not add up.
     frames.insert(2, json!({"type": "message_delta", "delta": {}, "usage": {"output_tokens": 97}}));
     assert_eq!(reply(frames).usage, Usage { output: 97, ..usage });
 }
 
 #[test]
-fn every_reason_to_stop_has_its_name() {
+fn every_stop_reason_is_mapped() {
     for (word, stop) in [
         ("end_turn", StopReason::EndTurn),
         ("max_tokens", StopReason::MaxTokens),
@@ -141,7 +141,7 @@ fn every_reason_to_stop_has_its_name() {
 }
 
 #[test]
-fn a_refusal_says_why() {
+fn a_refusal_is_explained_in_a_warning() {
     let refusal = |details: Value| {
         let stop = stop_with(json!({"stop_reason": "refusal", "stop_details": details}));
         let (reply, events) = read([start(), stop].map(|frame| frame.to_string()));
@@ -158,26 +158,26 @@ fn a_refusal_says_why() {
         told
     };
     let details = json!({"type": "refusal", "category": "cyber", "explanation": "It would do harm."});
-    assert_eq!(refusal(details), ["the model refuses to answer (`cyber`): It would do harm."]);
+    assert_eq!(refusal(details), ["the model refused to answer (`cyber`): It would do harm."]);
     assert_eq!(
         refusal(json!({"type": "refusal", "category": "bio", "explanation": null})),
-        ["the model refuses to answer (`bio`)"]
+        ["the model refused to answer (`bio`)"]
     );
-    assert_eq!(refusal(json!({"explanation": "No."})), ["the model refuses to answer: No."]);
+    assert_eq!(refusal(json!({"explanation": "No."})), ["the model refused to answer: No."]);
     assert!(refusal(Value::Null).is_empty());
 }
 
 #[test]
-fn unknown_events_and_deltas_are_passed_over() {
+fn unknown_events_and_deltas_are_ignored() {
     let mut frames =
         stream([(text_block(), vec![text("a"), json!({"type": "future_delta", "text": "x"}), text("b")])], "end_turn");
     frames.insert(1, json!({"type": "future_event", "index": 0, "delta": {"type": "text_delta", "text": "x"}}));
     frames.insert(2, json!({"no": "type"}));
-    assert_eq!(reply(frames).message.parts, [said("ab")]);
+    assert_eq!(reply(frames).message.parts, [text_part("ab")]);
 }
 
 #[test]
-fn unknown_blocks_are_kept_whole() {
+fn unknown_blocks_are_kept() {
     let reply = reply(stream(
         [
             (json!({"type": "redacted_thinking", "data": "x"}), vec![]),
@@ -207,12 +207,12 @@ fn unknown_blocks_are_kept_whole() {
     assert_eq!(
         reply.message.parts,
         [
-            private(json!({"type": "redacted_thinking", "data": "x"})),
-            private(
+            opaque(json!({"type": "redacted_thinking", "data": "x"})),
+            opaque(
                 json!({"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "web_search_result"}]})
             ),
-            private(json!({"type": "compaction", "content": "so far", "encrypted_content": "e"})),
-            private(
+            opaque(json!({"type": "compaction", "content": "so far", "encrypted_content": "e"})),
+            opaque(
                 json!({"type": "future", "text": "ab", "list": [1, 2], "state": {"n": 2}, "signature": "s", "citations": [{"n": 1}]})
             ),
         ]
@@ -220,17 +220,17 @@ fn unknown_blocks_are_kept_whole() {
 }
 
 #[test]
-fn a_tool_that_runs_at_the_provider_has_its_input_put_together() {
+fn the_input_of_a_server_tool_is_assembled() {
     let search = || json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}});
     let with =
-        |input: Value| private(json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": input}));
+        |input: Value| opaque(json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": input}));
     let reply_to = |pieces: &[&str]| {
         let deltas = pieces.iter().map(|json| input(json)).collect();
         reply(stream([(search(), deltas)], "pause_turn")).message.parts
     };
     assert_eq!(reply_to(&["", "{\"query\": \"", "rust\"}"]), [with(json!({"query": "rust"}))]);
     assert_eq!(reply_to(&["{\"query\": \"ru"]), [with(json!({}))]);
-    // Without the end of the block, too.
+    // The same without the end of the block.
     let frames = [
         json!({"type": "content_block_start", "index": 0, "content_block": search()}),
         delta_of(0, input("{\"query\":1}")),
@@ -252,7 +252,7 @@ fn citations_are_kept_with_their_text() {
 }
 
 #[test]
-fn text_in_a_block_that_nobody_opened_is_text() {
+fn text_of_an_unopened_block_is_kept() {
     let frames = [
         delta_of(0, json!({"type": "thinking_delta", "thinking": "hm"})),
         delta_of(1, text("a")),
@@ -262,11 +262,11 @@ fn text_in_a_block_that_nobody_opened_is_text() {
         stop_with(json!({"stop_reason": "end_turn"})),
     ];
     let thought = AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), extra: Map::new() });
-    assert_eq!(reply(frames).message.parts, [thought, said("ab")]);
+    assert_eq!(reply(frames).message.parts, [thought, text_part("ab")]);
 }
 
 #[test]
-fn an_empty_answer_is_an_answer() {
+fn an_empty_reply_is_valid() {
     let empty = |frames: Vec<Value>| {
         let Reply { message, stop, .. } = reply(frames);
         assert_eq!((message.parts, stop), (vec![], StopReason::EndTurn));
@@ -276,22 +276,19 @@ fn an_empty_answer_is_an_answer() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_truncated() {
+fn a_reply_without_an_end_is_truncated() {
     let frames = stream([(text_block(), vec![text("a")])], "end_turn");
     for length in 0..frames.len() - 2 {
         let error = read(frames[..length].iter().map(Value::to_string)).0.expect_err("no answer");
-        assert_eq!(
-            (error.kind, error.to_string().as_str()),
-            (ProviderErrorKind::Truncated, "the answer broke off before its end")
-        );
+        assert_eq!((error.kind, error.to_string().as_str()), (ProviderErrorKind::Truncated, "the reply was cut off"));
         assert!(error.is_retryable());
     }
-    // Not every server says more than why it stopped.
+    // Some servers send nothing after the stop reason.
     assert_eq!(reply(frames[..frames.len() - 1].to_vec()), reply(frames));
 }
 
 #[test]
-fn nothing_counts_after_the_end() {
+fn events_after_the_end_are_ignored() {
     let frames = stream([(text_block(), vec![text("a")])], "end_turn");
     let conversation = super::conversation(json!([super::user("hi")]));
     let request = crate::provider::ChatRequest::new("claude", &conversation);
@@ -300,18 +297,18 @@ fn nothing_counts_after_the_end() {
     for frame in frames.iter().chain([&delta_of(0, text("b")), &json!({"type": "error", "error": {}})]) {
         decoder.frame(frame.to_string().as_bytes(), &mut events).expect("a frame");
     }
-    assert!(decoder.is_over());
-    assert_eq!(decoder.end(&mut events).expect("a reply").message.parts, [said("a")]);
+    assert!(decoder.is_finished());
+    assert_eq!(decoder.end(&mut events).expect("a reply").message.parts, [text_part("a")]);
 }
 
 #[test]
-fn an_error_in_the_middle_is_an_error() {
+fn an_error_event_fails_the_reply() {
     let overloaded =
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"});
     let local = json!({"error": {"code": 500, "message": "out of memory", "type": "server_error"}});
     for (told, expected) in [
-        (overloaded, (ProviderErrorKind::Overloaded, "the provider broke off its answer: Overloaded")),
-        (local, (ProviderErrorKind::Server, "the provider broke off its answer: out of memory")),
+        (overloaded, (ProviderErrorKind::Overloaded, "the provider ended the reply: Overloaded")),
+        (local, (ProviderErrorKind::Server, "the provider ended the reply: out of memory")),
     ] {
         let mut frames = stream([(text_block(), vec![text("a")])], "end_turn");
         frames.insert(3, told);
@@ -323,7 +320,7 @@ fn an_error_in_the_middle_is_an_error() {
 }
 
 #[test]
-fn a_frame_that_is_not_json_is_unreadable_and_json_that_is_no_event_is_passed_over() {
+fn invalid_json_is_an_error_and_unknown_json_is_ignored() {
     let whole = stream([(text_block(), vec![text("a")])], "end_turn");
     let with = |odd: &str| {
         let mut frames: Vec<String> = whole.iter().map(Value::to_string).collect();
@@ -347,21 +344,21 @@ fn a_frame_that_is_not_json_is_unreadable_and_json_that_is_no_event_is_passed_ov
         "{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":\"many\"}}}",
         "{\"type\":\"ping\",\"type\":\"ping\"}",
     ] {
-        assert_eq!(with(odd).expect(odd).message.parts, [said("a")], "{odd}");
+        assert_eq!(with(odd).expect(odd).message.parts, [text_part("a")], "{odd}");
     }
     for odd in ["{", "<html>", "{\"type\":\"ping\"} x", "{\"type\":\"ping\"}{}"] {
         let error = with(odd).expect_err(odd);
         assert_eq!(
             (error.kind, error.message.as_str()),
-            (ProviderErrorKind::Unreadable, "an event of the answer is not JSON")
+            (ProviderErrorKind::Unreadable, "an event of the reply is not JSON")
         );
         assert!(std::error::Error::source(&error).is_some());
     }
-    assert_eq!(with("{\"type\": \"ping\"}   \n").expect("spaces are nothing").message.parts, [said("a")]);
+    assert_eq!(with("{\"type\": \"ping\"}   \n").expect("spaces are nothing").message.parts, [text_part("a")]);
 }
 
 #[test]
-fn the_container_of_the_models_code_is_kept() {
+fn the_code_execution_container_is_kept() {
     let mut frames = stream([], "end_turn");
     frames[0]["message"]["container"] = Value::Null;
     frames[1]["delta"]["container"] = json!({"id": "container_1", "expires_at": "2026-11-15T10:00:00Z"});

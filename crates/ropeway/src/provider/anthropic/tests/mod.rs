@@ -1,9 +1,9 @@
-//! Tests of the Anthropic dialect, and the streams that they read.
+//! Tests of the Anthropic dialect.
 
 mod calls;
 mod content;
 mod decode;
-mod noise;
+mod malformed;
 mod request;
 mod round_trip;
 mod tools;
@@ -17,7 +17,7 @@ fn settings() -> ProviderSettings {
     ProviderSettings::new(Dialect::Anthropic)
 }
 
-/// A conversation out of its saved messages.
+/// Creates a conversation from its saved messages.
 fn conversation(messages: Value) -> Conversation {
     crate::json::from_str(&json!({"messages": messages}).to_string()).expect("a conversation")
 }
@@ -26,7 +26,7 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": [{"type": "text", "text": text}]})
 }
 
-/// Something that the model itself has said before.
+/// Creates a message of the same endpoint.
 fn native(parts: Value) -> Value {
     let from = json!({"dialect": "anthropic", "endpoint": "https://api.anthropic.com", "model": "claude"});
     json!({"role": "assistant", "from": from, "parts": parts})
@@ -36,14 +36,14 @@ fn body(encoded: &EncodedRequest) -> Value {
     serde_json::from_slice(&encoded.request.body).expect("JSON")
 }
 
-/// The messages of the request that a conversation becomes.
+/// Returns the encoded messages of a conversation.
 fn messages(messages: Value) -> Value {
     let conversation = conversation(messages);
     let encoded = encode(&settings(), &ChatRequest::new("claude", &conversation)).expect("a request");
     body(&encoded)["messages"].take()
 }
 
-/// The answer and the events that frames become.
+/// Decodes events to a reply.
 fn read<T: AsRef<[u8]>>(frames: impl IntoIterator<Item = T>) -> (Result<Reply, ProviderError>, Vec<ReplyEvent>) {
     let conversation = conversation(json!([user("hi")]));
     let encoded = encode(&settings(), &ChatRequest::new("claude", &conversation)).expect("a request");
@@ -53,7 +53,7 @@ fn read<T: AsRef<[u8]>>(frames: impl IntoIterator<Item = T>) -> (Result<Reply, P
         if let Err(error) = decoder.frame(frame.as_ref(), &mut events) {
             return (Err(error), events);
         }
-        if decoder.is_over() {
+        if decoder.is_finished() {
             break;
         }
     }
@@ -65,7 +65,7 @@ fn reply(frames: impl IntoIterator<Item = Value>) -> Reply {
     read(frames.into_iter().map(|frame| frame.to_string())).0.expect("a reply")
 }
 
-/// The frames of a whole answer: blocks as they start, each with its deltas.
+/// Returns the events of a complete reply: each block with its deltas.
 fn stream<const N: usize>(blocks: [(Value, Vec<Value>); N], stop: &str) -> Vec<Value> {
     let mut frames = vec![start()];
     for (index, (block, deltas)) in blocks.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What stands around the messages of a request.
+//! Encoding of everything but the messages.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ fn hello() -> Conversation {
     conversation(json!([user("hi")]))
 }
 
-/// The request for a greeting, once `change` has changed it.
+/// Encodes a minimal request after `change`.
 fn encoded(settings: &ProviderSettings, change: impl FnOnce(&mut ChatRequest<'_>)) -> EncodedRequest {
     let conversation = hello();
     let mut request = ChatRequest::new("claude", &conversation);
@@ -21,7 +21,7 @@ fn encoded(settings: &ProviderSettings, change: impl FnOnce(&mut ChatRequest<'_>
     encode(settings, &request).expect("a request")
 }
 
-/// What a change adds to the body of the plainest request.
+/// Returns the fields that a change adds to a minimal request.
 fn added(change: impl FnOnce(&mut ChatRequest<'_>)) -> Value {
     let mut body = body(&encoded(&settings(), change));
     let plain = super::body(&encoded(&settings(), |_| {}));
@@ -45,7 +45,7 @@ fn extra(fields: Value) -> Map<String, Value> {
 }
 
 #[test]
-fn the_plainest_request_has_a_limit_and_a_message() {
+fn a_minimal_request_has_a_limit_and_a_message() {
     let encoded = encoded(&settings(), |_| {});
     assert_eq!(
         (encoded.request.method, encoded.request.url.as_str()),
@@ -60,7 +60,7 @@ fn the_plainest_request_has_a_limit_and_a_message() {
 }
 
 #[test]
-fn a_base_url_may_have_the_version_of_the_path_or_not() {
+fn the_base_url_may_include_the_api_version() {
     for (base, url) in [
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080/v1/messages"),
         ("http://127.0.0.1:8080/", "http://127.0.0.1:8080/v1/messages"),
@@ -91,7 +91,7 @@ fn the_key_and_the_version_are_headers() {
 }
 
 #[test]
-fn the_system_stands_beside_the_messages_unless_it_is_blank() {
+fn the_system_prompt_is_a_field_unless_it_is_blank() {
     let system = |text: &str| {
         let conversation = hello().with_system(text);
         let encoded = encode(&settings(), &ChatRequest::new("claude", &conversation)).expect("a request");
@@ -102,7 +102,7 @@ fn the_system_stands_beside_the_messages_unless_it_is_blank() {
 }
 
 #[test]
-fn limits_and_stops_are_told() {
+fn limits_and_stop_sequences_are_sent() {
     let change = |request: &mut ChatRequest<'_>| {
         request.max_tokens = Some(5);
         request.stop_sequences = vec!["END".to_owned()];
@@ -111,7 +111,7 @@ fn limits_and_stops_are_told() {
 }
 
 #[test]
-fn chance_is_left_out_with_a_warning_where_the_api_refuses_it() {
+fn unsupported_sampling_parameters_are_left_out() {
     let change = |request: &mut ChatRequest<'_>| {
         request.temperature = Some(0.5);
         request.top_p = Some(0.9);
@@ -121,8 +121,8 @@ fn chance_is_left_out_with_a_warning_where_the_api_refuses_it() {
     assert_eq!(
         new.warnings,
         [
-            "`temperature` is left out: Anthropic does not take it from version 2026-10-21 on",
-            "`top_p` is left out: Anthropic does not take it from version 2026-10-21 on"
+            "left out `temperature`: anthropic does not support it since version 2026-10-21",
+            "left out `top_p`: anthropic does not support it since version 2026-10-21"
         ]
     );
     for settings in [old_version(), settings().with_header("Anthropic-Version", "2023-06-01")] {
@@ -133,7 +133,7 @@ fn chance_is_left_out_with_a_warning_where_the_api_refuses_it() {
 }
 
 #[test]
-fn effort_is_adaptive_thinking_with_a_guide() {
+fn effort_enables_adaptive_thinking() {
     let effort = |effort: ReasoningEffort| added(|request| request.effort = Some(effort));
     assert_eq!(effort(ReasoningEffort::Off), json!({"thinking": {"type": "disabled"}}));
     for (level, word) in [
@@ -148,7 +148,7 @@ fn effort_is_adaptive_thinking_with_a_guide() {
 }
 
 #[test]
-fn a_model_that_thinks_at_least_between_its_calls_is_told_to_think_only_there() {
+fn effort_off_limits_thinking_to_between_tools() {
     let conversation = hello();
     let request = ChatRequest::new("claude-sonnet-5-5", &conversation).with_effort(ReasoningEffort::Off);
     let encoded = encode(&settings(), &request).expect("a request");
@@ -157,16 +157,16 @@ fn a_model_that_thinks_at_least_between_its_calls_is_told_to_think_only_there() 
 }
 
 #[test]
-fn a_model_that_always_thinks_is_not_told_to_stop() {
+fn effort_off_is_left_out_for_models_that_always_think() {
     let conversation = hello();
     let request = ChatRequest::new("claude-opus-5-5", &conversation).with_effort(ReasoningEffort::Off);
     let encoded = encode(&settings(), &request).expect("a request");
-    assert_eq!(encoded.warnings, ["`claude-opus-5-5` cannot be told not to think"]);
+    assert_eq!(encoded.warnings, ["model `claude-opus-5-5` does not support disabling thinking"]);
     assert!(!body(&encoded).as_object().expect("an object").contains_key("thinking"));
 }
 
 #[test]
-fn json_is_asked_for_with_a_schema_that_the_model_can_be_held_to() {
+fn a_strict_output_schema_is_sent() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
     let closed = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false});
     let change = |request: &mut ChatRequest<'_>| {
@@ -178,27 +178,27 @@ fn json_is_asked_for_with_a_schema_that_the_model_can_be_held_to() {
 }
 
 #[test]
-fn a_schema_that_no_model_can_be_held_to_is_sent_with_a_warning() {
+fn a_loose_output_schema_is_sent_with_a_warning() {
     let tree = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
     let encoded = encoded(&settings(), |request| *request = request.clone().with_output("answer", tree));
-    assert_eq!(encoded.warnings, ["Anthropic may refuse the schema of the answer: it cannot hold a model to it"]);
+    assert_eq!(encoded.warnings, ["anthropic may reject the output schema: it cannot be enforced strictly"]);
     assert_eq!(body(&encoded)["output_config"]["format"]["schema"]["type"], "object");
 }
 
 #[test]
-fn a_schema_that_is_none_is_not_written_unless_the_caller_writes_his_own() {
+fn an_invalid_output_schema_is_an_error() {
     let conversation = hello();
     let mut request = ChatRequest::new("claude", &conversation).with_output("answer", json!(7));
     let error = encode(&settings(), &request).expect_err("no request");
     assert_eq!(error.kind, ProviderErrorKind::Unusable);
-    assert!(error.message.starts_with("the answer cannot be asked for: "), "{error}");
+    assert!(error.message.starts_with("unsupported output schema: "), "{error}");
     request.extra = extra(json!({"output_config": {"effort": "xhigh"}}));
     let encoded = encode(&settings(), &request).expect("a request");
     assert_eq!(body(&encoded)["output_config"], json!({"effort": "xhigh"}));
 }
 
 #[test]
-fn what_the_caller_says_himself_wins() {
+fn extra_fields_take_precedence() {
     let change = |request: &mut ChatRequest<'_>| {
         request.effort = Some(ReasoningEffort::Low);
         request.extra = extra(
@@ -212,7 +212,7 @@ fn what_the_caller_says_himself_wins() {
 }
 
 #[test]
-fn there_is_no_choice_without_tools() {
+fn a_tool_choice_without_tools_is_left_out() {
     for choice in [ToolChoice::Auto, ToolChoice::None, ToolChoice::Required] {
         let change = |request: &mut ChatRequest<'_>| {
             request.tool_choice = choice;
@@ -223,7 +223,7 @@ fn there_is_no_choice_without_tools() {
 }
 
 #[test]
-fn a_choice_says_what_must_be_called_and_whether_one_at_a_time() {
+fn tool_choices_are_encoded() {
     let choice = |choice: ToolChoice, parallel: Option<bool>| {
         let mut body = added(|request| {
             request.tool_choice = choice;
@@ -243,21 +243,21 @@ fn a_choice_says_what_must_be_called_and_whether_one_at_a_time() {
 }
 
 #[test]
-fn a_request_that_cannot_be_answered_is_not_written() {
+fn a_request_without_an_answer_is_an_error() {
     let error = |conversation: &Conversation, choice: ToolChoice| {
         let request = ChatRequest::new("claude", conversation).with_tool_choice(choice);
         let error = encode(&settings(), &request).expect_err("no request");
         (error.kind, error.message)
     };
     let missing = ToolChoice::Tool("gone".to_owned());
-    let words = "`gone` must be called, but there is no such tool on offer".to_owned();
+    let words = "the tool choice `gone` is not an offered tool".to_owned();
     assert_eq!(error(&hello(), missing), (ProviderErrorKind::Unusable, words));
-    let words = "there is no message that the model could answer".to_owned();
+    let words = "the conversation has no message to answer".to_owned();
     assert_eq!(error(&conversation(json!([user(" ")])), ToolChoice::Auto), (ProviderErrorKind::Unusable, words));
 }
 
 #[test]
-fn the_container_is_named_as_long_as_the_turn_goes_on() {
+fn the_container_is_sent_until_the_turn_ends() {
     let call = json!({"type": "tool_call", "id": "a", "name": "t", "arguments": {}});
     let container = |last: Option<Value>, parts: Value| {
         let mut answer = native(parts);

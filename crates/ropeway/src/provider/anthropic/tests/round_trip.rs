@@ -1,4 +1,4 @@
-//! What comes is what goes back.
+//! Replies that return to their endpoint.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{body, conversation, input, reply, settings, stream, text, text_block
 use crate::message::Message;
 use crate::provider::{ChatRequest, encode};
 
-/// The blocks that go back in the next request, after the answer was saved and loaded.
+/// Returns the blocks of a reply in the next request, after it was saved and loaded.
 fn sent_back(frames: Vec<Value>) -> Value {
     let mut conversation = conversation(json!([user("hi")]));
     let answer = Message::Assistant(reply(frames).message);
@@ -24,7 +24,7 @@ fn thinking(pieces: &[&str], signature: &str) -> (Value, Vec<Value>) {
 }
 
 #[test]
-fn thoughts_text_and_parallel_calls() {
+fn thinking_text_and_parallel_calls_round_trip() {
     let call = |id: &str| {
         let mut block = tool_use(id, "weather");
         block["caller"] = json!({"type": "direct"});
@@ -51,7 +51,7 @@ fn thoughts_text_and_parallel_calls() {
 }
 
 #[test]
-fn hidden_thoughts_between_calls() {
+fn redacted_thinking_round_trips() {
     let redacted = json!({"type": "redacted_thinking", "data": "ZGF0YQ=="});
     let frames = stream(
         [
@@ -71,7 +71,7 @@ fn hidden_thoughts_between_calls() {
 }
 
 #[test]
-fn a_search_at_the_provider_with_citations() {
+fn a_server_search_with_citations_round_trips() {
     let search = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}});
     let found = json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1",
         "content": [{"type": "web_search_result", "url": "https://a.example", "title": "A", "encrypted_content": "e"}]});
@@ -96,14 +96,14 @@ fn a_search_at_the_provider_with_citations() {
 }
 
 #[test]
-fn blocks_of_the_future() {
+fn unknown_blocks_round_trip() {
     let odd = json!({"type": "future", "deep": {"a": [1, null, {"b": 1.5}]}});
     let frames = stream([(odd.clone(), vec![]), (text_block(), vec![text("ok")])], "end_turn");
     assert_eq!(sent_back(frames), json!([odd, {"type": "text", "text": "ok"}]));
 }
 
 #[test]
-fn all_but_texts_that_the_api_would_refuse() {
+fn blank_text_does_not_round_trip() {
     let frames =
         stream([(text_block(), vec![text("\n\n")]), (tool_use("a", "t"), vec![]), (text_block(), vec![])], "end_turn");
     assert_eq!(sent_back(frames), json!([{"type": "tool_use", "id": "a", "name": "t", "input": {}}]));

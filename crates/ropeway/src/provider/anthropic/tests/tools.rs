@@ -1,4 +1,4 @@
-//! Tools: offered, chosen, called and answered by names that the API takes.
+//! Tool names in requests and replies.
 
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ fn encoded(messages: Value, choice: ToolChoice) -> EncodedRequest {
 }
 
 #[test]
-fn tools_are_offered_by_names_that_the_api_takes() {
+fn tools_are_offered_with_valid_names() {
     let body = body(&encoded(json!([user("hi")]), ToolChoice::Auto));
     assert_eq!(body.get("tool_choice"), None);
     let names: Vec<&Value> = body["tools"].as_array().expect("a list").iter().map(|tool| &tool["name"]).collect();
@@ -32,7 +32,7 @@ fn tools_are_offered_by_names_that_the_api_takes() {
 }
 
 #[test]
-fn a_tool_is_chosen_by_the_name_that_the_api_knows() {
+fn a_tool_choice_uses_the_wire_name() {
     let choice = |choice: ToolChoice| body(&encoded(json!([user("hi")]), choice))["tool_choice"].take();
     let weather = ToolChoice::Tool("maps.weather".to_owned());
     assert_eq!(choice(weather), json!({"type": "tool", "name": "maps_weather"}));
@@ -41,7 +41,7 @@ fn a_tool_is_chosen_by_the_name_that_the_api_knows() {
 }
 
 #[test]
-fn a_model_that_cannot_be_made_to_call_is_asked_to() {
+fn a_forced_call_is_downgraded_for_some_models() {
     let asked = |model: &str, choice: ToolChoice| {
         let (conversation, tools) = (conversation(json!([user("hi")])), tools());
         let request = ChatRequest::new(model, &conversation).with_tools(&tools).with_tool_choice(choice);
@@ -52,7 +52,7 @@ fn a_model_that_cannot_be_made_to_call_is_asked_to() {
         (json!([body["tool_choice"], names]), encoded.warnings.clone())
     };
     for model in ["claude-fable-5-1", "claude-mythos-5-1", "claude-opus-5-5", "claude-sonnet-5-5"] {
-        let warnings = vec![format!("`{model}` cannot be made to call a tool: it may choose not to")];
+        let warnings = vec![format!("model `{model}` does not support forced tool calls: it may skip the tool")];
         let any = json!([{"type": "auto"}, ["maps_weather", "clock"]]);
         assert_eq!(asked(model, ToolChoice::Required), (any, warnings.clone()));
         let one = json!([{"type": "auto"}, ["maps_weather"]]);
@@ -61,7 +61,7 @@ fn a_model_that_cannot_be_made_to_call_is_asked_to() {
 }
 
 #[test]
-fn a_call_comes_back_by_our_own_name_and_goes_out_again_by_the_apis() {
+fn calls_are_renamed_in_both_directions() {
     let encoded_first = encoded(json!([user("hi")]), ToolChoice::Auto);
     let mut decoder = encoded_first.decoder();
     let mut events = Vec::new();

@@ -1,37 +1,37 @@
-//! How Chat Completions are written and read.
+//! Tests of the Chat Completions dialect.
 
-mod cut;
-mod reading;
-mod reading_calls;
-mod reading_thoughts;
+mod decode;
+mod decode_calls;
+mod decode_reasoning;
+mod encode;
+mod encode_results;
 mod round_trip;
-mod writing;
-mod writing_results;
+mod truncated;
 
 use serde_json::{Value, json};
 
-use super::Decoder;
+use super::ChatDecoder;
 use crate::lowering::LoweredTools;
 use crate::message::{Dialect, ModelEndpoint};
 use crate::provider::{ProviderError, Reply, ReplyEvent};
 
-fn speaker() -> ModelEndpoint {
+fn endpoint() -> ModelEndpoint {
     ModelEndpoint { dialect: Dialect::Chat, endpoint: "http://127.0.0.1:8080".to_owned(), model: "m".to_owned() }
 }
 
-/// A chunk that holds a delta.
+/// Creates a chunk with a delta.
 fn delta(delta: Value) -> Value {
     json!({"id": "a1", "object": "chat.completion.chunk", "model": "m-1", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
 }
 
-/// A chunk that ends the answer.
+/// Creates a chunk with a finish reason.
 fn finish(reason: &str) -> Value {
     json!({"id": "a1", "model": "m-1", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-/// What a decoder makes of frames, be the last word said or not.
+/// Decodes events.
 fn read_frames<'a>(frames: impl IntoIterator<Item = &'a [u8]>) -> Result<(Vec<ReplyEvent>, Reply), ProviderError> {
-    let mut decoder = Decoder::new(speaker(), std::sync::Arc::new(LoweredTools::default()));
+    let mut decoder = ChatDecoder::new(endpoint(), std::sync::Arc::new(LoweredTools::default()));
     let mut events = Vec::new();
     for frame in frames {
         decoder.frame(frame, &mut events)?;
@@ -40,25 +40,25 @@ fn read_frames<'a>(frames: impl IntoIterator<Item = &'a [u8]>) -> Result<(Vec<Re
     Ok((events, reply))
 }
 
-/// What a decoder makes of chunks and the last word.
+/// Decodes chunks followed by `[DONE]`.
 fn read(chunks: &[Value]) -> Result<(Vec<ReplyEvent>, Reply), ProviderError> {
     let texts: Vec<String> = chunks.iter().map(Value::to_string).chain(["[DONE]".to_owned()]).collect();
     read_frames(texts.iter().map(String::as_bytes))
 }
 
 fn events(chunks: &[Value]) -> Vec<ReplyEvent> {
-    read(chunks).expect("an answer").0
+    read(chunks).expect("a reply").0
 }
 
 fn reply(chunks: &[Value]) -> Reply {
-    read(chunks).expect("an answer").1
+    read(chunks).expect("a reply").1
 }
 
-fn trouble(chunks: &[Value]) -> ProviderError {
+fn error_of(chunks: &[Value]) -> ProviderError {
     read(chunks).expect_err("no answer")
 }
 
-/// The parts of an answer, as they are saved.
+/// Returns the parts of a reply in their saved form.
 fn parts(chunks: &[Value]) -> Value {
     json!(reply(chunks).message.parts)
 }

@@ -1,31 +1,31 @@
-//! What was read goes back as it came, to the one who said it.
+//! Replies that return to their endpoint.
 
 use serde_json::{Value, json};
 
-use super::{delta, finish, speaker};
+use super::{delta, endpoint, finish};
 use crate::lowering::Toolset;
 use crate::message::{Conversation, Dialect, ToolResult};
 use crate::provider::{ChatRequest, ProviderSettings, encode};
 use crate::tool::ToolDefinition;
 
-/// The message that a server streamed, as it stands in the next request to it; and in one to somebody else.
+/// Returns a decoded message as encoded for its own endpoint, and for another one.
 fn sent_back(chunks: &[Value]) -> (Value, Value) {
     let reply = super::reply(chunks);
     let results: Vec<ToolResult> = reply.message.calls().map(|call| ToolResult::new(call, Vec::new())).collect();
-    // A conversation is saved in between.
+    // The conversation is saved and loaded in between.
     let conversation = Conversation::new().with("hi").with(reply.message).with(results);
     let conversation: Conversation = serde_json::from_value(json!(conversation)).expect("a conversation");
-    let written = |base_url: &str| {
+    let encoded = |base_url: &str| {
         let settings = ProviderSettings::new(Dialect::Chat).with_base_url(base_url);
         let encoded = encode(&settings, &ChatRequest::new("m", &conversation)).expect("a request");
         let body: Value = serde_json::from_slice(&encoded.request.body).expect("JSON");
         body["messages"][1].clone()
     };
-    (written(&format!("{}/v1", speaker().endpoint)), written("http://127.0.0.1:9090/v1"))
+    (encoded(&format!("{}/v1", endpoint().endpoint)), encoded("http://127.0.0.1:9090/v1"))
 }
 
 #[test]
-fn a_message_goes_back_with_every_field_that_it_had() {
+fn a_message_returns_with_all_fields() {
     let details = json!([{"type": "reasoning.encrypted", "data": "x", "index": 0}]);
     let signature = json!({"google": {"thought_signature": "s"}});
     let (back, abroad) = sent_back(&[
@@ -51,7 +51,7 @@ fn a_message_goes_back_with_every_field_that_it_had() {
 }
 
 #[test]
-fn nothing_but_calls_has_no_content() {
+fn a_message_with_only_calls_has_no_content() {
     let call = json!({"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}});
     let (back, abroad) = sent_back(&[delta(json!({"content": null, "tool_calls": [call]})), finish("tool_calls")]);
     assert_eq!(back, json!({"role": "assistant", "content": null, "tool_calls": [call]}));
@@ -59,7 +59,7 @@ fn nothing_but_calls_has_no_content() {
 }
 
 #[test]
-fn thoughts_go_back_by_the_names_that_they_had() {
+fn reasoning_returns_under_its_names() {
     let (both, _) =
         sent_back(&[delta(json!({"reasoning_content": "hm", "reasoning": "hm", "content": "ok"})), finish("stop")]);
     assert_eq!(both, json!({"role": "assistant", "content": "ok", "reasoning_content": "hm", "reasoning": "hm"}));
@@ -68,7 +68,7 @@ fn thoughts_go_back_by_the_names_that_they_had() {
 }
 
 #[test]
-fn content_in_parts_goes_back_in_parts() {
+fn content_parts_return_as_parts() {
     let content = json!([
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "text", "text": "a"},
@@ -81,7 +81,7 @@ fn content_in_parts_goes_back_in_parts() {
 }
 
 #[test]
-fn thoughts_between_texts_go_back_between_them() {
+fn reasoning_between_texts_returns_in_order() {
     let thinking = |text: &str| json!({"type": "thinking", "thinking": [{"type": "text", "text": text}]});
     let text = |text: &str| json!({"type": "text", "text": text});
     let (back, abroad) = sent_back(&[
@@ -98,7 +98,7 @@ fn thoughts_between_texts_go_back_between_them() {
 }
 
 #[test]
-fn a_call_of_a_tool_that_does_not_exist_keeps_its_name() {
+fn a_call_of_an_unknown_tool_keeps_its_name() {
     let tools = Toolset::new([ToolDefinition::new("look")]);
     let conversation = Conversation::new().with("hi");
     let request = ChatRequest::new("m", &conversation).with_tools(&tools);
@@ -108,19 +108,19 @@ fn a_call_of_a_tool_that_does_not_exist_keeps_its_name() {
     for chunk in [delta(json!({ "tool_calls": [call] })), finish("tool_calls")] {
         decoder.frame(chunk.to_string().as_bytes(), &mut events).expect("a frame");
     }
-    let answer = decoder.end(&mut events).expect("an answer").message;
+    let answer = decoder.end(&mut events).expect("a reply").message;
     assert_eq!(answer.calls().map(|call| call.name.as_str()).collect::<Vec<_>>(), ["made_up"]);
 }
 
 #[test]
-fn a_refusal_goes_back_as_one_and_abroad_as_text() {
+fn a_refusal_returns_unchanged_and_is_text_elsewhere() {
     let (back, abroad) = sent_back(&[delta(json!({"refusal": "I cannot."})), finish("stop")]);
     assert_eq!(back, json!({"role": "assistant", "content": null, "refusal": "I cannot."}));
     assert_eq!(abroad, json!({"role": "assistant", "content": "I cannot."}));
 }
 
 #[test]
-fn a_tool_is_called_by_its_name_here_and_by_a_legal_one_there() {
+fn tool_names_are_mapped_in_both_directions() {
     let tools = Toolset::new([ToolDefinition::new("files/look.up")]);
     let settings = ProviderSettings::new(Dialect::Chat).with_base_url("http://127.0.0.1:8080/v1");
     let mut conversation = Conversation::new().with("hi");
@@ -134,7 +134,7 @@ fn a_tool_is_called_by_its_name_here_and_by_a_legal_one_there() {
     for chunk in [delta(json!({"tool_calls": [call]})), finish("tool_calls")] {
         decoder.frame(chunk.to_string().as_bytes(), &mut Vec::new()).expect("a chunk");
     }
-    let reply = decoder.end(&mut Vec::new()).expect("an answer");
+    let reply = decoder.end(&mut Vec::new()).expect("a reply");
     let names: Vec<&str> = reply.message.calls().map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["files/look.up"]);
 

@@ -1,9 +1,9 @@
-//! The contents of a request.
+//! Encoding of contents.
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    GIF, NEW, OLD, PDF, PNG, SKIP, WAV, audio, body, call, calls, contents, encoded, image, settings, speaker,
+    GIF, NEW, OLD, PDF, PNG, SKIP, WAV, audio, body, call, calls, contents, encoded, endpoint, image, settings,
 };
 use crate::content::ContentPart;
 use crate::message::{
@@ -28,7 +28,7 @@ fn resource(value: Value) -> ContentPart {
 }
 
 #[test]
-fn a_person_can_show_everything() {
+fn all_media_of_the_user_are_sent() {
     let said = vec![
         ContentPart::text("look"),
         image("image/png", PNG),
@@ -49,7 +49,7 @@ fn a_person_can_show_everything() {
 }
 
 #[test]
-fn a_conversation_begins_with_the_person_even_if_the_model_did() {
+fn a_conversation_starts_with_a_user_message() {
     let conversation = Conversation::new().with(AssistantMessage::text("Hello!")).with("hi");
     let wanted = json!([
         user("[the conversation begins]"),
@@ -60,11 +60,11 @@ fn a_conversation_begins_with_the_person_even_if_the_model_did() {
 }
 
 #[test]
-fn answers_in_a_row_are_one_content() {
+fn consecutive_replies_are_merged() {
     let mut own = AssistantMessage::text("one");
-    own.from = Some(speaker(NEW));
+    own.from = Some(endpoint(NEW));
     let mut other = calls(&[call("a", "t")]);
-    other.from = Some(speaker(NEW));
+    other.from = Some(endpoint(NEW));
     let conversation = Conversation::new().with("hi").with(own).with(other);
     let found = contents(NEW, &conversation);
     assert_eq!(found.as_array().map(Vec::len), Some(3));
@@ -78,7 +78,7 @@ fn answers_in_a_row_are_one_content() {
 }
 
 #[test]
-fn calls_of_another_provider_are_excused_for_their_missing_signature_once_in_each_step() {
+fn foreign_calls_get_one_placeholder_signature_per_step() {
     let (a, b, c) = (call("toolu_a", "t"), call("toolu_b", "t"), call("toolu_c", "t"));
     let conversation = Conversation::new()
         .with("hi")
@@ -107,28 +107,28 @@ fn calls_of_another_provider_are_excused_for_their_missing_signature_once_in_eac
 }
 
 #[test]
-fn a_call_of_geminis_own_without_a_signature_is_excused() {
+fn an_unsigned_native_call_gets_a_placeholder_signature() {
     let step = |model: &str, extra: Value| {
         let mut call = call("a", "t");
         call.extra = fields(extra);
         let mut answer = calls(&[call]);
-        answer.from = Some(speaker(model));
+        answer.from = Some(endpoint(model));
         contents(NEW, &Conversation::new().with("hi").with(answer))[1]["parts"][0]["thoughtSignature"].clone()
     };
     assert_eq!(step(OLD, json!({})), SKIP);
     assert_eq!(step(OLD, json!({"thoughtSignature": "s"})), "s");
-    // A server between us and Gemini may have lost it.
+    // A proxy may have dropped the signature.
     assert_eq!(step(NEW, json!({})), SKIP);
     assert_eq!(step(NEW, json!({"thoughtSignature": "s"})), "s");
 }
 
 #[test]
-fn what_gemini_said_goes_back_as_it_came_and_to_nobody_else() {
+fn a_reply_returns_unchanged_only_to_its_endpoint() {
     let mut signed = call("8f2b", "t");
     signed.extra = fields(json!({
         "thoughtSignature": "c2ln", "functionCall": {"id": "8f2b", "later": 1}, "arguments": "{ }"
     }));
-    // This id is one of ours.
+    // This id was generated, not received.
     let own_id = call("call_x_1", "t");
     let text = |text: &str, extra: Value| AssistantText { text: text.to_owned(), extra: fields(extra) };
     let mut answer = AssistantMessage::new(vec![
@@ -137,11 +137,11 @@ fn what_gemini_said_goes_back_as_it_came_and_to_nobody_else() {
         AssistantPart::Text(text("a", json!({}))),
         AssistantPart::Text(text("b", json!({"thoughtSignature": "dGV4dA=="}))),
         AssistantPart::Text(text("", json!({"thoughtSignature": "ZW5k"}))),
-        AssistantPart::Private(OpaquePart { json: fields(json!({"executableCode": {"code": "1"}})) }),
+        AssistantPart::Opaque(OpaquePart { json: fields(json!({"executableCode": {"code": "1"}})) }),
         AssistantPart::ToolCall(signed.clone()),
         AssistantPart::ToolCall(own_id.clone()),
     ]);
-    answer.from = Some(speaker(NEW));
+    answer.from = Some(endpoint(NEW));
     let results = vec![
         ToolResult::new(&own_id, vec![ContentPart::text("second")]),
         ToolResult::new(&signed, vec![ContentPart::text("first")]),
@@ -184,7 +184,7 @@ fn what_gemini_said_goes_back_as_it_came_and_to_nobody_else() {
     assert_eq!(found, wanted);
 }
 
-/// What follows a call of the tool `shot` that was answered so.
+/// Returns the contents after a call of the tool `shot` with this result.
 fn after_result(model: &str, quirks: Quirks, results: Vec<(Vec<ContentPart>, bool)>) -> Vec<Value> {
     let made: Vec<_> = (0..results.len()).map(|at| call(&format!("id{at}"), "shot")).collect();
     let results: Vec<ToolResult> = std::iter::zip(&made, results)
@@ -203,7 +203,7 @@ fn response(said: Value) -> Value {
 }
 
 #[test]
-fn a_result_is_an_object_whatever_the_tool_said() {
+fn a_result_is_an_object() {
     let results = vec![
         (vec![], false),
         (vec![ContentPart::text("18C")], false),
@@ -224,7 +224,7 @@ fn a_result_is_an_object_whatever_the_tool_said() {
 }
 
 #[test]
-fn pictures_are_in_the_result_from_version_3_on() {
+fn results_contain_images_since_gemini_3() {
     let results = || {
         let pdf = resource(json!({"uri": "a.pdf", "mimeType": "application/pdf", "blob": PDF}));
         vec![(vec![ContentPart::text("seen"), image("image/png", PNG), pdf], false)]
@@ -250,7 +250,7 @@ fn pictures_are_in_the_result_from_version_3_on() {
 }
 
 #[test]
-fn what_a_result_may_not_hold_follows_all_results_under_the_name_of_its_tool() {
+fn other_media_follow_the_results_with_the_tool_name() {
     let results = vec![
         (vec![audio(WAV), image("image/png", PNG)], false),
         (vec![ContentPart::text("nothing")], false),
@@ -277,7 +277,7 @@ fn what_a_result_may_not_hold_follows_all_results_under_the_name_of_its_tool() {
 }
 
 #[test]
-fn a_call_with_broken_arguments_and_without_a_result_still_makes_a_legal_conversation() {
+fn an_invalid_call_without_a_result_is_repaired() {
     let mut broken = call("a", "t");
     broken.arguments = crate::message::CallArguments::read("[1");
     let conversation = Conversation::new().with("hi").with(calls(&[broken])).with(Message::from("go on"));

@@ -1,4 +1,4 @@
-//! An answer, frame by frame.
+//! Decoding of replies.
 
 use serde_json::{Map, Value, json};
 
@@ -7,11 +7,11 @@ use crate::message::{AssistantPart, CallArguments};
 use crate::provider::{Decoder, ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage};
 
 fn reply(frames: &[Value]) -> Reply {
-    read(frames).expect("an answer").0
+    read(frames).expect("a reply").0
 }
 
-/// The parts of an answer, as they are saved.
-fn said(frames: &[Value]) -> Value {
+/// Returns the parts of a reply in their saved form.
+fn saved_parts(frames: &[Value]) -> Value {
     json!(reply(frames).message.parts)
 }
 
@@ -24,7 +24,7 @@ fn usage(input: u64, output: u64, cache_read: u64, reasoning: u64) -> Usage {
 }
 
 #[test]
-fn text_thoughts_and_calls_are_told_as_they_come() {
+fn text_reasoning_and_calls_are_streamed() {
     let city = |city: &str| Map::from_iter([("city".to_owned(), json!(city))]);
     let mut first = parts(json!([{"text": "Both are ", "thought": true}, {"text": "needed.", "thought": true}]));
     first["responseId"] = json!("r1");
@@ -39,7 +39,7 @@ fn text_thoughts_and_calls_are_told_as_they_come() {
         "promptTokenCount": 10, "cachedContentTokenCount": 4, "candidatesTokenCount": 6, "thoughtsTokenCount": 3,
         "toolUsePromptTokenCount": 2, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 10}]
     });
-    let (reply, events) = read(&[first, parts(json!([{"text": "Looking."}])), parts(calls), last]).expect("an answer");
+    let (reply, events) = read(&[first, parts(json!([{"text": "Looking."}])), parts(calls), last]).expect("a reply");
     let calls: Vec<_> = reply.message.calls().cloned().collect();
     assert_eq!((calls[0].id.as_str(), calls[1].id.as_str()), ("8f", "call_r1_1"));
     assert_eq!(calls[0].arguments, CallArguments::Object(city("Paris")));
@@ -74,7 +74,7 @@ fn text_thoughts_and_calls_are_told_as_they_come() {
 }
 
 #[test]
-fn pieces_of_text_become_one_unless_a_signature_is_in_the_way() {
+fn text_is_merged_unless_a_part_is_signed() {
     let frames = [
         parts(json!([{"text": "a"}, {"text": "b"}])),
         parts(json!([{"text": "c"}, {"text": ""}])),
@@ -96,11 +96,11 @@ fn pieces_of_text_become_one_unless_a_signature_is_in_the_way() {
         {"type": "text", "text": "h", "extra": {"partMetadata": {"x": 1}}},
         {"type": "text", "text": "i"},
     ]);
-    assert_eq!(said(&frames), wanted);
+    assert_eq!(saved_parts(&frames), wanted);
 }
 
 #[test]
-fn parts_that_are_not_known_are_kept() {
+fn unknown_parts_are_kept() {
     let code = json!({"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "s"});
     let picture = json!({"inlineData": {"mimeType": "image/png", "data": "AAAA"}, "thought": true});
     let frames = [
@@ -116,22 +116,22 @@ fn parts_that_are_not_known_are_kept() {
         {"type": "private", "json": {"surprise": [1, {"a": null}]}},
         {"type": "private", "json": {"thoughtSignature": "alone"}},
     ]);
-    assert_eq!(said(&frames), wanted);
+    assert_eq!(saved_parts(&frames), wanted);
 }
 
 #[test]
-fn the_first_of_several_answers_is_the_answer() {
+fn the_first_candidate_is_the_reply() {
     let both = json!({"candidates": [
         {"content": {"parts": [{"text": "other"}]}, "index": 1, "finishReason": "SAFETY"},
         {"content": {"parts": [{"text": "one"}]}, "index": 0},
     ]});
     let other = json!({"candidates": [{"content": {"parts": [{"text": "other"}]}, "index": 1}]});
-    assert_eq!(said(&[both.clone(), other, finish("STOP")]), json!([{"type": "text", "text": "one"}]));
+    assert_eq!(saved_parts(&[both.clone(), other, finish("STOP")]), json!([{"type": "text", "text": "one"}]));
     assert_eq!(read(&[both]).expect_err("no end").kind, ProviderErrorKind::Truncated);
 }
 
 #[test]
-fn every_reason_to_stop_has_its_meaning() {
+fn every_finish_reason_is_mapped() {
     use StopReason::{ContentFilter, EndTurn, MalformedToolCall, MaxTokens, Other, Pause};
     let other = |reason: &str| Other(reason.to_owned());
     let reasons = [
@@ -161,20 +161,20 @@ fn every_reason_to_stop_has_its_meaning() {
 }
 
 #[test]
-fn why_an_answer_was_stopped_is_told() {
+fn a_finish_message_is_a_warning() {
     let mut last = finish("MALFORMED_FUNCTION_CALL");
     last["candidates"][0]["finishMessage"] = json!("call: print(1)");
     assert_eq!(reply(&[last]).warnings, ["gemini stopped with `MALFORMED_FUNCTION_CALL`: call: print(1)"]);
 }
 
 #[test]
-fn a_blocked_prompt_is_a_filtered_answer() {
+fn a_blocked_prompt_stops_with_a_content_filter() {
     let blocked = json!({
         "promptFeedback": {"blockReason": "PROHIBITED_CONTENT", "blockReasonMessage": "no"},
         "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9}
     });
-    let (reply, events) = read(&[blocked]).expect("an answer");
-    let warning = "gemini does not answer, with `PROHIBITED_CONTENT`: no".to_owned();
+    let (reply, events) = read(&[blocked]).expect("a reply");
+    let warning = "gemini blocked the prompt with `PROHIBITED_CONTENT`: no".to_owned();
     assert_eq!((&reply.stop, &reply.message.parts), (&StopReason::ContentFilter, &vec![]));
     assert_eq!(reply.warnings, std::slice::from_ref(&warning));
     assert_eq!(events, [ReplyEvent::Warning(warning), ReplyEvent::Usage(usage(9, 0, 0, 0))]);
@@ -183,13 +183,13 @@ fn a_blocked_prompt_is_a_filtered_answer() {
 }
 
 #[test]
-fn an_empty_answer_is_an_answer() {
+fn an_empty_reply_is_valid() {
     let frame = json!({"candidates": [{"finishReason": "STOP"}]});
-    assert_eq!((stop(std::slice::from_ref(&frame)), said(&[frame])), (StopReason::EndTurn, json!([])));
+    assert_eq!((stop(std::slice::from_ref(&frame)), saved_parts(&[frame])), (StopReason::EndTurn, json!([])));
 }
 
 #[test]
-fn an_answer_that_does_not_say_why_it_ended_broke_off() {
+fn a_reply_without_a_finish_reason_is_truncated() {
     let begun = parts(json!([{"text": "a"}]));
     let unspecified = finish("FINISH_REASON_UNSPECIFIED");
     let streams = [vec![], vec![begun.clone()], vec![begun, unspecified], vec![json!({"candidates": []})]];
@@ -197,14 +197,14 @@ fn an_answer_that_does_not_say_why_it_ended_broke_off() {
         let error = read(&frames).expect_err("no end");
         assert_eq!(
             (error.kind, error.to_string().as_str()),
-            (ProviderErrorKind::Truncated, "the answer broke off: it did not say why it ended")
+            (ProviderErrorKind::Truncated, "the reply was cut off: no finish reason")
         );
         assert!(error.is_retryable());
     }
 }
 
 #[test]
-fn an_error_in_mid_stream_is_an_error() {
+fn an_error_within_the_stream_fails_the_reply() {
     let error = json!({"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}});
     for frame in [error.clone(), json!([error])] {
         let error = read(&[parts(json!([{"text": "a"}])), frame]).expect_err("an error");
@@ -214,13 +214,13 @@ fn an_error_in_mid_stream_is_an_error() {
 }
 
 #[test]
-fn a_list_of_frames_is_taken_frame_by_frame() {
+fn a_list_of_responses_is_decoded() {
     let frames = json!([parts(json!([{"text": "a"}])), parts(json!([{"text": "b"}])), finish("STOP")]);
-    assert_eq!(said(&[frames]), json!([{"type": "text", "text": "ab"}]));
+    assert_eq!(saved_parts(&[frames]), json!([{"type": "text", "text": "ab"}]));
 }
 
 #[test]
-fn what_servers_leave_out_or_spell_otherwise_is_forgiven() {
+fn missing_fields_and_snake_case_are_accepted() {
     let frames = [
         json!({"candidates": [{"content": {"parts": [{"text": "The", "functionCall": null, "inlineData": null}], "role": "model"},
             "finishReason": null, "index": 0, "safetyRatings": []}]}),
@@ -245,7 +245,7 @@ fn what_servers_leave_out_or_spell_otherwise_is_forgiven() {
 }
 
 #[test]
-fn usage_is_the_last_that_was_told_of_each_kind() {
+fn the_last_usage_of_each_kind_counts() {
     let counts = |counts: Value| json!({"usageMetadata": counts});
     let frames = [
         counts(json!({"promptTokenCount": 5, "candidatesTokenCount": 1})),
@@ -254,7 +254,7 @@ fn usage_is_the_last_that_was_told_of_each_kind() {
         counts(json!({"candidatesTokenCount": 8})),
         counts(json!({"candidatesTokenCount": 8})),
     ];
-    let (reply, events) = read(&frames).expect("an answer");
+    let (reply, events) = read(&frames).expect("a reply");
     assert_eq!(reply.usage, usage(5, 10, 0, 2));
     let told = [usage(5, 1, 0, 0), usage(5, 9, 0, 2), usage(5, 10, 0, 2)].map(ReplyEvent::Usage);
     assert_eq!(events, told);
@@ -263,14 +263,14 @@ fn usage_is_the_last_that_was_told_of_each_kind() {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_broken() {
+fn arguments_that_are_not_an_object_are_invalid() {
     let problem = |arguments: &str| {
         let mut decoder = decoder();
         let frame = format!(
             r#"{{"candidates":[{{"content":{{"parts":[{{"functionCall":{{"name":"t","args":{arguments}}}}}]}},"finishReason":"STOP"}}]}}"#
         );
         decoder.frame(frame.as_bytes(), &mut Vec::new()).expect("a frame");
-        let reply = decoder.end(&mut Vec::new()).expect("an answer");
+        let reply = decoder.end(&mut Vec::new()).expect("a reply");
         let call = reply.message.calls().next().cloned().expect("a call");
         match call.arguments {
             CallArguments::Broken(broken) => (broken.text, broken.problem),
@@ -279,7 +279,7 @@ fn arguments_that_are_no_object_are_broken() {
     };
     assert_eq!(problem("[1]"), ("[1]".to_owned(), "the arguments must be a JSON object, not an array".to_owned()));
     assert_eq!(problem(r#""x""#).1, "the arguments must be a JSON object, not a string");
-    // What no value can hold spoils the call, not the answer.
+    // A number out of range invalidates the call, not the reply.
     #[cfg(not(feature = "arbitrary-precision"))]
     assert!(problem(r#"{"a": 1e999}"#).1.starts_with("the arguments are not valid JSON"));
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(500), "]".repeat(500));
@@ -287,14 +287,14 @@ fn arguments_that_are_no_object_are_broken() {
 }
 
 #[test]
-fn a_call_of_a_tool_that_does_not_exist_is_still_a_call() {
+fn a_call_of_an_unknown_tool_is_emitted() {
     let frames = [parts(json!([{"functionCall": {"name": "nobody", "args": {}}}])), finish("STOP")];
     let wanted = json!([{"type": "tool_call", "id": "call_0", "name": "nobody", "arguments": {}}]);
-    assert_eq!((said(&frames), stop(&frames)), (wanted, StopReason::ToolUse));
+    assert_eq!((saved_parts(&frames), stop(&frames)), (wanted, StopReason::ToolUse));
 }
 
 #[test]
-fn a_call_without_a_name_is_no_call() {
+fn a_call_without_a_name_is_ignored() {
     let frames = [parts(json!([{"functionCall": {"args": {}}}])), finish("STOP")];
     let reply = reply(&frames);
     assert_eq!((reply.stop, reply.message.parts), (StopReason::MalformedToolCall, vec![]));
@@ -302,14 +302,14 @@ fn a_call_without_a_name_is_no_call() {
 }
 
 #[test]
-fn a_call_came_whole_even_if_the_answer_became_too_long() {
+fn a_call_is_complete_even_at_the_maximum_length() {
     let frames = [parts(json!([{"functionCall": {"name": "t", "args": {"a": 1}}}])), finish("MAX_TOKENS")];
     let wanted = json!([{"type": "tool_call", "id": "call_0", "name": "t", "arguments": {"a": 1}}]);
-    assert_eq!((said(&frames), stop(&frames)), (wanted, StopReason::MaxTokens));
+    assert_eq!((saved_parts(&frames), stop(&frames)), (wanted, StopReason::MaxTokens));
 }
 
 #[test]
-fn an_answer_goes_on_with_the_token_until_it_ends() {
+fn a_reply_is_continued_with_its_token() {
     let paused = |text: &str, token: Option<&str>| {
         json!({
             "candidates": [{"content": {"parts": [{"text": text}]}, "finishReason": "CONTINUATION", "continuationToken": token}],
@@ -330,7 +330,7 @@ fn an_answer_goes_on_with_the_token_until_it_ends() {
     last["usageMetadata"] = json!({"promptTokenCount": 6, "candidatesTokenCount": 3});
     frame(&mut whole, &last);
     assert_eq!(whole.continuation(), None);
-    let reply = whole.end(&mut Vec::new()).expect("an answer");
+    let reply = whole.end(&mut Vec::new()).expect("a reply");
     assert_eq!((reply.message.to_text().as_str(), reply.stop), ("abc", StopReason::EndTurn));
     assert_eq!(reply.usage, usage(16, 7, 0, 0));
 
@@ -342,18 +342,18 @@ fn an_answer_goes_on_with_the_token_until_it_ends() {
     let mut without = decoder();
     frame(&mut without, &paused("a", None));
     assert_eq!(without.continuation(), None);
-    assert_eq!(without.end(&mut Vec::new()).expect("an answer").stop, StopReason::Pause);
+    assert_eq!(without.end(&mut Vec::new()).expect("a reply").stop, StopReason::Pause);
 
     let mut circle = decoder();
     frame(&mut circle, &paused("a", Some("t1")));
     assert_eq!(circle.continuation().as_deref(), Some("t1"));
     frame(&mut circle, &paused("b", Some("t1")));
     assert_eq!(circle.continuation(), None);
-    assert_eq!(circle.end(&mut Vec::new()).expect("an answer").stop, StopReason::Pause);
+    assert_eq!(circle.end(&mut Vec::new()).expect("a reply").stop, StopReason::Pause);
 }
 
 #[test]
-fn a_frame_that_cannot_be_understood_is_unreadable() {
+fn an_invalid_response_is_unreadable() {
     let frames: [&[u8]; 7] = [
         b"<html>",
         b"\xff\xfe",
@@ -367,7 +367,7 @@ fn a_frame_that_cannot_be_understood_is_unreadable() {
         let error = decoder().frame(frame, &mut Vec::new()).expect_err("not understood");
         assert_eq!(
             (error.kind, error.to_string().as_str()),
-            (ProviderErrorKind::Unreadable, "a frame of the answer is not what gemini sends")
+            (ProviderErrorKind::Unreadable, "an event of the reply is not a gemini response")
         );
     }
 }

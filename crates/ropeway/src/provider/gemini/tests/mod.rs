@@ -1,10 +1,10 @@
-//! Gemini, both halves.
+//! Tests of the Gemini dialect.
 
 mod contents;
 mod decode;
-mod hostile;
+mod malformed;
 mod request;
-mod round;
+mod round_trip;
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::provider::{
 };
 use crate::tool::ToolDefinition;
 
-/// The signature of a call that has none.
+/// The placeholder signature.
 const SKIP: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 const NEW: &str = "gemini-3.8-flash";
 const OLD: &str = "gemini-2.5-flash";
@@ -30,7 +30,7 @@ fn settings() -> ProviderSettings {
     ProviderSettings::new(Dialect::Gemini).with_key("k")
 }
 
-/// Writes a request that must be possible.
+/// Encodes a valid request.
 fn encoded(settings: &ProviderSettings, request: &ChatRequest<'_>) -> EncodedRequest {
     encode(settings, request).expect("a request")
 }
@@ -39,14 +39,14 @@ fn body(encoded: &EncodedRequest) -> Value {
     serde_json::from_slice(&encoded.request.body).expect("JSON")
 }
 
-/// The contents of a conversation, for a model.
+/// Encodes the contents of a conversation for a model.
 fn contents(model: &str, conversation: &Conversation) -> Value {
     body(&encoded(&settings(), &ChatRequest::new(model, conversation)))["contents"].clone()
 }
 
-/// Who says what our settings bring.
-fn speaker(model: &str) -> ModelEndpoint {
-    settings().speaker(model)
+/// The endpoint of the test settings.
+fn endpoint(model: &str) -> ModelEndpoint {
+    settings().model_endpoint(model)
 }
 
 fn toolset() -> Toolset {
@@ -64,7 +64,7 @@ fn audio(base64: &str) -> ContentPart {
     serde_json::from_value(json!({"type": "audio", "data": base64, "mimeType": "audio/wav"})).expect("a sound")
 }
 
-/// A call that a model of another provider has made.
+/// Creates a call of a model of another provider.
 fn call(id: &str, name: &str) -> ToolCall {
     ToolCall::new(id, name, serde_json::Map::from_iter([("city".to_owned(), json!("Paris"))]))
 }
@@ -73,12 +73,12 @@ fn calls(calls: &[ToolCall]) -> AssistantMessage {
     AssistantMessage::new(calls.iter().cloned().map(AssistantPart::ToolCall).collect())
 }
 
-/// Reads an answer to a request without tools.
+/// Creates a decoder for a request without tools.
 fn decoder() -> Decoder {
     encoded(&settings(), &ChatRequest::new(NEW, &Conversation::new().with("hi"))).decoder()
 }
 
-/// Reads frames to their end.
+/// Decodes events to a reply.
 fn read(frames: &[Value]) -> Result<(Reply, Vec<ReplyEvent>), ProviderError> {
     let conversation = Conversation::new().with("hi");
     let toolset = toolset();
@@ -86,18 +86,18 @@ fn read(frames: &[Value]) -> Result<(Reply, Vec<ReplyEvent>), ProviderError> {
     let mut events = Vec::new();
     for frame in frames {
         decoder.frame(frame.to_string().as_bytes(), &mut events)?;
-        assert!(!decoder.is_over());
+        assert!(!decoder.is_finished());
     }
     let reply = decoder.end(&mut events)?;
     Ok((reply, events))
 }
 
-/// A frame with parts.
+/// Creates an event with parts.
 fn parts(parts: Value) -> Value {
     json!({"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]})
 }
 
-/// A frame with the reason of the end.
+/// Creates an event with a finish reason.
 fn finish(reason: &str) -> Value {
     json!({"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": reason, "index": 0}]})
 }

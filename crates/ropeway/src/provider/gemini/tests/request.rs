@@ -1,4 +1,4 @@
-//! A request besides its contents: where it goes, tools, how the answer is made.
+//! Encoding of everything but the contents.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::message::{Conversation, Dialect};
 use crate::provider::{ChatRequest, ProviderErrorKind, ProviderSettings, Quirks, ReasoningEffort, ToolChoice, encode};
 
 #[test]
-fn a_request_goes_to_the_model_whatever_the_base_url_ends_in() {
+fn the_url_names_the_model_for_every_base_url() {
     let conversation = Conversation::new().with("hi");
     let url = |base: &str, version: Option<&str>, model: &str| {
         let quirks = Quirks { gemini_version: version.map(str::to_owned), ..Quirks::default() };
@@ -52,7 +52,7 @@ fn the_key_is_in_a_header_and_nowhere_else() {
 }
 
 #[test]
-fn a_plain_request_says_nothing_that_was_not_asked_for() {
+fn a_minimal_request_has_only_contents() {
     let conversation = Conversation::new().with("hi");
     let request = encoded(&settings(), &ChatRequest::new(NEW, &conversation));
     assert_eq!(body(&request), json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}));
@@ -60,7 +60,7 @@ fn a_plain_request_says_nothing_that_was_not_asked_for() {
 }
 
 #[test]
-fn everything_that_can_be_asked_for_has_its_place() {
+fn request_settings_have_their_fields() {
     let conversation = Conversation::new().with_system("Be brief.").with("hi");
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let toolset = toolset();
@@ -98,7 +98,7 @@ fn everything_that_can_be_asked_for_has_its_place() {
 }
 
 #[test]
-fn what_the_caller_says_wins_field_by_field() {
+fn extra_generation_config_is_merged() {
     let conversation = Conversation::new().with("hi");
     let mut request = ChatRequest::new(NEW, &conversation).with_max_tokens(9).with_effort(ReasoningEffort::High);
     request.extra.insert("generationConfig".to_owned(), json!({"topK": 40, "maxOutputTokens": 7}));
@@ -113,7 +113,7 @@ fn what_the_caller_says_wins_field_by_field() {
 }
 
 #[test]
-fn an_effort_is_a_level_or_a_budget_by_the_model() {
+fn an_effort_is_a_level_or_a_budget() {
     let conversation = Conversation::new().with("hi");
     let thinking = |model: &str, effort: ReasoningEffort| {
         let request = encoded(&settings(), &ChatRequest::new(model, &conversation).with_effort(effort));
@@ -141,13 +141,13 @@ fn an_effort_is_a_level_or_a_budget_by_the_model() {
     }
     assert_eq!(thinking("gemini-2.5-pro", ReasoningEffort::Off), quiet(json!({"thinkingBudget": 128})));
     assert_eq!(thinking("gemini-2.5-pro", ReasoningEffort::Max), budget(32_768));
-    let warning = "the effort is not said: `gemini-2.0-flash` does not think".to_owned();
+    let warning = "left out the reasoning effort: model `gemini-2.0-flash` does not support thinking".to_owned();
     assert_eq!(thinking("gemini-2.0-flash", ReasoningEffort::High), (Value::Null, vec![warning]));
     assert_eq!(thinking("gemini-1.5-pro", ReasoningEffort::Off), quiet(Value::Null));
 }
 
 #[test]
-fn a_choice_of_tools_is_said_in_the_words_of_gemini() {
+fn tool_choices_are_encoded() {
     let conversation = Conversation::new().with("hi");
     let toolset = toolset();
     let asked = |choice: ToolChoice| {
@@ -167,19 +167,19 @@ fn a_choice_of_tools_is_said_in_the_words_of_gemini() {
 }
 
 #[test]
-fn a_tool_that_must_be_called_must_be_offered() {
+fn a_tool_choice_must_be_offered() {
     let conversation = Conversation::new().with("hi");
     let (toolset, choice) = (toolset(), ToolChoice::Tool("gone".to_owned()));
     let request = ChatRequest::new(NEW, &conversation).with_tool_choice(choice);
     for request in [request.clone(), request.with_tools(&toolset)] {
         let error = encode(&settings(), &request).expect_err("no such tool");
-        let words = "the tool `gone` must be called, but it is not offered";
+        let words = "the tool choice `gone` is not an offered tool";
         assert_eq!((error.kind, error.to_string().as_str()), (ProviderErrorKind::Unusable, words));
     }
 }
 
 #[test]
-fn a_schema_of_the_answer_is_lowered_unless_the_caller_has_his_own() {
+fn an_output_schema_is_lowered_unless_extra_has_one() {
     let conversation = Conversation::new().with("hi");
     let schema = json!({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"n": {"const": "a"}}}}});
     let lowered = lower_output(&schema, Dialect::Gemini).expect("a schema").schema;
@@ -193,7 +193,7 @@ fn a_schema_of_the_answer_is_lowered_unless_the_caller_has_his_own() {
 }
 
 #[test]
-fn a_choice_is_not_said_without_tools() {
+fn a_tool_choice_without_tools_is_left_out() {
     let conversation = Conversation::new().with("hi");
     let mut request = ChatRequest::new(NEW, &conversation).with_tool_choice(ToolChoice::Required);
     request.parallel_calls = Some(false);
@@ -202,23 +202,23 @@ fn a_choice_is_not_said_without_tools() {
 }
 
 #[test]
-fn a_tool_that_must_be_called_is_offered_even_if_there_are_too_many() {
+fn a_chosen_tool_is_offered_beyond_the_limit() {
     let conversation = Conversation::new().with("hi");
     let toolset = toolset();
-    let settings = settings().with_quirks(Quirks { most_tools: Some(1), ..Quirks::default() });
+    let settings = settings().with_quirks(Quirks { max_tools: Some(1), ..Quirks::default() });
     let choice = ToolChoice::Tool("read file".to_owned());
     let request = ChatRequest::new(NEW, &conversation).with_tools(&toolset).with_tool_choice(choice);
     let encoded = encoded(&settings, &request);
-    assert_eq!((encoded.tool(0), encoded.tool(1)), (Some("read file"), None));
+    assert_eq!((encoded.tool_name(0), encoded.tool_name(1)), (Some("read file"), None));
 }
 
 #[test]
-fn that_calls_come_one_by_one_cannot_be_said() {
+fn sequential_calls_are_a_warning() {
     let conversation = Conversation::new().with("hi");
     let toolset = toolset();
     let mut request = ChatRequest::new(NEW, &conversation).with_tools(&toolset);
     request.parallel_calls = Some(false);
-    let warning = "the model may call several tools at once: gemini cannot be told otherwise";
+    let warning = "the model may call several tools at once: gemini does not support disabling this";
     assert_eq!(encoded(&settings(), &request).warnings, [warning]);
     request.parallel_calls = Some(true);
     assert_eq!(encoded(&settings(), &request).warnings, Vec::<String>::new());

@@ -1,25 +1,25 @@
-//! What is read.
+//! Decoding of replies.
 
 use serde_json::{Value, json};
 
 use super::stream::{CAREFUL, Style};
-use super::{call, completed, delta, message, reply, text, told};
+use super::{call, completed, decode_all, delta, message, reply, text};
 use crate::message::{CallArguments, ToolCall};
 use crate::provider::{ReplyEvent, StopReason, Usage};
 
 #[test]
-fn pieces_of_text_are_told_as_they_come() {
+fn text_is_streamed() {
     let mut stream = CAREFUL.stream(&[message("msg_1", "Hello, world")]);
     let end = stream.len() - 1;
     stream[end]["response"]["usage"] = json!({
         "input_tokens": 100, "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30},
         "output_tokens": 20, "output_tokens_details": {"reasoning_tokens": 5}, "total_tokens": 120});
-    let (events, reply) = told(&stream);
+    let (events, reply) = decode_all(&stream);
     let usage = Usage { input: 100, output: 20, cache_read: 60, cache_write: 30, reasoning: 5, ..Usage::default() };
     let expected =
         [ReplyEvent::Text("Hello,".to_owned()), ReplyEvent::Text(" world".to_owned()), ReplyEvent::Usage(usage)];
     assert_eq!(events, expected);
-    let reply = reply.expect("an answer");
+    let reply = reply.expect("a reply");
     assert_eq!(
         (reply.message.to_text().as_str(), reply.stop, reply.usage),
         ("Hello, world", StopReason::EndTurn, usage)
@@ -28,8 +28,8 @@ fn pieces_of_text_are_told_as_they_come() {
 }
 
 #[test]
-fn a_call_is_told_as_it_is_written_and_whole_when_its_item_is() {
-    let (events, reply) = told(&CAREFUL.stream(&[call(1, "{\"city\":\"Paris\"}"), message("msg_1", "so")]));
+fn a_call_is_streamed_and_complete_with_its_item() {
+    let (events, reply) = decode_all(&CAREFUL.stream(&[call(1, "{\"city\":\"Paris\"}"), message("msg_1", "so")]));
     let arguments = serde_json::from_value(json!({"city": "Paris"})).expect("arguments");
     let mut whole = ToolCall::new("call_1", "weather", arguments);
     whole.extra.insert("item".to_owned(), json!({"type": "function_call", "id": "fc_1", "status": "completed"}));
@@ -43,12 +43,12 @@ fn a_call_is_told_as_it_is_written_and_whole_when_its_item_is() {
         ReplyEvent::Text("o".to_owned()),
     ];
     assert_eq!(events, expected);
-    assert_eq!(reply.expect("an answer").stop, StopReason::ToolUse);
+    assert_eq!(reply.expect("a reply").stop, StopReason::ToolUse);
 }
 
-/// llama.cpp says no places, and tells all items whole at the end.
+/// llama.cpp sends no indexes, and all complete items at the end.
 #[test]
-fn items_that_are_told_whole_at_the_end_are_those_that_were_announced() {
+fn complete_items_match_announced_items() {
     let announced = |number| {
         let mut item = call(number, "");
         item["status"] = "in_progress".into();
@@ -73,17 +73,17 @@ fn items_that_are_told_whole_at_the_end_are_those_that_were_announced() {
         whole(second.clone()),
         completed(json!([message("msg_1", "Both."), first, second])),
     ];
-    let (events, reply) = told(&stream);
+    let (events, reply) = decode_all(&stream);
     assert_eq!(text(&events), "Both.");
     let cities: Vec<Option<CallArguments>> =
         ["Paris", "Oslo"].map(|city| serde_json::from_value(json!({"arguments": {"city": city}})).ok()).into();
     let calls: Vec<Option<CallArguments>> =
-        reply.expect("an answer").message.calls().map(|call| Some(call.arguments.clone())).collect();
+        reply.expect("a reply").message.calls().map(|call| Some(call.arguments.clone())).collect();
     assert_eq!(calls, cities);
 }
 
 #[test]
-fn items_whose_ids_are_others_each_time_are_told_once() {
+fn items_with_changing_ids_are_emitted_once() {
     let mut stream = CAREFUL.stream(&[message("msg_1", "Hello"), call(1, "{}")]);
     for (at, frame) in stream.iter_mut().enumerate() {
         for pointer in ["/item_id", "/item/id", "/response/output/0/id", "/response/output/1/id"] {
@@ -92,13 +92,13 @@ fn items_whose_ids_are_others_each_time_are_told_once() {
             }
         }
     }
-    let (events, reply) = told(&stream);
-    let message = reply.expect("an answer").message;
+    let (events, reply) = decode_all(&stream);
+    let message = reply.expect("a reply").message;
     assert_eq!((text(&events).as_str(), message.to_text().as_str(), message.calls().count()), ("Hello", "Hello", 1));
 }
 
 #[test]
-fn calls_whose_items_have_the_same_id_are_different_calls() {
+fn calls_with_the_same_item_id_are_distinct() {
     let mut stream = CAREFUL.stream(&[call(1, "{\"n\": 1}"), call(2, "{\"n\": 2}")]);
     for frame in &mut stream {
         for pointer in ["/item_id", "/item/id", "/response/output/0/id", "/response/output/1/id"] {
@@ -115,7 +115,7 @@ fn calls_whose_items_have_the_same_id_are_different_calls() {
 }
 
 #[test]
-fn an_item_that_is_never_whole_is_kept_as_far_as_it_came() {
+fn an_incomplete_item_is_kept() {
     let stream = [
         delta("msg_1", "Hel"),
         delta("msg_1", "lo"),
@@ -137,17 +137,17 @@ fn an_item_that_is_never_whole_is_kept_as_far_as_it_came() {
 }
 
 #[test]
-fn the_whole_of_a_text_is_kept_where_its_pieces_were_others() {
-    let (events, reply) = told(&[delta("msg_1", "Helo"), completed(json!([message("msg_1", "Hello")]))]);
-    assert_eq!((text(&events).as_str(), reply.expect("an answer").message.to_text().as_str()), ("Helo", "Hello"));
+fn a_complete_text_replaces_different_deltas() {
+    let (events, reply) = decode_all(&[delta("msg_1", "Helo"), completed(json!([message("msg_1", "Hello")]))]);
+    assert_eq!((text(&events).as_str(), reply.expect("a reply").message.to_text().as_str()), ("Helo", "Hello"));
 }
 
 #[test]
-fn a_refusal_is_text_and_the_reason_to_stop() {
+fn a_refusal_is_text_with_a_stop_reason() {
     let item = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "refusal", "refusal": "No, sorry."}]});
     for style in Style::all() {
-        let (events, reply) = told(&style.stream(std::slice::from_ref(&item)));
-        let reply = reply.expect("an answer");
+        let (events, reply) = decode_all(&style.stream(std::slice::from_ref(&item)));
+        let reply = reply.expect("a reply");
         assert_eq!((text(&events).as_str(), reply.stop), ("No, sorry.", StopReason::Refusal), "{style:?}");
     }
     let stream = [
@@ -160,7 +160,7 @@ fn a_refusal_is_text_and_the_reason_to_stop() {
 }
 
 #[test]
-fn an_answer_that_is_not_complete_says_why() {
+fn an_incomplete_reply_has_a_stop_reason() {
     let stop =
         |kind: &str, response: Value| reply(&[json!({"type": format!("response.{kind}"), "response": response})]).stop;
     let because =
@@ -178,9 +178,9 @@ fn an_answer_that_is_not_complete_says_why() {
 }
 
 #[test]
-fn a_call_that_was_cut_off_must_not_be_made() {
+fn a_truncated_call_has_invalid_arguments() {
     let cut = |arguments: &str| {
-        CallArguments::broken(arguments, "the arguments were cut off: the answer had become too long")
+        CallArguments::broken(arguments, "the arguments were cut off: the reply reached its maximum length")
     };
     let incomplete =
         |reason: &str| json!({"type": "response.incomplete", "response": {"incomplete_details": {"reason": reason}}});
@@ -195,7 +195,7 @@ fn a_call_that_was_cut_off_must_not_be_made() {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_broken_and_none_are_an_empty_one() {
+fn missing_arguments_are_an_empty_object() {
     let arguments = |text: &str| {
         let reply = reply(&CAREFUL.stream(&[call(1, text)]));
         reply.message.calls().map(|call| call.arguments.clone()).collect::<Vec<_>>()
@@ -207,7 +207,7 @@ fn arguments_that_are_no_object_are_broken_and_none_are_an_empty_one() {
 }
 
 #[test]
-fn a_call_of_a_tool_that_does_not_exist_keeps_its_name() {
+fn a_call_of_an_unknown_tool_keeps_its_name() {
     let mut item = call(1, "{}");
     item["name"] = "made_up".into();
     let names: Vec<String> = reply(&CAREFUL.stream(&[item])).message.calls().map(|call| call.name.clone()).collect();
@@ -215,7 +215,7 @@ fn a_call_of_a_tool_that_does_not_exist_keeps_its_name() {
 }
 
 #[test]
-fn an_answer_may_be_empty() {
+fn an_empty_reply_is_valid() {
     let reply = reply(&CAREFUL.stream(&[]));
     assert_eq!((reply.message.parts, reply.message.extra.is_empty(), reply.stop), (vec![], true, StopReason::EndTurn));
 }

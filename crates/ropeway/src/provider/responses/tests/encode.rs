@@ -1,4 +1,4 @@
-//! What is written.
+//! Encoding of requests.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::provider::{ChatRequest, ProviderErrorKind, Quirks, ReasoningEffort, T
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUg==";
 
 #[test]
-fn a_request_keeps_nothing_with_the_provider_and_streams() {
+fn a_request_is_stateless_and_streams() {
     let conversation = Conversation::new().with_system("Be brief.").with("hi");
     let encoded = encode(&openai(), &ChatRequest::new("gpt-6-sol", &conversation));
     assert_eq!((encoded.request.method, encoded.request.url.as_str()), ("POST", "https://api.openai.com/v1/responses"));
@@ -32,7 +32,7 @@ fn a_request_keeps_nothing_with_the_provider_and_streams() {
 }
 
 #[test]
-fn only_openai_itself_is_asked_to_leave_out_the_padding() {
+fn obfuscation_is_disabled_only_at_openai() {
     let conversation = Conversation::new().with("hi");
     let sent = body(&local(), &ChatRequest::new("m", &conversation));
     let fields: Vec<&String> = sent.as_object().expect("an object").keys().collect();
@@ -40,7 +40,7 @@ fn only_openai_itself_is_asked_to_leave_out_the_padding() {
 }
 
 #[test]
-fn thoughts_are_asked_for_where_the_model_has_any() {
+fn encrypted_reasoning_is_requested_if_supported() {
     let conversation = Conversation::new().with("hi");
     let asked = |model: &str| body(&openai(), &ChatRequest::new(model, &conversation)).get("include").is_some();
     for model in ["gpt-5.1", "o3", "openai/gpt-6-sol", "gpt-oss-120b", "m"] {
@@ -60,7 +60,7 @@ fn thoughts_are_asked_for_where_the_model_has_any() {
 }
 
 #[test]
-fn what_is_asked_for_has_the_names_of_this_dialect() {
+fn request_settings_have_their_fields() {
     let conversation = Conversation::new().with("hi");
     let mut request = ChatRequest::new("m", &conversation).with_max_tokens(100).with_temperature(0.5);
     request.top_p = Some(0.25);
@@ -73,7 +73,7 @@ fn what_is_asked_for_has_the_names_of_this_dialect() {
 }
 
 #[test]
-fn efforts_have_the_words_of_this_dialect() {
+fn efforts_are_mapped() {
     let conversation = Conversation::new().with("hi");
     let sent = |effort| body(&local(), &ChatRequest::new("m", &conversation).with_effort(effort))["reasoning"].take();
     let words = [
@@ -90,17 +90,17 @@ fn efforts_have_the_words_of_this_dialect() {
 }
 
 #[test]
-fn stop_sequences_are_left_out_and_that_is_told() {
+fn stop_sequences_are_left_out_with_a_warning() {
     let conversation = Conversation::new().with("hi");
     let mut request = ChatRequest::new("m", &conversation);
     request.stop_sequences = vec!["END".to_owned()];
     let encoded = encode(&local(), &request);
-    assert_eq!(encoded.warnings, ["the stop sequences are left out: responses has none"]);
+    assert_eq!(encoded.warnings, ["left out the stop sequences: responses does not support them"]);
     assert!(!String::from_utf8_lossy(&encoded.request.body).contains("END"));
 }
 
 #[test]
-fn what_the_caller_says_himself_wins() {
+fn extra_fields_take_precedence() {
     let conversation = Conversation::new().with("hi");
     let mut request = ChatRequest::new("m", &conversation).with_effort(ReasoningEffort::Low);
     request.extra = serde_json::from_value(
@@ -113,7 +113,7 @@ fn what_the_caller_says_himself_wins() {
 }
 
 #[test]
-fn a_choice_is_said_in_the_way_that_the_server_understands() {
+fn tool_choices_are_encoded_for_each_server() {
     let (conversation, tools) = (Conversation::new().with("hi"), tools());
     let sent = |settings: &crate::provider::ProviderSettings, choice: ToolChoice| {
         let sent = body(settings, &ChatRequest::new("m", &conversation).with_tools(&tools).with_tool_choice(choice));
@@ -134,11 +134,11 @@ fn a_choice_is_said_in_the_way_that_the_server_understands() {
 }
 
 #[test]
-fn a_tool_that_must_be_called_is_there_even_if_there_are_too_many() {
+fn a_chosen_tool_is_offered_beyond_the_limit() {
     let (conversation, tools) = (Conversation::new().with("hi"), tools());
     let choice = ToolChoice::Tool("files.read".to_owned());
     let request = ChatRequest::new("m", &conversation).with_tools(&tools).with_tool_choice(choice);
-    let settings = openai().with_quirks(Quirks { most_tools: Some(1), ..Quirks::default() });
+    let settings = openai().with_quirks(Quirks { max_tools: Some(1), ..Quirks::default() });
     let sent = body(&settings, &request);
     assert_eq!(
         [&sent["tool_choice"], &sent["tools"][0]["name"], &sent["tools"][1]],
@@ -147,31 +147,31 @@ fn a_tool_that_must_be_called_is_there_even_if_there_are_too_many() {
 }
 
 #[test]
-fn a_schema_that_cannot_be_used_is_an_error_at_once() {
+fn an_invalid_output_schema_is_an_error() {
     let conversation = Conversation::new().with("hi");
     let request = ChatRequest::new("m", &conversation).with_output("answer", json!({"type": "string"}));
     let error = crate::provider::encode(&openai(), &request).expect_err("no schema");
     assert_eq!(error.kind, ProviderErrorKind::Unusable);
-    assert!(error.to_string().starts_with("the answer cannot be asked for: "), "{error}");
+    assert!(error.to_string().starts_with("unsupported output schema: "), "{error}");
 }
 
 #[test]
-fn a_tool_that_is_not_offered_cannot_be_called_for() {
+fn a_tool_choice_must_be_offered() {
     let conversation = Conversation::new().with("hi");
     let request = ChatRequest::new("m", &conversation).with_tool_choice(ToolChoice::Tool("gone".to_owned()));
     let error = crate::provider::encode(&openai(), &request).expect_err("no tool");
     assert_eq!(error.kind, ProviderErrorKind::Unusable);
-    assert_eq!(error.to_string(), "the tool `gone` must be called, but it is not offered");
+    assert_eq!(error.to_string(), "the tool choice `gone` is not an offered tool");
 }
 
 #[test]
-fn without_tools_there_is_no_choice() {
+fn a_tool_choice_without_tools_is_left_out() {
     let conversation = Conversation::new().with("hi");
     let request = ChatRequest::new("m", &conversation).with_tool_choice(ToolChoice::None);
     assert_eq!(body(&openai(), &request).get("tool_choice"), None);
 }
 
-/// All kinds of content, and the parts that they become.
+/// All kinds of content and their encoded parts.
 fn content() -> (Value, Vec<Value>) {
     let content = json!([
         {"type": "text", "text": "look"},
@@ -196,13 +196,13 @@ fn content() -> (Value, Vec<Value>) {
 }
 
 #[test]
-fn a_person_shows_pictures_and_documents() {
+fn images_and_documents_of_the_user_are_sent() {
     let (content, parts) = content();
     let conversation = conversation(json!([{"role": "user", "content": content}]));
     assert_eq!(input(&openai(), &conversation), json!([{"type": "message", "role": "user", "content": parts}]));
 }
 
-/// What a model is told of a result.
+/// Returns the encoded output of a result.
 fn output(content: Value, is_error: bool) -> Value {
     let conversation = conversation(json!([
         {"role": "assistant", "parts": [{"type": "tool_call", "id": "a", "name": "t", "arguments": {}}]},
@@ -214,13 +214,13 @@ fn output(content: Value, is_error: bool) -> Value {
 }
 
 #[test]
-fn a_result_shows_pictures_and_documents() {
+fn images_and_documents_of_results_are_sent() {
     let (content, parts) = content();
     assert_eq!(output(content, false), Value::from(parts));
 }
 
 #[test]
-fn a_result_of_text_alone_is_a_string() {
+fn a_text_result_is_a_string() {
     assert_eq!(output(json!([{"type": "text", "text": "18"}]), false), "18");
     assert_eq!(
         output(json!([{"type": "text", "text": "18"}, {"type": "resource_link", "uri": "file:///a"}]), false),
@@ -231,7 +231,7 @@ fn a_result_of_text_alone_is_a_string() {
 }
 
 #[test]
-fn an_error_says_that_it_is_one_and_says_it_once() {
+fn an_error_has_exactly_one_prefix() {
     assert_eq!(output(json!([{"type": "text", "text": "no such city"}]), true), "error: no such city");
     assert_eq!(output(json!([{"type": "text", "text": "Error: no such city"}]), true), "Error: no such city");
     assert_eq!(output(json!([{"type": "text", "text": "{\"error\": 5}"}]), true), "{\"error\": 5}");
@@ -243,7 +243,7 @@ fn an_error_says_that_it_is_one_and_says_it_once() {
 }
 
 #[test]
-fn each_of_several_calls_has_its_result() {
+fn parallel_calls_have_their_results() {
     let conversation = conversation(json!([
         {"role": "assistant", "parts": [
             {"type": "text", "text": "both"},
@@ -262,7 +262,7 @@ fn each_of_several_calls_has_its_result() {
 }
 
 #[test]
-fn json_is_asked_for_by_its_schema_strictly_where_that_is_possible() {
+fn an_output_schema_is_strict_if_possible() {
     let conversation = Conversation::new().with("hi");
     let sent = |schema: Value| {
         let request = ChatRequest::new("m", &conversation).with_output("my answer", schema);

@@ -1,8 +1,8 @@
-//! Tests of this dialect: what is written, what is read, and that what came goes back.
+//! Tests of the Responses dialect.
 
 mod decode;
 mod encode;
-mod hostile;
+mod malformed;
 mod round_trip;
 mod stream;
 
@@ -31,7 +31,7 @@ fn body(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Value {
     serde_json::from_slice(&encode(settings, request).request.body).expect("JSON")
 }
 
-/// The items of a conversation.
+/// Returns the encoded items of a conversation.
 fn input(settings: &ProviderSettings, conversation: &Conversation) -> Value {
     body(settings, &ChatRequest::new("m", conversation))["input"].take()
 }
@@ -40,7 +40,7 @@ fn conversation(messages: Value) -> Conversation {
     serde_json::from_value(json!({ "messages": messages })).expect("a conversation")
 }
 
-/// Tools whose names are not all legal here.
+/// Tools, some with names that the API rejects.
 fn tools() -> Toolset {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     Toolset::new(["weather", "files.read"].map(|name| ToolDefinition::new(name).with_input_schema(schema.clone())))
@@ -54,8 +54,8 @@ fn decoder() -> Decoder {
     ENCODED.decoder()
 }
 
-/// What frames tell, up to the first error.
-fn told(frames: &[Value]) -> (Vec<ReplyEvent>, Result<Reply, ProviderError>) {
+/// Decodes events up to the first error.
+fn decode_all(frames: &[Value]) -> (Vec<ReplyEvent>, Result<Reply, ProviderError>) {
     let (mut decoder, mut events) = (decoder(), Vec::new());
     for frame in frames {
         if let Err(error) = decoder.frame(frame.to_string().as_bytes(), &mut events) {
@@ -67,10 +67,10 @@ fn told(frames: &[Value]) -> (Vec<ReplyEvent>, Result<Reply, ProviderError>) {
 }
 
 fn reply(frames: &[Value]) -> Reply {
-    told(frames).1.expect("an answer")
+    decode_all(frames).1.expect("a reply")
 }
 
-/// The text of events.
+/// Returns the text of events.
 fn text(events: &[ReplyEvent]) -> String {
     let texts = events.iter().filter_map(|event| match event {
         ReplyEvent::Text(text) => Some(text.as_str()),

@@ -1,16 +1,16 @@
-//! What came goes back exactly as it came.
+//! Replies that return to their endpoint.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::stream::{CAREFUL, Style};
-use super::{body, conversation, encode, input, local, message, openai, reply, text, told, tools};
+use super::{body, conversation, decode_all, encode, input, local, message, openai, reply, text, tools};
 use crate::lowering::Toolset;
 use crate::message::{Conversation, Message};
 use crate::provider::{ChatRequest, ProviderSettings, ReplyEvent};
 use crate::tool::ToolDefinition;
 
-/// Everything that an answer may hold.
+/// Items of every type.
 fn everything() -> Vec<Value> {
     vec![
         json!({"type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA==", "summary": [
@@ -27,7 +27,7 @@ fn everything() -> Vec<Value> {
     ]
 }
 
-/// What goes back of an answer, the results of its calls left out.
+/// Returns the encoded items of a reply, without results.
 fn sent_back(settings: &ProviderSettings, conversation: &Conversation) -> Vec<Value> {
     let items = input(settings, conversation);
     let is_answer = |item: &&Value| item["role"] != "user" && item["type"] != "function_call_output";
@@ -42,12 +42,12 @@ fn reasoning(events: &[ReplyEvent]) -> String {
     texts.collect()
 }
 
-/// All that a stream of items must give in any style.
+/// Checks a stream of items in any style.
 fn check(style: Style, items: &[Value]) {
     let is_empty = |item: &Value| item["content"].as_array().is_some_and(Vec::is_empty);
     let expected: Vec<Value> = items.iter().filter(|item| !is_empty(item)).map(|item| style.item(item)).collect();
-    let (events, reply) = told(&style.stream(items));
-    let reply = reply.expect("an answer");
+    let (events, reply) = decode_all(&style.stream(items));
+    let reply = reply.expect("a reply");
     assert_eq!(text(&events), reply.message.to_text(), "each text is told once: {style:?}");
     let (conversation, decoded) = (Conversation::new().with("hi").with(reply.message.clone()), reply.message);
     assert_eq!(sent_back(&openai(), &conversation), expected, "{style:?}");
@@ -57,28 +57,28 @@ fn check(style: Style, items: &[Value]) {
 }
 
 #[test]
-fn items_go_back_exactly_as_they_came_however_a_server_tells_them() {
+fn items_return_unchanged_for_every_server_style() {
     for style in Style::all() {
         check(style, &everything());
     }
 }
 
 #[test]
-fn texts_and_thoughts_are_told_once_and_in_order() {
+fn text_and_reasoning_are_emitted_once_in_order() {
     for style in Style::all() {
-        let (events, reply) = told(&style.stream(&everything()));
+        let (events, reply) = decode_all(&style.stream(&everything()));
         assert_eq!(text(&events), "It says 18 °C.", "{style:?}");
-        // Without places, one summary cannot be told from the next until the item is whole.
+        // Without indexes, summaries are separated only in the complete item.
         if style.places || !style.pieces {
             assert_eq!(reasoning(&events), "First.\n\nThen.Hm.", "{style:?}");
         }
-        let ids = reply.expect("an answer").message.calls().map(|call| call.id.clone()).collect::<Vec<_>>();
+        let ids = reply.expect("a reply").message.calls().map(|call| call.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids, ["call_1", "call_2"], "{style:?}");
     }
 }
 
 #[test]
-fn what_only_servers_and_sdks_have_put_in_does_not_go_back() {
+fn output_only_fields_are_removed() {
     let stream = CAREFUL.stream(&[
         json!({"type": "message", "id": "msg_1", "created_by": "x", "role": "assistant", "content": [
             {"type": "output_text", "text": "{}", "parsed": {}}]}),
@@ -95,7 +95,7 @@ fn what_only_servers_and_sdks_have_put_in_does_not_go_back() {
 }
 
 #[test]
-fn nothing_private_goes_to_another_server() {
+fn opaque_parts_stay_with_their_endpoint() {
     let conversation = Conversation::new().with(reply(&CAREFUL.stream(&everything())).message);
     let said = |at: usize, text: &str| {
         json!({"type": "message", "id": format!("msg_{at}"), "role": "assistant", "status": "completed", "content": [
@@ -111,7 +111,7 @@ fn nothing_private_goes_to_another_server() {
 }
 
 #[test]
-fn a_name_that_is_not_legal_here_goes_there_and_back() {
+fn tool_names_are_mapped_in_both_directions() {
     let item = json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "files_read", "arguments": "{}"});
     let (tools, answer) = (tools(), reply(&CAREFUL.stream(std::slice::from_ref(&item))).message);
     assert_eq!(answer.calls().map(|call| call.name.as_str()).collect::<Vec<_>>(), ["files.read"]);
@@ -121,7 +121,7 @@ fn a_name_that_is_not_legal_here_goes_there_and_back() {
 }
 
 #[test]
-fn thoughts_that_led_to_nothing_do_not_go_back() {
+fn reasoning_without_a_following_item_is_dropped() {
     let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
     let stream = [
         json!({"type": "response.output_item.done", "item": thought}),
@@ -132,7 +132,7 @@ fn thoughts_that_led_to_nothing_do_not_go_back() {
 }
 
 #[test]
-fn a_message_without_content_is_nothing_and_so_are_the_thoughts_before_it() {
+fn an_empty_message_and_its_reasoning_are_dropped() {
     let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"});
     let empty = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": []});
     let sent = |items: &[Value]| {
@@ -144,7 +144,7 @@ fn a_message_without_content_is_nothing_and_so_are_the_thoughts_before_it() {
 }
 
 #[test]
-fn of_an_answer_that_was_cut_since_neither_thoughts_nor_ids_go_back() {
+fn a_shortened_reply_returns_without_reasoning_and_ids() {
     let call =
         json!({"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{\"city\": \"Paris\"}"});
     let said = |text: &str| json!({"type": "message", "role": "assistant", "content": text});
@@ -162,7 +162,7 @@ fn of_an_answer_that_was_cut_since_neither_thoughts_nor_ids_go_back() {
 }
 
 #[test]
-fn neither_thoughts_nor_ids_go_to_a_model_that_does_not_reason() {
+fn models_without_reasoning_get_no_reasoning_and_ids() {
     let sent = |items: &[Value]| {
         let conversation = Conversation::new().with(reply(&CAREFUL.stream(items)).message);
         body(&openai(), &ChatRequest::new("gpt-4o", &conversation))["input"].take()
@@ -174,7 +174,7 @@ fn neither_thoughts_nor_ids_go_to_a_model_that_does_not_reason() {
 }
 
 #[test]
-fn thoughts_of_which_there_is_only_an_id_do_not_go_back_to_openai() {
+fn reasoning_with_only_an_id_is_not_sent_to_openai() {
     for encrypted in [json!({}), json!({"encrypted_content": null}), json!({"content": []})] {
         let mut thought = json!({"type": "reasoning", "id": "rs_1", "summary": []});
         thought.as_object_mut().expect("an object").extend(encrypted.as_object().cloned().unwrap_or_default());
@@ -185,7 +185,7 @@ fn thoughts_of_which_there_is_only_an_id_do_not_go_back_to_openai() {
 }
 
 #[test]
-fn a_text_that_a_host_has_put_into_an_answer_goes_as_its_own() {
+fn text_added_by_the_host_is_a_separate_message() {
     let items = [json!({"type": "message", "id": "msg_1", "role": "assistant", "content": []})];
     let mut answer = reply(&CAREFUL.stream(&items)).message;
     answer.parts.extend(crate::message::AssistantMessage::text("more").parts);
@@ -194,7 +194,7 @@ fn a_text_that_a_host_has_put_into_an_answer_goes_as_its_own() {
 }
 
 #[test]
-fn arguments_that_were_changed_since_go_as_they_are_now() {
+fn changed_arguments_are_serialized_again() {
     let items = [
         json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "t", "arguments": "{\"key\": \"secret\"}"}),
     ];
@@ -207,7 +207,7 @@ fn arguments_that_were_changed_since_go_as_they_are_now() {
 }
 
 #[test]
-fn arguments_that_a_strict_tool_has_in_another_form_go_back_as_they_were_written() {
+fn strict_arguments_return_verbatim() {
     let mut weather = ToolDefinition::new("weather")
         .with_input_schema(json!({"type": "object", "properties": {"city": {"type": "string"}, "unit": {"type": "string"}}, "required": ["city"]}));
     weather.provider_options = serde_json::from_value(json!({"openai": {"strict": true}})).expect("options");
@@ -218,7 +218,7 @@ fn arguments_that_a_strict_tool_has_in_another_form_go_back_as_they_were_written
     for frame in CAREFUL.stream(std::slice::from_ref(&item)) {
         decoder.frame(frame.to_string().as_bytes(), &mut events).expect("a frame");
     }
-    let answer = decoder.end(&mut events).expect("an answer").message;
+    let answer = decoder.end(&mut events).expect("a reply").message;
     assert_eq!(json!(answer.parts)[0]["arguments"], json!({"city": "Paris"}));
     let conversation = start.with(answer);
     let body = body(&openai(), &ChatRequest::new("m", &conversation).with_tools(&tools));
@@ -226,7 +226,7 @@ fn arguments_that_a_strict_tool_has_in_another_form_go_back_as_they_were_written
 }
 
 #[test]
-fn arguments_that_are_no_object_go_back_in_one_that_is() {
+fn invalid_arguments_return_in_an_object() {
     let items = [json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "t", "arguments": "[1]"})];
     let sent = sent_back(&openai(), &Conversation::new().with(reply(&CAREFUL.stream(&items)).message));
     let expected = json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "t", "arguments": "{\"invalid_arguments\":\"[1]\"}"});
@@ -256,7 +256,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn any_items_go_back_exactly_as_they_came(items in prop::collection::vec(item(), 0..5)) {
+    fn arbitrary_items_return_unchanged(items in prop::collection::vec(item(), 0..5)) {
         let last = message("", "The end.");
         let items: Vec<Value> = items.into_iter().chain([last]).enumerate().map(|(at, mut item)| {
             item["id"] = format!("item_{at}").into();

@@ -1,26 +1,26 @@
-//! Streams of output items, as more and less careful servers write them.
+//! Streams of output items, in the styles of different servers.
 
 use serde_json::{Map, Value, json};
 
-/// What a server says of its items.
+/// What a server sends about its items.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
-    /// Events say the id of their item.
+    /// Events have the id of their item.
     pub(super) ids: bool,
-    /// Events say the places of their item and their part.
+    /// Events have the indexes of their item and part.
     pub(super) places: bool,
-    /// Texts and arguments come piece by piece.
+    /// Text and arguments are sent as deltas.
     pub(super) pieces: bool,
-    /// Items are announced and told whole.
+    /// Items are announced and sent complete.
     pub(super) items: bool,
-    /// The whole output stands at the end.
+    /// The final response has all items.
     pub(super) output: bool,
 }
 
 pub(super) const CAREFUL: Style = Style { ids: true, places: true, pieces: true, items: true, output: true };
 
 impl Style {
-    /// All styles in which items can be told from each other, and are whole somewhere.
+    /// All styles in which items are distinguishable and complete somewhere.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         (0..32u32).filter_map(|bits| {
             let bit = |at: u32| bits >> at & 1 == 1;
@@ -29,7 +29,7 @@ impl Style {
         })
     }
 
-    /// The stream of an answer of these items.
+    /// Returns the stream of a reply with these items.
     pub(super) fn stream(self, output: &[Value]) -> Vec<Value> {
         let output: Vec<Value> = output.iter().map(|item| self.item(item)).collect();
         let mut frames = vec![json!({"type": "response.created", "response": {"id": "resp_1", "model": "m-1"}})];
@@ -42,7 +42,7 @@ impl Style {
         frames
     }
 
-    /// An item as such a server writes it.
+    /// Returns the events of an item.
     pub(super) fn item(self, item: &Value) -> Value {
         let mut item = item.clone();
         if !self.ids {

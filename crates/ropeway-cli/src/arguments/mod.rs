@@ -1,0 +1,8 @@
+//! Command-line arguments: tool names, argument syntax and spelling suggestions.
+
+pub(crate) mod argument;
+pub(crate) mod call_syntax;
+pub(crate) mod command_rewrite;
+pub(crate) mod command_words;
+pub(crate) mod names;
+pub(crate) mod suggest;

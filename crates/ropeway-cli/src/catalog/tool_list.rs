@@ -1,0 +1,244 @@
+//! Lists of tools: by server or by search, for people and as JSON.
+
+use anstyle::Style;
+use ropeway::bridge::ToolListing;
+use ropeway::mcp::ServerInfo;
+use ropeway::registry::{SearchHit, ServerState, ServerStatus};
+use ropeway::tool::{Alias, ToolDefinition};
+use serde_json::{Map, Value, json};
+
+use crate::arguments::names::server_of;
+use crate::connect::advice::{is_unavailable, status_line, tool_count as count};
+use crate::connect::servers::ServerSource;
+use crate::connect::session::Session;
+use crate::describe::signature::{arguments, brief, hints, signature_as};
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::style::faint;
+use crate::terminal::text::{clean, clean_line, cut, first_sentence, wrap};
+
+const NAME: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+
+/// Maximum results of a search.
+pub(crate) const MOST_FOUND: usize = 10;
+
+/// Maximum columns of a description in a list.
+const LONGEST_SENTENCE: usize = 200;
+
+/// Lists the tools by server, or those that match a query.
+pub(crate) fn text(session: &Session, source: &ServerSource, words: &str, width: usize) -> String {
+    let listing = session.listing();
+    match words {
+        "" => list(session, &listing, source, false, width),
+        words => found(session, &listing, words, width),
+    }
+}
+
+/// Returns the tools by server as JSON.
+pub(crate) fn list_json(session: &Session, listing: &ToolListing) -> Value {
+    let server = |verdict: &ServerStatus| {
+        let tools: Vec<&ToolDefinition> =
+            listing.registry.of_server(&verdict.server).map(|tool| tool.definition()).collect();
+        let mut fields = Map::new();
+        fields.insert("server".to_owned(), json!(verdict.server));
+        fields.insert("verdict".to_owned(), json!(verdict.outcome));
+        if let Some(note) = &verdict.note {
+            fields.insert("note".to_owned(), json!(note));
+        }
+        if let Some(info) = session.server_info(&verdict.server) {
+            fields.insert("name".to_owned(), json!(info.name));
+            fields.insert("version".to_owned(), json!(info.version));
+            fields.insert("era".to_owned(), json!(info.era.as_str()));
+            fields.insert("protocol_version".to_owned(), json!(info.protocol_version));
+            fields.insert("capabilities".to_owned(), json!(info.capabilities));
+            fields.extend(info.instructions.as_ref().map(|text| ("instructions".to_owned(), json!(text))));
+        }
+        if let Some(hidden) = hidden(listing, verdict) {
+            fields.insert("hidden".to_owned(), json!(hidden));
+        }
+        fields.insert("tools".to_owned(), json!(tools));
+        Value::Object(fields)
+    };
+    json!({"servers": listing.statuses.iter().map(server).collect::<Vec<_>>()})
+}
+
+/// Lists the tools by server. A single server is shown with full descriptions.
+pub(crate) fn list(
+    session: &Session,
+    listing: &ToolListing,
+    source: &ServerSource,
+    whole: bool,
+    width: usize,
+) -> String {
+    match &listing.statuses[..] {
+        [] => session.advice.no_servers(),
+        [verdict] => one_server(session, listing, verdict, source, whole, width),
+        verdicts => {
+            let server = |verdict: &ServerStatus| group(session, listing, verdict, width);
+            verdicts.iter().map(server).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// Lists the tools of a single server.
+pub(crate) fn one_server(
+    session: &Session,
+    listing: &ToolListing,
+    verdict: &ServerStatus,
+    source: &ServerSource,
+    whole: bool,
+    width: usize,
+) -> String {
+    let mut text = title(session, verdict, source);
+    let info = session.server_info(&verdict.server);
+    let instructions = info.as_deref().and_then(|info| info.instructions.as_deref());
+    if let Some(instructions) = instructions.filter(|_| whole) {
+        text.push_str(&wrap(&clean(instructions), width, 2));
+    }
+    for tool in listing.registry.of_server(&verdict.server).map(|tool| tool.definition()) {
+        text.push_str(&format!("\n{}", entry(session.names.short(tool), tool, width)));
+        if whole {
+            text.push_str(&arguments(tool, width, 4));
+        }
+    }
+    if let Some(advice) = session.advice.for_status(verdict) {
+        text.push_str(&wrap(&advice, width, 4));
+    }
+    text + &note(verdict, width)
+}
+
+/// Lists the tools of one of several servers.
+pub(crate) fn group(session: &Session, listing: &ToolListing, verdict: &ServerStatus, width: usize) -> String {
+    let there = matches!(verdict.outcome, ServerState::Ready { .. } | ServerState::Cached { .. });
+    if !there {
+        return session.advice.problem_text(verdict, width);
+    }
+    let info = session.server_info(&verdict.server);
+    let about = info.as_deref().map(about).unwrap_or_default();
+    let tools = listing.registry.of_server(&verdict.server).map(|tool| among_many(session, tool.definition(), width));
+    let mut text = session.advice.heading(verdict, &about) + &tools.collect::<String>();
+    if let Some(hidden) = hidden(listing, verdict) {
+        text.push_str(&faint(&wrap(&why_hidden(session, hidden, listing, &verdict.server), width, 4)));
+    }
+    text + &note(verdict, width)
+}
+
+/// Lists the cached tools of a server that is still connecting.
+pub(crate) fn remembered_group(
+    session: &Session,
+    verdict: &ServerStatus,
+    tools: &[ToolDefinition],
+    width: usize,
+) -> String {
+    let words = format!("still connecting; {} (cached)", count(tools.len()));
+    let tools = tools.iter().map(|tool| among_many(session, tool, width));
+    status_line(StatusIcon::Half, &verdict.server, &words, "") + &tools.collect::<String>()
+}
+
+/// Returns the note about an incomplete list, if any.
+fn note(verdict: &ServerStatus, width: usize) -> String {
+    verdict.note.as_deref().map(|note| faint(&wrap(&clean_line(note), width, 4))).unwrap_or_default()
+}
+
+/// Returns the number of tools hidden by name collisions.
+fn hidden(listing: &ToolListing, verdict: &ServerStatus) -> Option<usize> {
+    let listed = listing.registry.of_server(&verdict.server).count();
+    verdict.outcome.tools().checked_sub(listed).filter(|hidden| *hidden > 0)
+}
+
+fn why_hidden(session: &Session, hidden: usize, listing: &ToolListing, server: &Alias) -> String {
+    let has_tools = |other: &&Alias| *other != server && listing.registry.of_server(other).next().is_some();
+    let others: Vec<&Alias> = listing.statuses.iter().map(|verdict| &verdict.server).filter(has_tools).collect();
+    let (tools, names) = if hidden == 1 { ("tool", "the same tool name") } else { ("tools", "the same tool names") };
+    let who = match others[..] {
+        [other] => format!("`{}` has", clean_line(other.as_str())),
+        _ => "other servers have".to_owned(),
+    };
+    format!("{hidden} {tools} hidden: {who} {names}; see {}", session.advice.collision_command())
+}
+
+/// Formats the name and version that a server reports.
+fn about(info: &ServerInfo) -> String {
+    clean_line(&format!("{} {}", info.name, info.version))
+}
+
+/// Formats the heading of a single server: its configured name, or the name that it reports.
+fn title(session: &Session, verdict: &ServerStatus, source: &ServerSource) -> String {
+    let info = session.server_info(&verdict.server);
+    let protocol = info.as_deref().map(|info| format!("MCP {}", clean_line(&info.protocol_version)));
+    match (info, source) {
+        (Some(info), ServerSource::File(_)) => {
+            let more = [about(&info), protocol.unwrap_or_default()];
+            let more: Vec<String> = more.into_iter().filter(|part| !part.is_empty()).collect();
+            session.advice.heading(verdict, &more.join(" · "))
+        }
+        (None, _) => session.advice.heading(verdict, ""),
+        (Some(info), _) => {
+            let name = if info.name.is_empty() { verdict.server.as_str() } else { &info.name };
+            let title = clean_line(&format!("{name} {}", info.version));
+            let (count, protocol) = (count(verdict.outcome.tools()), protocol.unwrap_or_default());
+            format!("{NAME}{title}{NAME:#} {FAINT}· {count} · {protocol}{FAINT:#}\n")
+        }
+    }
+}
+
+/// Formats a tool in a list: signature and first sentence of the description.
+fn among_many(session: &Session, tool: &ToolDefinition, width: usize) -> String {
+    let server = server_of(tool).map_or("", Alias::as_str);
+    let mut text = format!("  {}\n", brief(server, session.names.short(tool), tool, width.saturating_sub(2)));
+    if let Some(description) = &tool.description {
+        text.push_str(&wrap(&cut(&first_sentence(description), LONGEST_SENTENCE), width, 6));
+    }
+    text
+}
+
+/// Formats a tool of a single server: signature, description and hints.
+fn entry(name: &str, tool: &ToolDefinition, width: usize) -> String {
+    let mut text = signature_as(name, tool, width);
+    text.push('\n');
+    if let Some(description) = &tool.description {
+        text.push_str(&wrap(&clean(description), width, 4));
+    }
+    let hints = hints(tool);
+    if !hints.is_empty() {
+        text.push_str(&format!("    {FAINT}{}{FAINT:#}\n", hints.join(", ")));
+    }
+    text
+}
+
+/// Lists the tools that match a query.
+pub(crate) fn found(session: &Session, listing: &ToolListing, words: &str, width: usize) -> String {
+    let hits = listing.registry.search(words, MOST_FOUND);
+    let mut text: String = hits.iter().map(|hit| among_many(session, hit.tool.definition(), width)).collect();
+    if hits.is_empty() {
+        text = format!("No matches for `{}` in {}.\n", clean_line(words), count(listing.registry.len()));
+    }
+    // Unavailable servers were not searched.
+    let mut absent = listing.statuses.iter().filter(|verdict| is_unavailable(&verdict.outcome)).peekable();
+    if absent.peek().is_some() {
+        text.push_str(&format!(
+            "\n{}",
+            faint(&wrap(&format!("Not searched: {}", session.advice.unavailable_names(absent)), width, 0))
+        ));
+    }
+    text
+}
+
+pub(crate) fn found_json(listing: &ToolListing, words: &str) -> Value {
+    let hits = listing.registry.search(words, MOST_FOUND);
+    let hit = |hit: &SearchHit<'_>| json!({"score": hit.score, "tool": hit.tool.definition()});
+    json!({"found": hits.iter().map(hit).collect::<Vec<_>>(), "servers": listing.statuses})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_listed_with_its_description_beneath() {
+        let mut tool = ToolDefinition::new("say").with_description("Says\u{1b}[2J something, at some length.");
+        tool.annotations.0.insert("readOnlyHint".to_owned(), Value::Bool(true));
+        let text = anstream::adapter::strip_str(&entry("say", &tool, 24)).to_string();
+        assert_eq!(text, "say()\n    Says something, at\n    some length.\n    read-only\n");
+    }
+}

@@ -1,0 +1,65 @@
+//! The configuration of a chat's agent, which is rebuilt when the model changes.
+
+use std::path::PathBuf;
+
+use ropeway::agent::{Agent, Approval, Approvals, ModelOptions, TurnLimits};
+use ropeway::bridge::Bridge;
+use ropeway::message::Conversation;
+use ropeway::provider::Provider;
+use tokio::sync::{mpsc, oneshot};
+
+use super::approval::ApprovalArgs;
+use super::question::Question;
+use crate::connect::servers::ServerSource;
+use crate::failure::Failure;
+
+/// Everything needed to build the agent of a chat.
+pub(crate) struct AgentConfig {
+    pub(crate) provider: Provider,
+    pub(crate) model: String,
+    pub(crate) system: Option<String>,
+    pub(crate) limits: TurnLimits,
+    pub(crate) options: ModelOptions,
+    pub(crate) rules: ApprovalArgs,
+    /// Approvals of this chat, shared by all of its agents.
+    pub(crate) approvals: Approvals,
+    pub(crate) bridge: Option<Bridge>,
+    /// Sends questions to the user; `None` without a terminal.
+    pub(crate) question_sender: Option<mpsc::Sender<Question>>,
+    /// The configuration file next to `ropeway.lock`, which stores approvals.
+    pub(crate) lock: Option<PathBuf>,
+    /// The origin of the server configuration.
+    pub(crate) source: ServerSource,
+}
+
+impl AgentConfig {
+    /// Builds an agent that continues a conversation.
+    pub(super) fn build_agent(&self, history: Conversation) -> Result<Agent, Failure> {
+        let mut builder = Agent::builder()
+            .provider(self.provider.clone())
+            .model(&self.model)
+            .limits(self.limits.clone())
+            .options(self.options.clone())
+            .policy(self.rules.policy())
+            .approvals(self.approvals.clone())
+            .history(history);
+        if let Some(system) = &self.system {
+            builder = builder.system(system);
+        }
+        if let Some(bridge) = &self.bridge {
+            builder = builder.bridge(bridge.clone());
+        }
+        if let Some(question_sender) = self.question_sender.clone() {
+            builder = builder.on_approval(move |request| {
+                let question_sender = question_sender.clone();
+                async move {
+                    let (reply, replied) = oneshot::channel();
+                    // A closed channel counts as a denial.
+                    let _ = question_sender.send(Question::Call(Box::new(request), reply)).await;
+                    replied.await.unwrap_or_else(|_| Approval::deny())
+                }
+            });
+        }
+        builder.build().map_err(|error| Failure::usage(error.to_string()))
+    }
+}

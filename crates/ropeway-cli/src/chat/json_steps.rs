@@ -1,0 +1,43 @@
+//! The JSON Lines of `ropeway chat --json`.
+
+use ropeway::agent::TurnOutcome;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::print::write;
+use crate::secrets::redaction;
+
+/// The last line of a turn that ended.
+#[derive(Serialize)]
+pub(super) struct FinalLine<'a> {
+    step: &'static str,
+    #[serde(flatten)]
+    outcome: &'a TurnOutcome,
+}
+
+/// The last line of a chat that failed.
+#[derive(Serialize)]
+struct FailedLine {
+    step: &'static str,
+    error: String,
+    exit: u8,
+}
+
+impl<'a> FinalLine<'a> {
+    pub(super) fn new(outcome: &'a TurnOutcome) -> Self {
+        Self { step: "final", outcome }
+    }
+}
+
+/// Prints the failure of a chat as its last line.
+pub(crate) fn print_failed(failure: &Failure) -> Result<(), Failure> {
+    let line = json_line(&FailedLine { step: "failed", error: failure.line(), exit: failure.exit() as u8 })?;
+    write(&line).map(drop)
+}
+
+/// Returns a value as a redacted line of JSON.
+pub(super) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
+    let json = redaction::to_json(value, false)
+        .map_err(|error| Failure::usage("could not write the result as JSON").caused_by(&error))?;
+    Ok(json + "\n")
+}

@@ -1,0 +1,361 @@
+//! Reads lines from the terminal, with editing, history and completion, on a separate thread.
+
+use std::fs::Permissions;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+
+use rustix::termios::{InputModes, LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::Validator;
+use rustyline::{
+    Cmd, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, Helper, KeyCode, KeyEvent,
+    Modifiers, RepeatCount,
+};
+use tokio::sync::oneshot;
+
+use super::slash_parser;
+use crate::failure::Failure;
+use crate::files::user_folders::state_folder;
+use crate::secrets::redaction;
+
+/// Maximum lines of the history.
+const MAX_HISTORY: usize = 1000;
+
+/// The original terminal modes, while they are changed.
+static SAVED_MODES: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// The result of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LineInput {
+    /// One line, or several pasted at once.
+    Line(String),
+    /// Ctrl-C.
+    Interrupted {
+        /// Nothing was typed.
+        empty: bool,
+    },
+    /// Ctrl-D, or the terminal was closed.
+    End,
+}
+
+/// A handle to the thread that reads lines.
+pub(crate) struct LineEditor {
+    requests: mpsc::Sender<ReadRequest>,
+    /// Disables echo until the first prompt.
+    startup: Mutex<Option<EchoGuard>>,
+}
+
+struct ReadRequest {
+    prompt: String,
+    kind: PromptKind,
+    reply: oneshot::Sender<LineInput>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PromptKind {
+    /// With history and completion.
+    Message,
+    /// Without either. Input typed before the prompt is discarded.
+    Question,
+    /// Repeats a question and keeps typed input.
+    Again,
+}
+
+impl LineEditor {
+    /// Starts the thread. With `keeps_history`, messages are saved to the history file.
+    pub(crate) fn start(keeps_history: bool) -> Result<Self, Failure> {
+        let (request, requests) = mpsc::channel::<ReadRequest>();
+        let thread = std::thread::Builder::new().name("line".to_owned()).spawn(move || {
+            // Without an editor, every prompt returns `LineInput::End`.
+            if let Ok(mut reader) = LineReader::new(keeps_history) {
+                requests.iter().for_each(|request| reader.handle(request));
+            }
+        });
+        thread.map_err(|error| Failure::usage("could not read the terminal").caused_by(&error))?;
+        Ok(Self { requests: request, startup: Mutex::new(Some(EchoGuard::begin())) })
+    }
+
+    /// Prompts for a message.
+    pub(crate) async fn message(&self, prompt: &str) -> LineInput {
+        self.read(prompt, PromptKind::Message).await
+    }
+
+    /// Asks a question. Input typed before the prompt is discarded.
+    pub(crate) async fn question(&self, prompt: &str) -> LineInput {
+        self.read(prompt, PromptKind::Question).await
+    }
+
+    /// Repeats the last question.
+    pub(crate) async fn again(&self, prompt: &str) -> LineInput {
+        self.read(prompt, PromptKind::Again).await
+    }
+
+    async fn read(&self, prompt: &str, kind: PromptKind) -> LineInput {
+        drop(self.startup.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let (reply, read) = oneshot::channel();
+        // A stopped thread drops the sender, which is read as the end of input.
+        let _ = self.requests.send(ReadRequest { prompt: prompt.to_owned(), kind, reply });
+        read.await.unwrap_or(LineInput::End)
+    }
+}
+
+fn saved_modes() -> MutexGuard<'static, Option<Termios>> {
+    SAVED_MODES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Disables terminal echo while it lives, so that typed keys do not mix with the model's text. Ctrl-C still works, and the
+/// next prompt reads the typed keys.
+pub(crate) struct EchoGuard(Option<Termios>);
+
+impl EchoGuard {
+    pub(crate) fn begin() -> Self {
+        let mut saved = saved_modes();
+        let now = tcgetattr(std::io::stdin()).ok();
+        if let Some(mut silent) = now.clone() {
+            silent.local_modes.remove(LocalModes::ECHO);
+            // Enter must stay a carriage return: the prompt reads a line feed as Ctrl-J.
+            if edits_lines() {
+                silent.input_modes.remove(InputModes::ICRNL);
+            }
+            *saved = now.clone();
+            // The terminal may be closed.
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &silent);
+        }
+        Self(now)
+    }
+}
+
+impl Drop for EchoGuard {
+    fn drop(&mut self) {
+        let mut saved = saved_modes();
+        if let Some(original) = &self.0 {
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, original);
+            *saved = None;
+        }
+    }
+}
+
+/// Returns `true` if rustyline reads single keys; on these terminals it reads whole lines.
+fn edits_lines() -> bool {
+    let is_plain = |terminal: &std::ffi::OsStr| ["dumb", "cons25", "emacs"].iter().any(|name| terminal == *name);
+    !std::env::var_os("TERM").is_some_and(|terminal| is_plain(&terminal))
+}
+
+/// Restores the original terminal modes, if they are changed.
+pub(crate) fn restore() {
+    if let Some(before) = saved_modes().take() {
+        // The terminal may be closed.
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
+        let _ = std::io::stdout().write_all(b"\x1b[?2004l\r\n");
+    }
+}
+
+/// Reads lines on the editor thread.
+struct LineReader {
+    messages: rustyline::Editor<EditorHelper, FileHistory>,
+    answers: rustyline::Editor<EditorHelper, FileHistory>,
+    history: Option<PathBuf>,
+    is_empty: Arc<AtomicBool>,
+    continuations: Continuations,
+}
+
+impl LineReader {
+    fn new(keeps_history: bool) -> rustyline::Result<Self> {
+        let is_empty = Arc::new(AtomicBool::new(true));
+        let continuations = Continuations::default();
+        let mut messages = new_editor(true, &is_empty)?;
+        bind_newlines(&mut messages, &continuations);
+        let answers = new_editor(false, &is_empty)?;
+        let history = keeps_history.then(history_file).flatten();
+        if let Some(file) = &history {
+            // The file may not exist yet.
+            let _ = messages.load_history(file);
+        }
+        Ok(Self { messages, answers, history, is_empty, continuations })
+    }
+
+    fn handle(&mut self, ReadRequest { prompt, kind, reply }: ReadRequest) {
+        let outer = saved_modes().clone();
+        *saved_modes() = outer.clone().or_else(|| tcgetattr(std::io::stdin()).ok());
+        self.is_empty.store(true, Ordering::Relaxed);
+        if kind == PromptKind::Question {
+            self.discard_typeahead();
+        }
+        let editor = if kind == PromptKind::Message { &mut self.messages } else { &mut self.answers };
+        let line = editor.readline(&prompt);
+        *saved_modes() = outer;
+        let continuations = std::mem::take(&mut *self.continuations.lock().unwrap_or_else(PoisonError::into_inner));
+        let line = line.map(|line| join_continuations(line, &continuations));
+        if let (Ok(line), PromptKind::Message) = (&line, kind) {
+            self.add_to_history(line);
+        }
+        let read = match line {
+            Ok(line) => LineInput::Line(line),
+            Err(ReadlineError::Interrupted) => LineInput::Interrupted { empty: self.is_empty.load(Ordering::Relaxed) },
+            Err(_) => LineInput::End,
+        };
+        // The receiver may have stopped waiting.
+        let _ = reply.send(read);
+    }
+
+    /// Discards input that was typed before the prompt.
+    fn discard_typeahead(&mut self) {
+        // An editor buffers the input behind the end of a line.
+        if let Ok(fresh) = new_editor(false, &self.is_empty) {
+            self.answers = fresh;
+        }
+        let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+    }
+
+    fn add_to_history(&mut self, line: &str) {
+        // Typed secrets must not enter the history.
+        if redaction::redact(line) != line {
+            return;
+        }
+        let is_new = self.messages.add_history_entry(line).unwrap_or(false);
+        if let Some(file) = self.history.as_ref().filter(|_| is_new) {
+            // Failing to save the history does not affect the chat.
+            let _ = self.messages.append_history(file);
+            // Restrict the file to its owner.
+            let _ = std::fs::set_permissions(file, Permissions::from_mode(0o600));
+        }
+    }
+}
+
+fn new_editor(
+    completes: bool,
+    is_empty: &Arc<AtomicBool>,
+) -> rustyline::Result<rustyline::Editor<EditorHelper, FileHistory>> {
+    let config = Config::builder().history_ignore_space(true).max_history_size(MAX_HISTORY)?.build();
+    let mut editor = rustyline::Editor::with_config(config)?;
+    editor.set_helper(Some(EditorHelper { completes, files: FilenameCompleter::new(), is_empty: is_empty.clone() }));
+    Ok(editor)
+}
+
+/// Binds the keys that start a new line.
+fn bind_newlines(editor: &mut rustyline::Editor<EditorHelper, FileHistory>, continuations: &Continuations) {
+    for key in [
+        KeyEvent(KeyCode::Char('J'), Modifiers::CTRL),
+        KeyEvent(KeyCode::Enter, Modifiers::ALT),
+        KeyEvent(KeyCode::Char('J'), Modifiers::CTRL_ALT),
+    ] {
+        editor.bind_sequence(key, EventHandler::Simple(Cmd::Newline));
+    }
+    let enter = KeyEvent(KeyCode::Enter, Modifiers::NONE);
+    editor.bind_sequence(enter, EventHandler::Conditional(Box::new(ContinuationHandler(continuations.clone()))));
+}
+
+/// Inserts a line break for Enter behind a backslash. The backslash is removed when the message is sent.
+struct ContinuationHandler(Continuations);
+
+/// The text up to and including each backslash that was followed by Enter. Pasted backslashes are not included.
+type Continuations = Arc<Mutex<Vec<String>>>;
+
+impl ConditionalEventHandler for ContinuationHandler {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        let (line, at) = (context.line(), context.pos());
+        if at < line.len() || !continues(line) {
+            return None;
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+        Some(Cmd::Newline)
+    }
+}
+
+/// Returns `true` if the line ends in an unescaped backslash.
+fn continues(line: &str) -> bool {
+    let rest = line.trim_end_matches('\\');
+    (line.len() - rest.len()) % 2 == 1
+}
+
+/// Removes the backslashes that were followed by Enter.
+fn join_continuations(mut line: String, continuations: &[String]) -> String {
+    // From the last one to the first, so that the earlier positions stay valid.
+    for before in continuations.iter().rev() {
+        if line.strip_prefix(before.as_str()).is_some_and(|rest| rest.starts_with('\n')) {
+            line.remove(before.len() - 1);
+        }
+    }
+    line
+}
+
+/// Returns the history file, in a directory that is private to the user.
+fn history_file() -> Option<PathBuf> {
+    let folder = state_folder()?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    let file = folder.join("chat-history");
+    // Only a regular file can be the history.
+    let is_usable = std::fs::symlink_metadata(&file).map_or(true, |metadata| metadata.is_file());
+    is_usable.then_some(file)
+}
+
+/// Completion for rustyline.
+struct EditorHelper {
+    completes: bool,
+    files: FilenameCompleter,
+    /// Whether the line is empty, which rustyline does not report with Ctrl-C.
+    is_empty: Arc<AtomicBool>,
+}
+
+impl Completer for EditorHelper {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let typed = line.get(..at).unwrap_or(line);
+        if !self.completes || !typed.starts_with('/') {
+            return Ok((at, Vec::new()));
+        }
+        match typed.split_once(' ') {
+            None => {
+                let pair = |name: &str| Pair { display: name.to_owned(), replacement: format!("{name} ") };
+                Ok((0, slash_parser::names().filter(|name| name.starts_with(typed)).map(pair).collect()))
+            }
+            Some(("/save" | "/load", _)) => self.files.complete_path(line, at),
+            Some(_) => Ok((at, Vec::new())),
+        }
+    }
+}
+
+impl Hinter for EditorHelper {
+    type Hint = String;
+
+    fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
+        self.is_empty.store(line.is_empty(), Ordering::Relaxed);
+        None
+    }
+}
+
+impl Highlighter for EditorHelper {}
+impl Validator for EditorHelper {}
+impl Helper for EditorHelper {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unescaped_backslash_continues_a_line() {
+        let lines = ["a\\", "a\\\\\\", "\\", "a", "a\\\\", "a\\ "].map(continues);
+        assert_eq!(lines, [true, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn only_backslashes_typed_before_enter_are_removed() {
+        let typed = |line: &str, continuations: &[&str]| {
+            join_continuations(
+                line.to_owned(),
+                &continuations.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(typed("a\\\nb\\\nc", &["a\\", "a\\\nb\\"]), "a\nb\nc");
+        assert_eq!(typed("pasted\\\nb", &[]), "pasted\\\nb");
+        assert_eq!(typed("changed\\\nb", &["a\\"]), "changed\\\nb");
+    }
+}

@@ -1,0 +1,26 @@
+//! Questions to the user during a turn: approvals of tool calls and elicitations of servers.
+
+use ropeway::agent::{Approval, ApprovalRequest};
+use ropeway::mcp::{Elicitation, ElicitationAnswer};
+use tokio::sync::oneshot;
+
+/// A question that the user answers during a turn.
+pub(crate) enum Question {
+    /// Asks whether a tool may be called.
+    Call(Box<ApprovalRequest>, oneshot::Sender<Approval>),
+    /// A server asks for input.
+    Server(Box<Elicitation>, oneshot::Sender<ElicitationAnswer>),
+}
+
+/// The effect of a question on the turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QuestionOutcome {
+    /// The turn continues.
+    Continue,
+    /// Ctrl-C at a server's question declines it; the next Ctrl-C cancels the turn.
+    Decline,
+    /// Ctrl-C cancels the turn.
+    Interrupt,
+    /// The user chose to end the turn.
+    Quit,
+}

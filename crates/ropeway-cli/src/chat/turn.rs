@@ -1,0 +1,254 @@
+//! Runs one turn: shows its steps, asks the user, and handles Ctrl-C and the deadline.
+
+use std::time::Duration;
+
+use ropeway::agent::{Approval, ApprovalRequest, Permission, Step, Turn, TurnOutcome};
+use ropeway::mcp::ElicitationAnswer;
+use ropeway::tool::{CallError, Origin};
+
+use super::approval::{self, ApprovalChoices, Reply};
+use super::elicitation::{self, MAX_QUESTIONS};
+use super::line_editor::{LineEditor, LineInput};
+use super::question::{Question, QuestionOutcome};
+use super::state::{Chat, deadline_reached};
+use super::terminal::{TerminalUser, print_to_user, wait_for_interrupt};
+use super::{call_display, turn_failure};
+use crate::connect::lockfile;
+use crate::failure::{Exit, Failure};
+use crate::output::print::say;
+use crate::terminal::style::faint;
+use crate::terminal::text::width;
+
+/// Time that a cancelled turn has to end.
+const CANCEL_GRACE: Duration = Duration::from_millis(500);
+
+enum TurnEvent {
+    Step(Option<Step>),
+    Question(Question),
+    Interrupt,
+    Deadline,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CancelReason {
+    Interrupt,
+    /// Ctrl-C was pressed again: the chat ends, too.
+    SecondInterrupt,
+    Deadline,
+    /// Standard output was closed.
+    OutputClosed,
+}
+
+/// How the chat continues after a turn.
+pub(super) enum AfterTurn {
+    Continue(Box<TurnOutcome>),
+    Exit(Exit),
+}
+
+impl Chat<'_> {
+    /// Runs a turn to its end and saves the conversation.
+    pub(super) async fn run_turn(
+        &mut self,
+        mut turn: Turn,
+        user: Option<&mut TerminalUser>,
+    ) -> Result<AfterTurn, Failure> {
+        self.session.warn_differences();
+        self.question_counts.clear();
+        let cancelled_by = self.follow_turn(&mut turn, user).await?;
+        if cancelled_by.is_some() {
+            // Pending questions belong to the cancelled turn.
+            while self.questions.try_recv().is_ok() {}
+        }
+        let finished = match cancelled_by {
+            None | Some(CancelReason::Interrupt) => Some(turn.finish().await),
+            Some(CancelReason::SecondInterrupt | CancelReason::Deadline | CancelReason::OutputClosed) => {
+                tokio::time::timeout(CANCEL_GRACE, turn.finish()).await.ok()
+            }
+        };
+        self.screen.end()?;
+        self.save_conversation()?;
+        let outcome = match (cancelled_by, finished) {
+            (Some(CancelReason::Deadline), _) => return Err(self.deadline_failure()),
+            (Some(CancelReason::OutputClosed), _) => return Ok(AfterTurn::Exit(Exit::Done)),
+            (Some(CancelReason::SecondInterrupt), _) | (_, None) => return Ok(AfterTurn::Exit(Exit::Interrupted)),
+            (_, Some(finished)) => finished.map_err(|error| turn_failure::agent_failure(&error))?,
+        };
+        self.screen.outcome(&outcome)?;
+        Ok(AfterTurn::Continue(Box::new(outcome)))
+    }
+
+    /// Shows the steps of a turn and answers its questions until it ends or is cancelled.
+    async fn follow_turn(
+        &mut self,
+        turn: &mut Turn,
+        mut user: Option<&mut TerminalUser>,
+    ) -> Result<Option<CancelReason>, Failure> {
+        let mut is_cancelled = false;
+        loop {
+            let event = {
+                let Self { session, screen, questions, .. } = self;
+                tokio::select! {
+                    biased;
+                    // Polled first: a turn may always have another step ready.
+                    () = wait_for_interrupt(user.as_deref_mut()) => TurnEvent::Interrupt,
+                    () = deadline_reached(session) => TurnEvent::Deadline,
+                    step = screen.waiting(&session.status, turn.next()) => TurnEvent::Step(step),
+                    Some(question) = questions.recv() => TurnEvent::Question(question),
+                }
+            };
+            let outcome = match event {
+                TurnEvent::Step(None) => return Ok(is_cancelled.then_some(CancelReason::Interrupt)),
+                TurnEvent::Step(Some(step)) => {
+                    self.screen.step(&step, &self.session.advice, &self.session.status)?;
+                    self.print_approval_hint(&step);
+                    if self.screen.is_closed() {
+                        turn.cancel();
+                        return Ok(Some(CancelReason::OutputClosed));
+                    }
+                    QuestionOutcome::Continue
+                }
+                // A cancelled turn takes no answers.
+                TurnEvent::Question(_) if is_cancelled => QuestionOutcome::Continue,
+                TurnEvent::Question(question) => {
+                    self.screen.end()?;
+                    let session = self.session;
+                    match user.as_deref_mut() {
+                        Some(TerminalUser { editor, interrupts }) => tokio::select! {
+                            biased;
+                            outcome = self.answer_question(question, editor) => outcome,
+                            // The line editor reads Ctrl-C as a key: this signal was sent from outside or between two prompts.
+                            Some(()) = interrupts.recv() => QuestionOutcome::Decline,
+                            () = deadline_reached(session) => {
+                                turn.cancel();
+                                return Ok(Some(CancelReason::Deadline));
+                            }
+                        },
+                        None => QuestionOutcome::Continue,
+                    }
+                }
+                TurnEvent::Interrupt => {
+                    self.screen.clear_echo();
+                    QuestionOutcome::Interrupt
+                }
+                TurnEvent::Deadline => {
+                    turn.cancel();
+                    return Ok(Some(CancelReason::Deadline));
+                }
+            };
+            self.interrupt_count +=
+                usize::from(matches!(outcome, QuestionOutcome::Decline | QuestionOutcome::Interrupt));
+            match outcome {
+                QuestionOutcome::Continue => {}
+                QuestionOutcome::Decline if self.interrupt_count < 2 => {
+                    print_to_user(&faint("declined; press Ctrl-C again to end the turn\n"));
+                }
+                QuestionOutcome::Decline | QuestionOutcome::Interrupt | QuestionOutcome::Quit => {
+                    turn.cancel();
+                    if std::mem::replace(&mut is_cancelled, true) {
+                        return Ok(Some(CancelReason::SecondInterrupt));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn answer_question(&mut self, question: Question, editor: &LineEditor) -> QuestionOutcome {
+        match question {
+            // The asking turn has ended.
+            Question::Server(_, answer) if answer.is_closed() => QuestionOutcome::Continue,
+            Question::Call(_, answer) if answer.is_closed() => QuestionOutcome::Continue,
+            Question::Server(elicitation, answer) => {
+                let count = self.question_counts.entry(elicitation.server.clone()).or_default();
+                *count += 1;
+                if *count > MAX_QUESTIONS {
+                    if *count == MAX_QUESTIONS + 1 {
+                        let server = elicitation.server.as_str();
+                        self.screen.warn(&format!("too many questions from server `{server}`; declining the rest"));
+                    }
+                    let _ = answer.send(ElicitationAnswer::Cancel);
+                    return QuestionOutcome::Continue;
+                }
+                let given = elicitation::ask(&elicitation, editor).await;
+                let outcome = if given.is_some() { QuestionOutcome::Continue } else { QuestionOutcome::Decline };
+                // The server may have stopped waiting.
+                let _ = answer.send(given.unwrap_or(ElicitationAnswer::Decline));
+                outcome
+            }
+            Question::Call(request, answer) => match self.ask_approval(&request, editor).await {
+                Ok(approval) => {
+                    let _ = answer.send(approval);
+                    QuestionOutcome::Continue
+                }
+                Err(outcome) => outcome,
+            },
+        }
+    }
+
+    /// Asks the user whether a tool may be called. Returns an error if the user ends the turn instead.
+    async fn ask_approval(&self, request: &ApprovalRequest, editor: &LineEditor) -> Result<Approval, QuestionOutcome> {
+        let name = call_display::tool_name(&request.tool, &request.origin);
+        let choices = self.approval_choices(request);
+        let changes: Vec<String> = request.changes.iter().map(ToString::to_string).collect();
+        let summary = request.summary.as_deref();
+        let prompt = approval::approval_prompt(&name, &request.arguments, summary, &changes, choices, width());
+        print_to_user(&prompt.before);
+        let mut input = editor.question(&prompt.prompt).await;
+        loop {
+            let reply = match input {
+                LineInput::Line(line) => Reply::read(&line),
+                LineInput::Interrupted { .. } => return Err(QuestionOutcome::Interrupt),
+                LineInput::End => Some(Reply::Quit),
+            };
+            match reply {
+                Some(Reply::Show) => print_to_user(&prompt.whole),
+                Some(Reply::Quit) => return Err(QuestionOutcome::Quit),
+                Some(Reply::Answer(approval)) if choices.offers(&approval) => return Ok(approval),
+                Some(Reply::Keep) if choices.keep => {
+                    self.save_approval(request);
+                    return Ok(Approval::Always);
+                }
+                _ => print_help(choices, request),
+            }
+            input = editor.again(&prompt.prompt).await;
+        }
+    }
+
+    /// Returns the optional answers that apply to a call.
+    fn approval_choices(&self, request: &ApprovalRequest) -> ApprovalChoices {
+        let is_server = matches!(request.origin, Origin::Server { .. });
+        let read_only = is_server && request.annotations.read_only() && !request.definition.provenance.trust_hints;
+        ApprovalChoices { keep: is_server && self.agent_config.lock.is_some(), read_only }
+    }
+
+    /// Saves an approval to ropeway.lock.
+    fn save_approval(&self, request: &ApprovalRequest) {
+        let Some(config) = &self.agent_config.lock else { return };
+        match lockfile::allow(config, &request.definition) {
+            Ok(()) => print_to_user(&faint("saved to ropeway.lock\n")),
+            Err(failure) => print_to_user(&failure.hint("the tool is allowed for this chat only").render()),
+        }
+    }
+
+    /// Names the option that would have allowed a call that was denied for lack of a terminal.
+    fn print_approval_hint(&self, step: &Step) {
+        let Step::CallFinished { envelope, .. } = step else { return };
+        let tools = self.agent.all_tools();
+        if !self.is_interactive()
+            && let Some(CallError::Denied { .. }) = envelope.error.as_deref()
+            && let Some(tool) = tools.get(&envelope.tool)
+            && self.agent_config.rules.policy().permission(tool.definition()) == Permission::Ask
+        {
+            let glob = approval::exact_pattern(tool.definition());
+            let quoted = shlex::try_quote(&glob).map_or_else(|_| glob.clone(), |quoted| quoted.into_owned());
+            say(&faint(&format!("    use `--allow {quoted}` to allow it, or `--yes` to allow all calls\n")));
+        }
+    }
+}
+
+fn print_help(choices: ApprovalChoices, request: &ApprovalRequest) {
+    let server = match &request.origin {
+        Origin::Server { server, .. } => server.as_str(),
+        Origin::Local => "",
+    };
+    print_to_user(&faint(&choices.help(server)));
+}

@@ -1,0 +1,112 @@
+//! The servers of a command line and their cached tools, without starting a server.
+
+use std::path::{Path, PathBuf};
+
+use ropeway::bridge::{cached_tools, default_cache_dir};
+use ropeway::config::{Config, ServerEntry};
+use ropeway::tool::ToolDefinition;
+
+use super::candidate::Candidate;
+use crate::arguments::command_words::CommandWords;
+use crate::arguments::names::ToolNames;
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::{Origin, find_with_origin};
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{ServerSource, Servers};
+use crate::trust::{TrustMode, VARIABLE};
+
+/// The servers of a command line.
+#[derive(Default)]
+pub(super) struct KnownServers {
+    entries: Vec<ServerEntry>,
+    names: Option<ToolNames>,
+    /// The directory of cached tools; `None` for an untrusted file, of which only server names are used.
+    memory: Option<PathBuf>,
+}
+
+impl KnownServers {
+    /// Reads the configuration of the command line. A broken one has no servers.
+    pub(super) fn load(walk: &CommandWords<'_>, words: &[String]) -> Self {
+        let option = |name: &str| walk.value(name, words).map(str::to_owned);
+        let options = ServerOptions {
+            config: option("config").map(PathBuf::from),
+            stdio: option("stdio"),
+            url: option("url"),
+            ..ServerOptions::default()
+        };
+        Self::of(&options).unwrap_or_default()
+    }
+
+    fn of(options: &ServerOptions) -> Option<Self> {
+        let file = match &options.config {
+            Some(path) => Some(ConfigFile::read(path, Origin::Named).ok()?),
+            None if options.stdio.is_some() || options.url.is_some() => None,
+            None => match find_with_origin() {
+                Some((path, origin)) => Some(ConfigFile::read(&path, origin).ok()?),
+                None => None,
+            },
+        };
+        let mode = TrustMode::new(false, std::env::var_os(VARIABLE)).unwrap_or(TrustMode::Ask);
+        let is_trusted = file.as_ref().is_none_or(|file| file.is_trusted(mode));
+        let config = match &file {
+            Some(file) if is_trusted => file.parse().ok()?,
+            Some(file) => file.parse_unread().ok()?,
+            None => {
+                let mut entry = ServerEntry::new(options.config().ok()?);
+                entry.prefix = String::new();
+                Config::default().with_server(entry)
+            }
+        };
+        let servers = Servers::new(config, ServerSource::Line);
+        servers.redact_secrets();
+        let entries: Vec<ServerEntry> = servers.config.servers.iter().filter(|entry| entry.enabled).cloned().collect();
+        let names = Some(ToolNames::new(&servers.config));
+        Some(Self { entries, names, memory: default_cache_dir().filter(|_| is_trusted) })
+    }
+
+    /// Returns the names of the servers.
+    pub(super) fn names(&self) -> Vec<Candidate> {
+        self.entries.iter().map(|entry| Candidate::new(entry.alias.as_str(), "")).collect()
+    }
+
+    /// Returns the names of tools: `SERVER.TOOL`, or the tool alone if it is unique.
+    pub(super) fn tools(&self, current: &str) -> Vec<Candidate> {
+        let Some(names) = &self.names else { return Vec::new() };
+        let is_behind =
+            |entry: &&ServerEntry| current.strip_prefix(entry.alias.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        let described = |tool: &ToolDefinition| tool.description.clone().unwrap_or_default();
+        if let Some(entry) = self.entries.iter().filter(is_behind).max_by_key(|entry| entry.alias.as_str().len()) {
+            let tools = self.tools_of(entry);
+            return tools.iter().map(|tool| Candidate::new(names.dotted(tool), &described(tool))).collect();
+        }
+        let is_alone = self.entries.len() == 1;
+        let mut candidates: Vec<Candidate> = Vec::new();
+        if !is_alone {
+            candidates = self.entries.iter().map(|entry| Candidate::new(format!("{}.", entry.alias), "")).collect();
+        }
+        if is_alone || !current.is_empty() {
+            let all: Vec<ToolDefinition> = self.entries.iter().flat_map(|entry| self.tools_of(entry)).collect();
+            let is_unique = |name: &str| all.iter().filter(|tool| names.short(tool) == name).count() == 1;
+            let fitting = all.iter().filter(|tool| names.short(tool).starts_with(current));
+            // A name that starts with `-` would be parsed as an option.
+            let fitting = fitting.filter(|tool| !names.short(tool).starts_with('-'));
+            let unique = fitting.filter(|tool| is_unique(names.short(tool)));
+            candidates.extend(unique.map(|tool| Candidate::new(names.short(tool), &described(tool))));
+        }
+        candidates
+    }
+
+    /// Returns the tool with this name.
+    pub(super) fn tool(&self, name: &str) -> Option<ToolDefinition> {
+        let names = self.names.as_ref()?;
+        let name = name.split('(').next().unwrap_or(name);
+        let all: Vec<ToolDefinition> = self.entries.iter().flat_map(|entry| self.tools_of(entry)).collect();
+        let chosen = names.choose(&all.iter().collect::<Vec<_>>(), name).ok()?;
+        all.into_iter().nth(chosen)
+    }
+
+    fn tools_of(&self, entry: &ServerEntry) -> Vec<ToolDefinition> {
+        let folder: Option<&Path> = self.memory.as_deref();
+        folder.and_then(|folder| cached_tools(folder, entry)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,392 @@
+//! Server status for people, with advice on problems.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anstyle::Style;
+use ropeway::bridge::Bridge;
+use ropeway::config::{ServerConfig, Transport};
+use ropeway::duration::format_duration;
+use ropeway::mcp::ConnectionState;
+use ropeway::registry::{ServerState, ServerStatus};
+use ropeway::tool::Alias;
+
+use crate::config::config_paths::find_path;
+use crate::connect::servers::ServerSource;
+use crate::doctor::{ConfigSource, remedy};
+use crate::failure::{Exit, Failure, worst_exit};
+use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::style::faint;
+use crate::terminal::text::{clean_line, width, wrap};
+
+const NAME: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+
+/// Describes the status of servers and suggests fixes.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerAdvice {
+    source: ServerSource,
+    patience: Option<Duration>,
+    /// The connections and their settings, which hold more details than a status.
+    servers: Option<(Bridge, Arc<[ServerConfig]>)>,
+}
+
+/// Formats a number of tools.
+pub(crate) fn tool_count(count: usize) -> String {
+    match count {
+        0 => "no tools".to_owned(),
+        1 => "1 tool".to_owned(),
+        count => format!("{count} tools"),
+    }
+}
+
+impl ServerAdvice {
+    /// Creates advice for servers from `source`. `patience` is the time limit of the command.
+    pub(crate) fn new(source: ServerSource, patience: Option<Duration>) -> Self {
+        Self { source, patience, servers: None }
+    }
+
+    /// Adds the connections of a bridge and their settings.
+    pub(crate) fn with_servers(mut self, bridge: &Bridge, servers: Arc<[ServerConfig]>) -> Self {
+        self.servers = Some((bridge.clone(), servers));
+        self
+    }
+
+    fn settings(&self, server: &Alias) -> Option<&ServerConfig> {
+        self.servers.as_ref()?.1.iter().find(|config| config.alias == *server)
+    }
+
+    /// Returns a fix for the last connection error of a server.
+    pub(crate) fn remedy(&self, server: &Alias) -> Option<String> {
+        let connection = self.servers.as_ref()?.0.server(server)?;
+        let ConnectionState::Down { cause, .. } = connection.state().borrow().clone() else { return None };
+        let given = match self.source {
+            ServerSource::File(_) => ConfigSource::File,
+            ServerSource::Line | ServerSource::Demo => ConfigSource::CommandLine,
+        };
+        remedy(&cause, self.settings(server)?, &connection.stderr_tail(), given)
+    }
+
+    /// Returns `true` if a token or an `Authorization` header is configured.
+    pub(crate) fn sends_token(&self, server: &Alias) -> bool {
+        self.settings(server).is_some_and(|config| match &config.transport {
+            Transport::Http(server) | Transport::Sse(server) => {
+                let is_authorization = |name: &str| name.eq_ignore_ascii_case("authorization");
+                server.bearer.is_some() || server.headers.iter().any(|(name, _)| is_authorization(name))
+            }
+            _ => false,
+        })
+    }
+
+    /// Describes the state of a server in a few words.
+    pub(crate) fn status_text(&self, outcome: &ServerState) -> String {
+        match (outcome, self.patience) {
+            (ServerState::Ready { tools: count }, _) => tool_count(*count),
+            (ServerState::Cached { tools: count }, _) => {
+                format!("{} (cached; starts on the first call)", tool_count(*count))
+            }
+            (ServerState::Connecting | ServerState::NotStarted, Some(patience)) => {
+                format!("no response within {}", format_duration(patience))
+            }
+            (ServerState::Connecting, None) => "connecting".to_owned(),
+            (ServerState::NeedsAuth, _) => "needs authentication".to_owned(),
+            (ServerState::Down { .. }, _) => "down".to_owned(),
+            (ServerState::Skipped { secrets }, _) => {
+                let are = if secrets.len() == 1 { "is" } else { "are" };
+                format!("skipped: `{}` {are} not set", secrets.join("`, `"))
+            }
+            (ServerState::Invalid { reason }, _) => format!("not started: {reason}"),
+            (ServerState::FilteredToZero { of: 1 }, _) => "its only tool is filtered out".to_owned(),
+            (ServerState::FilteredToZero { of }, _) => format!("all {} are filtered out", tool_count(*of)),
+            (ServerState::Hidden { of }, _) => format!("{} hidden until accepted with `ropeway lock`", tool_count(*of)),
+            (ServerState::Disabled, _) => "disabled".to_owned(),
+            (other, _) => other.to_string(),
+        }
+    }
+
+    /// Returns advice for a server that is not ready.
+    pub(crate) fn for_status(&self, verdict: &ServerStatus) -> Option<String> {
+        let server = &verdict.server;
+        let file = match &self.source {
+            ServerSource::File(path) => Some((path.as_path(), file_name(path))),
+            ServerSource::Line | ServerSource::Demo => None,
+        };
+        match (&verdict.outcome, file) {
+            (ServerState::Skipped { secrets }, Some((_, name))) => {
+                let secret = secrets.first().map_or("", String::as_str);
+                let them = if secrets.len() == 1 { "it" } else { "them" };
+                Some(format!("set {them} in the environment, or in a .env next to {name}: {secret}=…"))
+            }
+            (ServerState::NeedsAuth, file) if self.sends_token(server) => Some(match file {
+                Some((_, name)) => format!("the token may be expired or lack a scope; replace it in {name}"),
+                None => "the token may be expired or lack a scope; pass another one with --bearer".to_owned(),
+            }),
+            (ServerState::NeedsAuth, Some((path, name))) => Some(if is_yaml(path) {
+                format!("set a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}")
+            } else {
+                format!("set a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\"")
+            }),
+            (ServerState::NeedsAuth, None) => Some("pass a token with --bearer, or a header with --header".to_owned()),
+            (ServerState::Down { .. }, Some((path, _))) => {
+                Some(format!("try {}", suggested_command(&format!("doctor {server}"), path)))
+            }
+            (ServerState::Down { .. }, None) if self.source == ServerSource::Line => {
+                Some("try `ropeway doctor` with the same options".to_owned())
+            }
+            (ServerState::Connecting | ServerState::NotStarted, _) if self.patience.is_some() => {
+                Some("try a longer --timeout".to_owned())
+            }
+            (ServerState::FilteredToZero { .. }, Some((_, name))) => {
+                Some(format!("see `tools` and `tool_allowlist` of `{server}` in {name}"))
+            }
+            (ServerState::Invalid { .. }, Some((_, name))) => {
+                Some(format!("correct or remove the key in {name}, or define the server in a ropeway.yaml"))
+            }
+            (ServerState::Disabled, Some((_, name))) => {
+                Some(format!("see `enabled` of `{server}` and `enabled_servers` in {name}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Explains how to configure a server when none is.
+    pub(crate) fn no_servers(&self) -> String {
+        let place = match &self.source {
+            ServerSource::File(path) => format!(" in {}", path.display()),
+            ServerSource::Line | ServerSource::Demo => String::new(),
+        };
+        let way = "Add one with `ropeway add NAME -- COMMAND`, or import those of other clients with `ropeway import`.";
+        format!("No servers configured{place}.\n{}", faint(&wrap(way, width(), 0)))
+    }
+
+    /// Returns the command that lists tool name collisions.
+    pub(crate) fn collision_command(&self) -> String {
+        match &self.source {
+            ServerSource::File(path) if find_path().as_ref() != Some(path) => {
+                format!("`ropeway config check --connect {}`", path.display())
+            }
+            _ => "`ropeway config check --connect`".to_owned(),
+        }
+    }
+
+    /// Lists unavailable servers and the command that shows the causes.
+    pub(crate) fn unavailable_names<'a>(&self, verdicts: impl Iterator<Item = &'a ServerStatus>) -> String {
+        let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
+        let health = match &self.source {
+            ServerSource::File(path) => suggested_command("health", path),
+            ServerSource::Line | ServerSource::Demo => "`ropeway health` with the same options".to_owned(),
+        };
+        format!("{} (see {health})", clean_line(&names.join(", ")))
+    }
+
+    /// Adds the unavailable servers to a failure about an unknown name. If no server is available, the exit code
+    /// is theirs.
+    pub(crate) fn add_unavailable(&self, failure: Failure, verdicts: &[ServerStatus]) -> Failure {
+        let absent: Vec<&ServerStatus> = verdicts.iter().filter(|verdict| is_unavailable(&verdict.outcome)).collect();
+        let failure = match &absent[..] {
+            [] => failure,
+            [verdict] => failure.hint(verdict.to_string()),
+            many => failure.hint(format!("unavailable servers: {}", self.unavailable_names(many.iter().copied()))),
+        };
+        if verdicts.iter().any(|verdict| is_available(&verdict.outcome)) || absent.is_empty() {
+            failure
+        } else {
+            failure.with_exit(exit_code(verdicts))
+        }
+    }
+
+    /// Formats a server in one line: icon, name, status and `more`.
+    pub(crate) fn heading(&self, verdict: &ServerStatus, more: &str) -> String {
+        let words = match verdict.outcome {
+            ServerState::NeedsAuth if self.sends_token(&verdict.server) => "token rejected".to_owned(),
+            ref outcome => self.status_text(outcome),
+        };
+        status_line(StatusIcon::for_state(&verdict.outcome), &verdict.server, &words, more)
+    }
+
+    /// Formats a server that is not ready, with the cause and advice.
+    pub(crate) fn problem_text(&self, verdict: &ServerStatus, width: usize) -> String {
+        let mut text = self.heading(verdict, "");
+        if let ServerState::Down { cause } = &verdict.outcome {
+            text.push_str(&wrap(&clean_line(cause), width, 4));
+            if let Some(remedy) = self.remedy(&verdict.server) {
+                text.push_str(&faint(&wrap(&clean_line(&remedy), width, 4)));
+            }
+        }
+        // A disabled server is not a problem.
+        if let Some(advice) = self.for_status(verdict).filter(|_| verdict.outcome != ServerState::Disabled) {
+            text.push_str(&faint(&wrap(&clean_line(&advice), width, 4)));
+        }
+        text
+    }
+}
+
+/// Formats a server in one line.
+pub(crate) fn status_line(mark: StatusIcon, server: &Alias, words: &str, more: &str) -> String {
+    let (style, sign, alias) = (mark.style(), mark.symbol(), clean_line(server.as_str()));
+    let more = if more.is_empty() { String::new() } else { format!(" · {}", clean_line(more)) };
+    format!("{style}{sign}{style:#} {NAME}{alias}{NAME:#} {FAINT}· {}{more}{FAINT:#}\n", clean_line(words))
+}
+
+/// Returns `true` if an enabled server is not available.
+pub(crate) fn is_unavailable(outcome: &ServerState) -> bool {
+    !is_available(outcome) && *outcome != ServerState::Disabled
+}
+
+/// Returns `true` if a server is connected or cached, with or without tools.
+pub(crate) fn is_available(outcome: &ServerState) -> bool {
+    matches!(
+        outcome,
+        ServerState::Ready { .. }
+            | ServerState::Cached { .. }
+            | ServerState::FilteredToZero { .. }
+            | ServerState::Hidden { .. }
+    )
+}
+
+/// Returns `true` if a server is not connected yet.
+pub(crate) fn is_pending(outcome: &ServerState) -> bool {
+    matches!(outcome, ServerState::Connecting | ServerState::NotStarted)
+}
+
+/// Returns the exit code of a list: success if a server is available and none timed out.
+pub(crate) fn exit_code(verdicts: &[ServerStatus]) -> Exit {
+    let outcomes = || verdicts.iter().map(|verdict| &verdict.outcome);
+    if let [ServerStatus { outcome: ServerState::Disabled, .. }] = verdicts {
+        // A disabled server that is named explicitly is a usage error.
+        return Exit::Usage;
+    }
+    if outcomes().any(is_available) && !outcomes().any(is_pending) { Exit::Done } else { worst(outcomes()) }
+}
+
+/// Returns the exit code of the most severe state.
+pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a ServerState>) -> Exit {
+    worst_exit(outcomes.map(exit_of))
+}
+
+/// Returns the exit code for the state of a server. [`Session::exit`] also considers the connection error.
+///
+/// [`Session::exit`]: crate::connect::session::Session::exit
+pub(crate) fn exit_of(outcome: &ServerState) -> Exit {
+    match outcome {
+        outcome if is_pending(outcome) => Exit::Timeout,
+        // A server that is ready but failed its health check does not respond.
+        ServerState::Down { .. } | ServerState::Ready { .. } => Exit::Unreachable,
+        ServerState::NeedsAuth => Exit::NeedsAuth,
+        ServerState::Skipped { .. } | ServerState::Invalid { .. } | ServerState::FilteredToZero { .. } => Exit::Usage,
+        _ => Exit::Done,
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+/// Formats a command for the servers of a file.
+pub(crate) fn suggested_command(words: &str, file: &Path) -> String {
+    // The file in use needs no `--config`.
+    if find_path().as_deref() == Some(file) {
+        format!("`ropeway {words}`")
+    } else {
+        format!("`ropeway {words} --config {}`", file.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(outcome: ServerState) -> ServerStatus {
+        ServerStatus::new("web", outcome)
+    }
+
+    fn server_advice() -> ServerAdvice {
+        ServerAdvice::new(ServerSource::File("/etc/ropeway.yaml".into()), Some(Duration::from_secs(2)))
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn every_problem_has_advice() {
+        let trouble = |outcome| plain(&server_advice().problem_text(&verdict(outcome), 200));
+        let secrets =
+            |names: &[&str]| ServerState::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
+        assert_eq!(
+            trouble(secrets(&["A"])),
+            "○ web · skipped: `A` is not set\n    set it in the environment, or in a .env next to ropeway.yaml: A=…\n"
+        );
+        assert_eq!(
+            trouble(secrets(&["A", "B"])),
+            "○ web · skipped: `A`, `B` are not set\n    set them in the environment, or in a .env next to ropeway.yaml: A=…\n"
+        );
+        assert_eq!(
+            trouble(ServerState::Down { cause: "no\n\u{1b}[1mway".into() }),
+            "✗ web · down\n    no way\n    try `ropeway doctor web --config /etc/ropeway.yaml`\n"
+        );
+        assert_eq!(
+            trouble(ServerState::NeedsAuth),
+            "✗ web · needs authentication\n    set a token in ropeway.yaml: auth: {bearer: \"${TOKEN}\"}\n"
+        );
+        assert_eq!(trouble(ServerState::Connecting), "◐ web · no response within 2 s\n    try a longer --timeout\n");
+        assert_eq!(
+            trouble(ServerState::FilteredToZero { of: 4 }),
+            "◐ web · all 4 tools are filtered out\n    see `tools` and `tool_allowlist` of `web` in ropeway.yaml\n"
+        );
+        assert_eq!(trouble(ServerState::Disabled), "○ web · disabled\n");
+    }
+
+    #[test]
+    fn suggested_commands_select_the_same_servers() {
+        let down = verdict(ServerState::Down { cause: String::new() });
+        let line = ServerAdvice::new(ServerSource::Line, None);
+        let advice = "try `ropeway doctor` with the same options";
+        assert_eq!(line.for_status(&down).as_deref(), Some(advice));
+        assert_eq!(line.unavailable_names([&down].into_iter()), "web (see `ropeway health` with the same options)");
+        assert_eq!(
+            server_advice().unavailable_names([&down].into_iter()),
+            "web (see `ropeway health --config /etc/ropeway.yaml`)"
+        );
+        assert_eq!(server_advice().collision_command(), "`ropeway config check --connect /etc/ropeway.yaml`");
+    }
+
+    #[test]
+    fn advice_for_another_clients_file_uses_its_keys() {
+        let advice = ServerAdvice::new(ServerSource::File("/etc/mcp.json".into()), None);
+        let advice = advice.for_status(&verdict(ServerState::NeedsAuth));
+        assert_eq!(advice.as_deref(), Some("set a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\""));
+    }
+
+    #[test]
+    fn an_available_server_needs_no_advice() {
+        for (outcome, words) in [
+            (ServerState::Ready { tools: 0 }, "no tools"),
+            (ServerState::Ready { tools: 1 }, "1 tool"),
+            (ServerState::Cached { tools: 2 }, "2 tools (cached; starts on the first call)"),
+        ] {
+            assert_eq!(server_advice().status_text(&outcome), words);
+            assert_eq!(server_advice().for_status(&verdict(outcome)), None);
+        }
+    }
+
+    #[test]
+    fn a_list_succeeds_if_a_server_is_available_and_none_is_pending() {
+        let exit = |outcomes: &[ServerState]| exit_code(&outcomes.iter().cloned().map(verdict).collect::<Vec<_>>());
+        let ready = ServerState::Ready { tools: 0 };
+        let down = ServerState::Down { cause: String::new() };
+        assert_eq!(exit(&[]), Exit::Done);
+        assert_eq!(exit(&[ready.clone(), down.clone(), ServerState::NeedsAuth]), Exit::Done);
+        assert_eq!(exit(&[ready, down.clone(), ServerState::Connecting]), Exit::Timeout);
+        assert_eq!(exit(&[down, ServerState::NeedsAuth]), Exit::Unreachable);
+        assert_eq!(exit(&[ServerState::Disabled, ServerState::NeedsAuth]), Exit::NeedsAuth);
+        assert_eq!(exit(&[ServerState::Disabled, ServerState::Skipped { secrets: Vec::new() }]), Exit::Usage);
+        assert_eq!(exit(&[ServerState::Disabled]), Exit::Usage);
+        assert_eq!(exit(&[ServerState::Disabled, ServerState::Disabled]), Exit::Done);
+    }
+}

@@ -1,0 +1,168 @@
+//! Waiting for servers without letting one that hangs delay the others.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::time::Duration;
+
+use ropeway::registry::{ServerState, ServerStatus};
+use tokio::time::Instant;
+
+use crate::connect::advice::{is_available, is_pending};
+use crate::connect::session::Session;
+use crate::failure::Failure;
+
+/// How long a ready server waits for those before it in the file, to keep the order of the file.
+const HOLD: Duration = Duration::from_millis(500);
+
+/// Time limit for servers with cached tools.
+const REMEMBERED_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits for all servers and calls `show` with the indices of those that became ready or failed. Every server is shown
+/// once; those that timed out are shown last. Servers for which `is_remembered` returns `true` have a shorter time limit.
+pub(crate) async fn for_each_ready(
+    session: &Session,
+    is_remembered: impl Fn(usize) -> bool,
+    mut show: impl FnMut(&[usize]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let give_up = Instant::now() + REMEMBERED_PATIENCE;
+    let mut order = DisplayOrder::new(session.bridge.statuses().len());
+    {
+        let mut arrive = pin!(session.wait_for_servers());
+        loop {
+            let known = order.settled();
+            let changed = session.bridge.until_statuses(|verdicts| settled(session, verdicts) != known);
+            let due_at = order.due_at();
+            let due = async {
+                match due_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                arrived = &mut arrive => {
+                    arrived?;
+                    break;
+                }
+                verdicts = changed => order.settle(settled(session, &verdicts), Instant::now()),
+                () = due => {}
+                () = tokio::time::sleep_until(give_up), if order.unsettled().all(&is_remembered) => break,
+            }
+            let due = order.take_due(Instant::now());
+            if !due.is_empty() {
+                show(&due)?;
+            }
+        }
+    }
+    let rest = order.take_rest();
+    if rest.is_empty() { Ok(()) } else { show(&rest) }
+}
+
+/// Waits for all servers, but at most `patience` after one of them is ready. `--timeout` takes precedence.
+pub(crate) async fn wait_for_most(session: &Session, patience: Duration) -> Result<(), Failure> {
+    if session.deadline.is_some() {
+        return session.wait_for_servers().await;
+    }
+    let enough = async {
+        tokio::time::sleep(patience).await;
+        session.bridge.until_statuses(|verdicts| verdicts.iter().any(|verdict| is_available(&verdict.outcome))).await
+    };
+    tokio::select! {
+        biased;
+        arrived = session.wait_for_servers() => arrived,
+        _ = enough => Ok(()),
+    }
+}
+
+/// Waits for all servers, but at most `patience`.
+pub(crate) async fn wait_within(session: &Session, patience: Duration) -> Result<(), Failure> {
+    tokio::time::timeout(patience, session.wait_for_servers()).await.unwrap_or(Ok(()))
+}
+
+/// Returns the indices of servers that are no longer connecting.
+fn settled(session: &Session, verdicts: &[ServerStatus]) -> BTreeSet<usize> {
+    let is_settled = |verdict: &ServerStatus| match verdict.outcome {
+        // A cached server is being started.
+        ServerState::Cached { .. } => !session.eager,
+        ref outcome => !is_pending(outcome),
+    };
+    (0..verdicts.len()).filter(|at| is_settled(&verdicts[*at])).collect()
+}
+
+struct DisplayOrder {
+    /// The time at which each server settled.
+    since: Vec<Option<Instant>>,
+    shown: BTreeSet<usize>,
+}
+
+impl DisplayOrder {
+    fn new(count: usize) -> Self {
+        Self { since: vec![None; count], shown: BTreeSet::new() }
+    }
+
+    fn settled(&self) -> BTreeSet<usize> {
+        (0..self.since.len()).filter(|at| self.since[*at].is_some()).collect()
+    }
+
+    fn unsettled(&self) -> impl Iterator<Item = usize> {
+        (0..self.since.len()).filter(|at| self.since[*at].is_none())
+    }
+
+    /// Updates the settled servers. A settled server may be connecting again.
+    fn settle(&mut self, settled: BTreeSet<usize>, now: Instant) {
+        for (at, since) in self.since.iter_mut().enumerate() {
+            *since = settled.contains(&at).then(|| since.unwrap_or(now));
+        }
+    }
+
+    /// Returns `true` if all servers before this one are shown or settled.
+    fn is_next(&self, at: usize) -> bool {
+        (0..at).all(|before| self.shown.contains(&before) || self.since[before].is_some())
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = (usize, Instant)> {
+        let waiting = self.since.iter().enumerate().filter(|(at, _)| !self.shown.contains(at));
+        waiting.filter_map(|(at, since)| Some((at, (*since)?)))
+    }
+
+    /// Returns the time at which the next settled server is shown at the latest.
+    fn due_at(&self) -> Option<Instant> {
+        self.waiting().map(|(_, since)| since + HOLD).min()
+    }
+
+    fn take_due(&mut self, now: Instant) -> Vec<usize> {
+        // Servers shown together keep the order of the file. A due server takes the settled ones before it along.
+        let last =
+            self.waiting().filter(|(at, since)| self.is_next(*at) || *since + HOLD <= now).map(|(at, _)| at).max();
+        let due: Vec<usize> =
+            self.waiting().map(|(at, _)| at).filter(|at| last.is_some_and(|last| *at <= last)).collect();
+        self.shown.extend(&due);
+        due
+    }
+
+    fn take_rest(&mut self) -> Vec<usize> {
+        let rest: Vec<usize> = (0..self.since.len()).filter(|at| !self.shown.contains(at)).collect();
+        self.shown.extend(&rest);
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_servers_keep_the_order_of_the_file_and_slow_ones_come_last() {
+        let start = Instant::now();
+        let after = |millis: u64| start + Duration::from_millis(millis);
+        let mut order = DisplayOrder::new(4);
+        order.settle(BTreeSet::from([1, 3]), after(10));
+        assert_eq!(order.take_due(after(10)), [0usize; 0]);
+        order.settle(BTreeSet::from([0, 1, 3]), after(20));
+        assert_eq!(order.take_due(after(20)), [0, 1]);
+        assert_eq!(order.due_at(), Some(after(510)));
+        assert_eq!(order.take_due(after(510)), [3]);
+        assert_eq!((order.due_at(), order.take_rest()), (None, vec![2]));
+        assert_eq!(order.take_rest(), [0usize; 0]);
+    }
+}

@@ -1,0 +1,39 @@
+//! The context of a command: global options and shared state.
+
+use std::time::Duration;
+
+use ropeway::event::Events;
+
+use crate::connect::deadline::{Deadline, PendingServers};
+use crate::terminal::pager::Pager;
+use crate::terminal::status::Status;
+use crate::trust::TrustMode;
+
+/// Global options and shared state of a command.
+pub(crate) struct CommandContext {
+    /// Set by `--json`.
+    pub(crate) json: bool,
+    /// Set by `-v`.
+    pub(crate) verbose: bool,
+    /// The end of `--timeout`.
+    pub(crate) deadline: Option<Deadline>,
+    /// The servers that the command waits for.
+    pub(crate) waiting: PendingServers,
+    /// The status line.
+    pub(crate) status: Status,
+    /// The events of this command.
+    pub(crate) events: Events,
+    /// Set by `--trust`.
+    pub(crate) trust: TrustMode,
+    /// Output to page at the end of the command.
+    pub(crate) pager: Pager,
+}
+
+impl CommandContext {
+    pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool, trust: TrustMode) -> Self {
+        let waiting = PendingServers::default();
+        let deadline = timeout.map(|timeout| Deadline::new(timeout, waiting.clone()));
+        let (status, events, pager) = (Status::new(verbose), Events::default(), Pager::default());
+        Self { json, verbose, deadline, waiting, status, events, trust, pager }
+    }
+}

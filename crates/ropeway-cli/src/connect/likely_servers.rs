@@ -1,0 +1,55 @@
+//! Servers that may have a tool, according to cached definitions.
+
+use ropeway::bridge::{cached_tools, default_cache_dir};
+use ropeway::config::ServerEntry;
+use ropeway::tool::{Alias, ToolDefinition};
+
+use crate::arguments::names::ToolNames;
+use crate::connect::servers::Servers;
+
+/// The servers that may have a tool.
+pub(crate) struct LikelyServers {
+    pub(crate) servers: Servers,
+    /// A cached definition has the tool.
+    pub(crate) is_known: bool,
+}
+
+impl LikelyServers {
+    /// Drops servers whose cached tools do not include the name. Returns `None` if none or all would remain.
+    pub(crate) fn new(servers: &Servers, name: &str) -> Option<Self> {
+        let folder = default_cache_dir().filter(|_| servers.config.servers.len() > 1)?;
+        let names = ToolNames::new(&servers.config);
+        let mut likely = servers.clone();
+        let mut is_known = false;
+        likely.config.servers.retain(|entry| {
+            let Some(tools) = cached_tools(&folder, entry) else { return true };
+            let has_tool = tools.iter().any(|tool| names.is_called(tool, name));
+            is_known |= has_tool;
+            has_tool
+        });
+        let left = likely.config.servers.iter().filter(|entry| entry.enabled).count();
+        let is_less = likely.config.servers.len() < servers.config.servers.len();
+        (left > 0 && is_less).then_some(Self { servers: likely, is_known })
+    }
+}
+
+/// The cached tools of each server, by index.
+pub(crate) struct RememberedTools(Vec<(Alias, Option<Vec<ToolDefinition>>)>);
+
+impl RememberedTools {
+    pub(crate) fn new(servers: &Servers) -> Self {
+        let folder = default_cache_dir();
+        let tools = |entry: &ServerEntry| cached_tools(folder.as_deref()?, entry).filter(|tools| !tools.is_empty());
+        Self(servers.config.servers.iter().map(|entry| (entry.alias.clone(), tools(entry))).collect())
+    }
+
+    pub(crate) fn get(&self, server: usize) -> Option<&[ToolDefinition]> {
+        self.0.get(server)?.1.as_deref()
+    }
+
+    /// Returns whether the cached tools of a server include this name, if they are known.
+    pub(crate) fn has(&self, server: &Alias, name: &str, names: &ToolNames) -> Option<bool> {
+        let (_, tools) = self.0.iter().find(|(alias, _)| alias == server)?;
+        Some(tools.as_ref()?.iter().any(|tool| names.is_called(tool, name)))
+    }
+}

@@ -1,0 +1,110 @@
+//! `ropeway.lock` next to the configuration file in use.
+
+use std::path::Path;
+
+use ropeway::agent::Approvals;
+use ropeway::config::LockPolicy;
+use ropeway::lock::{Lock, LockError, LockFile};
+use ropeway::tool::ToolDefinition;
+
+use crate::connect::servers::{ServerSource, Servers};
+use crate::failure::Failure;
+use crate::trust::{TrustStore, TrustSummary};
+
+/// The lock of a command and its policy.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedLock {
+    pub(crate) lock: Lock,
+    pub(crate) policy: LockPolicy,
+    /// The content was accepted on this machine, so its approvals are valid.
+    is_trusted: bool,
+}
+
+/// Reads the lock file. A missing or invalid lock is a failure if the policy is strict.
+pub(crate) fn load(servers: &Servers) -> Result<Option<LoadedLock>, Failure> {
+    let ServerSource::File(config) = &servers.source else { return Ok(None) };
+    if servers.config.lock == Some(LockPolicy::Off) {
+        return Ok(None);
+    }
+    let file = LockFile::beside(config);
+    let read = file
+        .read()
+        .map_err(|error| lock_failure(&error).hint("set `lock: off` in the configuration file to ignore it"))?;
+    match (read, servers.config.lock) {
+        (Some((lock, text)), policy) => {
+            let policy = policy.unwrap_or(LockPolicy::Warn);
+            let is_trusted = lock.has_approvals() && is_trusted(file.path(), &text);
+            Ok(Some(LoadedLock { lock, policy, is_trusted }))
+        }
+        (None, Some(LockPolicy::Strict)) => {
+            let path = file.path().display();
+            let failure = Failure::usage(format!("`{path}` does not exist, but `lock: strict` requires it"));
+            Err(failure.hint("try `ropeway lock` to review the tools and create it"))
+        }
+        (None, _) => Ok(None),
+    }
+}
+
+impl LoadedLock {
+    /// Returns the permanent approvals of earlier chats.
+    pub(crate) fn approvals(&self) -> Approvals {
+        let approvals = Approvals::new();
+        if self.is_trusted {
+            for server in self.lock.servers() {
+                for (tool, locked) in self.lock.tools(server) {
+                    if let Some(digest) = locked.always {
+                        approvals.allow_digest(server, tool, digest, locked.definition.clone());
+                    }
+                }
+            }
+        }
+        approvals
+    }
+
+    /// Returns `true` if the lock has approvals that were not given on this machine.
+    pub(crate) fn has_foreign_approvals(&self) -> bool {
+        self.lock.has_approvals() && !self.is_trusted
+    }
+}
+
+/// Adds a permanent approval to the lock next to a configuration file.
+pub(crate) fn allow(config: &Path, definition: &ToolDefinition) -> Result<(), Failure> {
+    change(config, |lock| lock.allow(definition))
+}
+
+/// Changes the lock next to a configuration file. Approvals from other machines are dropped, because the file that
+/// ropeway writes is trusted.
+pub(crate) fn change(config: &Path, change: impl FnOnce(&mut Lock)) -> Result<(), Failure> {
+    let file = LockFile::beside(config);
+    let written = file.update(|lock, before| {
+        if lock.has_approvals() && !before.is_some_and(|text| is_trusted(file.path(), text)) {
+            lock.clear_approvals();
+        }
+        change(lock);
+        lock.has_approvals()
+    });
+    let (text, has_approvals) = written.map_err(|error| lock_failure(&error))?;
+    if has_approvals {
+        let recorded =
+            TrustStore::open().and_then(|mut store| store.record(file.path(), &text, TrustSummary::default()));
+        recorded.map_err(|error| {
+            Failure::usage(format!("wrote `{}`, but could not record its approvals", file.path().display()))
+                .caused_by(&error)
+        })?;
+    }
+    Ok(())
+}
+
+fn is_trusted(path: &Path, text: &str) -> bool {
+    TrustStore::open().is_ok_and(|store| store.is_trusted(path, text))
+}
+
+/// Converts a lock error to a failure with a fix.
+pub(crate) fn lock_failure(error: &LockError) -> Failure {
+    let failure = Failure::usage(error.to_string()).caused_by_source(error);
+    match error {
+        LockError::Broken { .. } => failure.hint("fix or delete the file, then run `ropeway lock`"),
+        LockError::Newer { .. } => failure.hint("update ropeway"),
+        _ => failure,
+    }
+}

@@ -1,0 +1,15 @@
+//! Connections: which servers a command uses, connecting to them, and advice when that fails.
+
+pub(crate) mod advice;
+pub(crate) mod arrival;
+pub(crate) mod command_context;
+pub(crate) mod deadline;
+pub(crate) mod fan_out;
+pub(crate) mod likely_servers;
+pub(crate) mod lockfile;
+pub(crate) mod readiness;
+pub(crate) mod selector;
+pub(crate) mod server_options;
+pub(crate) mod servers;
+pub(crate) mod session;
+pub(crate) mod tool_call;

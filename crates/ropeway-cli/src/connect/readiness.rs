@@ -1,0 +1,86 @@
+//! Readiness of the servers of a session: connection and health.
+
+use std::time::Duration;
+
+use ropeway::bridge::BridgeHealth;
+use ropeway::mcp::ConnectionState;
+use ropeway::registry::{ServerState, ServerStatus};
+use ropeway::tool::{Alias, CallError};
+use tokio::time::Instant;
+
+use crate::connect::deadline::Deadline;
+use crate::connect::fan_out::{Reply, query_servers};
+use crate::connect::session::Session;
+use crate::failure::{Exit, Failure};
+use crate::terminal::text::clean_line;
+
+/// Time limit of a health check, and the time reserved for it.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+const HEALTH_RESERVE: Duration = Duration::from_millis(500);
+
+impl Session {
+    /// Waits until every server is connected or failed, or the deadline passes.
+    pub(crate) async fn wait_for_servers(&self) -> Result<(), Failure> {
+        let until = self.deadline.as_ref().map(Deadline::at);
+        let answers = query_servers(self, "connecting to", until, async |_| Ok(())).await;
+        let (Some(alias), [(verdict, answer)]) = (self.single(), &answers[..]) else { return Ok(()) };
+        match answer {
+            Reply::TimedOut => {
+                Err(self.timeout_failure(if self.server(alias).is_some_and(|server| server.is_connected()) {
+                    "listing the tools of"
+                } else {
+                    "connecting to"
+                }))
+            }
+            _ => self.check_available(alias, verdict).await,
+        }
+    }
+
+    /// Returns a failure if the only server of the command is not available.
+    async fn check_available(&self, alias: &Alias, verdict: &ServerStatus) -> Result<(), Failure> {
+        match &verdict.outcome {
+            ServerState::Ready { .. }
+            | ServerState::Cached { .. }
+            | ServerState::FilteredToZero { .. }
+            | ServerState::Hidden { .. } => {
+                return Ok(());
+            }
+            ServerState::Disabled | ServerState::Skipped { .. } | ServerState::Invalid { .. } => {
+                let failure = Failure::usage(verdict.to_string());
+                return Err(self.advice.for_status(verdict).into_iter().fold(failure, Failure::hint));
+            }
+            _ => {}
+        }
+        let server = self.server(alias);
+        let state = server.as_ref().map(|server| server.state().borrow().clone());
+        Err(match (state, server) {
+            (Some(ConnectionState::Down { cause, .. }), _) => Failure::connect(alias, cause),
+            (Some(ConnectionState::NeedsAuth { challenge }), _) if self.advice.sends_token(alias) => {
+                let failure = Failure::new(Exit::NeedsAuth, format!("server `{alias}` rejected the token"));
+                let response = challenge.map(|challenge| format!("server response: {}", clean_line(&challenge)));
+                response.into_iter().fold(failure, Failure::hint)
+            }
+            (Some(ConnectionState::NeedsAuth { challenge }), _) => {
+                CallError::NeedsAuth { server: alias.clone(), challenge }.into()
+            }
+            // The server is connected but did not list its tools: listing again returns the full error.
+            (Some(ConnectionState::Ready { .. }), Some(server)) => {
+                match self.step("listing the tools of", alias, server.refresh_tools()).await? {
+                    Ok(_) => return Ok(()),
+                    Err(error) => Failure::listing(&error),
+                }
+            }
+            _ => Failure::new(Exit::Unreachable, verdict.to_string()),
+        })
+    }
+
+    /// Checks the health of every server. Slow servers do not delay the others.
+    pub(crate) async fn health(&self) -> BridgeHealth {
+        let until = self.deadline.as_ref().map(|deadline| deadline.at() - HEALTH_RESERVE.min(deadline.after() / 4));
+        query_servers(self, "connecting to", until, async |_| Ok(())).await;
+        let left = self.deadline.as_ref().map(|deadline| deadline.at().saturating_duration_since(Instant::now()));
+        let patience = left.map_or(HEALTH_TIMEOUT, |left| left.min(HEALTH_TIMEOUT));
+        let label = || "checking connections".to_owned();
+        self.status.during_labelled(label, self.bridge.health_check_within(patience)).await
+    }
+}

@@ -1,0 +1,337 @@
+//! The servers of a command: from options, from a configuration file, or the demo server.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use ropeway::config::{Config, EraChoice, ServerEntry, ServerSettings};
+use ropeway::mcp::{ElicitationAnswer, Handlers};
+use ropeway::tool::Alias;
+
+use crate::arguments::names::expand_prefix;
+use crate::arguments::suggest;
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::{self, Origin, find_path, find_with_origin};
+use crate::connect::command_context::CommandContext;
+use crate::connect::server_options::{DEMO, ServerOptions};
+use crate::failure::Failure;
+use crate::output::print::say;
+use crate::secrets::redaction;
+use crate::terminal::style;
+
+/// The servers of a command.
+#[derive(Clone, Debug)]
+pub(crate) struct Servers {
+    pub(crate) config: Config,
+    pub(crate) source: ServerSource,
+    /// Lazy servers are started, too.
+    pub(crate) eager: bool,
+    /// Lost connections are restored.
+    pub(crate) reconnecting: bool,
+    /// Tools are compared with ropeway.lock.
+    pub(crate) is_locked: bool,
+    /// Handlers of server requests.
+    pub(crate) handlers: Handlers,
+    /// The configuration file, if any.
+    pub(crate) file: Option<ConfigFile>,
+    /// The command lists servers that are not started.
+    lists_servers: bool,
+    /// The command uses the `chat` section.
+    uses_chat: bool,
+}
+
+/// The origin of the servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServerSource {
+    /// The command line.
+    Line,
+    /// A file.
+    File(PathBuf),
+    /// No servers are configured, so the demo server is used.
+    Demo,
+}
+
+impl ServerOptions {
+    /// Returns the selected servers. An untrusted project file is refused, or accepted on a terminal.
+    pub(crate) fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
+        let mut servers = match self.config_file()? {
+            Some(file) => {
+                file.admit(context.trust)?;
+                Servers::of(file)?
+            }
+            None => {
+                let source = if self.is_given() { ServerSource::Line } else { ServerSource::Demo };
+                let mut entry = ServerEntry::new(self.config()?);
+                // A single server needs no prefix.
+                entry.prefix = String::new();
+                // The demo server is part of this program.
+                entry.trust_hints = source == ServerSource::Demo;
+                Servers::new(Config::default().with_server(entry), source).eager()
+            }
+        };
+        if let Some(era) = self.era {
+            servers.config.servers.iter_mut().for_each(|entry| set_era(entry, era.into()));
+        }
+        servers.redact_secrets();
+        Ok(servers)
+    }
+
+    /// Returns the options that select the same servers in another command, without headers and tokens.
+    pub(crate) fn for_example(&self, source: &ServerSource) -> Vec<String> {
+        let option = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
+        match (source, &self.stdio, &self.url) {
+            (ServerSource::File(path), ..) if find_path().as_ref() != Some(path) => {
+                option("--config", &path.display().to_string())
+            }
+            (ServerSource::Line, Some(command), _) => option("--stdio", command),
+            (ServerSource::Line, None, Some(url)) => option("--url", url),
+            _ => Vec::new(),
+        }
+    }
+
+    fn is_given(&self) -> bool {
+        self.stdio.is_some() || self.url.is_some()
+    }
+
+    /// Returns the configuration file, unless an option selects a server.
+    pub(crate) fn config_file(&self) -> Result<Option<ConfigFile>, Failure> {
+        match (&self.config, self.is_given()) {
+            (Some(path), _) => ConfigFile::read(path, Origin::Named).map(Some),
+            (None, true) => Ok(None),
+            (None, false) => find_with_origin().map(|(path, origin)| ConfigFile::read(&path, origin)).transpose(),
+        }
+    }
+}
+
+fn set_era(entry: &mut ServerEntry, era: EraChoice) {
+    if let ServerSettings::Known(config) = &mut entry.settings {
+        config.era = era;
+    }
+}
+
+/// Returns the failure for a named server without a configuration file.
+fn no_config_file(server: &str, places: &[config_paths::ConfigPath]) -> Failure {
+    let failure = Failure::usage(format!("unknown server `{server}`: no configuration file found"));
+    let failure = match suggest::did_you_mean(server, [DEMO]) {
+        Some(question) => failure.hint(question),
+        None => failure,
+    };
+    let folders: Vec<&config_paths::ConfigPath> =
+        places.iter().filter(|place| place.reason == config_paths::PathReason::Folder).collect();
+    let here = folders.first().map(|place| match folders.len() {
+        1 => format!("`{}`", place.path.display()),
+        _ => format!("`{}` and the folders above", place.path.display()),
+    });
+    let own = places.iter().find(|place| place.reason == config_paths::PathReason::User);
+    let own = own.map(|place| format!("`{}`", place.path.display()));
+    let variable = format!("`{}` (not set)", config_paths::VARIABLE);
+    let searched: Vec<String> = [Some(variable), here, own].into_iter().flatten().collect();
+    let failure = failure.hint(format!("searched: {}", searched.join(", ")));
+    let strange = places.iter().filter(|place| place.is_foreign).fold(failure, |failure, place| {
+        failure.hint(format!("ignored `{}`: owned by another user", place.path.display()))
+    });
+    let name = shlex::try_quote(server).map_or_else(|_| "NAME".into(), |name| name.into_owned());
+    strange.hint(format!(
+        "try `ropeway add {name} -- COMMAND`, `ropeway import` to import the servers of other clients, or `--config FILE`"
+    ))
+}
+
+impl Servers {
+    /// Creates the servers of a configuration.
+    pub(crate) fn new(config: Config, source: ServerSource) -> Self {
+        Self {
+            config,
+            source,
+            eager: false,
+            reconnecting: false,
+            is_locked: true,
+            // Some servers offer other tools without elicitation; all commands must see the same tools.
+            handlers: Handlers::new().on_elicitation(|_| async { Ok(ElicitationAnswer::Decline) }),
+            file: None,
+            lists_servers: false,
+            uses_chat: false,
+        }
+    }
+
+    /// Parses the servers of a file that may be used.
+    pub(crate) fn of(file: ConfigFile) -> Result<Self, Failure> {
+        let config = file.parse().map_err(|error| Failure::config(&error))?;
+        let source = ServerSource::File(file.path.clone());
+        Ok(Self { file: Some(file), ..Self::new(config, source) })
+    }
+
+    /// Omits warnings about servers that the command lists anyway.
+    pub(crate) fn lists_servers(mut self) -> Self {
+        self.lists_servers = true;
+        self
+    }
+
+    /// Includes warnings about the `chat` section.
+    pub(crate) fn uses_chat(mut self) -> Self {
+        self.uses_chat = true;
+        self
+    }
+
+    /// Prints the warnings of the configuration to standard error, each once. Warnings that the command shows itself and,
+    /// outside of `chat`, warnings about the `chat` section are omitted.
+    pub(crate) fn show_warnings(&self) {
+        let is_alone = self.config.servers.len() == 1;
+        let shown_later = |warning: &String| {
+            (self.lists_servers || is_alone)
+                && self.config.servers.iter().any(|entry| entry.warning().as_ref() == Some(warning))
+        };
+        let is_of_chat =
+            |warning: &String| self.config.chat.as_ref().is_some_and(|chat| chat.warnings.contains(warning));
+        let mut shown = HashSet::new();
+        for warning in &self.config.warnings {
+            if !shown_later(warning) && (self.uses_chat || !is_of_chat(warning)) && shown.insert(warning) {
+                say(&style::warning(warning));
+            }
+        }
+    }
+
+    /// Prints all warnings about servers to standard error, each once, for a command that starts none. Problems of the
+    /// `chat` section are part of its failure.
+    pub(crate) fn show_all_warnings(&self) {
+        let mut shown = HashSet::new();
+        let is_of_chat =
+            |warning: &String| self.config.chat.as_ref().is_some_and(|chat| chat.warnings.contains(warning));
+        let warnings = self.config.warnings.iter().filter(|warning| !is_of_chat(warning));
+        for warning in warnings.filter(|warning| shown.insert(*warning)) {
+            say(&style::warning(warning));
+        }
+    }
+
+    /// Restores lost connections, for long-running commands.
+    pub(crate) fn reconnecting(mut self) -> Self {
+        self.reconnecting = true;
+        self
+    }
+
+    /// Ignores ropeway.lock.
+    pub(crate) fn without_lock(mut self) -> Self {
+        self.is_locked = false;
+        self
+    }
+
+    /// Sets the handlers of server requests.
+    pub(crate) fn with_handlers(mut self, handlers: Handlers) -> Self {
+        self.handlers = handlers;
+        self
+    }
+
+    /// Starts lazy servers, too.
+    pub(crate) fn eager(mut self) -> Self {
+        self.eager = true;
+        self
+    }
+
+    /// Keeps only the server with this name.
+    pub(crate) fn only(mut self, name: &str) -> Result<Self, Failure> {
+        let Some(at) = self.config.servers.iter().position(|entry| entry.alias.as_str() == name) else {
+            return Err(self.unknown(name));
+        };
+        self.config.servers = vec![self.config.servers.swap_remove(at)];
+        // A named server is started even if it is lazy.
+        Ok(self.eager())
+    }
+
+    /// Keeps only the servers with these names, if any.
+    pub(crate) fn only_these(mut self, names: &[String]) -> Result<Self, Failure> {
+        if names.is_empty() {
+            return Ok(self);
+        }
+        let is_known = |name: &&String| self.config.servers.iter().any(|entry| entry.alias.as_str() == name.as_str());
+        if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+            return Err(self.unknown(unknown));
+        }
+        self.config.servers.retain(|entry| names.iter().any(|name| name == entry.alias.as_str()));
+        Ok(self.eager())
+    }
+
+    /// Keeps only the server with this name, if any.
+    pub(crate) fn maybe_only(self, name: Option<&str>) -> Result<Self, Failure> {
+        match name {
+            Some(name) => self.only(name),
+            None => Ok(self),
+        }
+    }
+
+    /// Keeps only servers that may own a tool, by `SERVER.TOOL` or its name for models.
+    pub(crate) fn only_owners_of(mut self, tool: &str) -> Self {
+        let is_dotted =
+            |entry: &ServerEntry| tool.strip_prefix(entry.alias.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        // Aliases may contain dots; the longest match wins.
+        let named =
+            self.config.servers.iter().filter(|entry| is_dotted(entry)).max_by_key(|entry| entry.alias.as_str().len());
+        if let Some(named) = named {
+            self.config.servers = vec![named.clone()];
+            return self;
+        }
+        let prefix = |entry: &ServerEntry| expand_prefix(&entry.prefix, &entry.alias);
+        let is_prefixed = |entry: &ServerEntry| !entry.prefix.is_empty() && tool.starts_with(&prefix(entry));
+        if self.config.servers.iter().any(is_prefixed) {
+            // Without a prefix, tools may have any name.
+            self.config.servers.retain(|entry| entry.prefix.is_empty() || is_prefixed(entry));
+        }
+        self
+    }
+
+    /// Returns the server of a `SERVER.TOOL` name.
+    pub(crate) fn owner(&self, name: &str) -> Option<&str> {
+        let is_owner =
+            |alias: &&str| name.strip_prefix(alias).is_some_and(|rest| rest.starts_with('.') && rest.len() > 1);
+        // Aliases may contain dots; the longest match wins.
+        self.names().into_iter().map(Alias::as_str).filter(is_owner).max_by_key(|alias| alias.len())
+    }
+
+    /// Refuses an unknown `SERVER.TOOL` without a configuration file: the demo server must not answer for another one.
+    pub(crate) fn check_owner(&self, name: &str) -> Result<(), Failure> {
+        match name.split_once('.') {
+            Some((server, _))
+                if self.source == ServerSource::Demo && !server.is_empty() && self.owner(name).is_none() =>
+            {
+                Err(self.unknown(server))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the names of all servers.
+    pub(crate) fn names(&self) -> Vec<&Alias> {
+        self.config.servers.iter().map(|entry| &entry.alias).collect()
+    }
+
+    /// Returns the only server, if exactly one is configured.
+    pub(crate) fn single(&self) -> Option<&ServerEntry> {
+        match &self.config.servers[..] {
+            [entry] => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// Returns the failure for an unknown server name.
+    pub(crate) fn unknown(&self, name: &str) -> Failure {
+        if self.source == ServerSource::Demo {
+            return no_config_file(name, &config_paths::candidates());
+        }
+        let failure = Failure::usage(format!("unknown server `{name}`"));
+        let names: Vec<&str> = self.names().into_iter().map(Alias::as_str).collect();
+        match suggest::did_you_mean(name, names.iter().copied()) {
+            Some(question) => failure.hint(question),
+            None if names.is_empty() => failure.hint("no servers configured; try `ropeway add`"),
+            None => failure.hint(format!("configured servers: {}", names.join(", "))),
+        }
+    }
+
+    /// Redacts the secrets of all servers from further output.
+    pub(crate) fn redact_secrets(&self) {
+        for entry in &self.config.servers {
+            if let ServerSettings::Known(config) = &entry.settings {
+                redaction::add_secrets(&config.secrets());
+            }
+        }
+        if let Some(chat) = &self.config.chat {
+            redaction::add_secrets(&chat.secrets());
+        }
+    }
+}

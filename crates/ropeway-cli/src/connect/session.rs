@@ -1,0 +1,302 @@
+//! The connections of one command, from start to end.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ropeway::bridge::{Bridge, ToolListing};
+use ropeway::config::{LockPolicy, ServerEntry, ServerSettings};
+use ropeway::lock::{Difference, DifferenceKind};
+use ropeway::mcp::{ConnectionState, Mcp, ServerInfo};
+use ropeway::registry::{ServerState, ServerStatus};
+use ropeway::tool::Alias;
+use tokio::time::Instant;
+
+use crate::arguments::names::ToolNames;
+use crate::connect::advice::{self, ServerAdvice};
+use crate::connect::command_context::CommandContext;
+use crate::connect::deadline::{Deadline, PendingServers};
+use crate::connect::lockfile::{self, LoadedLock};
+use crate::connect::servers::Servers;
+use crate::failure::{Exit, Failure, exit_of_connect, worst_exit};
+use crate::output::print::say;
+use crate::secrets::redaction;
+use crate::terminal::status::Status;
+use crate::terminal::style::warning;
+
+/// How long a server may take to shut down.
+const CLOSE: Duration = Duration::from_secs(1);
+
+/// Maximum warnings about tools that differ from the lock.
+const MOST_DIFFERENCES: usize = 20;
+
+/// The connections of one command.
+pub(crate) struct Session {
+    pub(crate) bridge: Bridge,
+    pub(crate) names: ToolNames,
+    pub(crate) advice: ServerAdvice,
+    /// The only server of the command, which must be available.
+    single: Option<Alias>,
+    /// Lazy servers are started, too.
+    pub(crate) eager: bool,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) waiting: PendingServers,
+    pub(crate) status: Status,
+    /// The lock file, if any.
+    pub(crate) locked: Option<LoadedLock>,
+    /// Differences from the lock that were reported.
+    reported: RefCell<HashSet<String>>,
+}
+
+impl Session {
+    /// Connects, runs `work` and closes the connections. `work` prints its result, because closing takes time.
+    ///
+    /// With a single server, `work` starts once it is connected, and a connection error is a failure. With several,
+    /// `work` starts at once and [`Session::wait_for_servers`] waits for them.
+    pub(crate) async fn with<T>(
+        servers: Servers,
+        context: &CommandContext,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let single = servers.single().map(|entry| entry.alias.clone());
+        let alone = single.is_some();
+        let arrived = async |session: &Self| {
+            if alone {
+                session.wait_for_servers().await?;
+            }
+            work(session).await
+        };
+        Self::run(servers, single, context, arrived).await
+    }
+
+    /// Like [`Session::with`], but always starts `work` at once.
+    pub(crate) async fn with_early<T>(
+        servers: Servers,
+        context: &CommandContext,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let single = servers.single().map(|entry| entry.alias.clone());
+        Self::run(servers, single, context, work).await
+    }
+
+    /// Like [`Session::with`], but a connection error of a single server is not a failure.
+    pub(crate) async fn with_any<T>(
+        servers: Servers,
+        context: &CommandContext,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        Self::run(servers, None, context, work).await
+    }
+
+    /// Like [`Session::with`], for a list whose JSON form does not depend on the number of servers.
+    pub(crate) async fn with_list<T>(
+        servers: Servers,
+        context: &CommandContext,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if context.json {
+            Self::with_any(servers, context, work).await
+        } else {
+            Self::with(servers, context, work).await
+        }
+    }
+
+    async fn run<T>(
+        servers: Servers,
+        single: Option<Alias>,
+        context: &CommandContext,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        // Verbose output shows the warnings of the bridge.
+        if !context.verbose {
+            servers.show_warnings();
+        }
+        let locked = if servers.is_locked { lockfile::load(&servers)? } else { None };
+        context.waiting.set(single.iter().cloned().collect());
+        let deadline = context.deadline.clone();
+        let servers = prepare(servers, deadline.as_ref());
+        let names = ToolNames::new(&servers.config);
+        let advice = ServerAdvice::new(servers.source.clone(), deadline.as_ref().map(Deadline::after));
+        let known = |entry: &ServerEntry| match &entry.settings {
+            ServerSettings::Known(config) => Some((**config).clone()),
+            _ => None,
+        };
+        let configs = servers.config.servers.iter().filter_map(known).collect();
+        let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(context.events.clone());
+        builder = builder.redact(redaction::redactor());
+        if let Some(locked) = &locked {
+            builder = builder.lock(locked.lock.clone(), locked.policy);
+        }
+        let bridge = builder.build().map_err(Failure::start)?;
+        let advice = advice.with_servers(&bridge, configs);
+        let (waiting, status, eager) = (context.waiting.clone(), context.status.clone(), servers.eager);
+        let reported = RefCell::default();
+        let session = Self { bridge, names, advice, single, eager, deadline, waiting, status, locked, reported };
+        let done = tokio::select! {
+            biased;
+            done = work(&session) => done,
+            never = session.start() => match never {},
+        };
+        let done = done.map_err(|failure| session.explain(failure));
+        if done.is_ok() {
+            session.warn_differences();
+        }
+        session.close().await;
+        done
+    }
+
+    /// Starts all servers. Errors are part of their status.
+    async fn start(&self) -> Infallible {
+        // No server is `required`, so none is fatal.
+        drop(self.bridge.start().await);
+        std::future::pending().await
+    }
+
+    /// Warns once about each tool that differs from ropeway.lock.
+    pub(crate) fn warn_differences(&self) {
+        let Some(locked) = &self.locked else { return };
+        let listing = self.bridge.tools();
+        let is_strict = locked.policy == LockPolicy::Strict;
+        let mut reported = self.reported.borrow_mut();
+        let (mut shown, mut more) = (0, 0);
+        for difference in &listing.differences {
+            let words = match &difference.kind {
+                DifferenceKind::New if is_strict => hidden(difference),
+                DifferenceKind::Changed(_) if is_strict => hidden(difference),
+                DifferenceKind::Changed(_) => difference.to_string(),
+                _ => continue,
+            };
+            if reported.insert(words.clone()) {
+                if shown < MOST_DIFFERENCES {
+                    say(&warning(&words))
+                } else {
+                    more += 1
+                }
+                shown += 1;
+            }
+        }
+        if more > 0 {
+            say(&warning(&format!("{more} more tools differ from ropeway.lock; see `ropeway lock --check`")));
+        }
+    }
+
+    /// Adds server output and advice to a failure.
+    fn explain(&self, failure: Failure) -> Failure {
+        match (&self.single, failure.exit()) {
+            _ if failure.is_provider_failure() => failure,
+            (Some(alias), Exit::NeedsAuth) => {
+                let advice = self.advice.for_status(&ServerStatus::new(alias.clone(), ServerState::NeedsAuth));
+                advice.into_iter().fold(failure, Failure::hint)
+            }
+            (Some(alias), exit) if failure.needs_server_output() => {
+                let failure = failure.with_stderr(self.stderr_tail(alias));
+                let failure = self.advice.remedy(alias).into_iter().fold(failure, Failure::hint);
+                let down = ServerStatus::new(alias.clone(), ServerState::Down { cause: String::new() });
+                let advice = self.advice.for_status(&down).filter(|_| exit == Exit::Unreachable);
+                advice.into_iter().fold(failure, Failure::hint)
+            }
+            _ => failure,
+        }
+    }
+
+    /// Returns the only server of the command, if it has exactly one.
+    pub(crate) fn single(&self) -> Option<&Alias> {
+        self.single.as_ref()
+    }
+
+    /// Returns the exit code of a list of servers: success if one is available and none timed out.
+    pub(crate) fn exit(&self, verdicts: &[ServerStatus]) -> Exit {
+        match advice::exit_code(verdicts) {
+            Exit::Unreachable => worst_exit(verdicts.iter().map(|verdict| self.exit_of(verdict))),
+            exit => exit,
+        }
+    }
+
+    /// Returns the exit code for a server status. For `Down`, the cause decides.
+    pub(crate) fn exit_of(&self, ServerStatus { server, outcome, .. }: &ServerStatus) -> Exit {
+        let state = self.server(server).map(|server| server.state().borrow().clone());
+        match (outcome, state) {
+            (ServerState::Down { .. }, Some(ConnectionState::Down { cause, .. })) => exit_of_connect(&cause),
+            (outcome, _) => advice::exit_of(outcome),
+        }
+    }
+
+    /// Returns all tools and the status of each server.
+    pub(crate) fn listing(&self) -> ToolListing {
+        self.bridge.tools()
+    }
+
+    /// Returns the server information from the handshake.
+    pub(crate) fn server_info(&self, alias: &Alias) -> Option<Arc<ServerInfo>> {
+        self.server(alias)?.server_info()
+    }
+
+    /// Returns the connection to a server.
+    pub(crate) fn server(&self, alias: &Alias) -> Option<Mcp> {
+        self.bridge.server(alias)
+    }
+
+    fn stderr_tail(&self, alias: &Alias) -> Vec<String> {
+        self.server(alias).map(|server| server.stderr_tail()).unwrap_or_default()
+    }
+
+    /// Waits for a step of one server until the deadline.
+    pub(crate) async fn step<T>(
+        &self,
+        what: &str,
+        server: &Alias,
+        step: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
+        self.waiting.set(vec![server.clone()]);
+        let step = self.status.during_labelled(|| format!("{what} {server}"), step);
+        match &self.deadline {
+            None => Ok(step.await),
+            Some(deadline) => {
+                tokio::time::timeout_at(deadline.at(), step).await.map_err(|_| self.timeout_failure(what))
+            }
+        }
+    }
+
+    /// Returns the failure of a step that exceeds the deadline.
+    pub(crate) fn timeout_failure(&self, what: &str) -> Failure {
+        let them = if self.waiting.servers().len() > 1 { "them" } else { "it" };
+        match &self.deadline {
+            Some(deadline) => deadline.failure().hint(format!("while {what} {them}")),
+            None => Failure::new(Exit::Timeout, format!("no response while {what} {them}")),
+        }
+    }
+
+    async fn close(&self) {
+        let patience = Instant::now() + CLOSE + Duration::from_millis(500);
+        let until = self.deadline.as_ref().map_or(patience, |deadline| {
+            // After the deadline, servers are still asked to stop, but not waited for.
+            patience.min(deadline.at().max(Instant::now() + Duration::from_millis(100)))
+        });
+        // The caller kills the remaining processes.
+        let _ = tokio::time::timeout_at(until, self.bridge.stop()).await;
+    }
+}
+
+/// Describes why a tool is hidden.
+pub(super) fn hidden(difference: &Difference) -> String {
+    format!("tool `{}.{}` is hidden: {}", difference.server, difference.tool, difference.reason())
+}
+
+/// Adjusts the server settings for a command: one connection attempt, limited by the deadline of the command.
+fn prepare(mut servers: Servers, deadline: Option<&Deadline>) -> Servers {
+    for entry in &mut servers.config.servers {
+        entry.required = false;
+        let ServerSettings::Known(config) = &mut entry.settings else { continue };
+        config.reconnect.enabled &= servers.reconnecting;
+        config.timeouts.close = CLOSE;
+        if let Some(after) = deadline.map(Deadline::after) {
+            config.timeouts.connect = after;
+            config.timeouts.download = after;
+            config.timeouts.idle = after;
+            config.timeouts.total = after;
+        }
+    }
+    servers
+}

@@ -1,0 +1,128 @@
+//! Tool lookup and calls of a session.
+
+use std::time::Duration;
+
+use ropeway::bridge::ToolListing;
+use ropeway::checked::CheckedTool;
+use ropeway::config::LockPolicy;
+use ropeway::envelope::Envelope;
+use ropeway::lock::{Difference, DifferenceKind};
+use ropeway::registry::{ServerState, ServerStatus};
+use ropeway::tool::{Alias, Arguments, CallContext, CallError, ToolDefinition};
+
+use crate::arguments::argument::mistyped;
+use crate::arguments::names::server_of;
+use crate::connect::advice::{is_pending, is_unavailable};
+use crate::connect::likely_servers::RememberedTools;
+use crate::connect::session::{Session, hidden};
+use crate::failure::Failure;
+use crate::output::print::say;
+use crate::terminal::style::warning;
+use crate::terminal::text::clean_line;
+
+/// How long a plain tool name waits for all servers, which may have the same tool.
+const CALL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Additional wait for servers without cached tools.
+const UNKNOWN_PATIENCE: Duration = Duration::from_secs(8);
+
+impl Session {
+    /// Waits for the tool with this name, but only briefly for servers that are not ready while another one has it.
+    ///
+    /// A server that is still connecting may have a tool of the same name. It gets more time unless its cached tools are
+    /// known; if those include the name, nothing is called.
+    pub(crate) async fn find_tool(&self, name: &str, remembered: &RememberedTools) -> Result<CheckedTool, Failure> {
+        let late = |listing: &ToolListing| -> Vec<Alias> {
+            let late = listing.statuses.iter().filter(|verdict| is_pending(&verdict.outcome));
+            late.map(|verdict| verdict.server.clone()).collect()
+        };
+        let choose = |listing: &ToolListing| {
+            let tools: Vec<&ToolDefinition> = listing.registry.definitions().collect();
+            self.names.choose(&tools, name)
+        };
+        let is_known = |server: &Alias| remembered.has(server, name, &self.names).is_some();
+        let found = async {
+            tokio::time::sleep(CALL_PATIENCE).await;
+            let known = self.bridge.until(|listing| choose(listing).is_ok() && late(listing).iter().all(is_known));
+            tokio::select! {
+                listing = known => listing,
+                () = tokio::time::sleep(UNKNOWN_PATIENCE) => self.bridge.until(|listing| choose(listing).is_ok()).await,
+            }
+        };
+        let listing = tokio::select! {
+            biased;
+            arrived = self.wait_for_servers() => {
+                arrived?;
+                return self.tool(name);
+            }
+            listing = found => listing,
+        };
+        let chosen = choose(&listing)?;
+        let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
+        let tool = self.names.dotted(tools[chosen].definition());
+        let late = late(&listing);
+        if let Some(server) = late.iter().find(|server| remembered.has(server, name, &self.names) == Some(true)) {
+            let message = format!("tool `{name}` is ambiguous: server `{server}` had it too and is still connecting");
+            return Err(Failure::usage(message).hint(format!("name the server: `{tool}` or `{server}.{name}`")));
+        }
+        if !late.is_empty() {
+            let names: Vec<String> = late.iter().map(|server| format!("`{server}`")).collect();
+            let (many, are) = if late.len() == 1 { ("", "is") } else { ("s", "are") };
+            say(&warning(&format!("calling `{tool}`; server{many} {} {are} still connecting", names.join(", "))));
+        }
+        Ok(tools[chosen].clone())
+    }
+
+    /// Returns the tool with this name.
+    pub(crate) fn tool(&self, name: &str) -> Result<CheckedTool, Failure> {
+        let listing = self.listing();
+        let late = |verdict: &&ServerStatus| verdict.outcome == ServerState::Connecting;
+        if self.deadline.is_some() && listing.statuses.iter().any(|verdict| late(&verdict)) {
+            // No time is left for a call, and the pending server may have a tool of that name.
+            return Err(self.timeout_failure("connecting to").hint("try `SERVER.TOOL` to start only that server"));
+        }
+        let tools: Vec<&CheckedTool> = listing.registry.tools().collect();
+        let definitions: Vec<&ToolDefinition> = tools.iter().map(|tool| tool.definition()).collect();
+        self.names.choose(&definitions, name).map(|chosen| tools[chosen].clone()).map_err(|failure| {
+            let is_strict = self.locked.as_ref().is_some_and(|locked| locked.policy == LockPolicy::Strict);
+            let is_meant = |difference: &&Difference| {
+                let Difference { server, tool, .. } = difference;
+                let dotted = format!("{server}.{tool}");
+                difference.kind != DifferenceKind::Gone
+                    && (name == tool
+                        || name == dotted
+                        || listing.registry.hidden().any(|(hidden, reason)| {
+                            hidden == name && reason == difference.reason() && hidden.ends_with(tool.as_str())
+                        }))
+            };
+            if let Some(difference) = listing.differences.iter().find(is_meant).filter(|_| is_strict) {
+                return Failure::usage(clean_line(&hidden(difference)));
+            }
+            if tools.is_empty() && !listing.statuses.iter().any(|verdict| is_unavailable(&verdict.outcome)) {
+                failure.hint("no tools available")
+            } else {
+                self.advice.add_unavailable(failure, &listing.statuses)
+            }
+        })
+    }
+
+    /// Calls a tool. A result with `isError` is not a failure.
+    pub(crate) async fn call(&self, tool: &CheckedTool, arguments: Arguments) -> Result<Envelope, Failure> {
+        let status = self.status.clone();
+        let context = CallContext::default().with_progress(move |progress| status.progress(progress));
+        let definition = tool.definition();
+        let local = Alias::from(definition.name.as_str());
+        let server = server_of(definition).unwrap_or(&local);
+        let mistyped = mistyped(definition, &arguments);
+        let envelope = self.step("waiting for", server, tool.call(arguments, &context)).await?;
+        match envelope.error.as_deref() {
+            None => Ok(envelope),
+            Some(CallError::InvalidArguments { problems, .. }) => {
+                let shown = self.names.shown(definition);
+                let error = CallError::InvalidArguments { tool: shown.name.clone(), problems: problems.clone() };
+                Err(mistyped.into_iter().fold(Failure::from(error), Failure::hint).about(&shown))
+            }
+            Some(error) => Err(Failure::from(error).rename_tool(&definition.name, &self.names.shown(definition).name)),
+        }
+    }
+}

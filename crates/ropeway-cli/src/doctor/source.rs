@@ -1,0 +1,20 @@
+//! Where the settings of a server come from, and so where a fix belongs.
+
+/// The source of a server's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConfigSource {
+    /// Command-line options.
+    CommandLine,
+    /// Keys of a configuration file.
+    File,
+}
+
+impl ConfigSource {
+    /// Returns the advice for this source.
+    pub(super) fn pick<'a>(self, command_line: &'a str, file: &'a str) -> &'a str {
+        match self {
+            Self::CommandLine => command_line,
+            Self::File => file,
+        }
+    }
+}

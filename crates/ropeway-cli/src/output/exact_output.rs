@@ -1,0 +1,187 @@
+//! Exact output: results as bytes for a pipe or file.
+
+use std::io::IsTerminal as _;
+
+use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
+use ropeway::envelope::{Envelope, EnvelopeData};
+
+use crate::failure::{Failure, problem_line};
+use crate::output::render_result::{SaveFolder, is_structured_copy, is_text_copy, render_parts};
+
+/// How text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextMode {
+    /// On a terminal: without escape sequences and control characters.
+    Clean,
+    /// To a pipe or file: byte for byte.
+    Exact,
+    /// Byte for byte, as with `--raw`. A single binary part is written as its bytes, unless standard output is
+    /// a terminal.
+    Raw { binary: bool },
+}
+
+impl TextMode {
+    /// Returns the mode for standard output.
+    pub(crate) fn new(raw: bool) -> Self {
+        match (raw, std::io::stdout().is_terminal()) {
+            (true, is_terminal) => Self::Raw { binary: !is_terminal },
+            (false, true) => Self::Clean,
+            (false, false) => Self::Exact,
+        }
+    }
+}
+
+/// A result as bytes, with notes for standard error.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ExactOutput {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Writes the result of a call. Structured content is written only if the result has no text.
+pub(crate) fn exact(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFolder>) -> Result<ExactOutput, Failure> {
+    let mut output = exact_parts(&envelope.meta.content, mode, folder)?;
+    if let EnvelopeData::Json(value) = envelope.data() {
+        if !envelope.meta.content.iter().any(|part| text_of(part).is_some()) {
+            output.end_line();
+            output.bytes.extend(serde_json::to_string_pretty(value).unwrap_or_default().into_bytes());
+            output.bytes.push(b'\n');
+        } else if !is_all_repeated(envelope) {
+            output.notes.push("structured content is not part of the text; --json prints it".to_owned());
+        }
+    }
+    let mismatch = |problem| format!("warning: the result does not match its schema: {}", problem_line(problem));
+    output.notes.extend(envelope.warnings.iter().map(mismatch));
+    Ok(output)
+}
+
+/// Writes parts. A single text is written as it is, without anything before or after it; several parts each begin on a line of
+/// their own.
+pub(crate) fn exact_parts(
+    parts: &[ContentPart],
+    mode: TextMode,
+    folder: Option<&SaveFolder>,
+) -> Result<ExactOutput, Failure> {
+    if let [part] = parts {
+        if let Some(text) = text_of(part) {
+            return Ok(ExactOutput { bytes: text.as_bytes().to_vec(), notes: Vec::new() });
+        }
+        if let (TextMode::Raw { binary: true }, Some(bytes), None) = (mode, bytes_of(part), folder) {
+            return Ok(ExactOutput { bytes, notes: Vec::new() });
+        }
+    }
+    let mut output = ExactOutput::default();
+    for part in parts {
+        output.end_line();
+        match part {
+            ContentPart::Resource(EmbeddedResource { uri, contents: ResourceContents::Text(text), .. }) => {
+                output.bytes.extend(format!("{uri}\n{text}").into_bytes());
+            }
+            ContentPart::Text(part) => output.bytes.extend(part.text.as_bytes()),
+            other => {
+                let shown = render_parts([other].into_iter(), folder)?;
+                output.bytes.extend(anstream::adapter::strip_str(&shown.text).to_string().into_bytes());
+                output.notes.extend(shown.notes);
+            }
+        }
+    }
+    output.notes.dedup();
+    Ok(output)
+}
+
+impl ExactOutput {
+    /// Ends the last line with a line break.
+    pub(crate) fn end_line(&mut self) {
+        if self.bytes.last().is_some_and(|last| *last != b'\n') {
+            self.bytes.push(b'\n');
+        }
+    }
+}
+
+/// Returns the text of a text part.
+fn text_of(part: &ContentPart) -> Option<&str> {
+    match part {
+        ContentPart::Text(part) => Some(&part.text),
+        ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Text(text), .. }) => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns the bytes of a binary part.
+fn bytes_of(part: &ContentPart) -> Option<Vec<u8>> {
+    let base64 = match part {
+        ContentPart::Image(Blob { base64, .. }) | ContentPart::Audio(Blob { base64, .. }) => &**base64,
+        ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Blob(base64), .. }) => base64.as_str(),
+        _ => return None,
+    };
+    decode_base64(base64).ok()
+}
+
+/// Returns `true` if the structured content only repeats the text.
+fn is_all_repeated(envelope: &Envelope) -> bool {
+    let Some(structured) = &envelope.meta.structured_content else { return true };
+    is_text_copy(structured, &envelope.meta.content)
+        || envelope.meta.content.iter().any(|part| is_structured_copy(part, structured))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ropeway::tool::{CallId, Origin};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn exact_of(result: Value, mode: TextMode) -> (String, Vec<String>) {
+        let output = serde_json::from_value(result).expect("an object always reads");
+        let envelope = Envelope::from_output(CallId("1".to_owned()), "t", Origin::Local, Duration::ZERO, output);
+        let output = exact(&envelope, mode, None).expect("an answer");
+        (String::from_utf8(output.bytes).expect("text"), output.notes)
+    }
+
+    #[test]
+    fn one_text_is_written_byte_for_byte() {
+        for text in ["", "a", "a\n", "a\r\nb\r\n\r\n", "\u{1b}[31mred\u{1b}[0m\u{7}", "\u{feff}\0\u{202e}x"] {
+            let parts = json!([{"type": "text", "text": text}]);
+            for mode in [TextMode::Exact, TextMode::Raw { binary: true }] {
+                assert_eq!(exact_of(json!({"content": parts}), mode).0, text);
+                let both = json!({"content": parts, "structuredContent": {"content": text}});
+                assert_eq!(exact_of(both, mode), (text.to_owned(), Vec::new()));
+            }
+            let resource = json!([{"type": "resource", "resource": {"uri": "a:b", "text": text}}]);
+            assert_eq!(exact_of(json!({"content": resource}), TextMode::Exact).0, text);
+        }
+    }
+
+    #[test]
+    fn several_parts_begin_on_lines_of_their_own() {
+        let parts = json!([
+            {"type": "text", "text": "one\r"}, {"type": "text", "text": "two\n"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"}, {"type": "text", "text": "three"}]);
+        let (text, notes) = exact_of(json!({"content": parts}), TextMode::Exact);
+        assert_eq!(text, "one\r\ntwo\nimage/png, 3 B\nthree");
+        assert_eq!(notes, ["use --save DIR to save binary content"]);
+    }
+
+    #[test]
+    fn structured_content_is_written_if_the_result_has_no_text() {
+        let alone = json!({"content": [], "structuredContent": {"a": 1}});
+        assert_eq!(exact_of(alone, TextMode::Exact).0, "{\n  \"a\": 1\n}\n");
+        let text = json!([{"type": "text", "text": "{\"a\":1}"}]);
+        let (text, notes) = exact_of(json!({"content": text, "structuredContent": {"a": 1}}), TextMode::Exact);
+        assert_eq!((text.as_str(), notes.len()), ("{\"a\":1}", 0));
+        let other = json!([{"type": "text", "text": "one thing"}]);
+        let (text, notes) = exact_of(json!({"content": other, "structuredContent": {"a": 1}}), TextMode::Exact);
+        assert_eq!((text.as_str(), notes.len()), ("one thing", 1));
+    }
+
+    #[test]
+    fn one_binary_part_is_written_as_bytes_only_where_no_terminal_sees_it() {
+        let image = json!({"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]});
+        assert_eq!(exact_of(image.clone(), TextMode::Raw { binary: true }).0, "hi");
+        for mode in [TextMode::Exact, TextMode::Raw { binary: false }] {
+            assert_eq!(exact_of(image.clone(), mode).0, "image/png, 2 B\n");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The terminal: text made safe, wrapped and styled, tables, the pager and the status line.
+
+pub(crate) mod duration;
+pub(crate) mod pager;
+pub(crate) mod status;
+pub(crate) mod status_icon;
+pub(crate) mod style;
+pub(crate) mod table;
+pub(crate) mod text;

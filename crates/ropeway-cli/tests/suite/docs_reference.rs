@@ -1,0 +1,303 @@
+//! The configuration reference: every key of the JSON Schema, with its type, its description and an example that is valid.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use ropeway::config::{Config, Secrets, json_schema};
+use serde_json::Value;
+
+use crate::docs::keep;
+
+const PAGE: &str = "docs/configuration.md";
+const FROM: &str = "<!-- reference -->\n";
+const TO: &str = "<!-- /reference -->";
+
+/// A section of the reference: its heading, the pointer to its keys in the schema, and where its examples stand in a file.
+struct Section {
+    title: &'static str,
+    pointer: &'static str,
+    around: &'static str,
+    examples: &'static [(&'static str, &'static str)],
+}
+
+/// `EXAMPLE` in `around` is replaced by each example. A line that starts with it may hold several keys.
+const SECTIONS: [Section; 13] = [
+    Section {
+        title: "Top level",
+        pointer: "/properties",
+        around: "EXAMPLE",
+        examples: &[
+            ("$schema", r#""$schema": ./ropeway.schema.json"#),
+            ("defaults", "defaults: {timeouts: {connect: 30s}}"),
+            ("servers", "servers: [{alias: time, command: uvx, args: [mcp-server-time]}]"),
+            ("enabled_servers", "enabled_servers: []"),
+            ("tool_allowlist", r#"tool_allowlist: ["read_*"]"#),
+            ("collisions", "collisions: suffix"),
+            ("lock", "lock: strict"),
+            ("secrets_file", "secrets_file: secrets.env"),
+            ("chat", "chat: {provider: anthropic}"),
+        ],
+    },
+    Section {
+        title: "`servers[]`",
+        pointer: "/$defs/Server/properties",
+        around: "servers: [{EXAMPLE}]",
+        examples: &[
+            ("alias", "alias: files, command: npx"),
+            ("transport", "alias: a, transport: sse, url: https://example.com/sse"),
+            ("command", "alias: a, command: npx"),
+            ("args", "alias: a, command: npx, args: [-y, some-server]"),
+            ("env", r#"alias: a, command: x, env: {TOKEN: "${TOKEN}"}"#),
+            ("env_file", "alias: a, command: x, env_file: server.env"),
+            ("inherit_env", "alias: a, command: x, inherit_env: true"),
+            ("cwd", "alias: a, command: x, cwd: ~/data"),
+            ("url", "alias: a, url: https://example.com/mcp"),
+            ("headers", "alias: a, url: https://example.com/mcp, headers: {X-Team: blue}"),
+            ("auth", r#"alias: a, url: https://example.com/mcp, auth: {bearer: "${TOKEN}"}"#),
+            ("tools", r#"alias: a, command: x, tools: ["read_*"]"#),
+            ("tool_allowlist", r#"alias: a, command: x, tool_allowlist: ["read_*"]"#),
+            ("prefix", r#"alias: a, command: x, prefix: "fs_""#),
+            ("description_prefix", r#"alias: a, command: x, description_prefix: "[{alias}] ""#),
+            ("enabled", "alias: a, command: x, enabled: false"),
+            ("required", "alias: a, command: x, required: true"),
+            ("start", "alias: a, command: x, start: lazy"),
+            ("timeouts", "alias: a, command: x, timeouts: {idle: 2m}"),
+            ("limits", "alias: a, command: x, limits: {list_entries: 500}"),
+            ("reconnect", "alias: a, command: x, reconnect: false"),
+            ("resources", "alias: a, command: x, resources: true"),
+            ("prompts", "alias: a, command: x, prompts: true"),
+            ("instructions", "alias: a, command: x, instructions: true"),
+            ("trust_hints", "alias: a, command: x, trust_hints: true"),
+            ("era", "alias: a, command: x, era: legacy"),
+            ("connection", "alias: a, connection: {url: https://example.com/mcp}"),
+        ],
+    },
+    Section {
+        title: "`defaults`",
+        pointer: "/$defs/Defaults/properties",
+        around: "defaults: {EXAMPLE}",
+        examples: &[
+            ("env", "env: {LOG_LEVEL: info}"),
+            ("inherit_env", "inherit_env: true"),
+            ("cwd", "cwd: /srv"),
+            ("tools", r#"tools: {deny: ["delete_*"]}"#),
+            ("tool_allowlist", r#"tool_allowlist: ["read_*"]"#),
+            ("prefix", r#"prefix: "{alias}_""#),
+            ("description_prefix", r#"description_prefix: "[{alias}] ""#),
+            ("enabled", "enabled: false"),
+            ("required", "required: true"),
+            ("start", "start: lazy"),
+            ("timeouts", "timeouts: {connect: 30s}"),
+            ("limits", "limits: {message_bytes: 8M}"),
+            ("reconnect", "reconnect: {longest: 1m}"),
+            ("resources", "resources: {tools: true}"),
+            ("prompts", "prompts: {tools: true}"),
+            ("instructions", "instructions: true"),
+            ("era", "era: auto"),
+        ],
+    },
+    Section {
+        title: "`auth`",
+        pointer: "/$defs/Auth/properties",
+        around: "servers: [{alias: a, url: https://example.com/mcp, auth: {EXAMPLE}}]",
+        examples: &[
+            ("bearer", r#"bearer: "${TOKEN}""#),
+            ("basic", r#"basic: {user: ada, password: "${PASSWORD}"}"#),
+            ("type", r#"type: bearer, token: "${TOKEN}""#),
+            ("token", r#"type: bearer, token: "${TOKEN}""#),
+            ("user", r#"type: basic, user: ada, password: "${PASSWORD}""#),
+            ("password", r#"type: basic, user: ada, password: "${PASSWORD}""#),
+        ],
+    },
+    Section {
+        title: "`auth.basic`",
+        pointer: "/$defs/BasicAuth/properties",
+        around: "servers: [{alias: a, url: https://example.com/mcp, auth: {basic: {EXAMPLE}}}]",
+        examples: &[
+            ("user", r#"user: ada, password: "${PASSWORD}""#),
+            ("password", r#"user: ada, password: "${PASSWORD}""#),
+        ],
+    },
+    Section {
+        title: "`tools`",
+        pointer: "/$defs/Tools/properties",
+        around: "servers: [{alias: a, command: x, tools: {EXAMPLE}}]",
+        examples: &[
+            ("allow", r#"allow: ["read_*"]"#),
+            ("deny", r#"deny: ["delete_*"]"#),
+            ("rename", "rename: {read_text_file: read}"),
+            ("describe", "describe: {read_text_file: Reads a file}"),
+            ("description_prefix", r#"description_prefix: "Files: ""#),
+            ("hide", "hide: {search_files: [path]}"),
+            ("preset", "preset: {search_files: {path: /srv}}"),
+            ("provider_options", r#"provider_options: {"*": {openai: {strict: true}}}"#),
+        ],
+    },
+    Section {
+        title: "`timeouts`",
+        pointer: "/$defs/Timeouts/properties",
+        around: "defaults: {timeouts: {EXAMPLE}}",
+        examples: &[
+            ("connect", "connect: 30s"),
+            ("download", "download: 20m"),
+            ("probe", "probe: 2s"),
+            ("idle", "idle: 2m"),
+            ("total", "total: 1h"),
+            ("close", "close: 1s"),
+            ("grace", "grace: 500ms"),
+        ],
+    },
+    Section {
+        title: "`limits`",
+        pointer: "/$defs/Limits/properties",
+        around: "defaults: {limits: {EXAMPLE}}",
+        examples: &[
+            ("message_bytes", "message_bytes: 8M"),
+            ("pages", "pages: 100"),
+            ("list_entries", "list_entries: 500"),
+            ("list_bytes", "list_bytes: 4M"),
+            ("input_rounds", "input_rounds: 3"),
+            ("questions", "questions: 3"),
+            ("stderr_bytes", "stderr_bytes: 16K"),
+        ],
+    },
+    Section {
+        title: "`reconnect`",
+        pointer: "/$defs/Reconnect/properties",
+        around: "defaults: {reconnect: {EXAMPLE}}",
+        examples: &[("enabled", "enabled: false"), ("first", "first: 1s"), ("longest", "longest: 1m")],
+    },
+    Section {
+        title: "`resources`",
+        pointer: "/$defs/Resources/properties",
+        around: "defaults: {resources: {EXAMPLE}}",
+        examples: &[
+            ("tools", "tools: true"),
+            ("context", r#"context: ["file:///srv/data/README.md"]"#),
+            ("context_bytes", "context_bytes: 64K"),
+        ],
+    },
+    Section {
+        title: "`prompts`",
+        pointer: "/$defs/Prompts/properties",
+        around: "defaults: {prompts: {EXAMPLE}}",
+        examples: &[("tools", "tools: true")],
+    },
+    Section {
+        title: "`chat`",
+        pointer: "/$defs/Chat/properties",
+        around: "chat: {EXAMPLE}",
+        examples: &[
+            ("provider", "provider: anthropic"),
+            ("model", "model: qwen2.5:7b"),
+            ("base_url", "base_url: http://127.0.0.1:11434/v1"),
+            ("key", r#"key: "${MY_KEY}""#),
+            ("system", "system: Be brief."),
+            ("max_tokens", "max_tokens: 4000"),
+            ("temperature", "temperature: 0.2"),
+            ("effort", "effort: high"),
+            ("max_steps", "max_steps: 50"),
+            ("tools", r#"tools: {allow: ["time.*"]}"#),
+        ],
+    },
+    Section {
+        title: "`chat.tools`",
+        pointer: "/$defs/ToolApproval/properties",
+        around: "chat: {tools: {EXAMPLE}}",
+        examples: &[
+            ("allow", r#"allow: ["time.*"]"#),
+            ("ask", r#"ask: ["files.*"]"#),
+            ("deny", r#"deny: ["*.delete_*"]"#),
+        ],
+    },
+];
+
+/// Returns the type of a key in words.
+fn kind(schema: &Value, key: &Value) -> String {
+    if let Some(reference) = key.get("$ref").and_then(Value::as_str) {
+        let target = schema.pointer(&reference[1..]).expect("a definition");
+        return if target.get("properties").is_some() { "map".to_owned() } else { kind(schema, target) };
+    }
+    if let Some(values) = key.get("enum").and_then(Value::as_array) {
+        let values: Vec<String> = values.iter().filter_map(|value| Some(format!("`{}`", value.as_str()?))).collect();
+        return values.join(", ");
+    }
+    if let Some(value) = key.get("const").and_then(Value::as_str) {
+        return format!("`{value}`");
+    }
+    for word in ["anyOf", "oneOf"] {
+        if let Some(alternatives) = key.get(word).and_then(Value::as_array)
+            && key.get("properties").is_none()
+        {
+            let kinds = alternatives.iter().map(|alternative| kind(schema, alternative));
+            let mut kinds: Vec<String> = kinds.filter(|kind| kind != "null" && !kind.is_empty()).collect();
+            kinds.dedup();
+            return kinds.join(if kinds.iter().all(|kind| kind.starts_with('`')) { ", " } else { " or " });
+        }
+    }
+    let name = |name: &str| match name {
+        "array" => "list".to_owned(),
+        "object" => "map".to_owned(),
+        other => other.to_owned(),
+    };
+    match key.get("type") {
+        Some(Value::String(one)) => name(one),
+        Some(Value::Array(several)) => {
+            let names = several.iter().filter_map(Value::as_str).filter(|name| *name != "null");
+            names.map(name).collect::<Vec<_>>().join(" or ")
+        }
+        _ => String::new(),
+    }
+}
+
+fn reference() -> String {
+    let schema = json_schema();
+    let mut text = String::new();
+    for Section { title, pointer, examples, .. } in &SECTIONS {
+        let keys = schema.pointer(pointer).and_then(Value::as_object).unwrap_or_else(|| panic!("{pointer}"));
+        let names: Vec<&str> = examples.iter().map(|(name, _)| *name).collect();
+        assert_eq!(
+            keys.keys().collect::<Vec<_>>(),
+            names,
+            "{title}: one example for each key, in the order of the schema"
+        );
+        writeln!(text, "\n### {title}\n\n| key | type | description | example |\n|---|---|---|---|").expect("text");
+        for ((name, key), (_, example)) in keys.iter().zip(*examples) {
+            let description = key["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+            let example = example.replace('|', "\\|");
+            writeln!(text, "| `{name}` | {} | {description} | `{example}` |", kind(&schema, key)).expect("text");
+        }
+    }
+    text
+}
+
+#[test]
+fn the_reference_has_every_key_of_the_schema() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
+    let text = std::fs::read_to_string(path).expect(PAGE);
+    let (front, rest) = text.split_once(FROM).expect("the marker");
+    let (_, back) = rest.split_once(TO).expect("the end marker");
+    keep(PAGE, &format!("{front}{FROM}{}\n{TO}{back}", reference()));
+    let schema = json_schema();
+    let objects = schema["$defs"].as_object().expect("definitions").iter();
+    for (name, _) in objects.filter(|(_, definition)| definition.get("properties").is_some()) {
+        let pointer = format!("/$defs/{name}/properties");
+        assert!(SECTIONS.iter().any(|section| section.pointer == pointer), "no section for {name}");
+    }
+}
+
+#[test]
+fn every_example_of_the_reference_is_valid() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["secrets.env", "server.env"] {
+        std::fs::write(folder.path().join(name), "").expect("a file");
+    }
+    for Section { around, examples, title, .. } in &SECTIONS {
+        for (name, example) in *examples {
+            let text = around.replace("EXAMPLE", example);
+            let text = if text.starts_with("servers:") { text } else { format!("servers: []\n{text}") };
+            let config = Config::parse(&text, &folder.path().join("ropeway.yaml"), &Secrets::none());
+            assert!(config.is_ok(), "{title} {name}: {text}\n{:?}", config.err());
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Model options: the parameters of every model request of an agent.
+
+use serde_json::{Map, Value};
+
+use crate::provider::{OutputFormat, ReasoningEffort};
+
+/// Parameters of every model request of a turn. Options that are not set are left to the provider.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ModelOptions {
+    /// Maximum tokens of one reply.
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Nucleus sampling (top-p).
+    pub top_p: Option<f64>,
+    /// Texts that end a reply.
+    pub stop_sequences: Vec<String>,
+    /// Reasoning effort.
+    pub effort: Option<ReasoningEffort>,
+    /// JSON format of the final reply.
+    pub output: Option<OutputFormat>,
+    /// Additional fields of the request body, in the provider's format. They override the fields that ropeway sets.
+    pub extra: Map<String, Value>,
+}
+
+impl ModelOptions {
+    /// Sets the maximum tokens of one reply.
+    #[must_use]
+    pub fn with_max_tokens(self, tokens: u32) -> Self {
+        Self { max_tokens: Some(tokens), ..self }
+    }
+
+    /// Sets the sampling temperature.
+    #[must_use]
+    pub fn with_temperature(self, temperature: f64) -> Self {
+        Self { temperature: Some(temperature), ..self }
+    }
+
+    /// Sets the reasoning effort.
+    #[must_use]
+    pub fn with_effort(self, effort: ReasoningEffort) -> Self {
+        Self { effort: Some(effort), ..self }
+    }
+
+    /// Requests replies as JSON that matches a schema.
+    #[must_use]
+    pub fn with_output(self, output: OutputFormat) -> Self {
+        Self { output: Some(output), ..self }
+    }
+
+    /// Adds a field to the request body, in the provider's format.
+    #[must_use]
+    pub fn with_extra(mut self, field: impl Into<String>, value: Value) -> Self {
+        self.extra.insert(field.into(), value);
+        self
+    }
+}

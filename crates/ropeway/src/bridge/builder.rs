@@ -1,0 +1,132 @@
+//! Builds a bridge from a configuration and settings of the host.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::cache::{DefinitionCache, default_cache_dir};
+use super::error::BridgeError;
+use super::handle::Bridge;
+use super::shared::BridgeShared;
+use super::state::{BridgeState, ToolCustomization};
+use crate::config::{Config, LockPolicy};
+use crate::event::Events;
+use crate::lock::Lock;
+use crate::mcp::Handlers;
+use crate::registry::Transformer;
+use crate::secret::Redactor;
+use crate::tool::ToolDefinition;
+
+/// Settings of a [`Bridge`] in addition to its configuration.
+#[derive(Clone)]
+pub struct BridgeBuilder {
+    config: Config,
+    handlers: Handlers,
+    events: Events,
+    customization: ToolCustomization,
+    cache_dir: Option<PathBuf>,
+    lock: Option<(Lock, LockPolicy)>,
+    secrets: Redactor,
+}
+
+impl BridgeBuilder {
+    /// Compares the tools with definitions that the user accepted.
+    ///
+    /// With [`LockPolicy::Warn`], each difference is a warning. With [`LockPolicy::Strict`], new and changed tools are hidden and
+    /// cannot be called. [`ToolListing::differences`](super::ToolListing::differences) lists them under both.
+    ///
+    /// The bridge does not read the lock file ([`LockFile::read`](crate::lock::LockFile::read) does), and ignores the key `lock` of
+    /// the configuration, which is for the host.
+    #[must_use]
+    pub fn lock(mut self, lock: Lock, policy: LockPolicy) -> Self {
+        self.lock = Some((lock, policy));
+        self
+    }
+
+    /// Sets the handlers of requests that servers send to the host.
+    #[must_use]
+    pub fn handlers(mut self, handlers: Handlers) -> Self {
+        self.handlers = handlers;
+        self
+    }
+
+    /// Sends events to a channel of the host instead of a new one.
+    #[must_use]
+    pub fn events(mut self, events: Events) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Adds a transformer for all tools. It runs after those of the configuration.
+    #[must_use]
+    pub fn transformer(mut self, transformer: impl Transformer + 'static) -> Self {
+        self.customization.transformers.push(Arc::new(transformer));
+        self
+    }
+
+    /// Exposes only tools for which `filter` returns `true`. The filter sees the definitions of the servers.
+    #[must_use]
+    pub fn filter(mut self, filter: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
+        self.customization.filters.push(Arc::new(filter));
+        self
+    }
+
+    /// Caches tool definitions and eras of servers in this folder instead of the [default one](default_cache_dir).
+    ///
+    /// Lazy servers are not started to list cached tools, [`cached_tools`](super::cached_tools) reads them without a bridge, and
+    /// servers that speak the legacy era are not probed at every start.
+    #[must_use]
+    pub fn cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache_dir = Some(folder.into());
+        self
+    }
+
+    /// Keeps these secrets out of the cache. The secrets of the servers are never cached.
+    #[must_use]
+    pub fn redact(mut self, secrets: Redactor) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// Disables the cache. Lazy servers are then started with the others.
+    #[must_use]
+    pub fn no_cache(mut self) -> Self {
+        self.cache_dir = None;
+        self
+    }
+
+    /// Builds the bridge without starting any server.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if two servers have the same alias or a tool pattern is invalid.
+    pub fn build(self) -> Result<Bridge, BridgeError> {
+        let Self { config, handlers, events, customization, cache_dir, lock, secrets } = self;
+        let shared = BridgeShared::new(handlers, events, cache_dir.map(DefinitionCache::new), lock, secrets);
+        let state = BridgeState::new(config, customization, Arc::new(shared))?;
+        Ok(Bridge { state: Arc::new(state) })
+    }
+}
+
+impl Bridge {
+    /// Creates a bridge for the servers of a configuration, without starting them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if two servers have the same alias or a tool pattern is invalid.
+    pub fn new(config: Config) -> Result<Self, BridgeError> {
+        Self::builder(config).build()
+    }
+
+    /// Returns a builder with further settings.
+    pub fn builder(config: Config) -> BridgeBuilder {
+        BridgeBuilder {
+            config,
+            handlers: Handlers::new(),
+            events: Events::default(),
+            customization: ToolCustomization::default(),
+            cache_dir: default_cache_dir(),
+            lock: None,
+            secrets: Redactor::default(),
+        }
+    }
+}

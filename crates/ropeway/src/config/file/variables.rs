@@ -1,0 +1,136 @@
+//! Files with variables: lines of `NAME=value`, or YAML maps.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use super::position::Position;
+use super::problem::{ConfigError, ConfigProblem};
+use super::raw::{RawMap, RawText};
+use super::{decode, regular_file, yaml};
+
+/// Common environment variables whose values are not secret.
+const PUBLIC_VARIABLES: [&str; 14] = [
+    "HOME", "USER", "LOGNAME", "PATH", "PWD", "OLDPWD", "LANG", "SHELL", "TERM", "TMPDIR", "TEMP", "TMP", "HOSTNAME",
+    "EDITOR",
+];
+
+/// Maximum bytes of a quoted value, which limits the search for the closing quote.
+const MAX_QUOTED: usize = 64 << 10;
+
+/// Returns `true` for common variables whose values are not secret.
+pub(super) fn is_public_variable(name: &str) -> bool {
+    PUBLIC_VARIABLES.contains(&name) || name.starts_with("XDG_") || name.starts_with("LC_")
+}
+
+/// Returns `true` for the error of a file that does not exist.
+pub(super) fn is_not_found(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// The error of a file with variables.
+pub(super) enum VariablesError {
+    Io(io::Error),
+    Invalid(ConfigProblem),
+}
+
+impl VariablesError {
+    pub(super) fn into_config_error(self, path: &Path) -> ConfigError {
+        match self {
+            Self::Io(error) => ConfigError::unreadable(path, error),
+            Self::Invalid(problem) => ConfigError::new(path, vec![problem]),
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Io(error) => error.to_string(),
+            Self::Invalid(problem) => format!("line {}: {problem}", problem.line),
+        }
+    }
+}
+
+/// Reads variables from a YAML map, by the extension of the file, or from lines of `NAME=value`.
+pub(super) fn read_variables(path: &Path) -> Result<BTreeMap<String, String>, VariablesError> {
+    let is_yaml = path.extension().is_some_and(|extension| matches!(extension.to_str(), Some("yaml" | "yml" | "json")));
+    if is_yaml {
+        let node =
+            yaml::parse(&regular_file::read(path).map_err(VariablesError::Io)?).map_err(VariablesError::Invalid)?;
+        let pairs: RawMap<RawText> = decode::decode_secrets(&node).map_err(VariablesError::Invalid)?;
+        Ok(pairs.0.into_iter().map(|(name, value)| (name, value.0)).collect())
+    } else {
+        let (variables, problems) = read_dotenv(path).map_err(VariablesError::Io)?;
+        problems.into_iter().next().map_or(Ok(variables), |problem| Err(VariablesError::Invalid(problem)))
+    }
+}
+
+/// Reads variables from lines of `NAME=value`, with the problems of invalid lines.
+pub(super) fn read_dotenv(path: &Path) -> io::Result<(BTreeMap<String, String>, Vec<ConfigProblem>)> {
+    regular_file::read(path).map(|text| parse_dotenv(&text))
+}
+
+/// Parses lines of `NAME=value`. As in shells, lines may start with `export`, and have quoted values and comments.
+pub(super) fn parse_dotenv(text: &str) -> (BTreeMap<String, String>, Vec<ConfigProblem>) {
+    let mut variables = BTreeMap::new();
+    let mut problems = Vec::new();
+    let mut rest = text;
+    let mut number = 1;
+    while !rest.is_empty() {
+        let position = Position { line: number, column: 1 };
+        let end = rest.find('\n').map_or(rest.len(), |end| end + 1);
+        let (line, mut following) = rest.split_at(end);
+        let setting = line.trim();
+        let setting = setting.strip_prefix("export ").unwrap_or(setting).trim_start();
+        if !setting.is_empty() && !setting.starts_with('#') {
+            match setting.split_once('=') {
+                None => problems.push(ConfigProblem::new(position, "", "missing `=` after the name")),
+                Some((name, value)) => {
+                    let name = name.trim_end().to_owned();
+                    let value = value.trim_start();
+                    match value.chars().next() {
+                        // A quoted value may span several lines.
+                        Some(quote @ ('"' | '\'')) => {
+                            match unquoted(&rest[rest.find(quote).map_or(0, |at| at + 1)..], quote) {
+                                Some((value, after)) => {
+                                    variables.insert(name, value);
+                                    following = after.split_once('\n').map_or("", |(_, following)| following);
+                                }
+                                None => {
+                                    let message = format!("missing closing quote {quote}");
+                                    problems.push(ConfigProblem::new(position, "", message));
+                                }
+                            }
+                        }
+                        _ => {
+                            let value = value.split(" #").next().unwrap_or(value).trim_end();
+                            variables.insert(name, value.to_owned());
+                        }
+                    }
+                }
+            }
+        }
+        number += rest[..rest.len() - following.len()].matches('\n').count();
+        rest = following;
+    }
+    (variables, problems)
+}
+
+/// Returns the value before the closing quote and the text after it. `None` without a closing quote.
+fn unquoted(text: &str, quote: char) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut characters = text.chars();
+    while let Some(c) = characters.next().filter(|_| value.len() < MAX_QUOTED) {
+        match c {
+            c if c == quote => return Some((value, characters.as_str())),
+            '\\' if quote == '"' => match characters.next()? {
+                'n' => value.push('\n'),
+                'r' => value.push('\r'),
+                't' => value.push('\t'),
+                c @ ('"' | '\\' | '$' | '`') => value.push(c),
+                c => value.extend(['\\', c]),
+            },
+            c => value.push(c),
+        }
+    }
+    None
+}

@@ -1,0 +1,99 @@
+//! The `with_*` methods of server settings.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::{
+    CollisionPolicy, Config, EraChoice, HttpServer, PromptSettings, ReconnectPolicy, ResourceSettings, ServerConfig,
+    ServerEntry, ServerLimits, ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings,
+};
+use crate::secret::Redactor;
+use crate::setters::setters;
+
+setters!(Config {
+    with_collisions => collisions: CollisionPolicy,
+});
+
+setters!(ServerConfig {
+    with_era => era: EraChoice,
+    with_timeouts => timeouts: ServerTimeouts,
+    with_limits => limits: ServerLimits,
+    with_reconnect => reconnect: ReconnectPolicy,
+    with_redactor => mask: Redactor,
+});
+
+setters!(StdioServer {
+    with_cwd => cwd: Option<PathBuf>,
+    with_inherit_env => inherit_env: bool,
+});
+
+setters!(HttpServer {
+    with_sse_fallback => sse_fallback: bool,
+});
+
+setters!(ServerTimeouts {
+    with_connect => connect: Duration,
+    with_download => download: Duration,
+    with_probe => probe: Duration,
+    with_idle => idle: Duration,
+    with_total => total: Duration,
+    with_close => close: Duration,
+    with_grace => grace: Duration,
+});
+
+setters!(ServerLimits {
+    with_message_bytes => message_bytes: usize,
+    with_pages => pages: usize,
+    with_list_entries => list_entries: usize,
+    with_list_bytes => list_bytes: usize,
+    with_input_rounds => input_rounds: usize,
+    with_questions => questions: usize,
+    with_stderr_bytes => stderr_bytes: usize,
+});
+
+setters!(ReconnectPolicy {
+    with_enabled => enabled: bool,
+    with_first => first: Duration,
+    with_longest => longest: Duration,
+});
+
+setters!(ServerEntry {
+    with_enabled => enabled: bool,
+    with_required => required: bool,
+    with_start => start: StartMode,
+    with_prefix => prefix: String,
+    with_description_prefix => description_prefix: Option<String>,
+    with_tools => tools: ToolSettings,
+    with_resources => resources: ResourceSettings,
+    with_prompts => prompts: PromptSettings,
+    with_instructions => instructions: bool,
+    with_trust_hints => trust_hints: bool,
+});
+
+setters!(ToolSettings {
+    with_allow => allow: Vec<String>,
+    with_deny => deny: Vec<String>,
+    with_overrides => overrides: Vec<(String, ToolOverride)>,
+});
+
+setters!(ToolOverride {
+    with_name => name: Option<String>,
+    with_description => description: Option<String>,
+    with_description_prefix => description_prefix: Option<String>,
+    with_hide => hide: Vec<String>,
+    with_preset => preset: Map<String, Value>,
+    with_provider_options => provider_options: BTreeMap<String, Value>,
+});
+
+setters!(ResourceSettings {
+    with_tools => tools: bool,
+    with_context => context: Vec<String>,
+    with_context_bytes => context_bytes: usize,
+});
+
+setters!(PromptSettings {
+    with_tools => tools: bool,
+});

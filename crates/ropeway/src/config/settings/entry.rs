@@ -1,0 +1,258 @@
+//! A set of servers: connection settings, tool filters and naming for each.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::chat::ChatSettings;
+use super::server::ServerConfig;
+use crate::tool::Alias;
+
+/// The default prefix of tool names.
+pub(crate) const DEFAULT_PREFIX: &str = "mcp_{alias}_";
+
+/// The default of [`ResourceSettings::context_bytes`].
+const CONTEXT_BYTES: usize = 64 << 10;
+
+/// A set of servers with their settings: the resolved contents of a configuration file.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Config {
+    /// The servers, in the order of the file.
+    pub servers: Vec<ServerEntry>,
+    /// The servers that `enabled_servers` lists. `None` enables all servers.
+    pub enabled_servers: Option<Vec<Alias>>,
+    /// How tools with the same name are resolved.
+    pub collisions: CollisionPolicy,
+    /// The `chat` settings, if the file has any.
+    pub chat: Option<ChatSettings>,
+    /// The lock policy, if the file sets one.
+    pub lock: Option<LockPolicy>,
+    /// Warnings about the file that do not prevent its use.
+    pub warnings: Vec<String>,
+    /// The other files that the configuration depends on, such as `.env` and `secrets_file`, whether or not they exist.
+    pub files: Vec<PathBuf>,
+}
+
+impl Config {
+    /// Creates a configuration with default settings for these servers.
+    pub fn new(servers: impl IntoIterator<Item = ServerConfig>) -> Self {
+        Self { servers: servers.into_iter().map(ServerEntry::new).collect(), ..Self::default() }
+    }
+
+    /// Adds a server.
+    #[must_use]
+    pub fn with_server(mut self, server: impl Into<ServerEntry>) -> Self {
+        self.servers.push(server.into());
+        self
+    }
+
+    /// Returns `true` if `enabled_servers` is set and does not list this server.
+    pub fn excludes(&self, server: &Alias) -> bool {
+        self.enabled_servers.as_ref().is_some_and(|enabled| !enabled.contains(server))
+    }
+}
+
+/// A server of a [`Config`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ServerEntry {
+    /// The name of the server in this configuration.
+    pub alias: Alias,
+    /// The connection settings.
+    pub settings: ServerSettings,
+    /// Whether the server is started. A disabled server is listed without its tools.
+    pub enabled: bool,
+    /// Whether startup fails if the server is unavailable.
+    pub required: bool,
+    /// When the server is started.
+    pub start: StartMode,
+    /// The prefix of its tool names; `{alias}` is replaced by the alias. May be empty.
+    pub prefix: String,
+    /// The prefix of its tool descriptions; `{alias}` is replaced by the alias.
+    pub description_prefix: Option<String>,
+    /// Filters and overrides for its tools.
+    pub tools: ToolSettings,
+    /// How its resources are exposed.
+    pub resources: ResourceSettings,
+    /// How its prompts are exposed.
+    pub prompts: PromptSettings,
+    /// Whether its instructions are added to the system prompt.
+    pub instructions: bool,
+    /// Whether tool annotations such as `readOnlyHint` are trusted.
+    pub trust_hints: bool,
+}
+
+impl ServerEntry {
+    /// Creates an enabled entry with default settings.
+    pub fn new(config: ServerConfig) -> Self {
+        Self::with_settings(config.alias.clone(), ServerSettings::Known(Box::new(config)))
+    }
+
+    /// Creates an enabled entry whose connection settings may be incomplete.
+    pub fn with_settings(alias: impl Into<Alias>, settings: ServerSettings) -> Self {
+        Self {
+            alias: alias.into(),
+            settings,
+            enabled: true,
+            required: false,
+            start: StartMode::default(),
+            prefix: DEFAULT_PREFIX.to_owned(),
+            description_prefix: None,
+            tools: ToolSettings::default(),
+            resources: ResourceSettings::default(),
+            prompts: PromptSettings::default(),
+            instructions: false,
+            trust_hints: false,
+        }
+    }
+
+    /// Returns why an enabled server is not started, as in [`Config::warnings`].
+    pub fn warning(&self) -> Option<String> {
+        let alias = &self.alias;
+        match &self.settings {
+            _ if !self.enabled => None,
+            ServerSettings::Known(_) => None,
+            ServerSettings::Missing { secrets } => {
+                Some(format!("server `{alias}` is skipped: {}", describe_missing(secrets)))
+            }
+            ServerSettings::Invalid { reason } => Some(format!("server `{alias}` is not started: {reason}")),
+        }
+    }
+}
+
+/// Formats the names of missing secrets: "secret `A` is not set".
+pub(crate) fn describe_missing(secrets: &[String]) -> String {
+    let names: Vec<String> = secrets.iter().map(|name| format!("`{name}`")).collect();
+    let (word, verb) = if names.len() == 1 { ("secret", "is") } else { ("secrets", "are") };
+    format!("{word} {} {verb} not set", names.join(", "))
+}
+
+impl From<ServerConfig> for ServerEntry {
+    fn from(config: ServerConfig) -> Self {
+        Self::new(config)
+    }
+}
+
+/// The connection settings of a server, if they are complete and supported.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ServerSettings {
+    /// Complete settings.
+    Known(Box<ServerConfig>),
+    /// The settings refer to secrets that are not set. The server is skipped.
+    Missing {
+        /// The names of the secrets.
+        secrets: Vec<String>,
+    },
+    /// An entry in the file of another client has an unsupported key that restricts or authenticates. The server is skipped.
+    Invalid {
+        /// The key, its position and the problem with it.
+        reason: String,
+    },
+}
+
+/// When a server is started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartMode {
+    /// At startup.
+    #[default]
+    Eager,
+    /// At the first call of one of its tools. A server whose tools are not cached is started at startup.
+    Lazy,
+}
+
+/// How tools with the same name are resolved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CollisionPolicy {
+    /// The tool of the later server replaces the other, with a warning.
+    #[default]
+    LastWins,
+    /// Startup fails. A collision that appears later keeps the first tool, with a warning.
+    Error,
+    /// The later tool gets a numeric suffix.
+    Suffix,
+}
+
+/// How tools that differ from `ropeway.lock` are handled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LockPolicy {
+    /// The lock file is ignored.
+    #[default]
+    Off,
+    /// Changed tools are used, with a warning.
+    Warn,
+    /// Changed tools are hidden until they are accepted.
+    Strict,
+}
+
+impl fmt::Display for LockPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Warn => "warn",
+            Self::Strict => "strict",
+        })
+    }
+}
+
+/// Filters and overrides for the tools of a server. Globs match the server's own tool names.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ToolSettings {
+    /// Globs of allowed tools. Empty allows all.
+    pub allow: Vec<String>,
+    /// Additional allowlists: a tool must match at least one glob of each. An empty list matches no tool.
+    pub allowlists: Vec<Vec<String>>,
+    /// Globs of denied tools. Takes precedence over `allow`.
+    pub deny: Vec<String>,
+    /// Overrides by glob, applied in order. Several may match one tool.
+    pub overrides: Vec<(String, ToolOverride)>,
+}
+
+/// Overrides for a tool. The `Debug` output redacts preset values.
+#[derive(Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ToolOverride {
+    /// Replaces the name. The prefix is still added.
+    pub name: Option<String>,
+    /// Replaces the description.
+    pub description: Option<String>,
+    /// The prefix of the description.
+    pub description_prefix: Option<String>,
+    /// Arguments that are hidden from the model.
+    pub hide: Vec<String>,
+    /// Arguments with fixed values, hidden from the model.
+    pub preset: Map<String, Value>,
+    /// Additional fields of the tool JSON, by provider.
+    pub provider_options: BTreeMap<String, Value>,
+}
+
+/// How the resources of a server are exposed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResourceSettings {
+    /// Whether tools that list and read resources are added.
+    pub tools: bool,
+    /// URIs, or globs of URIs, of resources that are added to the context of every conversation.
+    pub context: Vec<String>,
+    /// Maximum bytes of resources in the context.
+    pub context_bytes: usize,
+}
+
+impl Default for ResourceSettings {
+    fn default() -> Self {
+        Self { tools: false, context: Vec::new(), context_bytes: CONTEXT_BYTES }
+    }
+}
+
+/// How the prompts of a server are exposed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PromptSettings {
+    /// Whether each prompt is exposed as a tool.
+    pub tools: bool,
+}

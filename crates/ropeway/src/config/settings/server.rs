@@ -1,0 +1,360 @@
+//! The settings of one server: transport, timeouts, limits and reconnection.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::DuplexStream;
+
+use crate::secret::{Redactor, Secret};
+use crate::tool::Alias;
+
+/// The settings of a connection to one server.
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// The name of the server in this configuration.
+    pub alias: Alias,
+    /// The transport, with its command or URL.
+    pub transport: Transport,
+    /// The protocol era to use.
+    pub era: EraChoice,
+    /// Timeouts.
+    pub timeouts: ServerTimeouts,
+    /// Size limits.
+    pub limits: ServerLimits,
+    /// How a lost connection is reestablished.
+    pub reconnect: ReconnectPolicy,
+    /// Redacts further values in logs, events and errors, in addition to the [`Secret`]s of the transport.
+    pub mask: Redactor,
+}
+
+impl ServerConfig {
+    /// Creates the settings of a server with this transport and defaults for the rest.
+    pub fn new(alias: impl Into<Alias>, transport: impl Into<Transport>) -> Self {
+        Self {
+            alias: alias.into(),
+            transport: transport.into(),
+            era: EraChoice::default(),
+            timeouts: ServerTimeouts::default(),
+            limits: ServerLimits::default(),
+            reconnect: ReconnectPolicy::default(),
+            mask: Redactor::default(),
+        }
+    }
+
+    /// Returns a digest of the command or URL of the server, computed without secrets.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn endpoint(&self) -> crate::tool::Digest {
+        let mut hasher = crate::tool::Hasher::new("ropeway server 1");
+        match &self.transport {
+            Transport::Stdio(server) => {
+                hasher.field(b"stdio");
+                hasher.field(server.command.as_bytes());
+                server.args.iter().for_each(|word| hasher.field(self.mask.redact(word).as_bytes()));
+                hasher.field(server.cwd.as_deref().unwrap_or(std::path::Path::new("")).as_os_str().as_encoded_bytes());
+            }
+            Transport::Http(server) | Transport::Sse(server) => {
+                hasher.field(b"http");
+                hasher.field(self.mask.redact(&server.url).as_bytes());
+            }
+            Transport::InProcess(_) => hasher.field(b"in process"),
+        }
+        hasher.finish()
+    }
+}
+
+/// How to connect to a server.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Transport {
+    /// A child process, over its standard input and output.
+    Stdio(StdioServer),
+    /// Streamable HTTP. A legacy HTTP+SSE server at the URL is detected
+    /// (<https://modelcontextprotocol.io/specification/2025-06-18/basic/transports#backwards-compatibility>).
+    Http(HttpServer),
+    /// Legacy HTTP+SSE (2024-11-05).
+    Sse(HttpServer),
+    /// A server in the same process.
+    InProcess(InProcessServer),
+}
+
+/// A server that runs as a child process.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StdioServer {
+    /// The program. It is executed directly, without a shell.
+    pub command: String,
+    /// The arguments of the program.
+    pub args: Vec<String>,
+    /// Environment variables in addition to the inherited ones.
+    pub env: Vec<(String, Secret)>,
+    /// The working directory. Defaults to that of this process.
+    pub cwd: Option<PathBuf>,
+    /// Whether the program inherits the whole environment, instead of only variables such as `PATH` and `HOME`.
+    pub inherit_env: bool,
+}
+
+impl StdioServer {
+    /// Creates a server from a program and its arguments.
+    pub fn new<A: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = A>) -> Self {
+        Self {
+            command: command.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            env: Vec::new(),
+            cwd: None,
+            inherit_env: false,
+        }
+    }
+
+    /// Creates settings for a server that is started as a child process, without arguments.
+    ///
+    /// The command runs as it is, without a shell. The child gets a minimal environment; see [`with_env`](Self::with_env).
+    ///
+    /// ```
+    /// use ropeway::config::StdioServer;
+    ///
+    /// let server = StdioServer::command("npx")
+    ///     .with_args(["-y", "@modelcontextprotocol/server-filesystem", "."])
+    ///     .with_env("LOG_LEVEL", "info");
+    /// ```
+    pub fn command(command: impl Into<String>) -> Self {
+        Self::new(command, [""; 0])
+    }
+
+    /// Appends arguments of the command.
+    #[must_use]
+    pub fn with_args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Returns `true` if the command is a package or container runner such as `npx`, `uvx` or `docker`, which may download
+    /// the server before running it.
+    pub fn is_package_runner(&self) -> bool {
+        const RUNNERS: [&str; 16] = [
+            "bun", "bunx", "cargo", "deno", "docker", "go", "nix", "npm", "npx", "pipx", "pnpm", "pnpx", "podman",
+            "uv", "uvx", "yarn",
+        ];
+        let name = std::path::Path::new(&self.command).file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| RUNNERS.contains(&name))
+    }
+
+    /// Adds an environment variable.
+    #[must_use]
+    pub fn with_env(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// A server at a URL.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpServer {
+    /// The URL of the MCP endpoint.
+    pub url: String,
+    /// Headers of every request.
+    pub headers: Vec<(String, Secret)>,
+    /// The token of the `Authorization: Bearer` header.
+    pub bearer: Option<Secret>,
+    /// Whether a server that rejects the Streamable HTTP handshake is tried as a legacy HTTP+SSE server.
+    pub sse_fallback: bool,
+    /// Set by [`HttpServer::sse`] until the server becomes a [`Transport`].
+    is_sse: bool,
+}
+
+impl HttpServer {
+    /// Creates a server from its URL, with `sse_fallback` enabled.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), headers: Vec::new(), bearer: None, sse_fallback: true, is_sse: false }
+    }
+
+    /// Creates settings for a server that speaks the HTTP+SSE transport of protocol version 2024-11-05.
+    ///
+    /// [`new`](Self::new) also finds such servers, at the cost of one refused request.
+    pub fn sse(url: impl Into<String>) -> Self {
+        Self { is_sse: true, ..Self::new(url) }
+    }
+
+    /// Adds a header to every request.
+    #[must_use]
+    pub fn with_header(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sends a bearer token with every request.
+    #[must_use]
+    pub fn with_bearer(mut self, token: impl Into<Secret>) -> Self {
+        self.bearer = Some(token.into());
+        self
+    }
+}
+
+/// A server in the same process. Every connection uses a new in-memory pipe.
+#[derive(Clone)]
+pub struct InProcessServer(Arc<dyn Fn() -> DuplexStream + Send + Sync>);
+
+impl InProcessServer {
+    /// Creates a server from a function that starts it on one end of a pipe and returns the other end.
+    pub fn new(open: impl Fn() -> DuplexStream + Send + Sync + 'static) -> Self {
+        Self(Arc::new(open))
+    }
+
+    /// Starts the server and returns the client end of the pipe.
+    pub fn open(&self) -> DuplexStream {
+        (self.0)()
+    }
+}
+
+impl PartialEq for InProcessServer {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for InProcessServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InProcessServer")
+    }
+}
+
+impl From<StdioServer> for Transport {
+    fn from(server: StdioServer) -> Self {
+        Self::Stdio(server)
+    }
+}
+
+impl From<HttpServer> for Transport {
+    fn from(mut server: HttpServer) -> Self {
+        if std::mem::take(&mut server.is_sse) { Self::Sse(server) } else { Self::Http(server) }
+    }
+}
+
+impl From<InProcessServer> for Transport {
+    fn from(server: InProcessServer) -> Self {
+        Self::InProcess(server)
+    }
+}
+
+/// The protocol era to use with a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EraChoice {
+    /// Probe the server and remember the result.
+    #[default]
+    Auto,
+    /// Versions up to 2025-11-25, with an `initialize` handshake.
+    Legacy,
+    /// Version 2026-07-28, without sessions.
+    Modern,
+}
+
+/// Timeouts of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerTimeouts {
+    /// Maximum time from start to a completed handshake.
+    pub connect: Duration,
+    /// The same for a package runner such as `npx` or `uvx` that makes progress downloading the server. Has no effect if it is
+    /// shorter than `connect`.
+    pub download: Duration,
+    /// Time to wait for the response to the era probe before `initialize` is sent as well.
+    pub probe: Duration,
+    /// Maximum time of a call without a response or a progress notification.
+    pub idle: Duration,
+    /// Maximum total time of a call.
+    pub total: Duration,
+    /// Time for a server process to exit before it is killed.
+    pub close: Duration,
+    /// Maximum time that a call waits for a reconnection.
+    pub grace: Duration,
+}
+
+impl Default for ServerTimeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(60),
+            download: Duration::from_secs(10 * 60),
+            probe: Duration::from_secs(5),
+            idle: Duration::from_secs(60),
+            total: Duration::from_secs(30 * 60),
+            close: Duration::from_secs(3),
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl ServerTimeouts {
+    /// Limits every timeout to [`MAX_TIMEOUT`]: an `Instant` cannot represent times far in the future.
+    pub(crate) fn bounded(self) -> Self {
+        let Self { connect, download, probe, idle, total, close, grace } = self;
+        Self {
+            connect: connect.min(MAX_TIMEOUT),
+            download: download.min(MAX_TIMEOUT),
+            probe: probe.min(MAX_TIMEOUT),
+            idle: idle.min(MAX_TIMEOUT),
+            total: total.min(MAX_TIMEOUT),
+            close: close.min(MAX_TIMEOUT),
+            grace: grace.min(MAX_TIMEOUT),
+        }
+    }
+}
+
+/// One year, which stands for no timeout.
+#[cfg(feature = "mcp")]
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Size limits of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerLimits {
+    /// Maximum bytes of a message: a line, an event or a response body.
+    pub message_bytes: usize,
+    /// Maximum pages of a list.
+    pub pages: usize,
+    /// Maximum entries of a list over all pages. Further entries are dropped with a warning.
+    pub list_entries: usize,
+    /// Maximum bytes of a list over all pages. A single entry may take an eighth of them.
+    pub list_bytes: usize,
+    /// Maximum rounds of `input_required` responses in a call.
+    pub input_rounds: usize,
+    /// Maximum elicitation requests of the server during a call.
+    pub questions: usize,
+    /// Maximum bytes of stderr output that are kept.
+    pub stderr_bytes: usize,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 64 << 20,
+            pages: 1000,
+            list_entries: 10_000,
+            list_bytes: 32 << 20,
+            input_rounds: 10,
+            questions: 10,
+            stderr_bytes: 64 << 10,
+        }
+    }
+}
+
+/// How a lost connection is reestablished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReconnectPolicy {
+    /// Whether to reconnect automatically.
+    pub enabled: bool,
+    /// The delay before the second attempt, at least 20 ms. It doubles with every attempt.
+    pub first: Duration,
+    /// The maximum delay between two attempts.
+    pub longest: Duration,
+}
+
+impl Default for ReconnectPolicy {
+    fn default() -> Self {
+        Self { enabled: true, first: Duration::from_millis(250), longest: Duration::from_secs(30) }
+    }
+}

@@ -1,0 +1,92 @@
+//! One error for programs that use several parts of the crate.
+
+/// Any error of this crate, for functions that use several parts of it.
+///
+/// Every error type of the public API converts into it with `?`. The message and the chain of causes are those of the original error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A tool call returned no result.
+    #[error(transparent)]
+    Call(Box<crate::tool::CallError>),
+    /// A connection could not be established.
+    #[cfg(feature = "mcp")]
+    #[error(transparent)]
+    Connect(Box<crate::mcp::ConnectError>),
+    /// A configuration is invalid or cannot be read.
+    #[cfg(feature = "bridge")]
+    #[error(transparent)]
+    Config(Box<crate::config::ConfigError>),
+    /// A bridge could not be built or started.
+    #[cfg(feature = "bridge")]
+    #[error(transparent)]
+    Bridge(Box<crate::bridge::BridgeError>),
+    /// A `ropeway.lock` file could not be read or written.
+    #[cfg(feature = "bridge")]
+    #[error(transparent)]
+    Lock(Box<crate::lock::LockError>),
+    /// A model provider refused a request or could not be reached.
+    #[cfg(feature = "providers")]
+    #[error(transparent)]
+    Provider(Box<crate::provider::ProviderError>),
+    /// A model's reply does not match the requested output format.
+    #[cfg(feature = "providers")]
+    #[error(transparent)]
+    Output(Box<crate::provider::OutputError>),
+    /// A recording of provider exchanges could not be read.
+    #[cfg(feature = "providers")]
+    #[error(transparent)]
+    Recording(Box<crate::provider::RecordingError>),
+    /// The settings of an agent are incomplete or contradict each other.
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    AgentBuild(Box<crate::agent::AgentBuildError>),
+    /// An agent's turn failed.
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Agent(Box<crate::agent::AgentError>),
+    /// A generation failed.
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Generate(Box<crate::agent::GenerateError>),
+}
+
+macro_rules! from {
+    ($($(#[$feature:meta])? $variant:ident: $error:ty,)+) => {$(
+        $(#[$feature])?
+        impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        }
+    )+};
+}
+
+from! {
+    Call: crate::tool::CallError,
+    #[cfg(feature = "mcp")] Connect: crate::mcp::ConnectError,
+    #[cfg(feature = "bridge")] Config: crate::config::ConfigError,
+    #[cfg(feature = "bridge")] Bridge: crate::bridge::BridgeError,
+    #[cfg(feature = "bridge")] Lock: crate::lock::LockError,
+    #[cfg(feature = "providers")] Provider: crate::provider::ProviderError,
+    #[cfg(feature = "providers")] Output: crate::provider::OutputError,
+    #[cfg(feature = "providers")] Recording: crate::provider::RecordingError,
+    #[cfg(feature = "agent")] AgentBuild: crate::agent::AgentBuildError,
+    #[cfg(feature = "agent")] Agent: crate::agent::AgentError,
+    #[cfg(feature = "agent")] Generate: crate::agent::GenerateError,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::CallError;
+
+    #[test]
+    fn an_error_keeps_the_message_and_the_cause_of_the_original() {
+        let source = std::io::Error::other("disk full");
+        let error = Error::from(CallError::Failed { tool: "save".to_owned(), source: source.into() });
+        assert_eq!(error.to_string(), "tool `save` failed");
+        assert_eq!(std::error::Error::source(&error).map(ToString::to_string).as_deref(), Some("disk full"));
+        assert!(size_of::<Error>() <= 16);
+    }
+}

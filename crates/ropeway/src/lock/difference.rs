@@ -1,0 +1,60 @@
+//! Differences between tools and the lock.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::tool::{Alias, DefinitionChange};
+
+/// A difference between a tool and the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Difference {
+    /// Alias of the server.
+    pub server: Alias,
+    /// The server's own name for the tool.
+    pub tool: String,
+    /// Kind of the difference.
+    pub kind: DifferenceKind,
+}
+
+/// Kind of a [`Difference`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "difference", content = "changes", rename_all = "lowercase")]
+pub enum DifferenceKind {
+    /// The tool is not in the lock.
+    New,
+    /// The definition has changed.
+    Changed(Vec<DefinitionChange>),
+    /// The server does not provide the tool.
+    Gone,
+}
+
+impl Difference {
+    /// Returns the reason for hiding the tool.
+    pub fn reason(&self) -> String {
+        match &self.kind {
+            DifferenceKind::New => "new since the tools were locked; run `ropeway lock`".to_owned(),
+            DifferenceKind::Changed(changes) => {
+                format!("changed since it was locked ({}); run `ropeway lock`", list(changes))
+            }
+            DifferenceKind::Gone => "no longer provided by the server".to_owned(),
+        }
+    }
+}
+
+fn list(changes: &[DefinitionChange]) -> String {
+    changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tool = DefinitionChange::from_text(&self.tool);
+        write!(f, "tool `{}.{tool}` ", self.server)?;
+        match &self.kind {
+            DifferenceKind::New => f.write_str("is not in the lock"),
+            DifferenceKind::Changed(changes) => write!(f, "changed since it was locked: {}", list(changes)),
+            DifferenceKind::Gone => f.write_str("is in the lock, but not on its server"),
+        }
+    }
+}

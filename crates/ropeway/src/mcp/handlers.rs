@@ -1,0 +1,166 @@
+//! Handlers for the requests that servers send to the client: elicitation, sampling and roots.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::tool::{Alias, BoxError, BoxFuture};
+
+pub(super) type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
+
+/// A question of a server to the user
+/// ([`elicitation/create`](https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation)).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Elicitation {
+    /// The alias of the server that asks.
+    pub server: Alias,
+    /// The question, for display.
+    pub message: String,
+    /// The form of the answer.
+    pub mode: ElicitationMode,
+    /// The parameters of the request, unchanged.
+    pub params: Value,
+}
+
+/// The form of the answer to an [`Elicitation`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum ElicitationMode {
+    /// Values that match a flat schema. Missing values get the defaults of the schema.
+    Form {
+        /// The JSON Schema of the values.
+        schema: Value,
+    },
+    /// A web page for the user to open.
+    Url {
+        /// The address of the page.
+        url: String,
+    },
+}
+
+/// The user's answer to an [`Elicitation`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum ElicitationAnswer {
+    /// The user agreed and entered these values.
+    Accept(Map<String, Value>),
+    /// The user declined.
+    Decline,
+    /// The user dismissed the question.
+    Cancel,
+}
+
+/// A request of a server to sample from a model
+/// ([`sampling/createMessage`](https://modelcontextprotocol.io/specification/2025-11-25/client/sampling)).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SamplingRequest {
+    /// The alias of the server that asks.
+    pub server: Alias,
+    /// The parameters of the request, unchanged.
+    pub params: Value,
+}
+
+impl SamplingRequest {
+    /// Creates a request with the parameters of `sampling/createMessage`.
+    pub fn new(server: impl Into<Alias>, params: Value) -> Self {
+        Self { server: server.into(), params }
+    }
+}
+
+/// A directory that servers may access
+/// ([roots](https://modelcontextprotocol.io/specification/2025-11-25/client/roots)).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClientRoot {
+    /// The directory as a `file://` URI.
+    pub uri: String,
+    /// The name to display.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Functions that answer the requests of servers.
+///
+/// The client declares a capability to servers only if its handler is set, and rejects requests without a handler.
+#[derive(Clone, Default)]
+pub struct Handlers {
+    pub(super) elicitation: Option<Handler<Elicitation, ElicitationAnswer>>,
+    pub(super) sampling: Option<Handler<SamplingRequest, Value>>,
+    pub(super) roots: Option<Handler<(), Vec<ClientRoot>>>,
+}
+
+impl Handlers {
+    /// Creates a set without handlers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the handler of elicitation requests.
+    #[must_use]
+    pub fn on_elicitation<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(Elicitation) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<ElicitationAnswer, BoxError>> + Send + 'static,
+    {
+        self.elicitation = Some(Arc::new(move |request| Box::pin(handler(request))));
+        self
+    }
+
+    /// Sets the handler of sampling requests. It returns the result of `sampling/createMessage`.
+    #[must_use]
+    pub fn on_sampling<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(SamplingRequest) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Value, BoxError>> + Send + 'static,
+    {
+        self.sampling = Some(Arc::new(move |request| Box::pin(handler(request))));
+        self
+    }
+
+    /// Sets the handler that lists the directories servers may access.
+    #[must_use]
+    pub fn on_roots<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Vec<ClientRoot>, BoxError>> + Send + 'static,
+    {
+        self.roots = Some(Arc::new(move |()| Box::pin(handler())));
+        self
+    }
+}
+
+#[cfg(feature = "bridge")]
+impl Handlers {
+    /// Returns `true` if both sets hold the same functions.
+    pub(crate) fn ptr_eq(&self, other: &Self) -> bool {
+        fn same<T: ?Sized>(one: &Option<Arc<T>>, other: &Option<Arc<T>>) -> bool {
+            match (one, other) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (one, other) => one.is_none() && other.is_none(),
+            }
+        }
+        same(&self.elicitation, &other.elicitation)
+            && same(&self.sampling, &other.sampling)
+            && same(&self.roots, &other.roots)
+    }
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handlers")
+            .field("elicitation", &self.elicitation.is_some())
+            .field("sampling", &self.sampling.is_some())
+            .field("roots", &self.roots.is_some())
+            .finish()
+    }
+}
+
+/// The JSON-RPC error that answers a request of a server. A handler may return it as its error, to choose the code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct HandlerError {
+    pub(crate) code: i64,
+    pub(crate) message: String,
+}

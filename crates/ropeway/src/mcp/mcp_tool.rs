@@ -1,0 +1,85 @@
+//! A tool of a server, for a model to call.
+
+use std::sync::Arc;
+
+use super::call;
+use super::connection::Connection;
+use super::tools;
+use crate::tool::{
+    Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput, is_same_definition,
+};
+
+/// Adds a prefix to the name of a tool.
+pub(crate) fn with_prefix(definition: &Arc<ToolDefinition>, prefix: Option<&str>) -> Arc<ToolDefinition> {
+    let mut definition = definition.clone();
+    if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
+        let renamed = Arc::make_mut(&mut definition);
+        renamed.name = format!("{prefix}_{}", renamed.name);
+    }
+    definition
+}
+
+/// A tool of a server, for a model to call.
+pub(crate) struct McpTool<K> {
+    pub(crate) definition: Arc<ToolDefinition>,
+    pub(crate) connection: Arc<Connection>,
+    /// Keeps the connection open, unless it is `()`.
+    pub(crate) _keep_alive: K,
+}
+
+impl<K> McpTool<K> {
+    /// Fails if the server has changed the definition since the tool was created. Fetches the tool list if it is stale.
+    async fn check_unchanged(&self, name: &str, cx: &CallContext) -> Result<(), CallError> {
+        let current = tools::list(&self.connection, cx).await?;
+        let tool = || self.definition.name.clone();
+        match current.get(name) {
+            Some(listed) if is_same_definition(&listed.definition, &self.definition) => Ok(()),
+            Some(_) => Err(CallError::Changed { tool: tool() }),
+            None => Err(CallError::UnknownTool { tool: tool(), nearest: Vec::new() }),
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static> Tool for McpTool<K> {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        let name = match &self.definition.origin {
+            Origin::Server { tool, .. } => tool,
+            Origin::Local => self.definition.name.as_str(),
+        };
+        Box::pin(async move {
+            if cx.requires_unchanged() {
+                self.check_unchanged(name, cx).await?;
+            }
+            call::call_tool(&self.connection, name, arguments, cx).await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::ServerConfig;
+    use crate::mcp::Mcp;
+    use crate::testing::{self, Script};
+    use crate::tool::{Arguments, CallContext, CallError};
+
+    #[tokio::test]
+    async fn a_detached_tool_does_not_keep_the_connection_open() {
+        let server = Mcp::new(ServerConfig::new("s", testing::in_process(Script::default())));
+        server.connect().await.expect("a connection");
+        let tools = server.detached_tools().await.expect("tools");
+        let echo = tools.iter().find(|tool| tool.definition().name == "echo").expect("a tool");
+        let call = async || {
+            let arguments = Arguments::from_iter([("message".to_owned(), "hi".into())]);
+            echo.call(arguments, &CallContext::default()).await
+        };
+        assert_eq!(call().await.expect("an answer").plain_text().as_deref(), Some("hi"));
+        let mut state = server.state();
+        drop(server);
+        while state.changed().await.is_ok() && !matches!(*state.borrow(), crate::mcp::ConnectionState::Closed) {}
+        assert!(matches!(call().await, Err(CallError::NotConnected { .. })));
+    }
+}

@@ -1,0 +1,50 @@
+//! A token bucket for events that a server causes.
+
+use tokio::time::Instant;
+
+/// A token bucket: allows a burst, then a steady rate.
+#[derive(Debug)]
+pub(crate) struct RateLimit {
+    burst: f64,
+    per_second: f64,
+    tokens: f64,
+    refilled_at: Instant,
+}
+
+impl RateLimit {
+    pub(crate) fn new(burst: u32, per_second: u32) -> Self {
+        let burst = f64::from(burst);
+        Self { burst, per_second: f64::from(per_second), tokens: burst, refilled_at: Instant::now() }
+    }
+
+    /// Takes a token. Returns `false` if none is left.
+    pub(crate) fn take(&mut self) -> bool {
+        let now = Instant::now();
+        let new = now.saturating_duration_since(self.refilled_at).as_secs_f64() * self.per_second;
+        self.refilled_at = now;
+        self.tokens = (self.tokens + new).min(self.burst);
+        if self.tokens < 1.0 {
+            return false;
+        }
+        self.tokens -= 1.0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_limit_allows_a_burst_and_then_a_steady_rate() {
+        let mut limit = RateLimit::new(3, 2);
+        let take = |limit: &mut RateLimit| (0..10).filter(|_| limit.take()).count();
+        assert_eq!(take(&mut limit), 3);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(take(&mut limit), 2);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(take(&mut limit), 3);
+    }
+}

@@ -1,0 +1,136 @@
+//! The result of a request as received bytes, decoded once its type is known.
+
+use std::hash::Hasher;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::error::RequestError;
+use super::host::Host;
+use crate::json;
+use crate::protocol::{self, Incoming};
+use crate::tool::ToolOutput;
+
+/// A type that a result can be decoded as.
+pub(crate) trait FromResponse: DeserializeOwned {
+    /// Decodes the JSON of a result.
+    fn from_json(json: &Bytes) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(json)
+    }
+
+    /// Decodes a result that is part of another result.
+    fn from_value(value: Value) -> Result<Self, serde_json::Error> {
+        serde_json::from_value(value)
+    }
+}
+
+impl FromResponse for Value {}
+impl FromResponse for Map<String, Value> {}
+impl FromResponse for Box<RawValue> {}
+
+impl FromResponse for ToolOutput {
+    fn from_json(json: &Bytes) -> Result<Self, serde_json::Error> {
+        Self::read(json)
+    }
+
+    fn from_value(value: Value) -> Result<Self, serde_json::Error> {
+        match value {
+            Value::Object(fields) => Ok(Self::from_fields(fields)),
+            invalid => serde_json::from_value(invalid),
+        }
+    }
+}
+
+/// The outcome of a request.
+pub(crate) type RequestResult = Result<RawResponse, RequestError>;
+
+/// A result that is not decoded yet.
+#[derive(Clone, Debug)]
+pub(crate) struct RawResponse {
+    result: Bytes,
+    /// The whole message, if the result was located by [`protocol::quick_response`], which may be wrong.
+    message: Option<Bytes>,
+}
+
+impl RawResponse {
+    /// A result that was located by parsing the message.
+    pub(crate) fn parsed(result: Bytes) -> Self {
+        Self { result, message: None }
+    }
+
+    /// A result that was located by [`protocol::quick_response`].
+    pub(crate) fn unverified(result: Bytes, message: Bytes) -> Self {
+        Self { result, message: Some(message) }
+    }
+
+    /// Hashes the bytes of the result, to compare results without decoding them.
+    pub(crate) fn digest(&self, hasher: &mut impl Hasher) {
+        hasher.write(&self.result);
+    }
+
+    /// Decodes the result.
+    pub(crate) fn read<T: FromResponse>(&self, host: &Host) -> Result<T, serde_json::Error> {
+        match T::from_json(&self.result) {
+            Ok(value) => Ok(value),
+            Err(error) => self.read_repaired(host).unwrap_or(Err(error)),
+        }
+    }
+
+    /// Decodes the result of a message that has to be repaired or has an unusual layout.
+    #[cold]
+    fn read_repaired<T: FromResponse>(&self, host: &Host) -> Option<Result<T, serde_json::Error>> {
+        let message = self.message.as_ref().unwrap_or(&self.result);
+        let repaired = json::repair(message).map(Bytes::from);
+        if std::str::from_utf8(message).is_err() {
+            host.warn("replaced invalid UTF-8 in a response");
+        }
+        if self.message.is_none() {
+            return Some(T::from_json(&repaired?));
+        }
+        let message = repaired.as_ref().unwrap_or(message);
+        let mut found = None;
+        protocol::read(message, |incoming| {
+            if let Incoming::Response { outcome: Ok(result), .. } = incoming {
+                found = Some(T::from_json(&message.slice_ref(result.get().as_bytes())));
+            }
+        })
+        .ok()?;
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::event::Events;
+    use crate::mcp::handlers::Handlers;
+    use crate::secret::Redactor;
+
+    fn quick(message: &'static [u8]) -> Result<Value, serde_json::Error> {
+        let (_, range) = protocol::quick_response(message).expect("a usual layout");
+        let message = Bytes::from_static(message);
+        let host = Host::new("s".into(), Handlers::new(), Events::default(), Redactor::default());
+        RawResponse::unverified(message.slice(range), message).read(&host)
+    }
+
+    #[test]
+    fn a_result_followed_by_other_fields_is_decoded() {
+        let message = br#"{"jsonrpc":"2.0","id":1,"result":{"a":1},"error":null,"x":[2]}"#;
+        assert_eq!(quick(message).expect("a result"), json!({"a": 1}));
+    }
+
+    #[test]
+    fn invalid_utf8_in_a_result_is_replaced() {
+        let message = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"a\":\"\xff\"}}";
+        assert_eq!(quick(message).expect("a result"), json!({"a": "\u{fffd}"}));
+    }
+
+    #[test]
+    fn broken_json_is_an_error() {
+        assert!(quick(br#"{"jsonrpc":"2.0","id":1,"result":{"a":}}"#).is_err());
+    }
+}

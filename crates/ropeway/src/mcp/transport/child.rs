@@ -1,0 +1,209 @@
+//! The process of a stdio server, with its process group and everything that it has started.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use super::groups::groups;
+use super::orphans::{self, ProcessMark};
+use crate::config::StdioServer;
+use crate::mcp::error::ConnectErrorKind;
+use crate::secret::Redactor;
+
+/// Variables that a child gets if it does not inherit the whole environment. The certificate variables let package runners
+/// work behind a company's own certificate authority.
+const MINIMAL_ENVIRONMENT: [&str; 19] = [
+    "CURL_CA_BUNDLE",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LOGNAME",
+    "NODE_EXTRA_CA_CERTS",
+    "PATH",
+    "REQUESTS_CA_BUNDLE",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
+/// Requested pipe size. Large responses then need fewer reads.
+#[cfg(target_os = "linux")]
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Kills every server process that this process has started.
+///
+/// A program that exits without running destructors should call this before `std::process::exit` and when a signal ends it.
+/// Connections terminate their processes themselves when they are closed or dropped.
+pub fn end_children() {
+    drop(end_children_for_good());
+}
+
+/// Kills every server process, and blocks the start and end of others until the returned guard is dropped.
+///
+/// Without the guard, another thread could start a server meanwhile, or report the killed one as a failure before this process
+/// exits.
+pub(crate) fn end_children_for_good() -> impl Drop {
+    let mut held = groups();
+    for group in std::mem::take(&mut *held) {
+        kill(Pid::from_raw(group), Signal::KILL);
+    }
+    orphans::kill_all();
+    held
+}
+
+fn kill(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        // This fails only if the group is empty.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// Returns `true` if the program is not on the `PATH`. The error may also mean a missing working directory.
+fn is_missing_program(server: &StdioServer, error: &std::io::Error) -> bool {
+    if error.kind() != std::io::ErrorKind::NotFound || server.command.contains('/') {
+        return false;
+    }
+    let own = server.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.expose().into());
+    let path: std::ffi::OsString = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    // An existing script may lack the interpreter of its first line.
+    !std::env::split_paths(&path).any(|folder| folder.join(&server.command).exists())
+        && server.cwd.as_ref().is_none_or(|folder| folder.is_dir())
+}
+
+/// A child process and its process group. Dropping it kills the whole group.
+#[derive(Debug)]
+pub(crate) struct ChildGroup {
+    group: Option<Pid>,
+    /// Finds processes outside of the group, until all have exited.
+    mark: Option<ProcessMark>,
+    child: Child,
+}
+
+impl ChildGroup {
+    /// Returns the id of the process group.
+    pub(super) fn group_id(&self) -> Option<i32> {
+        self.group.map(|group| group.as_raw_nonzero().get())
+    }
+
+    pub(super) fn start(
+        server: &StdioServer,
+        redactor: &Redactor,
+    ) -> Result<(Self, ChildStdin, ChildStdout, ChildStderr), ConnectErrorKind> {
+        let spawn_error = |source: std::io::Error| {
+            let program = redactor.redact(&server.command).into_owned();
+            let source = if is_missing_program(server, &source) {
+                std::io::Error::new(source.kind(), format!("`{program}` is not on the PATH"))
+            } else {
+                source
+            };
+            ConnectErrorKind::Spawn { program, source }
+        };
+        let mut command = Command::new(&server.command);
+        command.args(&server.args).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if !server.inherit_env {
+            command.env_clear();
+            command.envs(MINIMAL_ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        }
+        let mark = ProcessMark::new();
+        command.envs([mark.variable()]);
+        command.envs(server.env.iter().map(|(name, value)| (name, value.expose())));
+        if let Some(folder) = &server.cwd {
+            command.current_dir(folder);
+        }
+        let (mut child, group) = {
+            // `end_children` must not miss a process that is being started.
+            let mut groups = groups();
+            let child = command.spawn().map_err(spawn_error)?;
+            let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+            groups.extend(group.map(Pid::as_raw_nonzero).map(i32::from));
+            (child, group)
+        };
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let this = Self { group, mark: Some(mark), child };
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err(spawn_error(std::io::Error::other("the process has no standard streams")));
+        };
+        // If the system refuses, the pipe keeps its default size.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
+        Ok((this, stdin, stdout, stderr))
+    }
+
+    /// Waits for the child to exit and returns its status.
+    pub(crate) async fn exited(&mut self) -> String {
+        match self.child.wait().await {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Terminates the group: waits for an exit after the closed stdin, then sends SIGTERM and SIGKILL to the group.
+    pub(crate) async fn terminate(&mut self, grace: Duration) {
+        if tokio::time::timeout(grace, self.child.wait()).await.is_err() {
+            kill(self.group, Signal::TERM);
+            let _ = tokio::time::timeout(grace, self.child.wait()).await;
+        } else if self.is_empty() {
+            return self.terminate_orphans().await;
+        }
+        // Remaining processes of the group get a moment to exit.
+        kill(self.group, Signal::TERM);
+        for _ in 0..10 {
+            if self.is_empty() {
+                return self.terminate_orphans().await;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        kill(self.group, Signal::KILL);
+        let _ = tokio::time::timeout(Duration::from_secs(5), self.child.wait()).await;
+        self.terminate_orphans().await;
+    }
+
+    /// Terminates processes that the child has started outside of its group, such as in another session.
+    async fn terminate_orphans(&mut self) {
+        self.unregister();
+        let Some(mark) = &self.mark else { return };
+        if mark.signal(Signal::TERM) {
+            for _ in 0..10 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                if !mark.is_alive() {
+                    break;
+                }
+            }
+            mark.kill();
+        }
+        self.mark = None;
+    }
+
+    /// Returns `true` if the group has no processes.
+    fn is_empty(&self) -> bool {
+        self.group.is_none_or(|group| test_kill_process_group(group).is_err())
+    }
+
+    /// Forgets the group, because its id may be reused.
+    fn unregister(&mut self) {
+        if let Some(group) = self.group.take() {
+            groups().remove(&group.as_raw_nonzero().get());
+        }
+    }
+}
+
+impl Drop for ChildGroup {
+    fn drop(&mut self) {
+        kill(self.group, Signal::KILL);
+        self.unregister();
+        if let Some(mark) = &self.mark {
+            mark.kill();
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The type, position and delta of an event, which is all that most events have.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::output_item::{ItemRef, ReasoningRef, ReasoningSource};
+
+/// The common fields of an event.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct EventHead<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) item_id: Cow<'a, str>,
+    pub(super) output_index: Option<u64>,
+    pub(super) content_index: Option<u64>,
+    pub(super) summary_index: Option<u64>,
+    #[serde(borrow)]
+    pub(super) delta: Cow<'a, str>,
+    pub(super) error: Option<IgnoredAny>,
+}
+
+impl<'a> EventHead<'a> {
+    /// Reads the fields of an event in which some have an unexpected type.
+    pub(super) fn of(frame: &'a Map<String, Value>) -> Self {
+        let text = |name| frame.get(name).and_then(Value::as_str).unwrap_or_default().into();
+        let number = |name| frame.get(name).and_then(Value::as_u64);
+        Self {
+            kind: text("type"),
+            item_id: text("item_id"),
+            output_index: number("output_index"),
+            content_index: number("content_index"),
+            summary_index: number("summary_index"),
+            delta: text("delta"),
+            error: frame.get("error").filter(|error| !error.is_null()).map(|_| IgnoredAny),
+        }
+    }
+
+    pub(super) fn item(&self) -> ItemRef<'_> {
+        ItemRef { id: &self.item_id, output_index: self.output_index }
+    }
+
+    pub(super) fn reasoning(&self, source: ReasoningSource) -> ReasoningRef {
+        let index = match source {
+            ReasoningSource::Summary => self.summary_index,
+            ReasoningSource::Content => self.content_index,
+        };
+        (source, index.unwrap_or_default())
+    }
+
+    /// Returns `true` for events that are not ignored.
+    pub(super) fn is_known(&self) -> bool {
+        let event = self.kind.strip_prefix("response.").unwrap_or_default();
+        let done = event.strip_suffix(".done").or(event.strip_suffix(".added")).unwrap_or_default();
+        self.error.is_some()
+            || matches!(&*self.kind, "" | "error")
+            || matches!(
+                event,
+                "created" | "in_progress" | "queued" | "completed" | "incomplete" | "failed" | "cancelled"
+            )
+            || matches!(done, "output_item" | "content_part" | "output_text" | "refusal" | "function_call_arguments")
+            || matches!(done, "reasoning_summary_text" | "reasoning_text")
+    }
+}
