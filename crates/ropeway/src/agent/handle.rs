@@ -20,6 +20,23 @@ use crate::tool::IntoTool;
 /// A model that uses tools.
 ///
 /// Cheap to clone; clones share one history. Turns run one after the other, in the order in which they were sent.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ropeway::prelude::*;
+///
+/// # async fn run() -> Result<(), ropeway::Error> {
+/// let hello = LocalTool::new(ToolDefinition::new("hello"), |_, _| async { Ok("Hello!") });
+/// let agent = Agent::builder()
+///     .provider(Provider::from_env(Dialect::Anthropic)?)
+///     .model("claude-sonnet-4-5")
+///     .tool(hello)
+///     .mcp(ServerConfig::new("docs", HttpServer::new("https://example.com/mcp")))
+///     .build()?;
+/// println!("{}", agent.send("Say hello.").await?.text);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Agent {
     pub(super) shared: Arc<AgentShared>,

@@ -183,6 +183,26 @@ impl TurnControl {
 }
 
 /// A running turn. Dropping it cancels the turn.
+///
+/// `.await` returns the [`TurnOutcome`]; as a stream, a turn yields [`Step`]s.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ropeway::prelude::*;
+///
+/// # async fn run(agent: Agent) -> Result<(), ropeway::Error> {
+/// let mut turn = agent.send("What time is it in Tokyo?");
+/// while let Some(step) = turn.next().await {
+///     match step {
+///         Step::Text { text } => print!("{text}"),
+///         Step::CallStarted { tool, arguments, .. } => println!("-> {tool} {arguments}"),
+///         _ => {}
+///     }
+/// }
+/// println!("{} steps", turn.finish().await?.steps);
+/// # Ok(()) }
+/// ```
 #[must_use = "dropping a turn cancels it; `detach` lets it run"]
 pub struct Turn {
     steps: StepReceiver,

@@ -11,6 +11,7 @@ mod exact;
 mod faults;
 mod faults_http;
 mod faults_stdio;
+mod front_door;
 mod fuzz;
 mod handlers;
 mod hasty;

@@ -18,6 +18,17 @@ pub(crate) const DEFAULT_PREFIX: &str = "mcp_{alias}_";
 const CONTEXT_BYTES: usize = 64 << 10;
 
 /// A set of servers with their settings: the resolved contents of a configuration file.
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::config::{Config, HttpServer, ServerConfig, ServerEntry, StdioServer};
+///
+/// let time = ServerConfig::new("time", StdioServer::command("uvx").with_args(["mcp-server-time"]));
+/// let docs = ServerConfig::new("docs", HttpServer::new("https://example.com/mcp").with_bearer("token"));
+/// let config = Config::new([time]).with_server(ServerEntry::new(docs).with_required(true));
+/// assert_eq!(config.servers.len(), 2);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Config {

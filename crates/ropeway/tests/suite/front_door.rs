@@ -1,0 +1,108 @@
+//! The API at the root of the crate: calls by name, arguments, settings and errors.
+
+use std::time::Duration;
+
+use ropeway::config::{ReconnectPolicy, ServerEntry, ServerTimeouts, StartMode, Transport};
+use ropeway::content::Blob;
+use ropeway::prelude::*;
+use ropeway::testing::{Script, ScriptedServer};
+use ropeway::tool::{BoxError, CallError, Origin};
+use serde_json::json;
+
+use crate::hasty::hasty;
+use crate::scene::scene;
+
+#[derive(serde::Serialize)]
+struct Echo<'a> {
+    message: &'a str,
+}
+
+fn server(alias: &str) -> ServerConfig {
+    let mut config = hasty(ScriptedServer::new(Script::default()).in_process());
+    config.alias = alias.into();
+    config
+}
+
+#[test]
+fn a_bridge_calls_tools_by_exposed_and_by_qualified_name() {
+    scene(|_| async {
+        let bridge = Bridge::new(Config::new([server("a"), server("b")])).expect("a bridge");
+        bridge.start().await.expect("a start");
+        for name in ["mcp_b_echo", "b.echo"] {
+            let envelope = bridge.call(name, json!({"message": "hi"})).await;
+            assert_eq!(envelope.to_string(), "hi", "{name}");
+            assert!(matches!(&envelope.origin, Origin::Server { server, .. } if server.as_str() == "b"), "{name}");
+        }
+        for unknown in ["echo", "c.echo", "b.", ".echo", "b.echo.more"] {
+            let error = bridge.call(unknown, ()).await.error.expect("an error");
+            assert!(matches!(&*error, CallError::UnknownTool { .. }), "{unknown}: {error}");
+        }
+        assert!(bridge.server("a").is_some() && bridge.server("c").is_none());
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn arguments_are_any_value_that_serializes_to_an_object() {
+    scene(|_| async {
+        let server = Mcp::new(server("a"));
+        server.connect().await.expect("a connection");
+        let map = ropeway::tool::Arguments::from_iter([("message".to_owned(), json!("hi"))]);
+        assert_eq!(server.call("echo", map).await.to_string(), "hi");
+        assert_eq!(server.call("echo", &Echo { message: "hi" }).await.to_string(), "hi");
+        let error = server.call_tool("echo", json!(["hi"])).await.expect_err("a list");
+        let words = "invalid arguments for tool `echo`: expected a JSON object, found an array";
+        assert_eq!(error.to_string(), words);
+        assert_eq!(server.call("echo", json!("hi")).await.error.expect("an error").kind(), "invalid_arguments");
+        server.close().await;
+    });
+}
+
+#[test]
+fn an_sse_server_keeps_its_headers_and_token() {
+    let server = HttpServer::sse("http://127.0.0.1/sse").with_bearer("token").with_header("X-Team", "blue");
+    let Transport::Sse(server) = Transport::from(server) else { panic!("another transport") };
+    assert_eq!((server.headers.len(), server.bearer.is_some()), (1, true));
+    assert_eq!(server, HttpServer::new("http://127.0.0.1/sse").with_bearer("token").with_header("X-Team", "blue"));
+    assert!(matches!(Transport::from(HttpServer::new("http://127.0.0.1/")), Transport::Http(_)));
+}
+
+#[test]
+fn settings_are_built_without_naming_every_field() {
+    let second = Duration::from_secs(1);
+    let command = StdioServer::command("server").with_args(["--fast"]).with_args(["x"]).with_cwd(Some("/srv".into()));
+    assert_eq!((&command.args[..], command.cwd.is_some()), (&["--fast".to_owned(), "x".to_owned()][..], true));
+    let config = ServerConfig::new("a", command)
+        .with_timeouts(ServerTimeouts::default().with_connect(second).with_idle(second))
+        .with_reconnect(ReconnectPolicy::default().with_enabled(false));
+    assert_eq!((config.timeouts.connect, config.timeouts.idle), (second, second));
+    let entry = ServerEntry::new(config).with_start(StartMode::Lazy).with_required(true).with_prefix("fs_");
+    assert!(entry.required && entry.start == StartMode::Lazy && entry.prefix == "fs_");
+}
+
+#[tokio::test]
+async fn an_envelope_prints_its_data() {
+    let mut tools = Registry::default();
+    let tool = |name: &str, output: fn() -> ToolOutput| {
+        LocalTool::new(ToolDefinition::new(name), move |_, _| async move { Ok::<_, BoxError>(output()) })
+    };
+    tools.register(tool("text", || "two\nlines".into()));
+    tools.register(tool("json", || ToolOutput::structured(json!({"sum": 3}))));
+    tools.register(tool("parts", || {
+        vec![ContentPart::text("see:"), ContentPart::Image(Blob::new("image/png", b"123"))].into()
+    }));
+    assert_eq!(tools.call("text", ()).await.to_string(), "two\nlines");
+    assert_eq!(tools.call("json", ()).await.to_string(), r#"{"sum":3}"#);
+    assert_eq!(tools.call("parts", ()).await.to_string(), "see:\n[image/png, 4 bytes of base64]");
+    assert_eq!(tools.call("none", ()).await.error.expect("an error").to_string(), "unknown tool `none`");
+}
+
+#[test]
+fn a_missing_or_invalid_file_is_an_error_of_the_crate() {
+    let missing = |path: &str| -> Result<Bridge, ropeway::Error> { Ok(Bridge::from_file(path)?) };
+    let error = missing("/no/such/ropeway.yaml").expect_err("no file");
+    assert!(
+        matches!(error, ropeway::Error::Bridge(_)) && error.to_string().contains("/no/such/ropeway.yaml"),
+        "{error}"
+    );
+}
