@@ -46,7 +46,7 @@
 //!
 //! # Features
 //!
-//! - `agent` (default): everything except `testing`.
+//! - `agent` (default): everything except `testing` and `arbitrary-precision`.
 //! - `mcp`: one connection ([`Mcp`]).
 //! - `bridge`: configuration files, many connections and registries.
 //! - `providers`: models without MCP.

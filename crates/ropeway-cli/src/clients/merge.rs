@@ -105,8 +105,12 @@ impl Merger<'_> {
         }
         let Some(problem) = problems.first() else { return Some(server) };
         let ConfigProblem { path, found, expected, .. } = problem;
-        let key = path.split_once("].").map(|(_, key)| format!("`{key}` is ")).unwrap_or_default();
-        self.notes.push(format!("skipped `{alias}` of {title}: {key}{found}, expected {expected}"));
+        let reason = match path.split_once("].") {
+            _ if expected.is_empty() => found.clone(),
+            Some((_, key)) => format!("`{key}` is {found}, expected {expected}"),
+            None => format!("{found}, expected {expected}"),
+        };
+        self.notes.push(format!("skipped `{alias}` of {title}: {reason}"));
         None
     }
 
@@ -277,6 +281,13 @@ mod tests {
         let known = ["odd".to_owned(), "far".to_owned(), "without".to_owned()];
         let merged = merge(&found, ours(&known), &[], &mut SecretNames::default());
         assert_eq!(merged.notes, ["already in the file, not changed: `odd`, `far`, `without`"]);
+    }
+
+    #[test]
+    fn a_server_without_command_and_url_is_skipped_with_a_whole_sentence() {
+        let found = [file(Client::Cursor, r#""none": {"args": ["x"]}"#)];
+        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
+        assert_eq!(merged.notes, ["skipped `none` of Cursor: missing key `command` or `url`"]);
     }
 
     #[test]
