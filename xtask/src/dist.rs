@@ -1,4 +1,4 @@
-//! Builds what is released: the static binary, its man pages and completions, and checksums.
+//! Builds a release: the static binary, its man pages and completions, and checksums.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What the command makes of text from others, checked with mutations of a few inputs.
+//! Handling of untrusted text, checked with mutations of a few inputs.
 
 use ropeway::testing::fuzz::Mutator;
 use ropeway::tool::ToolDefinition;
@@ -9,10 +9,10 @@ use crate::secrets::dotenv;
 use crate::secrets::literal::{self, ExtractedSecret};
 use crate::terminal::text::{Cleaner, clean, clean_json, clean_line, columns, cut, wrap};
 
-/// How many mutations each check is given.
+/// Number of mutations per check.
 const MUTATIONS: usize = 1_500;
 
-/// What terminals obey, and what is wide or joined.
+/// Terminal control sequences, and wide or joined characters.
 const TOKENS: &[&str] = &[
     "\u{1b}[31m",
     "\u{1b}]0;title\u{7}",
@@ -72,7 +72,7 @@ fn check(property: impl Fn(&str)) {
     }
 }
 
-/// Whether a terminal obeys the character, or shows others in another order because of it.
+/// Returns `true` for characters that control a terminal or the text direction.
 fn is_obeyed(c: char) -> bool {
     let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || (c.is_control() && !matches!(c, '\n' | '\t'))

@@ -1,4 +1,4 @@
-//! Runs a loop of its own around one provider, with the tools of a bridge.
+//! Runs a custom loop with one provider and the tools of a bridge.
 //!
 //! From the root of the repository, with `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`):
 //! `OPENAI_API_KEY=… cargo run --package ropeway --example ask_a_model -- MODEL`. Set `OPENAI_BASE_URL` to use another server that

@@ -1,8 +1,9 @@
-//! A bridge as the extension of a host: set up by a manifest, its events on the host's bus, its tools for some agents and not for others.
+//! Integrates a bridge into a host as an extension: configured by a manifest, with events on the host's bus and different tools for
+//! different agents.
 //!
 //! From the root of the repository, with `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`):
-//! `OPENAI_API_KEY=… cargo run --package ropeway --example host_extension -- MODEL`. `OPENAI_BASE_URL` is for everybody else who
-//! speaks Chat Completions, such as a model on this machine.
+//! `OPENAI_API_KEY=… cargo run --package ropeway --example host_extension -- MODEL`. Set `OPENAI_BASE_URL` to use another server that
+//! speaks Chat Completions, such as a local model.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use ropeway::tool::{BoxError, BoxFuture};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-/// Where everything in the host tells what it does: who, and what.
+/// The event bus of the host: the name of the sender and the event.
 type Bus = mpsc::UnboundedSender<(&'static str, Value)>;
 
-/// What the host wants of an extension, whatever it does.
+/// The interface of the host for extensions.
 trait Extension: Send + Sync {
     fn initialize(manifest: &Path, bus: Bus) -> Result<Self, BoxError>
     where
@@ -27,7 +28,7 @@ trait Extension: Send + Sync {
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
 
-/// The servers of the manifest, as such an extension.
+/// An extension with the servers of a manifest.
 struct McpExtension(Bridge);
 
 impl Extension for McpExtension {

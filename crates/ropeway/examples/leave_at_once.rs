@@ -1,4 +1,4 @@
-//! A host that ends without running its destructors, and takes its servers along: `leave_at_once COMMAND ARGS…`.
+//! Exits without running destructors and still terminates its servers: `leave_at_once COMMAND ARGS…`.
 
 use ropeway::config::{ServerConfig, StdioServer};
 use ropeway::mcp::{Mcp, end_children};

@@ -1,4 +1,4 @@
-//! Runs a loop of its own: the host keeps the conversation and makes the calls, `agent::stream` does the rest.
+//! Runs a custom loop: the host keeps the conversation and makes the calls, `agent::stream` does the rest.
 //!
 //! Each line of standard input is a question: `OPENAI_API_KEY=… cargo run --package ropeway --example own_loop -- MODEL`.
 //! Set `OPENAI_BASE_URL` to use another server that speaks Chat Completions, such as a local model.

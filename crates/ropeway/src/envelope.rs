@@ -138,7 +138,8 @@ impl Envelope {
         self
     }
 
-    /// Converts the envelope into the message for a model: the content, or the structured content as JSON if there is none.
+    /// Converts the envelope into the message for a model: the content, or, if it is empty, the structured content as
+    /// JSON.
     pub fn to_result(&self, call: &ToolCall) -> ToolResult {
         ToolResult { is_error: self.meta.is_error, ..ToolResult::new(call, self.parts().into_owned()) }
     }
@@ -151,7 +152,7 @@ impl Envelope {
         }
     }
 
-    /// Returns the structured content if there is any, including `null`; otherwise the text, or the parts if some are not text.
+    /// Returns the structured content, including `null`, if present; otherwise the text, or the parts if some are not text.
     pub fn data(&self) -> EnvelopeData<'_> {
         if let Some(value) = self.cast.as_ref().or(self.meta.structured_content.as_ref()) {
             return EnvelopeData::Json(value);
@@ -222,7 +223,7 @@ impl Serialize for Envelope {
     }
 }
 
-/// Explains an error to a model: what happened, why, and what to do next.
+/// Explains an error to a model: the failure, its cause and the next step.
 fn explain(error: &CallError) -> String {
     let mut text = String::from("Error: ");
     match error {

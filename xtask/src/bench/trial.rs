@@ -61,7 +61,7 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // Keeps what was read before an error.
+            // Keeps the bytes that were read before an error.
             let _ = pipe.read_to_end(&mut bytes);
         }
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());

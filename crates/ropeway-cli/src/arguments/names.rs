@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// Of these servers, all of which have the usual prefix; `demo` has none.
+    /// Returns the names of these servers, which have the default prefix, except for `demo`, which has none.
     fn names() -> ToolNames {
         let server = |name: &str| ServerConfig::new(name, StdioServer::new("x", [""; 0]));
         let mut config = Config::new(["demo", "web", "files", "v1.2"].map(server));
@@ -169,7 +169,7 @@ mod tests {
             [tool("demo", "chart", "chart"), tool("demo", "demo.time", "demo.time"), tool("demo", "time", "time")];
         assert_eq!(chosen(&tools, "chart"), Ok(0));
         assert_eq!(chosen(&tools, "demo.chart"), Ok(0));
-        // What is written out in full wins.
+        // A full name takes precedence.
         assert_eq!(chosen(&tools, "demo.time"), Ok(1));
         assert!(chosen(&tools, "other.chart").is_err());
         assert!(chosen(&tools, "demochart").is_err());

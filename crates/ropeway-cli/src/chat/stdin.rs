@@ -1,4 +1,4 @@
-//! Standard input beside a prompt: `git diff | ropeway chat -p 'review this'`.
+//! Standard input in addition to a prompt: `git diff | ropeway chat -p 'review this'`.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Read as _};
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::output::print::say;
 use crate::terminal::style::faint;
 
-/// Delay before a note explains what the command waits for.
+/// Delay before a note explains the wait.
 const NOTE_DELAY: Duration = Duration::from_secs(3);
 
 /// Time that a socket has to send data. Some parent processes pass one and never close it.

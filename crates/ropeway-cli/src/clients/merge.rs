@@ -143,7 +143,7 @@ impl Merger<'_> {
     }
 }
 
-/// Returns the problems of a server in a file of its own. A server that cannot be reviewed is invalid, even if the variables
+/// Returns the problems of a server in a separate file. A server that cannot be reviewed is invalid, even if the variables
 /// of this process would make it valid.
 fn problems(server: &RawServer, ImportTarget { path, secrets, .. }: ImportTarget<'_>) -> Vec<ConfigProblem> {
     let text = edit::write([(server, &[][..])]);

@@ -44,7 +44,7 @@ const OPENING: Duration = Duration::from_millis(400);
 /// How long the first message waits for servers that are still connecting.
 const TURN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The same without a terminal, where the chat waited for servers before.
+/// The same limit without a terminal, where the chat already waited for servers.
 const PROMPT_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Maximum pending questions to the user.

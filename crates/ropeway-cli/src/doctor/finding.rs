@@ -16,7 +16,7 @@ const FAINT: Style = Style::new().dimmed();
 /// Maximum names in a finding.
 pub(super) const MAX_NAMES: usize = 3;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// The check passed.
@@ -52,7 +52,7 @@ pub(crate) struct Finding {
     pub(crate) check: &'static str,
     #[serde(serialize_with = "as_word")]
     pub(crate) level: Level,
-    /// What was found.
+    /// Description of the finding.
     pub(crate) found: String,
     /// The suggested fix.
     #[serde(skip_serializing_if = "Option::is_none")]

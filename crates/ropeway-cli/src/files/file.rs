@@ -47,7 +47,7 @@ pub(crate) fn replace(path: &Path, before: Option<&str>, text: &str, mode: u32) 
     })
 }
 
-/// Writes a file, whatever it contained before.
+/// Writes a file and replaces its previous content.
 pub(crate) fn put(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     write(path, text, mode)
         .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))

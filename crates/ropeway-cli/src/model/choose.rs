@@ -228,7 +228,7 @@ fn same_url(one: &str, other: &str) -> bool {
 fn is_at(url: &str, own: &str, default_settings: &str) -> bool {
     let (Ok(parsed), Ok(own)) = (url::Url::parse(url), url::Url::parse(own)) else { return false };
     let (Some(host), Some(vendor)) = (parsed.host_str(), own.host_str()) else { return false };
-    // Regions have hosts of their own, such as `eu.api.openai.com`.
+    // Regions have separate hosts, such as `eu.api.openai.com`.
     let is_host = host == vendor || host.strip_suffix(vendor).is_some_and(|start| start.ends_with('.'));
     let is_same = parsed.scheme() == own.scheme() && parsed.port_or_known_default() == own.port_or_known_default();
     (is_host && is_same) || same_url(url, default_settings)

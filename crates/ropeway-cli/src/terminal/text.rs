@@ -18,8 +18,7 @@ const LONGEST_STRING: usize = 4096;
 /// Minimum columns of wrapped text at any indentation.
 const NARROWEST: usize = 8;
 
-/// Removes escape sequences, control characters and marks that
-/// change the text direction. Line breaks and tabs are kept (S14.5).
+/// Removes escape sequences, control characters and marks that change the text direction. Line breaks and tabs are kept.
 ///
 /// For text that a person approves, use [`escape_invisible`], which drops nothing.
 pub(crate) fn clean(text: &str) -> String {
@@ -363,7 +362,7 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     wrapped
 }
 
-/// A number of bytes as people say it: `812 B`, `12 KB`, `3.4 MB`.
+/// Formats a number of bytes: `812 B`, `12 KB`, `3.4 MB`.
 pub(crate) fn size(bytes: usize) -> String {
     const UNITS: [&str; 3] = ["KB", "MB", "GB"];
     if bytes < 1000 {
@@ -379,17 +378,17 @@ pub(crate) fn size(bytes: usize) -> String {
     format!("{amount:.decimals$} {}", UNITS[unit])
 }
 
-/// How many columns there are to write in; as many as usual when nobody looks.
+/// Returns the columns for output on standard output, 80 without a terminal.
 pub(crate) fn width() -> usize {
     terminal_width(&std::io::stdout()).unwrap_or(80)
 }
 
-/// Returns the number of columns of a terminal, all of them; as many as usual where that is not known.
+/// Returns all columns of a terminal, 80 if unknown.
 pub(crate) fn screen_columns(stream: &impl AsFd) -> usize {
     terminal_size::terminal_size_of(stream).map_or(80, |(terminal_size::Width(columns), _)| usize::from(columns).max(1))
 }
 
-/// How many columns of a terminal to write in: not all of them when a line would be too long to read.
+/// Returns the columns for output on a terminal, limited to a readable line length.
 pub(crate) fn terminal_width(stream: &impl AsFd) -> Option<usize> {
     let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(stream)?;
     Some(usize::from(columns).clamp(20, 110))
@@ -525,7 +524,7 @@ mod tests {
         }
     }
 
-    /// Each of these took seconds to minutes when every prefix was measured anew.
+    /// Each of these took seconds to minutes when every prefix was measured again.
     #[test]
     fn work_on_text_is_linear_in_its_length() {
         let texts = [

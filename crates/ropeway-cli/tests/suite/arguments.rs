@@ -1,4 +1,4 @@
-//! Arguments as people type them, and servers that are typed where their names would stand.
+//! Arguments as users type them, and URLs and commands instead of server names.
 
 use ropeway::testing::Script;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The binary against hostile servers: its memory, descriptors and CPU time stay bounded, and a good server beside goes on.
+//! The binary against hostile servers: memory, descriptors and CPU time stay bounded, and other servers keep working.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::place::Place;
 
-/// How long a test may take in all.
+/// Maximum duration of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server on a socket of this machine that does what the test says, on a thread for each connection.
+/// A local TCP server that runs a closure for each connection, on its own thread.
 struct Hostile {
     port: u16,
     is_over: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ impl Drop for Hostile {
     }
 }
 
-/// A request over HTTP.
+/// An HTTP request.
 struct Asked {
     is_get: bool,
     body: Value,
@@ -84,7 +84,7 @@ impl Asked {
 }
 
 fn send(stream: &mut TcpStream, status: &str, headers: &str, body: &str) {
-    // A client that has left is what some tests are about.
+    // In some tests, the client has already disconnected.
     let _ = write!(stream, "HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
 }
 
@@ -92,7 +92,7 @@ fn handshake(version: &str) -> Value {
     json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "bad", "version": "1"}})
 }
 
-/// What a process has taken at most.
+/// Peak resource usage of a process.
 #[derive(Debug, Default)]
 struct Peak {
     megabytes: usize,
@@ -115,7 +115,7 @@ impl Peak {
     }
 }
 
-/// A place with a hostile server behind a URL and the demo server beside it.
+/// Creates a place with a hostile server behind a URL and the demo server.
 fn beside_a_good_one(bad: &Hostile, transport: &str, path: &str) -> Place {
     let url = format!("http://127.0.0.1:{}{path}", bad.port);
     Place::with(&[
@@ -153,7 +153,7 @@ fn a_list_of_a_thousand_pages_of_a_megabyte_stops_at_its_budget() {
         std::thread::sleep(Duration::from_millis(5));
     };
     assert!(status.success());
-    // The list itself takes 32 MB; before, it was all thousand.
+    // The list itself takes 32 MB; previously, all thousand pages were kept.
     assert!(peak.megabytes < 400, "{peak:?}");
     let listed: Value =
         serde_json::from_slice(&std::fs::read(place.path().join("out")).expect("a file")).expect("JSON");
@@ -190,7 +190,7 @@ fn pings_whose_answers_are_never_read_take_few_descriptors() {
         let result = match asked.method() {
             "initialize" => handshake("2024-11-05"),
             "tools/list" => json!({"tools": []}),
-            // It takes the reply, and never says so.
+            // Accepts the reply and never responds to the POST.
             "" => return std::thread::sleep(PATIENCE),
             _ => json!({}),
         };

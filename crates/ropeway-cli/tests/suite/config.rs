@@ -1,4 +1,4 @@
-//! `ropeway config`: what is said about a file, and where it is looked for.
+//! `ropeway config`: problems of a file, and the searched locations.
 
 use ropeway::testing::Script;
 use serde_json::{Value, json};
@@ -180,7 +180,7 @@ fn the_searched_paths_are_listed_in_order() {
     assert_eq!(Value::from(places[..2].to_vec()), expected);
     let own = json!({"reason": "user", "path": home.path(".config/ropeway/ropeway.yml"), "exists": true});
     assert_eq!(places.last(), Some(&own));
-    // What the variable names is meant, even when it is not there.
+    // The file of the variable is used even if it does not exist.
     let named = home.command(&["config", "path", "--json"]).with(|command| {
         command.env("ROPEWAY_CONFIG", "/no/such/file");
     });
@@ -212,7 +212,7 @@ fn commands_that_start_no_server_show_the_warnings_of_the_file_too() {
         let run = run.run().expect(code);
         assert_eq!(run.stderr.matches(warning).count(), 1, "{arguments:?}: {}", run.stderr);
     }
-    // A server alone in its file is no exception.
+    // The warning also appears if the file has only this server.
     let alone = Home::with_config("servers:\n  - {alias: skipped, command: x, env: {A: '${NOT_SET_HERE}'}}\n");
     assert_eq!(alone.run(&[]).expect(0).stderr, warning);
 }

@@ -1,4 +1,4 @@
-//! One tool in full: `ropeway tools SERVER.TOOL` and `ropeway call SERVER.TOOL --help`.
+//! Descriptions of one tool: `ropeway tools SERVER.TOOL` and `ropeway call SERVER.TOOL --help`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,26 +11,26 @@ use crate::real::configured;
 use crate::terminal::Terminal;
 use crate::{Ropeway, Run};
 
-/// A server whose only tool has this schema.
+/// Returns a server whose only tool has this schema.
 fn server(schema: Value) -> Value {
     let tool = json!({"name": "one", "description": "Does it.", "inputSchema": schema});
     let script = Script { builtin_tools: false, ..Script::legacy() };
     entry("s", &script.tool(tool, json!({"content": [{"type": "text", "text": "done"}]})))
 }
 
-/// What is shown in a window of some width.
+/// Returns the output in a window of this width.
 fn shown(place: &Place, words: &[&str], columns: u16) -> String {
     let screen = Terminal { columns, coloured: false }.show(place.ropeway(words));
     assert_eq!(screen.code, Some(0), "{}", screen.text);
     screen.text
 }
 
-/// The command line below `Example`.
+/// Returns the command line below `Example`.
 fn example(text: &str) -> String {
     text.split_once("\nExample\n").expect("an example").1.to_owned()
 }
 
-/// Pastes a command line into a shell that finds the binary.
+/// Runs a command line in a shell with the binary on its PATH.
 fn paste(place: &Place, line: &str) -> Run {
     let folder = Path::new(env!("CARGO_BIN_EXE_ropeway")).parent().expect("a folder");
     let mut command = Command::new("sh");
@@ -172,7 +172,7 @@ fn an_example_can_be_pasted_whatever_the_width() {
         for columns in [20, 80] {
             let text = shown(&place, &["tools", &format!("demo.{tool}")], columns);
             let run = paste(&place, &example(&text));
-            // What an expression or a zone means is known to the tool alone.
+            // Only the tool knows which expressions and time zones are valid.
             assert!(matches!(run.code, Some(0 | 1)), "{tool} ended with {:?}: {}\n{text}", run.code, run.stderr);
         }
     }
@@ -211,7 +211,7 @@ fn hostile_schemas_are_described_within_bounds() {
         "t": {"$ref": "#/$defs/t"}, "n": {"type": "array", "items": {"$ref": "#/$defs/t"}}}});
     let names: Vec<&String> = odd.keys().collect();
     let recursive = json!({"type": "object", "properties": odd, "required": names, "$defs": {"t": tree}});
-    // As many as fit into an argument of the server's command line.
+    // As many as fit into one argument of the server's command line.
     let huge = json!({"type": "object", "properties": many(10_000, "", json!({}))});
     let wrong = json!({"type": 7, "properties": {"a": 3, "b": [], "c": {"type": {}, "enum": "x", "items": 1, "anyOf": {},
         "required": 5, "default": {"\u{1b}]0;t\u{7}": null}, "minimum": "x", "pattern": {}, "description": []}}, "required": {"a": 1}});

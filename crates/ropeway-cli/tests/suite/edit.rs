@@ -1,4 +1,4 @@
-//! `ropeway add` and `ropeway remove`: the file is changed, and nothing else in it.
+//! `ropeway add` and `ropeway remove` change one entry and keep the rest of the file.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -79,7 +79,7 @@ fn the_file_is_that_of_this_folder_of_the_user_or_the_one_in_use() {
     let home = Home::new();
     home.run(&["add", "own", "--global", "--", "x"]).expect(0);
     assert!(home.read(".config/ropeway/ropeway.yaml").contains("alias: own"));
-    // The one in use is the user's by now.
+    // The file in use is now the user's.
     home.run(&["add", "second", "--", "x"]).expect(0);
     assert!(home.read(".config/ropeway/ropeway.yaml").contains("alias: second"));
     assert_eq!(home.files(), [""; 0]);
@@ -221,7 +221,7 @@ fn a_secret_on_the_line_becomes_a_reference_and_is_not_shown() {
     assert!(home.read("work/ropeway.yaml").contains("bearer: \"${GIT_TOKEN}\""));
     assert!(run.stdout.contains("Set `GIT_TOKEN` to use the server"), "{}", run.stdout);
     assert!(!run.stdout.contains("s3cret"), "{}", run.stdout);
-    // What a variable holds already is called by its name.
+    // A value that a variable already holds is replaced by a reference to that variable.
     let set = home.command(&["add", "set", "--env", "API_KEY=s3cret-s3cret", "--", "x"]).with(|command| {
         command.env("MY_KEY", "s3cret-s3cret");
     });

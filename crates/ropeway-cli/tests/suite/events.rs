@@ -1,4 +1,4 @@
-//! `ropeway events`: what happens, while it happens.
+//! `ropeway events`: live events.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::ChildStdout;
@@ -11,7 +11,7 @@ use crate::Running;
 use crate::mark::signal;
 use crate::place::{Place, entry};
 
-/// A command that tells events, one line after the other.
+/// A running command that prints one event per line.
 pub(crate) struct Following {
     pub(crate) running: Running,
     lines: Lines<BufReader<ChildStdout>>,
@@ -19,13 +19,13 @@ pub(crate) struct Following {
 
 impl Following {
     pub(crate) fn start(place: &Place, typed: &[&str]) -> Self {
-        // The limit is for a test that fails: whoever waits for a line that never comes would wait for ever.
+        // Without the limit, a failing test would wait forever for a missing line.
         let mut running = place.ropeway(&[typed, &["--timeout", "60s"]].concat()).start();
         let lines = BufReader::new(running.child.stdout.take().expect("output")).lines();
         Self { running, lines }
     }
 
-    /// The next line that is as wanted.
+    /// Returns the next matching line.
     pub(crate) fn until(&mut self, is_wanted: impl Fn(&str) -> bool) -> String {
         let mut seen = Vec::new();
         for line in self.lines.by_ref().map_while(Result::ok) {
@@ -37,7 +37,7 @@ impl Following {
         panic!("it never came:\n{}", seen.join("\n"));
     }
 
-    /// Ctrl-C.
+    /// Sends SIGINT.
     pub(crate) fn end(mut self) {
         signal("INT", self.running.child.id());
         assert_eq!(self.running.child.wait().expect("an end").code(), Some(130));

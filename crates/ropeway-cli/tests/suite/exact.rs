@@ -1,18 +1,18 @@
-//! Numbers and text pass through the binary as they were written.
+//! Numbers and text pass through the binary unchanged.
 
 use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::json;
 
 use crate::place::{Place, entry, having};
 
-/// Numbers whose spelling says more than an `f64` can.
+/// Numbers that an `f64` cannot represent exactly.
 const NUMBERS: &str = r#"{"u65":18446744073709551616,"long":123456789012345678901234567890,"zero":-0,"price":1.10,"one":1.0,"huge":1e+400,"tiny":-1.5e-400}"#;
 
 fn answering(result: &str) -> Script {
     Script::default().fault(FaultTrigger::tool("echo"), Fault::Body(format!(r#""result":{result}"#)))
 }
 
-/// The text without the white space between its tokens; no string of these tests has any.
+/// Removes whitespace between tokens. The strings of these tests contain none.
 fn compact(text: &str) -> String {
     text.split_whitespace().collect()
 }

@@ -1,4 +1,4 @@
-//! What a tool said goes into a pipe byte for byte, and failures are JSON for scripts.
+//! Text of a tool is piped byte for byte, and failures are JSON for scripts.
 
 use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::real::filesystem;
 use crate::terminal::Terminal;
 use crate::trial::Site;
 
-/// Line ends of every kind, escape sequences, other control characters, and no line end at the end.
+/// All kinds of line breaks, escape sequences, other control characters, and no line break at the end.
 const TEXT: &str =
     "one\r\ntwo\n\r\n\u{1b}[31mred\u{1b}[0m\u{7}\ttab\u{b}\u{feff}\u{202e}\n\n日本 \u{1b}]0;title\u{7}end";
 
@@ -37,7 +37,7 @@ fn a_file_of_the_filesystem_server_is_written_exactly() {
             assert_eq!(printed, std::fs::read(&path).expect("a file"), "{text:?}{raw}");
         }
     }
-    // As a script would compare them.
+    // The comparison that a script would make.
     let path = folder.path().join("text");
     std::fs::write(&path, TEXT).expect("a file");
     let script = format!(
@@ -87,7 +87,7 @@ fn raw_writes_a_binary_resource_to_a_pipe_only() {
     assert!(screen.text.starts_with("test://picture\nimage/png, 8 B\n"), "{}", screen.text);
 }
 
-/// The document of a failed run, which also says to a person what is wrong.
+/// Returns the JSON document of a failed command, which also prints the error for people.
 fn failed(place: &Place, typed: &str, code: i32) -> Value {
     let run = place.run(&format!("{typed} --json")).expect(code);
     assert!(code == 1 || run.stderr.contains("error: "), "{typed}: {}", run.stderr);

@@ -1,4 +1,4 @@
-//! Servers that hang or are slow to start: they delay no other server, and a slow start is told from a hanging one.
+//! Servers that hang or start slowly: they do not delay other servers, and slow starts are distinguished from hanging ones.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,12 +12,12 @@ use crate::chat::Model;
 use crate::chat_terminal::Window;
 use crate::place::{Place, entry};
 
-/// A server that never says anything, and is waited for longer than any test runs.
+/// Returns a server that never responds, with a timeout longer than any test.
 fn stuck(alias: &str) -> Value {
     json!({"alias": alias, "command": "sleep", "args": ["1000"], "timeouts": {"connect": "1h"}})
 }
 
-/// The same beside a good one.
+/// Returns a hanging and an available server.
 fn beside_a_stuck_one() -> Place {
     Place::with(&[stuck("stuck"), entry("good", &Script::default())])
 }
@@ -108,7 +108,7 @@ fn a_chat_opens_and_answers_while_a_server_hangs() {
     window.end().expect(0);
 }
 
-/// A place with a program `npx` that does this.
+/// Creates a place with this script as the program `npx`.
 fn with_npx(script: &str) -> (Place, Ropeway) {
     let place = Place::new();
     let npx = place.path().join("npx");
@@ -124,7 +124,7 @@ fn with_npx(script: &str) -> (Place, Ropeway) {
 #[test]
 fn a_busy_package_runner_gets_more_time_than_an_idle_one() {
     let program = env!("CARGO_BIN_EXE_ropeway");
-    // It counts far enough to take longer than the second that it has to connect.
+    // Counts long enough to exceed the connection timeout of one second.
     let count = "n=0; while [ $n -lt 1500000 ]; do n=$((n+1)); done";
     let (_busy, working) = with_npx(&format!("{count}; exec {program} demo-server"));
     let (_idle, idling) = with_npx("exec sleep 1000");

@@ -1,11 +1,11 @@
-//! A home folder with the files of other clients in it, and a folder to work in.
+//! A home folder with the files of other clients, and a working folder.
 
 use std::path::{Path, PathBuf};
 
 use crate::place::Place;
 use crate::{Ropeway, Run};
 
-/// What would change where the files of clients are looked for, and what the doctor says.
+/// Variables that change the searched locations of client files or the findings of `doctor`.
 const VARIABLES: [&str; 11] = [
     "APPDATA",
     "USERPROFILE",
@@ -20,49 +20,49 @@ const VARIABLES: [&str; 11] = [
     "no_proxy",
 ];
 
-/// A home folder, and a folder in it where commands are typed.
+/// A home folder with a working folder.
 pub(crate) struct Home(Place);
 
 impl Home {
-    /// An empty one.
+    /// Creates an empty home folder.
     pub(crate) fn new() -> Self {
         let place = Place::new();
         std::fs::create_dir(place.path().join("work")).expect("a folder");
         Self(place)
     }
 
-    /// One with a `ropeway.yaml` where commands are typed.
+    /// Creates a home folder with a `ropeway.yaml` in the working folder.
     pub(crate) fn with_config(text: &str) -> Self {
         let home = Self::new();
         home.write("work/ropeway.yaml", text);
         home
     }
 
-    /// One where all clients keep their files.
+    /// Creates a home folder with the files of all clients.
     pub(crate) fn with_clients() -> Self {
         let home = Self::new();
         copy_clients(home.0.path());
         home
     }
 
-    /// The path of a file.
+    /// Returns the path of a file.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// Puts a file there, and the folders that it needs.
+    /// Writes a file and creates its parent folders.
     pub(crate) fn write(&self, name: &str, text: &str) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
         std::fs::write(path, text).expect("a file");
     }
 
-    /// What a file says.
+    /// Returns the content of a file.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).expect("a file")
     }
 
-    /// The files where commands are typed.
+    /// Returns the names of the files in the working folder.
     pub(crate) fn files(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.path("work")).expect("a folder").flatten();
         let mut names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
@@ -70,7 +70,7 @@ impl Home {
         names
     }
 
-    /// A command that is about to be typed here.
+    /// Returns a command that runs in the working folder.
     pub(crate) fn command(&self, arguments: &[&str]) -> Ropeway {
         self.0.ropeway(arguments).with(|command| {
             command.current_dir(self.path("work")).env("PATH", "/usr/bin:/bin");
@@ -80,13 +80,13 @@ impl Home {
         })
     }
 
-    /// Runs a command here.
+    /// Runs a command in the working folder.
     pub(crate) fn run(&self, arguments: &[&str]) -> Run {
         self.command(arguments).run()
     }
 }
 
-/// Puts the files of all clients into a home folder.
+/// Copies the files of all clients into a home folder.
 pub(crate) fn copy_clients(home: &Path) {
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/homes/everything"), home);
 }
@@ -103,7 +103,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The demo server in a file.
+/// Returns the configuration entry of the demo server.
 pub(crate) fn demo(alias: &str) -> String {
     format!("  - alias: {alias}\n    command: {}\n    args: [demo-server]\n", env!("CARGO_BIN_EXE_ropeway"))
 }

@@ -9,19 +9,19 @@ use crate::{Ropeway, Run};
 
 const CTRL_C: &str = "\u{3}";
 
-/// Waits for some words, presses Ctrl-C, and gives all that the terminal shows from then on.
+/// Waits for some words, presses Ctrl-C, and returns all later output.
 fn interrupt(ropeway: Ropeway, words: &str) -> (String, Run) {
     let mut window = Window::open(ropeway);
     window.see(words);
-    // The terminal shows `^C`; the signal goes to its foreground group, which no test is in.
+    // The terminal echoes `^C`. Its signal goes to the foreground group, which has no process of the test.
     window.press(CTRL_C);
-    // A terminal that reads it drops what was not shown yet, so that nothing may be written before.
+    // The terminal discards pending output when it handles the key, so the signal is sent only after the echo.
     window.see("^C");
     window.signal(rustix::process::Signal::INT);
     window.end_shown()
 }
 
-/// Whether a shell's prompt would stand at the beginning of a line.
+/// Returns `true` if a shell prompt would start at the beginning of a line.
 fn is_at_start(shown: &str) -> bool {
     shown.ends_with('\n') || shown.ends_with("\r\u{1b}[2K")
 }
@@ -59,7 +59,7 @@ fn ctrl_c_keeps_the_text_received_so_far() {
 #[test]
 fn ctrl_c_writes_no_line_where_no_terminal_shows_it() {
     let child = Ropeway::new(&["call", "countdown", "seconds=60"]).start();
-    // The server is the first thing that it starts.
+    // The server is the first process that it starts.
     let began = std::time::Instant::now();
     while child.others().is_empty() && began.elapsed() < crate::chat::PATIENCE {
         std::thread::sleep(std::time::Duration::from_millis(20));

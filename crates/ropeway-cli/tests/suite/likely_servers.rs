@@ -11,14 +11,14 @@ fn record(place: &Place, alias: &str) -> PathBuf {
     place.path().join(format!("{alias}.record"))
 }
 
-/// A server with this tool besides the usual ones.
+/// Returns a server with this tool in addition to the built-in ones.
 fn server(place: &Place, alias: &str, tool: &str, is_error: bool) -> Value {
     let answer = json!({"content": [{"type": "text", "text": alias}], "isError": is_error});
     let script = Script { record_file: Some(record(place, alias)), ..Script::default() };
     entry(alias, &script.tool(json!({"name": tool, "inputSchema": {"type": "object"}}), answer))
 }
 
-/// How often each server was called since this was last asked; `None` for one that was not started.
+/// Returns the number of calls of each server since the last check; `None` for a server that was not started.
 fn calls(place: &Place) -> [Option<usize>; 2] {
     ["a", "b"].map(|alias| {
         let heard = std::fs::read_to_string(record(place, alias)).ok()?;
@@ -42,11 +42,11 @@ fn a_name_starts_only_the_servers_that_had_the_tool_the_last_time() {
     assert_eq!(calls(&place), [Some(1), None]);
     assert_eq!(place.run("call of_b").expect(0).stdout, "b");
     assert_eq!(calls(&place), [None, Some(1)]);
-    // What both had is still asked about.
+    // A name that both servers have is still ambiguous.
     let run = place.run("call echo message=hi").expect(2);
     assert!(run.stderr.contains("name the server: `a.echo`, `b.echo`"), "{}", run.stderr);
     calls(&place);
-    // What none had starts all, which may have it by now.
+    // A name that is not cached starts all servers, since their tools may have changed.
     let run = place.run("call of_aa").expect(2);
     assert!(run.stderr.contains("did you mean `a.of_a`"), "{}", run.stderr);
     assert_eq!(calls(&place), [Some(0), Some(0)]);
@@ -61,7 +61,7 @@ fn a_tool_that_a_server_has_since_is_found() {
         let text = std::fs::read_to_string(file.path()).expect("a file");
         std::fs::write(file.path(), text.replace("of_b", "gone").replace("of_a", "of_b")).expect("written");
     }
-    // By what is remembered, `a` has it.
+    // According to the cache, `a` has the tool.
     assert_eq!(place.run("call of_b").expect(0).stdout, "b");
     assert_eq!(place.run("call of_b").expect(0).stdout, "b");
 }

@@ -1,4 +1,4 @@
-//! What lists say of servers that are not there, or not as one would think.
+//! Lists of servers that are unavailable or partly available.
 
 use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};

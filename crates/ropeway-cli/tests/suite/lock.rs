@@ -1,4 +1,4 @@
-//! `ropeway.lock`: what is accepted, what differs, and what is hidden.
+//! `ropeway.lock`: accepted, changed and hidden tools.
 
 use ropeway::testing::Script;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn shell() -> Value {
     )
 }
 
-/// Puts a server `files` with these tools into the configuration, which says this of the lock.
+/// Configures a server `files` with these tools and this lock policy.
 fn serve(place: &Place, tools: &[Value], lock: Option<&str>) {
     let answer = json!({"content": [{"type": "text", "text": "done"}]});
     let script = Script { builtin_tools: false, ..Script::default() };
@@ -80,7 +80,7 @@ fn the_lock_is_written_checked_and_lists_changes() {
         json!({"server": "files", "tool": "note", "difference": "changed", "changes": ["description changed",
             "required argument `shell` added", "hint `readOnlyHint` flipped to false"]})
     );
-    // Used all the same, with a warning.
+    // The tool is still used, with a warning.
     let run = place.run("tools").expect(0);
     assert!(
         run.stdout.contains("note")

@@ -1,4 +1,4 @@
-//! The `ropeway` binary from outside: what it prints, how it ends, and the demo server inside it.
+//! The `ropeway` binary from the outside: output, exit codes, and the embedded demo server.
 
 mod arguments;
 mod attachments;
@@ -58,34 +58,34 @@ use std::process::{Child, Command, Output, Stdio};
 use mark::Mark;
 use place::Place;
 
-/// A run of the binary that is about to begin. Whatever it starts has to end with it.
+/// A command that is not started yet. All processes that it starts must end with it.
 struct Ropeway {
     command: Command,
     mark: Mark,
-    /// Where it runs, when nobody else keeps that.
+    /// The folder in which it runs, unless the test owns it.
     place: Option<Place>,
 }
 
 impl Ropeway {
-    /// In a place of its own, with nothing of the environment that changes what it prints.
+    /// Creates a command in a temporary folder, without environment variables that affect the output.
     fn new(arguments: &[&str]) -> Self {
         Self::of(Path::new(env!("CARGO_BIN_EXE_ropeway")), arguments)
     }
 
-    /// The same of a copy of the binary.
+    /// Like [`new`](Self::new), with a copy of the binary.
     fn of(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Self {
         let place = Place::new();
         let ropeway = place.of(program, arguments);
         Self { place: Some(place), ..ropeway }
     }
 
-    /// Changes how it is started.
+    /// Changes the command.
     fn with(mut self, change: impl FnOnce(&mut Command)) -> Self {
         change(&mut self.command);
         self
     }
 
-    /// Runs it to the end.
+    /// Runs the command to its end.
     fn run(self) -> Run {
         self.start().end()
     }
@@ -96,7 +96,7 @@ impl Ropeway {
     }
 }
 
-/// A run of the binary.
+/// A running command.
 struct Running {
     child: Child,
     mark: Mark,
@@ -104,7 +104,7 @@ struct Running {
 }
 
 impl Running {
-    /// Waits for its end, after which nothing that it started may be alive.
+    /// Waits for the exit, and asserts that no process is left.
     fn end(self) -> Run {
         let run = Run::from(self.child.wait_with_output().expect("an end"));
         drop(self.mark);
@@ -112,13 +112,13 @@ impl Running {
         run
     }
 
-    /// The processes that it has started.
+    /// Returns the processes that it has started.
     fn others(&self) -> Vec<u32> {
         self.mark.processes().into_iter().filter(|id| *id != self.child.id()).collect()
     }
 }
 
-/// What one run printed, and how it ended.
+/// The output and the exit code of a command.
 struct Run {
     code: Option<i32>,
     stdout: String,
@@ -134,7 +134,7 @@ impl Run {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
     }
 
-    /// Fails with all that was printed unless it ended with this code.
+    /// Asserts the exit code, and prints all output if it differs.
     fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self

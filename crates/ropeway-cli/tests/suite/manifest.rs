@@ -1,16 +1,16 @@
-//! Manifests on the command line: their filters hold, their warnings are shown, and their review hides nothing.
+//! Manifests on the command line: filters apply, warnings are shown, and the review is complete.
 
 use std::fs;
 
 use crate::home::{Home, demo};
 use crate::place::TRUST;
 
-/// A server of a manifest: the demo server, with more keys.
+/// Returns a manifest entry of the demo server with more keys.
 fn entry(alias: &str, keys: &str) -> String {
     format!("{}    {}\n", demo(alias), keys.replace('\n', "\n    ")).lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// A folder with a manifest of these servers, and of these further lines of `config`.
+/// Creates a home folder with a manifest of these servers and these further lines of `config`.
 fn home(config: &str, servers: &[String]) -> Home {
     let home = Home::new();
     let text = format!("id: mcp\nname: MCP bridge\nconfig:\n{config}  servers:\n{}enabled: true\n", servers.concat());
@@ -63,7 +63,7 @@ fn every_command_shows_configuration_warnings_once() {
     ] {
         let run = home.run(&[arguments, &["--config", "manifest.yaml"]].concat());
         assert_eq!(run.stderr.matches(empty).count(), 1, "{arguments:?} ({code}): {}", run.stderr);
-        // Commands that list servers show it in the list.
+        // Commands that list servers show the warning in the list.
         let said = run.stderr.matches(skipped).count();
         let lists = matches!(arguments[0], "tools" | "health" | "resources" | "prompts" | "doctor" | "lock")
             && arguments.get(1) != Some(&"b");

@@ -1,4 +1,4 @@
-//! Many servers from one file: what each command makes of them, and of those that are not there.
+//! Many servers in one file: the output of each command, with available and unavailable servers.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::place::{Place, entry, having};
 
-/// A server that writes down what it is told, so that it is known whether it was started.
+/// Returns a server that records its messages, to detect whether it was started.
 fn recorded(place: &Place, alias: &str) -> Value {
     entry(alias, &Script { record_file: Some(record(place, alias)), ..Script::default() })
 }
@@ -17,7 +17,7 @@ fn record(place: &Place, alias: &str) -> std::path::PathBuf {
     place.path().join(format!("{alias}.record"))
 }
 
-/// Those that were started since this was last asked.
+/// Returns the servers that were started since the last check.
 fn started(place: &Place, aliases: &[&str]) -> Vec<String> {
     let was_started = |alias: &&&str| std::fs::remove_file(record(place, alias)).is_ok();
     aliases.iter().filter(was_started).map(ToString::to_string).collect()
@@ -29,7 +29,7 @@ fn hangs() -> Script {
         .fault(FaultTrigger::method("initialize"), Fault::Hang)
 }
 
-/// One server of each fate.
+/// One server in each state.
 pub(crate) fn mixed() -> Place {
     Place::with(&[
         entry("good", &Script::default()),
@@ -116,7 +116,7 @@ fn unavailable_servers_do_not_hide_the_others() {
         ["unwanted", "filtered_to_zero", 0]
     ]);
     assert_eq!(json!(verdicts), expected);
-    // A health that is not well says so; the worst counts.
+    // The exit code is that of the worst server.
     place.run("health").expect(3);
 }
 
@@ -130,7 +130,7 @@ fn a_single_unavailable_server_is_a_failure_with_a_fix() {
     ] {
         for command in [format!("tools {name}"), format!("resources {name}"), format!("call {name}.echo message=hi")] {
             let run = place.run(&command).expect(code);
-            // Also of a server that the command does not use, the file warns.
+            // The configuration warning appears even if the command does not use the server.
             let warned = "warning: server `secretive` is skipped: secret `NO_SUCH_SECRET` is not set\n";
             let expected = if name == "secretive" { words.to_owned() } else { format!("{warned}{words}") };
             assert!(run.stderr.starts_with(&expected), "{command}: {}", run.stderr);
@@ -297,7 +297,7 @@ fn a_lazy_server_is_remembered_from_one_command_to_the_next() {
     assert_eq!(place.run("health --json").expect(0).json()["servers"][0]["verdict"]["outcome"], "cached");
     assert_eq!(started(&place, &both), ["eager"]);
 
-    // Whoever calls it, names it, or asks for what is not remembered, wakes it.
+    // A call, a selection by name or a request for uncached content starts the server.
     for typed in ["call lazy.echo message=hi", "tools lazy", "resources lazy", "read lazy test://hello"] {
         place.run(typed).expect(0);
         assert_eq!(started(&place, &both), ["lazy"], "{typed}");
@@ -336,7 +336,7 @@ fn a_picture_that_is_read_is_kept_on_request() {
     );
     assert_eq!(place.run("read test://picture --json").expect(0).json()["contents"][0]["blob"], "iVBORw0KGgo=");
     assert!(run.stderr.contains("out/a-2.png"), "{}", run.stderr);
-    // What a template promises need not be listed.
+    // A URI that matches a template need not be listed.
     assert_eq!(place.run("read test://items/7").expect(0).stderr, "");
 }
 
@@ -379,7 +379,7 @@ fn a_log_file_with_payloads_is_for_its_owner_alone() {
     let mode = || std::fs::metadata(place.path().join("log")).expect("a log").permissions().mode() & 0o777;
     place.run("call a.echo message=hi --log-file log").expect(0);
     assert_eq!(mode(), 0o600);
-    // Others may read a log that the user wants them to read, but not what goes through tools.
+    // An existing log keeps its permissions, except with payloads.
     std::fs::set_permissions(place.path().join("log"), std::fs::Permissions::from_mode(0o644)).expect("permissions");
     place.run("call a.echo message=hi --log-file log").expect(0);
     assert_eq!(mode(), 0o644);

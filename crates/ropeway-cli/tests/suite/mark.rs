@@ -1,18 +1,18 @@
-//! A mark: what every process of one command carries, so that none is left behind unseen.
+//! Marks all processes of a command, to detect processes that are left behind.
 
 use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The variable that holds the mark. Every server is given this one, the demo server too, and whatever a server starts
-/// inherits it.
+/// The environment variable that holds the mark. All servers receive it, including the demo server, and their child processes
+/// inherit it.
 const VARIABLE: &str = "LOGNAME";
 
-/// How long a process that was killed may take to be gone.
+/// Maximum time for a killed process to disappear.
 const DYING: Duration = Duration::from_secs(5);
 
-/// The mark of one command. When it is dropped, no process may carry it any more.
+/// The mark of one command. Dropping it asserts that no process with the mark is left.
 pub(crate) struct Mark(String);
 
 impl Mark {
@@ -21,13 +21,12 @@ impl Mark {
         Self(format!("ropeway-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Marks a command that is about to be started.
+    /// Marks a command before it is started.
     pub(crate) fn put_on(&self, command: &mut Command) {
         command.env(VARIABLE, &self.0);
     }
 
-    /// All processes that carry the mark. One that has ended, but that nobody has asked about, has no environment any
-    /// more.
+    /// Returns all processes with the mark. Zombies are not included, because they have no environment.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let variable = format!("{VARIABLE}={}", self.0);
         let marked = |id: &u32| {
@@ -38,7 +37,7 @@ impl Mark {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(marked).collect()
     }
 
-    /// Those that are alive when their time is over.
+    /// Returns the processes that are still alive after the grace period.
     fn processes_left(&self) -> Vec<u32> {
         let started = Instant::now();
         loop {
@@ -53,7 +52,7 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // A test that fails has its own words, and what it leaves behind would trouble the next.
+        // If the test already fails, its own message is enough, and leftover processes must not affect later tests.
         let failing = std::thread::panicking();
         let left = if failing { self.processes() } else { self.processes_left() };
         let names: Vec<String> = left.iter().map(|id| format!("{id} `{}`", command_line(*id))).collect();
@@ -69,7 +68,7 @@ pub(crate) fn command_line(id: u32) -> String {
     String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned()
 }
 
-/// Sends a signal; there need not be a `kill` besides the shell's own.
+/// Sends a signal with the shell's builtin `kill`, since the program may not be installed.
 pub(crate) fn signal(signal: &str, id: u32) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {id}")]).stderr(Stdio::null()).status();
     sent.expect("a shell runs");

@@ -1,4 +1,4 @@
-//! Narrow terminals: what is printed stays within them.
+//! Output fits narrow terminals.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn health_fits_terminals_of_80_and_40_and_20_columns() {
         let screen = Terminal { columns, coloured: false }.show(place.ropeway(&["health"]));
         let is_whole_word = |line: &str| line.trim().split(' ').count() == 1;
         for line in screen.text.lines() {
-            // A path or a name of a variable is not broken: it may be copied.
+            // Paths and variable names are not broken, so that they can be copied.
             let fits = line.chars().count() <= usize::from(columns);
             assert!(fits || is_whole_word(line), "{columns} columns: {line:?}\n{}", screen.text);
         }

@@ -1,4 +1,4 @@
-//! Output that is longer than the screen, in a pager.
+//! Output longer than the screen is shown in a pager.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::Ropeway;
 use crate::chat_terminal::Window;
 use crate::place::{Place, entry};
 
-/// A place with a tool whose description is longer than a screen.
+/// Creates a place with a tool whose description is longer than a screen.
 fn long() -> Place {
     let many: Map<String, Value> = (0..100).map(|at| (format!("argument_{at}"), json!({"type": "string"}))).collect();
     let tool = json!({"name": "long", "inputSchema": {"type": "object", "properties": many}});
@@ -18,7 +18,7 @@ fn long() -> Place {
     Place::with(&[entry("s", &script.tool(tool, json!({"content": []})))])
 }
 
-/// A pager that tells what it was given, and waits for a line if it should.
+/// Returns a pager that stores its input, and optionally waits for a line.
 fn pager(place: &Place, waits: bool) -> String {
     let wait = if waits { "echo reading; read line < /dev/stderr; echo left" } else { "" };
     let kept = place.path().join("paged");
@@ -36,7 +36,7 @@ fn with_pager(place: &Place, words: &[&str], pager: &str) -> Ropeway {
     })
 }
 
-/// Everything that is shown until the end, and how the command ended.
+/// Returns all output and the exit code.
 fn shown(ropeway: Ropeway) -> (String, Option<i32>) {
     let mut window = Window::open(ropeway);
     let text = window.rest();
@@ -120,7 +120,7 @@ fn a_pager_ends_with_the_command_and_the_servers_before_it() {
     let servers = window.others().into_iter().filter(|id| crate::mark::command_line(*id).contains("scripted-server"));
     assert_eq!(servers.count(), 0, "no server runs while a person reads");
     window.signal(Signal::TERM);
-    // The window's mark fails the test should the pager live on.
+    // If the pager is still running, the mark of the window fails the test.
     assert_eq!(window.end().code, Some(143));
 }
 
@@ -130,7 +130,7 @@ fn an_interrupt_is_for_the_pager() {
     let pager = pager(&place, true);
     let mut window = Window::open(with_pager(&place, &["tools", "s.long"], &pager));
     window.see("reading");
-    // Only this process gets it; the pager goes on.
+    // Only this process receives the signal; the pager continues.
     window.signal(Signal::INT);
     window.press("\n");
     window.see("left");
@@ -141,13 +141,13 @@ fn an_interrupt_is_for_the_pager() {
 fn less_shows_the_first_page_and_is_left_with_a_key() {
     let setsid = PathBuf::from("/usr/bin/setsid");
     let place = long();
-    // A terminal of its own, whose keys less reads.
+    // A separate controlling terminal, from which less reads keys.
     let words = ["--ctty", "--wait", env!("CARGO_BIN_EXE_ropeway"), "tools", "s.long"];
     let ropeway = place.of(&setsid, &words).with(|command| {
         command.env_remove("ROPEWAY_PAGER").env_remove("PAGER").env_remove("LESS");
     });
     let mut window = Window::open(ropeway);
-    // Less asks for a key again after an interrupt, which drops the keys before it.
+    // After an interrupt, less discards earlier keys and prompts again.
     let prompt = ":\u{1b}[K";
     let page = window.see(prompt);
     assert!(page.contains("s.long") && !page.contains("argument_99"), "{page}");

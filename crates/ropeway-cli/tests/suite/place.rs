@@ -1,4 +1,4 @@
-//! A place: a home of its own for commands, in which nothing of this machine shows.
+//! A temporary home folder for commands, isolated from this machine.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::mark::Mark;
 use crate::trial::binary;
 use crate::{Ropeway, Run};
 
-/// What would change where files are looked for, and what is printed.
+/// Variables that change the searched locations or the output.
 const VARIABLES: [&str; 8] = [
     "NO_COLOR",
     "CLICOLOR_FORCE",
@@ -24,16 +24,16 @@ const VARIABLES: [&str; 8] = [
     "XDG_STATE_HOME",
 ];
 
-/// The variable that trusts project files. Tests run in folders of their own; those of trust itself remove it.
+/// The variable that trusts project files. Tests use temporary folders; tests of trust remove the variable.
 pub(crate) const TRUST: &str = "ROPEWAY_TRUST";
 
-/// A scripted server, as a configuration has it.
+/// Returns the configuration entry of a scripted server.
 pub(crate) fn entry(alias: &str, script: &Script) -> Value {
     let script = serde_json::to_string(script).expect("a script is JSON");
     json!({ "alias": alias, "command": binary(), "args": [script] })
 }
 
-/// An entry with more keys, or with others.
+/// Adds or replaces keys of an entry.
 pub(crate) fn having(mut entry: Value, more: Value) -> Value {
     for (key, value) in more.as_object().expect("keys") {
         entry[key] = value.clone();
@@ -41,25 +41,25 @@ pub(crate) fn having(mut entry: Value, more: Value) -> Value {
     entry
 }
 
-/// A folder that is the home and the working folder of all commands that run in it.
+/// A temporary folder that is both the home and the working folder of its commands.
 pub(crate) struct Place(TempDir);
 
 impl Place {
     pub(crate) fn new() -> Self {
-        // Paths of one length, whatever the machine: they are shown, and lines are wrapped.
+        // The path has the same length on every machine, because output wraps at the window width.
         Self(tempfile::Builder::new().prefix("ropeway-").tempdir_in("/tmp").expect("a folder"))
     }
 
-    /// A place whose configuration names these servers.
+    /// Creates a place with these servers in its configuration.
     pub(crate) fn with(servers: &[Value]) -> Self {
         let place = Self::new();
         place.configure(servers);
         place
     }
 
-    /// Names these servers in the configuration.
+    /// Writes a configuration with these servers.
     pub(crate) fn configure(&self, servers: &[Value]) {
-        // Every JSON is YAML.
+        // JSON is valid YAML.
         self.write("ropeway.yaml", &json!({ "servers": servers }).to_string());
     }
 
@@ -67,19 +67,19 @@ impl Place {
         self.0.path()
     }
 
-    /// Puts a file there.
+    /// Writes a file.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
         std::fs::write(&path, text).expect("a file");
         path
     }
 
-    /// A command that is about to run here.
+    /// Returns a command that runs here.
     pub(crate) fn ropeway(&self, arguments: &[&str]) -> Ropeway {
         self.of(Path::new(env!("CARGO_BIN_EXE_ropeway")), arguments)
     }
 
-    /// The same of a copy of the binary.
+    /// Like [`ropeway`](Self::ropeway), with a copy of the binary.
     pub(crate) fn of(&self, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Ropeway {
         let mark = Mark::new();
         let mut command = Command::new(program);
@@ -87,13 +87,13 @@ impl Place {
         for name in VARIABLES {
             command.env_remove(name);
         }
-        // Nobody sits at the terminals of tests; those of the pager name one.
+        // Tests run without a pager, except for the tests of the pager, which set one.
         command.env(TRUST, "1").env("ROPEWAY_PAGER", "");
         mark.put_on(&mut command);
         Ropeway { command, mark, place: None }
     }
 
-    /// Runs a command here to its end; it is typed as in a shell.
+    /// Runs a command line to its end.
     pub(crate) fn run(&self, typed: &str) -> Run {
         let words = shlex::split(typed).expect("words of a shell");
         self.ropeway(&words.iter().map(String::as_str).collect::<Vec<_>>()).run()

@@ -1,4 +1,4 @@
-//! Real servers, from the terminal: over every transport the same commands print the same.
+//! Real servers on the command line: the same commands print the same output over every transport.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use crate::events::Following;
 use crate::mark::{Mark, command_line, signal};
 use crate::place::Place;
 
-/// How long a server may take to listen.
+/// Maximum time until a server listens.
 const START: Duration = Duration::from_secs(30);
 
-/// How a server is started, from the table that `cargo xtask servers` writes.
+/// The start command of a server, from the table that `cargo xtask servers` writes.
 struct Launch {
     command: Vec<String>,
     env: Vec<(String, String)>,
     url: String,
-    // What the server was given to work in lives as long as it does.
+    // The working folder of the server, which must exist as long as the server runs.
     folder: TempDir,
 }
 
@@ -45,29 +45,29 @@ impl Launch {
     }
 }
 
-/// The folder that a server's program is in, to be put on a PATH.
+/// Returns the folder of a server's program, for a PATH.
 pub(crate) fn folder(server: &str) -> PathBuf {
     Path::new(&Launch::of(server, 0).command[0]).with_file_name("")
 }
 
-/// The command of a server as one quoted word for `--stdio`.
+/// Returns the command of a server as one quoted word for `--stdio`.
 pub(crate) fn stdio_words(server: &str) -> String {
     let launch = Launch::of(server, 0);
     let command = shlex::try_join(launch.command.iter().map(String::as_str)).expect("words of a shell");
     shlex::try_quote(&command).expect("words of a shell").into_owned()
 }
 
-/// A server that listens; dropping it ends it.
+/// A listening server. Dropping it terminates the server.
 struct Listening {
     child: Child,
     launch: Launch,
-    // Dropped last: by then the server has ended.
+    // Dropped last, when the server has exited.
     _mark: Mark,
 }
 
 impl Listening {
     fn start(name: &str) -> Self {
-        // The port that was free may be taken before the server takes it.
+        // Another process may take the free port before the server does.
         (0..3).find_map(|_| Self::try_start(name)).unwrap_or_else(|| panic!("`{name}` does not listen"))
     }
 
@@ -94,14 +94,13 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // An error says that it has ended by itself.
+        // An error means that it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A port that nobody listens on, from below those that the system hands out: our own attempt to reach the server could
-/// be given one of these.
+/// Returns a free port below the ephemeral range. The client's own connection attempt could be assigned a port of that range.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = u16::try_from(std::process::id() % 100).expect("it is below 100") * 100;
@@ -109,7 +108,7 @@ fn free_port() -> u16 {
     ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port")
 }
 
-/// What the reference server with everything is listed and called with, and what is printed.
+/// Lists the tools of the reference server `everything`, calls two of them and checks the output.
 fn is_everything(server: &[&str]) {
     let run = |command: &[&str]| Run::of(&[command, server].concat()).expect(0);
     let tools = run(&["tools"]);
@@ -146,26 +145,26 @@ fn everything_is_listed_and_called_over_legacy_sse() {
     }
 }
 
-/// A server as a configuration has it.
+/// Returns the configuration entry of a server.
 fn entry(alias: &str, launch: &Launch) -> Value {
     let env: Value = launch.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     json!({"alias": alias, "command": launch.command[0], "args": launch.command[1..], "env": env})
 }
 
-/// The filesystem server as a configuration has it, and the folder that it serves.
+/// Returns the configuration entry of the filesystem server, and the folder that it serves.
 pub(crate) fn filesystem(alias: &str) -> (Value, TempDir) {
     let launch = Launch::of("filesystem", 0);
     (entry(alias, &launch), launch.folder)
 }
 
-/// A place whose configuration names real servers, which live as long as what comes with it.
+/// Creates a place with real servers in its configuration. The second value keeps their folders alive.
 pub(crate) fn configured(names: &[&str]) -> (Place, impl Sized) {
     let launches: Vec<Launch> = names.iter().map(|name| Launch::of(name, 0)).collect();
     let servers: Vec<Value> = names.iter().zip(&launches).map(|(name, launch)| entry(name, launch)).collect();
     (Place::with(&servers), launches)
 }
 
-/// All that can be asked of the five servers, and what they say.
+/// Checks the output of all commands for the five servers.
 fn is_all_there(place: &Place) {
     let run = |typed: &str| place.run(typed).expect(0).stdout;
     let tools = run("tools");
@@ -227,7 +226,7 @@ fn five_servers_from_one_file_work_before_and_after_one_is_killed() {
 
 #[test]
 fn npx_and_uvx_download_a_server_at_its_first_start() {
-    // The home is empty, and so are the caches of both.
+    // The home folder is empty, and so are the caches of both runners.
     let place = Place::new();
     let uvx = folder("time").join("uvx");
     place.configure(&[

@@ -1,4 +1,4 @@
-//! Secrets, as far as the terminal: whatever a server says, no one is seen but in a tool's own result.
+//! Secrets on the command line: they are redacted everywhere except in the result of a tool.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::place::{Place, entry, having};
 use crate::trial::Site;
 use crate::{Ropeway, Run};
 
-/// All secrets hold this word, so that one search finds every one of them, in whatever spelling.
+/// A word in all secrets, so that one search finds each of them in any encoding.
 const MARK: &str = "S3CRET";
 
 const URL: &str = "S3CRET-url";
@@ -18,11 +18,11 @@ const BEARER: &str = "S3CRET-bearer";
 const ENV: &str = "S3CRET-env é \"quoted\"";
 const ARGUMENT: &str = "S3CRET 'argument'";
 
-/// What stands in the configuration for each, and where its value is found.
+/// The variables in the configuration and their values, by source.
 const FROM_ENVIRONMENT: [(&str, &str); 3] = [("URL_KEY", URL), ("BEARER", BEARER), ("ENV_TOKEN", ENV)];
 const FROM_FILE: [(&str, &str); 2] = [("HEADER_KEY", HEADER), ("ARGUMENT_KEY", ARGUMENT)];
 
-/// All of them in one text.
+/// Returns a text with all secrets.
 fn words() -> String {
     [URL, HEADER, BEARER, ENV, ARGUMENT].join(" and ")
 }
@@ -31,7 +31,7 @@ fn notification(method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
-/// A server that says all that it knows wherever it can say something.
+/// Returns a server that repeats all secrets in every message.
 fn talkative(words: &str) -> Script {
     let error = json!({"code": -32000, "message": words, "data": {"all": [words], "json": json!([words]).to_string()}});
     let log = json!({"level": "error", "logger": words, "data": {"text": words, words: 1}});
@@ -50,14 +50,14 @@ fn talkative(words: &str) -> Script {
         .fault(FaultTrigger::method("tools/list"), said)
 }
 
-/// The same, which also writes it to standard error.
+/// Returns a server that also writes the secrets to standard error.
 fn talkative_process() -> Script {
     talkative(&words())
         .fault(FaultTrigger::connect(), Fault::StderrLine(words()))
         .fault(FaultTrigger::tool("crash"), Fault::StderrLine(words()))
 }
 
-/// Where these servers are configured, and what their secrets are.
+/// A place with these servers in its configuration.
 struct Stage {
     place: Place,
     _site: Site,
@@ -103,7 +103,7 @@ impl Stage {
     }
 }
 
-/// Fails when a secret is in it.
+/// Asserts that a text contains no secret.
 #[track_caller]
 fn is_clean(what: &str, text: &str) {
     if let Some(at) = text.find(MARK) {
@@ -193,7 +193,7 @@ fn a_secret_that_is_given_on_the_command_line_is_not_seen_either() {
     }
 }
 
-/// Nothing that was written anywhere holds a secret, but for the file that they come from, and the scripts.
+/// Asserts that no written file contains a secret, except for the file that defines them and the scripts.
 fn remembers_nothing(folder: &Path) {
     for file in folder.read_dir().expect("a folder").flatten() {
         let path = file.path();
@@ -207,7 +207,7 @@ fn remembers_nothing(folder: &Path) {
     }
 }
 
-/// A server that says these words in all its definitions and in its log.
+/// Returns a server that repeats these words in all its definitions and log messages.
 fn saying(words: &str) -> Script {
     let log = json!({"level": "error", "logger": words, "data": {"text": words, "number": 123456, "flag": true}});
     let schema = json!({"type": "object", "properties": {
@@ -238,7 +238,7 @@ fn json_stays_json_whatever_the_secret_is() {
                     .unwrap_or_else(|error| panic!("{secret} {typed:?}: {error}\n{document}\n{}", run.stderr));
                 let shown = value.to_string();
                 assert!(secret == "true" || !shown.contains(json!(words).to_string().trim_matches('"')), "{shown}");
-                // Its shape is the same: keys are not words.
+                // The structure is unchanged: keys are not redacted.
                 assert!(command[0] != "tools" || shown.contains("\"description\":"), "{shown}");
             }
         }
@@ -277,7 +277,7 @@ fn logs_hold_nothing_that_a_terminal_would_obey() {
 
 #[test]
 fn a_flood_of_escapes_does_not_hold_up_another_server() {
-    // 4 MB in a log message, too much for the script of a server.
+    // 4 MB in a log message, too large for the script of a server.
     let flood = "printf '{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"'; \
         head -c 4000000 /dev/zero | tr '\\0' '&'; printf '\"}}\\n'; exec cat > /dev/null";
     let bad =
@@ -286,7 +286,7 @@ fn a_flood_of_escapes_does_not_hold_up_another_server() {
     let began = std::time::Instant::now();
     let run = place.ropeway(&["events", "--timeout", "5s", "--json"]).run();
     let took = began.elapsed();
-    // It took minutes, in which no clock was looked at.
+    // This took minutes, during which timeouts had no effect.
     assert!(took.as_secs() < 40, "{took:?}");
     let events: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let is = |event: &Value, server: &str, name: &str| event["server"] == server && event["event"] == name;

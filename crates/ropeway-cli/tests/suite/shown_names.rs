@@ -1,4 +1,4 @@
-//! The names of tools as people see them: without the prefix that models need.
+//! Displayed tool names have no prefix, which only models need.
 
 use ropeway::testing::{Script, ScriptedReply};
 use serde_json::json;
@@ -31,7 +31,7 @@ fn a_chat_names_tools_without_the_prefix_whatever_goes_wrong() {
         if options.is_empty() {
             assert!(shown.contains("use `--allow files.note` to allow it"), "{shown}");
         }
-        // The model's names stay as they are.
+        // The names for models are unchanged.
         assert!(model.server.bodies()[1].to_string().contains("mcp_files_note"));
     }
 }
@@ -60,6 +60,6 @@ fn commands_name_tools_without_the_prefix() {
         text.push_str(&(run.stdout + &run.stderr));
     }
     assert!(text.contains("files.note") && text.contains("with_blank"), "{text}");
-    // Scripts have the name that models use.
+    // JSON contains the name for models.
     assert!(place.run("tools --json").stdout.contains("\"mcp_files_note\""));
 }

@@ -1,4 +1,4 @@
-//! Snapshots: what every command looks like in a narrow and in a wide window, with colours and without.
+//! Snapshots of the output of every command, in a narrow and a wide window, with and without colours.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::trial::Site;
 const NARROW: u16 = 80;
 const WIDE: u16 = 200;
 
-/// A port that nobody listens at.
+/// A port without a listener.
 const CLOSED: &str = "http://127.0.0.1:1/mcp";
 
 #[test]
@@ -59,7 +59,7 @@ fn snapshots_of_the_doctor() {
     keep("doctor-closed-port", &format!("ropeway doctor --url {CLOSED}"));
 }
 
-/// A server with three tools; one of them says much.
+/// A server with three tools, one with a long description.
 fn files() -> Value {
     let read = json!({"name": "read_file", "annotations": {"readOnlyHint": true},
         "description": "Reads a file as text. Only within the folders that are allowed.\n\nArgs:\n  path: where it is",
@@ -81,7 +81,7 @@ fn files() -> Value {
     entry("files", &script.tool(read, answer.clone()).tool(edit, answer.clone()).tool(list, answer))
 }
 
-/// A server with one tool, whose name is not its own.
+/// A server with one renamed tool.
 fn clock() -> Value {
     let tell = json!({"name": "get_current_time", "description": "Tells the time.", "inputSchema": {"type": "object",
         "properties": {"zone": {"type": "string", "default": "UTC"}}}});
@@ -94,12 +94,12 @@ fn config(servers: &[Value]) -> String {
     json!({ "servers": servers }).to_string()
 }
 
-/// Two servers that are well.
+/// Two available servers.
 fn well() -> String {
     config(&[files(), clock()])
 }
 
-/// Servers of every fate.
+/// Servers in every state.
 fn ill(strict: &Site) -> String {
     let dies = "echo starting up >&2; echo DATABASE_URL is not set >&2; exit 7";
     config(&[
@@ -206,17 +206,17 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots")
 }
 
-/// Compares what a command looks like with the kept file; `UPDATE_SNAPSHOTS` keeps what it looks like now.
+/// Compares the output of a command with the stored snapshot. `UPDATE_SNAPSHOTS` overwrites the snapshot.
 pub(crate) fn keep(name: &str, typed: &str) {
     keep_after(name, typed, &|_| ());
 }
 
-/// The same beside a configuration.
+/// Like [`keep`], with a configuration file.
 fn keep_in(name: &str, typed: &str, config: &str) {
     keep_after(name, typed, &|place| std::fs::write(place.join("ropeway.yaml"), config).expect("a file"));
 }
 
-/// The same in a folder that something was done to before.
+/// Like [`keep`], in a prepared folder.
 pub(crate) fn keep_after(name: &str, typed: &str, prepare: &dyn Fn(&Path)) {
     let [narrow, wide] = [NARROW, WIDE].map(|columns| {
         let plain = show(typed, prepare, Terminal { columns, coloured: false });
@@ -248,12 +248,12 @@ pub(crate) fn keep_after(name: &str, typed: &str, prepare: &dyn Fn(&Path)) {
     );
 }
 
-/// Runs what is typed, in a place where nothing of this machine shows.
+/// Runs a command line in an isolated place.
 fn show(typed: &str, prepare: &dyn Fn(&Path), terminal: Terminal) -> Screen {
     let words = shlex::split(typed).expect("words of a shell");
     let place = Place::new();
     prepare(place.path());
-    // The doctor tells where the program lies, and a path of another length would be wrapped elsewhere.
+    // `doctor` prints the path of the program, and a path of another length would wrap differently.
     let program = place.path().join("ropeway");
     std::fs::hard_link(env!("CARGO_BIN_EXE_ropeway"), &program)
         .or_else(|_| std::fs::copy(env!("CARGO_BIN_EXE_ropeway"), &program).map(drop))
@@ -270,7 +270,7 @@ fn show(typed: &str, prepare: &dyn Fn(&Path), terminal: Terminal) -> Screen {
     Screen { text: normalise(&text.replace(&shown, "/tmp/ropeway-XXXXXX")), code }
 }
 
-/// Puts words in place of what differs from run to run.
+/// Replaces values that differ between runs.
 fn normalise(text: &str) -> String {
     let text = text.replace(env!("CARGO_PKG_VERSION"), "VERSION");
     let text = replace_behind(&text, "ready after ", "TIME", |c| matches!(c, '\n' | '\r' | '"'));
@@ -279,8 +279,8 @@ fn normalise(text: &str) -> String {
     replace_times(&text)
 }
 
-/// Puts a word in place of every measured time, such as `3.4 ms` in a table or `0.012s` before an event, and keeps the
-/// columns behind it where they were.
+/// Replaces every measured time, such as `3.4 ms` in a table or `0.012s` before an event, and keeps the alignment of the
+/// following columns.
 fn replace_times(text: &str) -> String {
     let mut replaced = String::new();
     let mut rest = text;
@@ -309,7 +309,7 @@ fn replace_times(text: &str) -> String {
     replaced + rest
 }
 
-/// Replaces what stands between a mark and the next end.
+/// Replaces the text between a prefix and the next end character.
 fn replace_behind(text: &str, mark: &str, word: &str, is_end: fn(char) -> bool) -> String {
     let mut parts = text.split(mark);
     let mut replaced = parts.next().unwrap_or_default().to_owned();
@@ -320,12 +320,12 @@ fn replace_behind(text: &str, mark: &str, word: &str, is_end: fn(char) -> bool) 
     replaced
 }
 
-/// Escapes as signs that can be read.
+/// Replaces escape characters with visible ones.
 fn readable(text: &str) -> String {
     text.replace('\u{1b}', "␛").replace('\r', "␍")
 }
 
-/// The first lines that differ.
+/// Returns the first lines that differ.
 fn difference(kept: &str, now: &str) -> String {
     let (mut kept, mut now) = (kept.lines(), now.lines());
     loop {

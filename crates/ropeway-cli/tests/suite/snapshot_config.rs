@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::home::copy_clients;
 use crate::snapshot::{keep, keep_after};
 
-/// A file with a mistake of every kind, one of them far out in a long line, one beside a secret.
+/// A file with every kind of mistake, one of them far to the right in a long line, one next to a secret.
 const BROKEN: &str = "\
 servers:
   - alias: files
@@ -16,7 +16,7 @@ servers:
   - {alias: web, url: 'https://example.com/mcp', headers: {Authorization: Bearer s3cret-s3cret}, timeouts: {connect: soon}}
 ";
 
-/// Servers of every fate.
+/// Servers in every state.
 const MANY: &str = "\
 servers:
   - {alias: clock, command: ropeway, args: [demo-server]}
@@ -26,7 +26,7 @@ servers:
   - {alias: web, url: 'http://127.0.0.1:1/mcp'}
 ";
 
-/// Names that nothing has.
+/// Names that do not exist.
 const UNMATCHED: &str = "\
 servers:
   - alias: clock

@@ -1,4 +1,4 @@
-//! A terminal: what a person sees who runs the binary in a window of some width.
+//! A pseudo-terminal: the output of the binary in a window of a given width.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
@@ -9,17 +9,17 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::{Ropeway, Running};
 
-/// What starts a line over; the status line is written so, again and again.
+/// Erases the current line. Each update of the status line starts with it.
 const WIPE: &str = "\r\u{1b}[2K";
 
-/// A window that is about to be opened.
+/// A window that is not open yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     pub(crate) columns: u16,
     pub(crate) coloured: bool,
 }
 
-/// What is left on the screen, escapes of colour included, and how the command ended.
+/// The final content of the screen, including colours, and the exit code.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Screen {
     pub(crate) text: String,
@@ -27,7 +27,7 @@ pub(crate) struct Screen {
 }
 
 impl Terminal {
-    /// Runs the binary in the window; standard output and standard error meet on the screen.
+    /// Runs the binary in the window, with standard output and standard error on the same screen.
     pub(crate) fn show(self, ropeway: Ropeway) -> Screen {
         let (mut ours, theirs) = self.open();
         let Ropeway { mut command, mark, place } = ropeway;
@@ -37,10 +37,10 @@ impl Terminal {
             false => command.env("NO_COLOR", "1"),
         };
         let child = command.spawn().expect("ropeway starts");
-        // It holds the other end, and the end of output is when nobody does.
+        // The command holds the other end of the terminal. Output ends when all copies of that end are closed.
         drop(command);
         let mut bytes = Vec::new();
-        // A terminal whose other end is closed answers with an error, which is its end.
+        // Reading fails once the other end of the terminal is closed.
         let _ = ours.read_to_end(&mut bytes);
         let run = Running { child, mark, place }.end();
         let text = String::from_utf8(bytes).expect("ropeway prints UTF-8");
@@ -59,7 +59,7 @@ impl Terminal {
     }
 }
 
-/// The screen after all has been written: lines that were written over are gone.
+/// Returns the final screen: overwritten lines are removed.
 fn settle(text: &str) -> String {
     let line = |line: &str| line.rsplit(WIPE).next().unwrap_or_default().to_owned();
     text.replace("\r\n", "\n").split('\n').map(line).collect::<Vec<_>>().join("\n")

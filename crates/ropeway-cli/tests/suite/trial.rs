@@ -1,4 +1,4 @@
-//! A trial: one command against a server that misbehaves. It ends in time and leaves no process behind.
+//! Runs one command against a misbehaving server. It must end in time and leave no process behind.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,17 +10,16 @@ use ropeway::testing::Script;
 use crate::mark::Mark;
 use crate::{Ropeway, Run, Running};
 
-/// How much later than its timeout a command may end: nothing that hangs lives on for as short as this, and a busy machine
-/// needs its time.
+/// Tolerance for the end of a command after its timeout: short enough to detect a hang, long enough for a busy machine.
 pub(crate) const LATE: Duration = Duration::from_secs(10);
 
-/// How long a command has that is not expected to time out.
+/// Timeout of a command that is expected to finish.
 pub(crate) const PATIENT: Duration = Duration::from_secs(20);
 
-/// The timeout of a command that is expected to reach it; enough for what comes before, even on a busy machine.
+/// Timeout of a command that is expected to time out. The preceding steps must fit into it, even on a busy machine.
 pub(crate) const BRIEF: Duration = Duration::from_secs(3);
 
-/// A command against a server that is a process.
+/// A command with a stdio server.
 pub(crate) struct Trial {
     arguments: Vec<String>,
     server: String,
@@ -28,13 +27,13 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// A command line without its server, such as `call echo message=hi`.
+    /// Creates a trial of a command line without its server, such as `call echo message=hi`.
     pub(crate) fn new(command: &str, server: impl Into<String>) -> Self {
         let arguments = command.split(' ').map(str::to_owned).collect();
         Self { arguments, server: server.into(), timeout: PATIENT }
     }
 
-    /// The same against a scripted server.
+    /// Creates a trial against a scripted server.
     pub(crate) fn scripted(command: &str, script: &Script) -> Self {
         Self::new(command, scripted(script))
     }
@@ -51,7 +50,7 @@ impl Trial {
         })
     }
 
-    /// Runs to the end.
+    /// Runs the command to its end.
     pub(crate) fn run(self) -> Run {
         let timeout = format!("{}ms", self.timeout.as_millis());
         let command = self.command().with(|command| {
@@ -66,7 +65,7 @@ impl Trial {
         run
     }
 
-    /// Starts without a timeout; gives the command once its server is alive.
+    /// Starts the command without a timeout, and returns it once its server runs.
     pub(crate) fn start(&self) -> Running {
         let running = self.command().start();
         let started = Instant::now();
@@ -78,25 +77,25 @@ impl Trial {
     }
 }
 
-/// The command line of a scripted server.
+/// Returns the command line of a scripted server.
 pub(crate) fn scripted(script: &Script) -> String {
     let script = serde_json::to_string(script).expect("a script is JSON");
     let words = [binary().to_str().expect("a path of UTF-8"), script.as_str()].map(str::to_owned);
     shlex::try_join(words.iter().map(String::as_str)).expect("words of a shell")
 }
 
-/// Where cargo puts the scripted server, which it builds as an example of this package.
+/// Returns the path of the scripted server, which cargo builds as an example of this package.
 pub(crate) fn binary() -> PathBuf {
     let binary = Path::new(env!("CARGO_BIN_EXE_ropeway")).with_file_name("examples").join("scripted-server");
     assert!(binary.exists(), "run `cargo build -p ropeway-cli --example scripted-server` first");
     binary
 }
 
-/// A scripted server behind a URL; dropping it ends it.
+/// A scripted HTTP server. Dropping it terminates the server.
 pub(crate) struct Site {
     child: Child,
     pub(crate) url: String,
-    // Dropped last: by then the server has ended.
+    // Dropped last, when the server has exited.
     _mark: Mark,
 }
 
@@ -113,7 +112,7 @@ impl Site {
         Self { child, url: url.trim().to_owned(), _mark: mark }
     }
 
-    /// Runs a command against it that is not expected to time out.
+    /// Runs a command against the server that is expected to finish.
     pub(crate) fn run(&self, command: &str) -> Run {
         run_url(command, &self.url, PATIENT)
     }
@@ -121,13 +120,13 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        // An error says that it has ended by itself.
+        // An error means that it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs a command against whatever is behind a URL.
+/// Runs a command against a URL.
 pub(crate) fn run_url(command: &str, url: &str, timeout: Duration) -> Run {
     let timeout_text = format!("{}ms", timeout.as_millis());
     let arguments: Vec<&str> = command.split(' ').chain(["--url", url, "--timeout", &timeout_text]).collect();

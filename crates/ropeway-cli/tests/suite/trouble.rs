@@ -1,4 +1,4 @@
-//! Servers that are not there, do not answer, say too much, or do not let go.
+//! Servers that are missing, do not answer, send too much, or do not exit.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -20,7 +20,7 @@ fn faulty(method: &str, fault: impl Into<Fault>) -> Script {
 }
 
 impl Run {
-    /// It failed with this code: standard output is empty, standard error says who is to blame and why.
+    /// Asserts this exit code, an empty standard output, and an error that names the server and the cause.
     fn fails(self, code: i32, words: &[&str]) -> Self {
         let run = self.expect(code);
         assert_eq!(run.stdout, "");
@@ -226,7 +226,7 @@ fn noise_and_chatter_do_not_keep_the_answer_from_us() {
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
 }
 
-/// Ends by SIGKILL only, and so does what it has started.
+/// A server that only SIGKILL terminates, like its child processes.
 fn stubborn(grandchild: Grandchild) -> Script {
     let process = ProcessScript {
         ignore_eof: true,
@@ -261,7 +261,7 @@ fn a_signal_ends_the_command_and_every_process_of_its_server() {
         ] {
             let mut running = trial.start();
             let id = running.child.id();
-            // Long enough to be anywhere between the start and the hang.
+            // Long enough to hit any point between the start and the hang.
             std::thread::sleep(Duration::from_millis(u64::from(id % 5) * 40));
             let told = Instant::now();
             signal(name, id);
@@ -285,10 +285,10 @@ fn sigquit_ends_the_servers_too_and_shows_in_the_status() {
     signal("QUIT", running.child.id());
     let status = running.child.wait().expect("an end");
     assert_eq!((status.code(), status.signal()), (None, Some(3)));
-    // What is left is found when the mark goes.
+    // Dropping the mark finds leftover processes.
 }
 
-/// The processes with this word in their command line.
+/// Returns the processes with this word in their command line.
 fn running_with(word: &str) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -298,7 +298,7 @@ fn running_with(word: &str) -> Vec<u32> {
 #[test]
 fn processes_in_their_own_session_end_with_the_command() {
     let script = serde_json::to_string(&Script::default()).expect("a script is JSON");
-    // One that can be told by its environment, and one that only its parent can be told of, which has ended.
+    // The first is found by its environment, the others only by their parent, which has exited.
     for (way, how) in [("setsid", 1), ("env -i setsid", 2), ("env -i setsid setsid", 3)] {
         let word = format!("7{}.{}{how}", std::process::id(), std::process::id());
         let server = format!("({way} sleep {word} </dev/null >/dev/null 2>&1 &) ; exec \"$0\" \"$1\"");

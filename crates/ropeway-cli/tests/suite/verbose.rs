@@ -1,4 +1,4 @@
-//! `-v` and `-vv`: what they log, and where.
+//! The log output of `-v` and `-vv`.
 
 use ropeway::testing::{HttpScriptedServer, Script, ScriptedReply};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::place::{Place, entry, having};
 use crate::terminal::Terminal;
 use crate::{Ropeway, Run};
 
-/// The log lines, without their times, which are checked.
+/// Returns the log lines without their timestamps, which are validated.
 fn logged(text: &str) -> Vec<&str> {
     text.lines()
         .filter_map(|line| {
@@ -19,7 +19,7 @@ fn logged(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Whether a line is a message of this server in this direction that holds these words.
+/// Returns `true` if a line is a message of this server in this direction that contains these words.
 fn is_message(line: &str, server: &str, arrow: &str, words: &str) -> bool {
     line.starts_with(&format!("trace {server} {arrow} {{")) && line.contains(words)
 }

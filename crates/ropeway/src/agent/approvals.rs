@@ -67,7 +67,7 @@ impl Approvals {
         lock(&self.0).insert(key, Approved { digest, definition, is_withdrawn: false });
     }
 
-    /// Returns whether a tool is approved. A tool that was seen changed is not approved any more, even if it changes back.
+    /// Returns whether a tool is approved. Once a change of the tool was seen, it is not approved, even if it changes back.
     pub fn check(&self, definition: &ToolDefinition) -> ApprovalStatus {
         let mut tools = lock(&self.0);
         let Some(approved) = tools.get_mut(&key(definition)) else { return ApprovalStatus::Unknown };

@@ -6,7 +6,7 @@ use super::truncate::usage;
 use crate::config::Glob;
 use crate::content::ContentPart;
 
-/// Minimum bytes of a page of a stored output, whatever the budget: empty pages would lead nowhere.
+/// Minimum bytes of a page of a stored output, regardless of the budget: an empty page would make no progress.
 const MIN_PAGE: usize = 1000;
 
 /// The output budgets of an agent: one per tool, and one for all results of a step together.

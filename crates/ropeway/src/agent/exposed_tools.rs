@@ -21,7 +21,7 @@ pub(super) struct ExposedTools {
     pub(super) listed: Registry,
     /// The names of the built-in tools. No other tool has one of them.
     builtin: Vec<String>,
-    /// The name of the tool that calls unlisted tools, if there are any.
+    /// The name of the tool that calls unlisted tools, if some tools are unlisted.
     call_tool: Option<String>,
     /// Keeps a removed server connected while a turn uses it.
     _sources: Vec<Arc<dyn ToolSource>>,

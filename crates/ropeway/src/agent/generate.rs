@@ -223,7 +223,7 @@ where
     stream(provider, request, on_tool_call).finish().await
 }
 
-/// Runs [`generate`] in a task of its own and reports its steps.
+/// Runs [`generate`] in a separate task and reports its steps.
 ///
 /// # Panics
 /// Panics outside of a tokio runtime.

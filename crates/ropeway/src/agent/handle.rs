@@ -43,7 +43,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Sends a message to the model. The turn runs in a task of its own, after all turns before it. An empty input
+    /// Sends a message to the model. The turn runs in a separate task, after all turns before it. An empty input
     /// [resumes](Agent::resume).
     ///
     /// # Panics
@@ -100,7 +100,7 @@ impl Agent {
         let previous = lock(&self.shared.queue).last.replace(ended);
         let shared = self.shared.clone();
         conversation.system = shared.system.clone().or(conversation.system);
-        // Runs in a task of its own: if this future is dropped, the next turn still waits for the turns before it.
+        // Runs in a separate task: if this future is dropped, the next turn still waits for the turns before it.
         let replaced = tokio::spawn(async move {
             wait_for(previous).await;
             if let Some(store) = &shared.agent_loop.store {

@@ -220,7 +220,7 @@ mod tests {
         Step::Warning { message: "odd".to_owned() }
     }
 
-    /// Returns what a reader sees after all steps were sent.
+    /// Returns the steps that a reader sees after all steps were sent.
     fn read_late(steps: impl IntoIterator<Item = Step>) -> Vec<String> {
         let (sender, receiver) = channel();
         steps.into_iter().for_each(|step| sender.send(step));

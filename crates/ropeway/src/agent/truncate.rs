@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(budgets.of_round(&outputs), [None, Some(blob_bytes(61)), None, None]);
     }
 
-    /// Returns the text of a truncated output, and where its notice says that the rest begins.
+    /// Returns the text of a truncated output, and the offset of the remainder in its notice.
     fn read(shown: &[ContentPart]) -> (String, Option<usize>) {
         let whole: Vec<String> = shown
             .iter()
@@ -425,7 +425,7 @@ mod tests {
             let (text, from) = read(&truncate(&content, text_bytes(room), &Remainder::Stored(stored)));
             match from {
                 None => prop_assert_eq!(text, whole),
-                // The notice is on a line of its own.
+                // The notice is on a separate line.
                 Some(from) => {
                     let shown = text.strip_suffix('\n').unwrap_or(&text);
                     prop_assert!(whole.starts_with(shown) && from >= shown.len() && from <= shown.len() + 1, "{text:?} {from}");

@@ -12,7 +12,7 @@ use crate::tool::{CallContext, IntoArguments};
 impl Bridge {
     /// Creates a bridge for the servers of a configuration file. Nothing is started.
     ///
-    /// Secrets come from the environment and from a `.env` file beside `path`; use [`Config::load`] for other sources. The file can
+    /// Secrets come from the environment and from a `.env` file next to `path`; use [`Config::load`] for other sources. The file can
     /// name commands to run: only load files that you trust.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ enum ReloadError {
     Panicked,
 }
 
-/// Reads the file, on a thread of its own if a secret callback may block.
+/// Reads the file, on a separate thread if a secret callback may block.
 async fn load_in_background(path: &Path, secrets: &Secrets, accept: &Arc<Accept>) -> Result<Config, ReloadError> {
     if !secrets.may_block() {
         return load(path, secrets, accept);

@@ -42,7 +42,7 @@ pub(super) async fn context_of(slot: &Arc<ServerSlot>) -> Vec<ContextItem> {
 }
 
 async fn resources(slot: &ServerSlot, mcp: &Mcp, info: &ServerInfo, settings: &ResourceSettings) -> Vec<ContextItem> {
-    // Only what the server reports changes of is cached.
+    // Only content whose changes the server reports is cached.
     let reports_list = info.has_capability(&["resources", "listChanged"]);
     let reports_contents = info.has_capability(&["resources", "subscribe"]);
     if reports_list || reports_contents {

@@ -44,7 +44,7 @@ pub enum Event {
         server: Alias,
         /// The reason.
         cause: String,
-        /// Delay before the next attempt; `None` if there is none.
+        /// Delay before the next attempt; `None` if no attempt follows.
         #[serde(rename = "retry_in_ms", serialize_with = "maybe_milliseconds")]
         retry_in: Option<Duration>,
     },

@@ -28,7 +28,7 @@ pub(super) fn is_reserved(name: &str, dialect: Dialect) -> bool {
     }
 }
 
-/// What happens to a provider option.
+/// The effect of lowering on a provider option.
 pub(super) enum OptionUse {
     Sent,
     /// It is sent, but the vendor's reference does not list it.
@@ -37,7 +37,7 @@ pub(super) enum OptionUse {
     Refused(&'static str),
 }
 
-/// Returns what happens to an option.
+/// Returns the effect of lowering on an option.
 ///
 /// The known ones are those of the vendors' references:
 /// <https://docs.claude.com/en/api/messages#body-tools>,

@@ -22,7 +22,7 @@ pub(super) enum SchemaTarget {
     StrictOpenAi,
 }
 
-/// What happens to a keyword.
+/// The effect of lowering on a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeywordAction {
     Keep,
@@ -75,7 +75,7 @@ impl SchemaTarget {
         matches!(self, Self::OpenAi | Self::StrictOpenAi | Self::StrictAnthropic)
     }
 
-    /// Returns the rules for argument names, if there are any.
+    /// Returns the rules for argument names, if the target has any.
     pub(super) fn name_rules(self) -> Option<&'static NameRules> {
         match self {
             Self::Anthropic | Self::StrictAnthropic => NameRules::of_arguments(Dialect::Anthropic),
@@ -84,7 +84,7 @@ impl SchemaTarget {
         }
     }
 
-    /// Returns what happens to a keyword without subschemas.
+    /// Returns the action for a keyword without subschemas.
     pub(super) fn action(self, keyword: &str) -> KeywordAction {
         match (keyword, self) {
             (_, Self::Anthropic | Self::OpenAi) => KeywordAction::Keep,

@@ -113,7 +113,7 @@ impl Types {
         if self.0 & Self::NUMBER.0 != 0 { Self(self.0 & !Self::INTEGER.0) } else { self }
     }
 
-    /// Returns each type as a set of its own.
+    /// Returns each type as a separate set.
     pub(super) fn each(self) -> impl Iterator<Item = Self> {
         (0..NAMES.len()).map(|at| Self(1 << at)).filter(move |one| self.0 & one.0 != 0)
     }

@@ -60,7 +60,7 @@ impl<'d> Walker<'d> {
         let is_taken = match self.target {
             SchemaTarget::Anthropic | SchemaTarget::OpenAi | SchemaTarget::StrictOpenAi => true,
             SchemaTarget::StrictAnthropic => !kept.iter().any(|value| value.is_object() || value.is_array()),
-            // `const` says the same, and more.
+            // `const` is equivalent or stricter.
             SchemaTarget::Gemini if node.has("const") => return self.report("enum", ChangeKind::Dropped),
             SchemaTarget::Gemini => {
                 let mut others = kept.iter().filter(|value| !value.is_null()).peekable();

@@ -74,7 +74,7 @@ pub(super) struct RefLimits {
     pub(super) schemas: usize,
 }
 
-/// Counts of what providers limit.
+/// Counts that providers limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SchemaStats {
     pub(super) properties: usize,

@@ -174,7 +174,7 @@ impl Host {
         }
     }
 
-    /// Emits an event that the server caused, or counts it as dropped if there are too many.
+    /// Emits an event that the server caused, or counts it as dropped above the rate limit.
     pub(crate) fn emit_limited(&self, event: impl FnOnce() -> Event) {
         if lock(&self.rate_limit).take() {
             return self.events.emit(event());

@@ -178,7 +178,7 @@ async fn refresh(connection: &Arc<Connection>) {
     }
 }
 
-/// Subscribes to changes in the way of the era, and again when the wanted subscriptions change.
+/// Subscribes to changes with the method of the era, and again when the wanted subscriptions change.
 ///
 /// See [`resources/subscribe`](https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions).
 async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Session>) {

@@ -14,7 +14,7 @@ use crate::tool::{CallContext, CallError};
 /// Poll interval if the server sends none.
 const DEFAULT_POLL: Duration = Duration::from_secs(1);
 
-/// Minimum poll interval. It doubles up to [`MAX_MIN_POLL`], whatever interval the server asks for.
+/// Minimum poll interval. It doubles up to [`MAX_MIN_POLL`], even if the server requests a shorter one.
 const FIRST_POLL: Duration = Duration::from_millis(20);
 const MAX_MIN_POLL: Duration = Duration::from_secs(1);
 

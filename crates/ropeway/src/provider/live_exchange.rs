@@ -46,7 +46,7 @@ pub(super) enum ResponseBody {
 
 /// When reading the next chunk times out.
 enum ReadTimeout {
-    /// At a fixed time: for the first byte, and for what follows the stop reason.
+    /// At a fixed time: for the first byte, and for the data after the stop reason.
     Deadline { deadline: Instant, limit: Duration },
     /// After so long without data.
     Idle(Duration),
@@ -121,7 +121,7 @@ impl LiveExchange {
         }
     }
 
-    /// Reads a bounded amount of a body that is not a reply, after what was read of it before.
+    /// Reads a bounded amount of a body that is not a reply. `body` holds the bytes read so far.
     pub(super) async fn read_error_body(&mut self, mut body: Vec<u8>) -> Vec<u8> {
         let read = async {
             while body.len() < MAX_ERROR_BODY

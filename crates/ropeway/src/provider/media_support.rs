@@ -146,7 +146,7 @@ fn noun_first(words: &[&str]) -> Option<MediaKinds> {
     matches!(denied, "supported" | "enabled" | "allowed" | "available" | "accepted").then_some(media)
 }
 
-/// Returns the media that a noun stands for.
+/// Returns the media that a noun refers to.
 fn media_of(word: &str) -> Option<MediaKinds> {
     Some(match word {
         "image" | "images" | "picture" | "pictures" | "vision" | "image_url" | "input_image" => MediaKinds::IMAGES,

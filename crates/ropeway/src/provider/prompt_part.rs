@@ -107,7 +107,7 @@ fn size(bytes: usize) -> String {
 
 fn from_blob<'a>(blob: &'a Blob, family: &str) -> PromptPart<'a> {
     match from_binary(Cow::Borrowed(&blob.mime_type), None, &blob.base64) {
-        // An image or audio block never holds a PDF, whatever its media type says.
+        // An image or audio block never holds a PDF, even if its media type says so.
         PromptPart::Pdf(data) => PromptPart::Text(data.description(family).into()),
         part => part,
     }

@@ -98,7 +98,7 @@ pub enum Proxy {
     /// The proxy of the environment (`HTTPS_PROXY` and others); none for this machine.
     #[default]
     Environment,
-    /// No proxy, whatever the environment says.
+    /// No proxy. The environment is ignored.
     None,
     /// The proxy at this URL.
     Url(Secret),

@@ -19,7 +19,7 @@ type ReplyFuture = dyn Future<Output = Result<Reply, ProviderError>> + Send;
 
 /// The reply of a model as it arrives. Dropping the stream cancels the request.
 ///
-/// The stream does its work while it is polled, without a task of its own.
+/// The stream does its work while it is polled; it spawns no task.
 ///
 /// # Examples
 ///

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::json;
 
-/// How many bytes are kept at least.
+/// Minimum number of bytes to keep.
 const SIZE: usize = 16 << 10;
 
 /// The last bytes of a response.
@@ -12,7 +12,7 @@ const SIZE: usize = 16 << 10;
 pub(super) struct TailBuffer(Vec<u8>);
 
 impl TailBuffer {
-    /// Appends a chunk and drops what is too far from the end.
+    /// Appends a chunk and drops bytes that are too far from the end.
     pub(super) fn push(&mut self, chunk: &[u8]) {
         if chunk.len() >= SIZE {
             self.0.clear();

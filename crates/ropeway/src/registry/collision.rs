@@ -16,12 +16,12 @@ pub struct Collision {
     pub kept: Origin,
     /// Origin of the other tool.
     pub other: Origin,
-    /// What happened to the other tool.
+    /// The outcome for the other tool.
     #[serde(rename = "fate")]
     pub outcome: CollisionOutcome,
 }
 
-/// What happened to the tool that lost its name.
+/// The outcome for the tool that lost its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CollisionOutcome {

@@ -81,10 +81,10 @@ impl Compiled {
 }
 
 impl Validator {
-    /// Compiles a schema: draft 4, 6, 7, 2019-09 or 2020-12 as its `$schema` says, 2020-12 by default.
+    /// Compiles a schema: draft 4, 6, 7, 2019-09 or 2020-12 according to its `$schema`, 2020-12 by default.
     ///
     /// Never fails and never fetches anything. A schema that cannot be used accepts any object, and
-    /// [`warning`](Self::warning) says why.
+    /// [`warning`](Self::warning) returns the reason.
     pub fn compile(schema: &Value) -> Self {
         let (draft, draft_warning) = match draft_of(schema) {
             Ok(draft) => (draft, None),
@@ -108,7 +108,7 @@ impl Validator {
         }
     }
 
-    /// Returns what is wrong with the schema itself.
+    /// Returns a problem of the schema itself.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }

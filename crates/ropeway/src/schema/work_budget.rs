@@ -1,6 +1,6 @@
 //! A budget that bounds the time, the steps and the stack of schema operations.
 //!
-//! References that branch make a schema of a few lines take practically for ever, and `jsonschema` has no limit. So an
+//! A schema of a few lines with branching references can take practically forever, and `jsonschema` has no limit. So an
 //! additional keyword is inserted before every reference: it accepts any value and counts the visits. Beyond the limit
 //! it unwinds out of the validator. Without references, the sizes of schema and value bound the work in advance.
 
@@ -57,7 +57,7 @@ pub(super) fn run_bounded<T>(work: impl FnOnce() -> T) -> Result<T, WorkError> {
         until: Instant::now() + MAX_TIME,
         stack_base: stack_position(),
     }));
-    // The operation only reads what it shares with the caller, so unwinding leaves no broken state.
+    // The operation does not modify state shared with the caller, so unwinding leaves no broken state.
     let outcome = catch_unwind(AssertUnwindSafe(work));
     REMAINING.set(None);
     outcome

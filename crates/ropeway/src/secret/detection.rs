@@ -86,7 +86,7 @@ pub(crate) fn in_header(name: &str, value: &str) -> Vec<Secret> {
     }
 }
 
-/// Like [`in_header`], for a header that is secret whatever its name is.
+/// Like [`in_header`], for a header that is secret regardless of its name.
 #[cfg(feature = "providers")]
 pub(crate) fn in_secret_header(name: &str, value: &str) -> Vec<Secret> {
     if is_ordinary(value) {

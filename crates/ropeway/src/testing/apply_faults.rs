@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::action::{Action, TimedAction};
 use super::fault::Fault;
 
-/// What happens after the response.
+/// The action after the response.
 enum AfterResponse {
     Done,
     Hang,

@@ -203,7 +203,7 @@ impl Default for ProcessScript {
     }
 }
 
-/// What a child process of the server keeps open.
+/// The resources of the server that a child process keeps open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grandchild {
@@ -211,7 +211,7 @@ pub enum Grandchild {
     HoldingPipes,
     /// Nothing.
     Detached,
-    /// Nothing, in a session of its own.
+    /// Nothing, in a separate session.
     OwnSession,
 }
 

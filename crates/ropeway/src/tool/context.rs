@@ -107,7 +107,7 @@ impl Default for CallContext {
 impl CallContext {
     /// Creates a context with the given id, which is shared by all calls that use the context.
     ///
-    /// With a [default](Self::default) context, each call has an id of its own.
+    /// With a [default](Self::default) context, each call has its own id.
     pub fn new(id: impl Into<String>) -> Self {
         Self::with_id(CallId(id.into()).into(), true)
     }
@@ -221,7 +221,7 @@ impl CallContext {
         own
     }
 
-    /// Sets a token that tells a stopped server from a cancelled call when the future of the call is dropped.
+    /// Sets a token that distinguishes a stopped server from a cancelled call when the future of the call is dropped.
     #[cfg(feature = "bridge")]
     pub(crate) fn with_stop(mut self, stop: CancelToken) -> Self {
         self.inner().stop = Some(stop);

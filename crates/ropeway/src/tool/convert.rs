@@ -1,4 +1,4 @@
-//! Conversions into tools and into arguments, so that callers can pass what they have.
+//! Conversions into tools and into arguments, for parameters that accept several types.
 
 use std::sync::Arc;
 

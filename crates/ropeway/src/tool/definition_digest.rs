@@ -44,7 +44,7 @@ impl Digest {
     }
 }
 
-/// Writes what models see of a tool, except its name.
+/// Writes the content of a tool that models see, except its name.
 fn write_content(hasher: &mut Hasher, definition: &ToolDefinition) {
     let ToolDefinition { title, description, input_schema, output_schema, annotations, .. } = definition;
     hasher.optional(title.as_deref());

@@ -32,7 +32,7 @@ pub(crate) fn readable(text: &str) -> Cow<'_, str> {
     Cow::Owned(behind_tags.collect::<Vec<_>>().join(" "))
 }
 
-/// Returns `true` if a body looks like an event stream, whatever its `Content-Type`.
+/// Returns `true` if a body looks like an event stream, regardless of its `Content-Type`.
 pub(crate) fn looks_like_sse(start: &[u8]) -> bool {
     let start = start.trim_ascii_start();
     let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);

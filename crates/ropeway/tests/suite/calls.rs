@@ -50,7 +50,7 @@ async fn nth_call(scripted: &ScriptedServer, n: usize) -> Value {
     tokio::time::timeout(SOON, scripted.wait_for("tools/call", n)).await.expect("the call in time")
 }
 
-/// Waits until the server has seen the cancellation of this request, in the way of its era.
+/// Waits until the server has received the cancellation of this request, in the form of its era.
 async fn told_of(way: &str, scripted: &ScriptedServer, request: &Value) {
     until(&format!("the cancellation over {way}"), || scripted.cancelled().contains(&request["id"])).await;
     let notifications = scripted.received_of("notifications/cancelled");

@@ -558,7 +558,7 @@ fn a_server_that_stops_reading_is_restarted() {
         };
         tokio::time::timeout(SOON, deafness).await.expect("it closes its ears in time");
         let error = call(&server, "echo", json!({})).await.expect_err("nobody listens");
-        // On a busy machine, the next process may accept the call before it closes its stdin, too, and never read it.
+        // On a busy machine, the next process may also accept the call before it closes its stdin, and never read it.
         assert!(matches!(error, CallError::Unavailable { .. } | CallError::Timeout { .. }), "{error:?}");
         event(&mut events, |event| matches!(event, Event::Down { .. }).then_some(())).await;
         event(&mut events, |event| matches!(event, Event::Ready { .. }).then_some(())).await;

@@ -136,7 +136,7 @@ fn code(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Returns the top-level modules that the code imports, each with its line. `depth` times `super::` is the root, too.
+/// Returns the top-level modules that the code imports, each with its line. `super::`, repeated `depth` times, is also the root.
 fn imports(code: &str, depth: usize) -> Vec<(usize, String)> {
     let root_by_super = "super::".repeat(depth);
     let roots = ["crate::", root_by_super.as_str()].into_iter().filter(|root| !root.is_empty());
@@ -189,7 +189,7 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// Returns what is wrong with an import, if anything.
+/// Returns why an import is not allowed, or `None` if it is.
 fn violation(from: &str, to: &str) -> Option<String> {
     let find = |name: &str| PICTURE.iter().find(|(module, ..)| *module == name);
     let Some((_, layer, siblings)) = find(from) else { return Some(format!("`{from}` is not in the picture")) };

@@ -1,4 +1,4 @@
-//! Ropeway from the outside: its layers, and what it does with real processes, sockets and servers.
+//! Ropeway from the outside: its layers, and its behaviour with real processes, sockets and servers.
 
 mod agent;
 mod bounds;

@@ -1,4 +1,4 @@
-//! Manifests from end to end: their servers run, their filters hold, and their warnings are told.
+//! Manifests end to end: servers run, filters apply, and warnings are emitted.
 
 use std::fs;
 use std::path::Path;
@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use crate::hasty::{SOON, arguments, child, hasty, listening};
 use crate::scene::scene;
 
-/// A manifest of `tests/manifests`, with its words in capitals filled in.
+/// Reads a manifest of `tests/manifests` and fills in its placeholders.
 pub(crate) fn manifest(name: &str, words: &[(&str, Value)]) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests").join(name);
     let text = fs::read_to_string(path).expect("a manifest");
     words.iter().fold(text, |text, (word, value)| text.replace(word, &value.to_string()))
 }
 
-/// The words for a server that is a program.
+/// Returns the placeholders of a stdio server with their values.
 pub(crate) fn program<'a>(names: [&'a str; 3], server: &StdioServer) -> [(&'a str, Value); 3] {
     let env: serde_json::Map<String, Value> =
         server.env.iter().map(|(name, value)| (name.clone(), json!(value.expose()))).collect();
@@ -50,7 +50,7 @@ fn outcome(bridge: &Bridge, alias: &str) -> ServerState {
     statuses.into_iter().find(|status| status.server.as_str() == alias).expect("a status").outcome
 }
 
-/// The warnings that are there already.
+/// Returns the warnings that are already available.
 fn warnings(events: &mut EventStream) -> Vec<(Option<String>, String)> {
     std::iter::from_fn(|| events.try_next())
         .filter_map(|event| match event {
@@ -60,7 +60,7 @@ fn warnings(events: &mut EventStream) -> Vec<(Option<String>, String)> {
         .collect()
 }
 
-/// A server with tools of these names.
+/// Returns a server with tools of these names.
 fn with_tools(names: &[&str]) -> Script {
     let script = Script { builtin_tools: false, ..Script::default() };
     names.iter().fold(script, |script, name| {
@@ -151,7 +151,7 @@ fn warnings_and_skipped_servers_are_told_after_the_start_and_once() {
         bridge.start().await.expect("a second start");
         assert_eq!((warnings(&mut before), warnings(&mut after)), (vec![], vec![]));
 
-        // A reload tells those of the new configuration, and a later listener hears only them.
+        // A reload emits the warnings of the new configuration, and a later listener receives only these.
         bridge.reload(Config::default()).await.expect("a reload");
         assert_eq!(warnings(&mut before), []);
         assert_eq!(warnings(&mut bridge.events()), []);
@@ -231,7 +231,7 @@ fn a_callback_that_panics_or_blocks_does_not_disturb_a_running_bridge() {
         );
         assert_eq!(names(&bridge), ["one_one"]);
 
-        // While the callback blocks, everything else goes on.
+        // While the callback blocks, everything else continues.
         write("three_", "${BLOCKS}");
         let until = tokio::time::Instant::now() + SOON;
         while !blocks.load(Ordering::SeqCst) && tokio::time::Instant::now() < until {

@@ -43,7 +43,7 @@ fn odd() -> Listed {
     ("odd one/ü".into(), tools)
 }
 
-/// Returns the folder of recorded servers, if there is one beside the repository or in the environment.
+/// Returns the folder of recorded servers next to the repository or from the environment, if it exists.
 fn corpus() -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     let folder = std::env::var_os("ROPEWAY_CORPUS").map_or_else(beside, PathBuf::from).join("servers");

@@ -1,4 +1,4 @@
-//! A scene: where one integration test happens, and what it must leave behind: nothing.
+//! A scene: the environment of one integration test, which must leave no process or task behind.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,24 +16,23 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
-/// The variable that marks every process of a scene. Children of children inherit it.
+/// The environment variable that marks every process of a scene. Child processes inherit it.
 const MARKER: &str = "ROPEWAY_TEST_SCENE";
 
-/// How long a test may take, and how long what it leaves may live on.
+/// Maximum duration of a test, and maximum lifetime of its processes and tasks after it.
 #[derive(Clone, Copy)]
 struct Patience {
     test: Duration,
     leftovers: Duration,
 }
 
-///
-/// This only ends a test that hangs; a machine with many more busy processes than cores takes minutes for the longest test.
+/// The limits of a real test. They only end hanging tests: on an overloaded machine, the longest test takes minutes.
 const PATIENCE: Patience = Patience { test: Duration::from_secs(240), leftovers: Duration::from_secs(5) };
 
-/// How long an HTTP server may take to listen; on a busy machine Python needs its time.
+/// Maximum time until an HTTP server listens; Python starts slowly on a busy machine.
 const START: Duration = Duration::from_secs(30);
 
-/// Runs a test. Afterwards no process of the scene may be alive, and no task of its runtime.
+/// Runs a test, and asserts that no process of the scene and no task of its runtime is left.
 pub(crate) fn scene<F, R>(body: F)
 where
     F: FnOnce(Scene) -> R,
@@ -66,7 +65,7 @@ where
     for process in &left {
         process.end();
     }
-    // Whatever went wrong in the test itself is what its author needs to see.
+    // A failure of the test itself takes precedence.
     if let Err(panic) = outcome {
         runtime.shutdown_background();
         resume_unwind(panic);
@@ -77,24 +76,24 @@ where
     assert_eq!(tasks, 0, "`{test}` left tasks behind");
 }
 
-/// What a test has to work with.
+/// The environment of a test.
 pub(crate) struct Scene {
     marker: String,
     directory: TempDir,
 }
 
 impl Scene {
-    /// A folder of the test's own.
+    /// Returns the temporary folder of the test.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The variable that a process of this scene carries.
+    /// Returns the variable that marks processes of this scene.
     pub(crate) fn mark(&self) -> [(&str, &str); 1] {
         [(MARKER, &self.marker)]
     }
 
-    /// A server that is a child process, marked as one of this scene.
+    /// Returns a stdio server with the mark of this scene.
     pub(crate) fn stdio<A: Into<String>>(
         &self,
         command: impl Into<String>,
@@ -103,21 +102,21 @@ impl Scene {
         StdioServer::new(command, args).with_env(MARKER, self.marker.as_str())
     }
 
-    /// The processes of the scene, by number and command line.
+    /// Returns the processes of the scene, by id and command line.
     pub(crate) fn processes(&self) -> Vec<(i32, String)> {
         marked_processes(&self.marker).into_iter().map(|process| (process.id, process.command)).collect()
     }
 
-    /// An installed server on stdio, by its name in `servers.json`.
+    /// Returns an installed stdio server, by its name in `servers.json`.
     pub(crate) fn server(&self, name: &str) -> StdioServer {
         let launch = self.launch(name, 0);
         let server = self.stdio(launch.command, launch.args);
         launch.env.into_iter().fold(server, |server, (name, value)| server.with_env(name, value))
     }
 
-    /// An installed server over HTTP, by its name in `servers.json`, started on a free port.
+    /// Starts an installed HTTP server on a free port, by its name in `servers.json`.
     pub(crate) async fn http_server(&self, name: &str) -> Listening {
-        // The port that was free may be taken before the server takes it.
+        // Another process may take the free port before the server does.
         for _ in 0..3 {
             let port = free_port();
             let mut server =
@@ -156,7 +155,7 @@ impl Scene {
     }
 }
 
-/// How a server is started.
+/// The start command of a server.
 struct Launch {
     command: String,
     args: Vec<String>,
@@ -164,7 +163,7 @@ struct Launch {
     url: String,
 }
 
-/// A server that listens on a port; dropping it ends it.
+/// A listening server. Dropping it terminates the server.
 pub(crate) struct Listening {
     launch: Launch,
     port: u16,
@@ -173,37 +172,37 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// The server's address.
+    /// Returns the address of the server.
     pub(crate) fn url(&self) -> &str {
         &self.launch.url
     }
 
-    /// The server's address, over streamable HTTP.
+    /// Returns settings for the server over Streamable HTTP.
     pub(crate) fn http(&self) -> Transport {
         Transport::Http(HttpServer::new(&self.launch.url))
     }
 
-    /// The server's address, over legacy HTTP+SSE.
+    /// Returns settings for the server over legacy HTTP+SSE.
     pub(crate) fn sse(&self) -> Transport {
         Transport::Sse(HttpServer::new(&self.launch.url))
     }
 
-    /// Ends the server at once, as a crash would.
+    /// Kills the server, like a crash.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // An error says that it has ended by itself.
+            // An error means that it has already exited.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 
-    /// Starts the server again, on the same port.
+    /// Starts the server again on the same port.
     pub(crate) async fn restart(&mut self) {
         self.kill();
         assert!(self.start().await, "`{}` does not listen again", self.launch.url);
     }
 
-    /// Starts the server and waits until its port answers; false when the server ended instead.
+    /// Starts the server and waits until its port accepts connections. Returns `false` if the server exits instead.
     async fn start(&mut self) -> bool {
         let log = fs::File::create(&self.log).expect("a log file");
         let mut command = Command::new(&self.launch.command);
@@ -236,12 +235,12 @@ impl Drop for Listening {
     }
 }
 
-/// A port that nobody listens on, from below those that the system hands out: one of these may be taken at any time by
-/// somebody's outgoing connection, even by our own attempt to reach the server.
+/// Returns a free port below the ephemeral range. An outgoing connection, even the client's own connection attempt, may take a
+/// port of that range at any time.
 fn free_port() -> u16 {
     const PORTS: std::ops::Range<u32> = 20_000..32_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Test programs that run at the same time start in different places.
+    // Concurrent test processes start at different ports.
     let start = std::process::id().wrapping_mul(101);
     let count = PORTS.end - PORTS.start;
     let candidates = (0..count).map(|_| start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % count + PORTS.start);
@@ -249,7 +248,7 @@ fn free_port() -> u16 {
     ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a free port")
 }
 
-/// A process that carries a scene's marker.
+/// A process with the mark of a scene.
 #[derive(Debug)]
 struct Process {
     id: i32,
@@ -259,7 +258,7 @@ struct Process {
 impl Process {
     fn end(&self) {
         if let Some(id) = rustix::process::Pid::from_raw(self.id) {
-            // It may have ended in the meantime.
+            // It may have exited in the meantime.
             let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
         }
     }
@@ -270,7 +269,7 @@ fn names(processes: &[Process]) -> String {
     names.join(", ")
 }
 
-/// The processes that still carry the marker when patience has run out.
+/// Returns the processes with the mark that are still alive after the grace period.
 fn processes_left(marker: &str, patience: Duration) -> Vec<Process> {
     let started = Instant::now();
     loop {
@@ -286,7 +285,7 @@ fn marked_processes(marker: &str) -> Vec<Process> {
     let entry = format!("{MARKER}={marker}");
     let process = |folder: fs::DirEntry| {
         let id = folder.file_name().to_str()?.parse().ok()?;
-        // What has ended but was not waited for has no environment any more.
+        // Zombies have no environment.
         let environment = fs::read(folder.path().join("environ")).ok()?;
         environment.split(|byte| *byte == 0).find(|variable| *variable == entry.as_bytes())?;
         let command = fs::read(folder.path().join("cmdline")).unwrap_or_default();
@@ -296,7 +295,7 @@ fn marked_processes(marker: &str) -> Vec<Process> {
     fs::read_dir("/proc").expect("a list of processes").filter_map(Result::ok).filter_map(process).collect()
 }
 
-/// The tasks that are still alive when patience has run out.
+/// Returns the number of tasks that are still alive after the grace period.
 fn tasks_left(runtime: &Runtime, patience: Duration) -> usize {
     let started = Instant::now();
     loop {
@@ -310,7 +309,7 @@ fn tasks_left(runtime: &Runtime, patience: Duration) -> usize {
 
 const IMPATIENT: Patience = Patience { test: Duration::from_millis(300), leftovers: Duration::from_millis(300) };
 
-/// What a scene complains about.
+/// Returns the failure message of a scene.
 fn complaint<F, R>(body: F) -> String
 where
     F: FnOnce(Scene) -> R,

@@ -103,7 +103,7 @@ fn a_conversation_that_another_process_continues_is_forked() {
     assert_eq!(other.save(&said("there"), &SavedModel::default()).expect("saved"), SaveOutcome::Saved);
     assert_eq!(bench.store.load(&id).expect("stored").conversation, said("here"));
     assert_eq!(bench.store.load(&new).expect("stored").conversation, said("there"));
-    // One that was removed meanwhile is written again.
+    // A conversation that was removed in the meantime is written again.
     std::fs::remove_file(bench.store.path(&id)).expect("a file");
     assert_eq!(one.save(&said("here"), &SavedModel::default()).expect("saved"), SaveOutcome::Saved);
     assert_eq!(one.id(), Some(id.as_str()));

@@ -267,7 +267,7 @@ mod tests {
         KnownServer { alias: "files".into(), tools, resources }
     }
 
-    /// What is found in a file beside which only `files` is connected.
+    /// Returns the findings for a file of which only the server `files` is connected.
     fn found(text: &str) -> Vec<String> {
         let known = [files()];
         let references = tool_references(text, "ropeway.yaml".as_ref()).expect("a file");

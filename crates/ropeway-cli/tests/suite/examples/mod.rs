@@ -1,4 +1,4 @@
-//! The examples of the library: each runs to its end against a scripted model, and leaves no process behind.
+//! The examples of the library: each runs to its end against a scripted model and leaves no process behind.
 
 mod real;
 
@@ -14,25 +14,25 @@ use serde_json::{Value, json};
 use crate::mark::signal;
 use crate::{Ropeway, Run};
 
-/// How long an example may take, on a machine that is busy with other tests.
+/// Maximum duration of an example on a busy machine.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// An example that is about to run.
+/// An example, ready to run.
 struct Example {
     ropeway: Ropeway,
     name: &'static str,
-    /// The folders in which it finds programs.
+    /// The folders of its PATH.
     path: Vec<PathBuf>,
 }
 
-/// What an example printed, and what its model was asked.
+/// The output of an example, and the requests to its model.
 struct Told {
     stdout: String,
     asked: Vec<Value>,
 }
 
 impl Example {
-    /// At the root of the repository, with `ropeway` on the PATH.
+    /// Creates an example that runs at the root of the repository, with `ropeway` on the PATH.
     fn new(name: &'static str, arguments: &[&str]) -> Self {
         let ours = Path::new(env!("CARGO_BIN_EXE_ropeway"));
         let program = ours.with_file_name("examples").join(name);
@@ -44,13 +44,13 @@ impl Example {
         Self { ropeway, name, path: vec![ours.with_file_name("")] }
     }
 
-    /// Finds the programs of this folder, too.
+    /// Adds a folder to the PATH.
     fn finding(mut self, folder: PathBuf) -> Self {
         self.path.push(folder);
         self
     }
 
-    /// Reads this from its standard input.
+    /// Sets the standard input.
     fn reading(mut self, lines: &str) -> Self {
         let input = self.ropeway.place.as_ref().expect("a place").write("input", lines);
         self.ropeway = self.ropeway.with(|command| {
@@ -59,7 +59,7 @@ impl Example {
         self
     }
 
-    /// Runs to its end against a model that says this.
+    /// Runs to the end against a model with these replies.
     async fn run(self, sayings: &[ScriptedReply]) -> Told {
         let answers = sayings.iter().map(|saying| saying.answer(Dialect::Chat));
         let model = ModelServer::start(answers).await.expect("a model");
@@ -83,7 +83,7 @@ impl Example {
 }
 
 impl Told {
-    /// What was printed, without the rest of those lines that begin like this and end otherwise each time.
+    /// Returns the output. Lines with one of these prefixes are cut after the prefix, because the rest differs between runs.
     fn but(&self, beginnings: &[&str]) -> String {
         let steady = |line: &str| match beginnings.iter().find(|beginning| line.starts_with(**beginning)) {
             Some(beginning) => format!("{beginning}…\n"),
@@ -92,7 +92,7 @@ impl Told {
         self.stdout.lines().map(steady).collect()
     }
 
-    /// The names of the tools that the model was told of with a question.
+    /// Returns the names of the tools in a model request.
     fn tools(&self, question: usize) -> Vec<&str> {
         let tools = self.asked[question]["tools"].as_array().into_iter().flatten();
         tools.filter_map(|tool| tool["function"]["name"].as_str()).collect()
@@ -109,10 +109,10 @@ const DEMO: [&str; 6] = [
     "mcp_demo_time",
 ];
 
-/// The tool that every agent has besides those that it is given.
+/// The tool that every agent has in addition to the configured ones.
 const OURS: &[&str] = &["read_more"];
 
-/// What a model says that calculates.
+/// Returns a reply that calls `calculate`.
 fn calculating(id: &str, expression: &str) -> ScriptedReply {
     ScriptedReply::call(id, "mcp_demo_calculate", json!({"expression": expression}))
 }
@@ -238,7 +238,7 @@ Here it is.
         "strict": true,
     });
     assert_eq!(told.asked[0]["tools"][1]["function"], chart);
-    // What the model neither saw nor sent has reached the server.
+    // The server received a value that the model neither saw nor sent.
     let drawn = told.asked[1]["messages"][2]["content"].as_str().unwrap_or_default();
     assert!(drawn.contains("A line chart of 3 values from 1 to 4"), "{drawn}");
 }

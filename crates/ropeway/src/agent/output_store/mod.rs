@@ -121,7 +121,7 @@ impl OutputStore {
         }
     }
 
-    /// Returns how many parts of an output become files. Unnamed files could not be opened, so there are none.
+    /// Returns the maximum number of parts of an output that become files: zero for unnamed files, which could not be opened.
     fn max_files(&self) -> usize {
         if self.0.settings.parent.is_some() { MAX_FILES } else { 0 }
     }

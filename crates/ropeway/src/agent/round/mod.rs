@@ -295,7 +295,7 @@ impl<'a> Round<'a> {
         }
         let (agent_loop, checked, on_error) = (self.agent_loop.clone(), tool.clone(), cancel.clone());
         let can_read_more = self.turn.tools.can_read_more();
-        // The task runs outside of the turn's span, so it needs a parent span of its own.
+        // The task runs outside of the turn's span, so it needs its own parent span.
         let span = trace::call_span(tool.definition(), &call.id).or_current();
         let run = async move {
             let envelope = checked.call(arguments, &cx).await;

@@ -143,7 +143,7 @@ impl Document {
         document
     }
 
-    /// Returns `true` if there are more problems than an error reports.
+    /// Returns `true` if the number of problems exceeds the reported maximum.
     fn is_full(&self) -> bool {
         self.problems.len() > MAX_PROBLEMS
     }

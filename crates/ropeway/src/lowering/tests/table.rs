@@ -158,7 +158,7 @@ fn outer() -> Vec<Row> {
     ]
 }
 
-/// Returns what happened to a keyword, from the schema before and after, and its description.
+/// Returns the action for a keyword, from the schema before and after, and its description.
 fn outcome(keyword: &str, before: &Value, after: &Value, told: &str) -> String {
     let is_new = |name: &&str| before.get(*name).is_none() && *name != "description";
     // Strict mode closes every object.

@@ -24,7 +24,7 @@ const MAX_PER_POLL: usize = 256 << 10;
 /// Number of bytes of an invalid line that are inspected.
 const MAX_NOISE: usize = 16 << 10;
 
-/// Reads lines and passes them to the pending requests; writes what callers could not write at once.
+/// Reads lines and passes them to the pending requests; writes messages that callers could not write immediately.
 pub(super) struct IoLoop {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     buffer: BytesMut,

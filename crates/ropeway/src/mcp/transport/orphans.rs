@@ -148,7 +148,7 @@ fn descendants() -> Option<Vec<Pid>> {
             parents.extend(children);
         }
     }
-    // The list of children can miss one while another one ends; an empty list is believed only if there are none.
+    // The list of children can miss one while another one ends, so an empty list is verified.
     (!found.is_empty() || !has_children()).then_some(found)
 }
 

@@ -24,7 +24,7 @@ const MAX_REPLY_BACKLOG: usize = 1 << 20;
 /// An empty buffer with more capacity than this is released.
 pub(super) const MAX_RETAINED: usize = 1 << 20;
 
-/// Messages that wait to be written. Callers write themselves, and the I/O loop writes what did not fit at once.
+/// Messages that wait to be written. Callers write themselves, and the I/O loop writes the rest.
 pub(super) struct Outbox {
     writer: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     waiting: Vec<u8>,

@@ -47,7 +47,7 @@ impl<'a> Assistant<'a> {
             }
         }
         let is_refused = fields.iter().any(|(name, _)| *name == "refusal");
-        // `content` may be null only in a refusal or beside calls.
+        // `content` may be null only in a refusal or together with calls.
         let is_null = parts.is_empty() && (is_refused || !calls.is_empty());
         let content = (!is_null).then(|| content(parts));
         Self { content, fields, extra: reply.native.map(|message| &message.extra), calls }

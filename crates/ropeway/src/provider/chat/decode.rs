@@ -117,7 +117,7 @@ impl ChatDecoder {
     }
 
     fn choice(&mut self, choice: ChunkChoice<'_>, events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
-        // A message beside deltas repeats them.
+        // A message in addition to deltas repeats them.
         match choice.message {
             Some(message) if choice.delta.is_empty() && self.reply.is_empty() => self.delta(message.0, true, events),
             _ => self.delta(choice.delta, false, events),

@@ -132,7 +132,7 @@ impl<'a> ContentsBuilder<'a> {
     fn push_results(&mut self, results: &'a [NormalizedResult<'a>]) {
         let ids = std::mem::take(&mut self.ids);
         let mut responses = Vec::with_capacity(results.len());
-        // Media beside function responses would count as said by the model, so they follow in their own content.
+        // Media next to function responses would count as content of the model, so they follow in their own content.
         let mut aside = Vec::new();
         for (at, result) in results.iter().enumerate() {
             let (response, media) = self.function_response(result, ids.get(at).copied().flatten());
@@ -186,7 +186,7 @@ impl<'a> ContentsBuilder<'a> {
     }
 }
 
-/// Returns the fields of a native call beside its name and arguments.
+/// Returns the fields of a native call other than its name and arguments.
 fn native_fields<'a>(call: &NormalizedCall<'a>) -> Option<&'a Map<String, Value>> {
     call.extra?.get(CALL)?.as_object()
 }

@@ -1,4 +1,4 @@
-//! What the name of a Gemini model says about its capabilities.
+//! Capabilities of a Gemini model, derived from its name.
 
 use std::fmt::Write as _;
 

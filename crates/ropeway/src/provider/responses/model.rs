@@ -1,4 +1,4 @@
-//! What the name of an OpenAI model says about its capabilities.
+//! Capabilities of an OpenAI model, derived from its name.
 
 /// Returns `true` if a model may reason. Models without reasoning reject its parameters.
 pub(super) fn supports_reasoning(model: &str) -> bool {

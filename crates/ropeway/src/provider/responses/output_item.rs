@@ -277,7 +277,7 @@ impl OutputItem {
         self.store(reply, events);
     }
 
-    /// Stores the item in its slots, and emits what was not emitted yet.
+    /// Stores the item in its slots, and emits the content that was not emitted yet.
     fn store(&mut self, reply: &mut ReplyBuilder, events: &mut Vec<ReplyEvent>) {
         let mut json = std::mem::take(&mut self.json);
         if self.kind == ItemKind::Message {

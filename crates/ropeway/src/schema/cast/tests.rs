@@ -8,7 +8,7 @@ use super::*;
 use crate::schema::Validator;
 use crate::schema::bounds::tests::{nested, object};
 
-/// Returns the cast value, and what was changed where.
+/// Returns the cast value, and the changes with their locations.
 fn done(schema: Value, value: Value) -> (Value, Vec<String>) {
     let cast = cast(&schema, &value);
     let edits = cast.changes.into_iter().map(|change| match change.edit {

@@ -31,7 +31,7 @@ fn events(chunks: &[&[u8]], limit: usize) -> Vec<SseEvent> {
     events
 }
 
-/// Returns what must not depend on the split. For an event that is too large, the remaining bytes may: it is dropped at
+/// Returns the result that must not depend on the split. For an event that is too large, the remaining bytes may: it is dropped at
 /// the chunk that exceeds the limit.
 fn summary(events: &[SseEvent]) -> Vec<SseEvent> {
     let whole = |event: &SseEvent| SseEvent {

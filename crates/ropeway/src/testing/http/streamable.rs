@@ -60,7 +60,7 @@ impl HttpState {
         self.post_legacy(request, message, faults, &script, connection).await
     }
 
-    /// A modern request: a conversation of its own, which ends with its answer.
+    /// Handles a modern request. Each request is a separate exchange that ends with its response.
     pub(super) async fn post_modern(
         self: &Arc<Self>,
         message: Value,

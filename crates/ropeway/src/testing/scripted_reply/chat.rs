@@ -15,7 +15,7 @@ pub(super) fn write(reply: &ScriptedReply) -> EncodedReply {
     };
     let choice =
         |delta: Value, finish: Value| data(&chunk(json!([{"index": 0, "delta": delta, "finish_reason": finish}])));
-    // A refusal has a field of its own.
+    // A refusal has its own field.
     let text_field = if stop == StopReason::Refusal { "refusal" } else { "content" };
     let mut content = choice(json!({"role": "assistant", "content": null}), Value::Null);
     let mut calls = 0;

@@ -47,7 +47,7 @@ async fn goes_on(agent: &Agent) {
 async fn a_turn_cancelled_at_any_step_can_be_continued() {
     for dialect in Dialect::ALL {
         let mut cancelled = 0;
-        // Cancels one step later each time, until there are no more steps.
+        // Cancels one step later each time, until no step is left.
         for at in 1.. {
             let control: Arc<OnceLock<TurnControl>> = Arc::default();
             let (steps, cancels) = (AtomicUsize::new(0), control.clone());

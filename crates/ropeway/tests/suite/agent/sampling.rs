@@ -45,7 +45,7 @@ async fn sampled(registry: &Registry) -> Value {
 #[test]
 fn a_server_samples_the_model_in_both_protocol_eras() {
     scene(|_| async {
-        // The newest version in which sampling is a request of its own.
+        // The newest version in which sampling is a separate request.
         let specification = Specification::of("2025-11-25");
         for script in [Script::legacy(), Script::modern()] {
             let (model, provider) = model().await;

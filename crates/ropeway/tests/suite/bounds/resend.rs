@@ -1,4 +1,4 @@
-//! A call is repeated only if it was certainly not started, whatever the server answers.
+//! A call is repeated only if it was certainly not started, regardless of the server's response.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

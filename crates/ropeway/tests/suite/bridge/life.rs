@@ -23,7 +23,7 @@ fn known(entry: &mut ServerEntry) -> &mut ServerConfig {
     }
 }
 
-/// A server without tools of its own.
+/// Returns a server without built-in tools.
 fn bare() -> Script {
     Script { builtin_tools: false, ..Script::default() }
 }

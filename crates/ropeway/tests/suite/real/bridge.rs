@@ -1,4 +1,4 @@
-//! A bridge over many real servers, of all transports and both eras, from one file.
+//! A bridge with many real servers, over all transports and in both eras, from one file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use crate::scene::{Listening, Scene, scene};
 
-/// Longer than the slowest of them takes to start, with all others starting beside it on two cores.
+/// Longer than the slowest server takes to start, with all others starting concurrently on two cores.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// Servers that are processes: by our name for them, and a tool of theirs with its arguments.
+/// Stdio servers: the name in `servers.json`, and a tool with its arguments.
 const PROCESSES: [(&str, &str, &str); 10] = [
     ("everything", "echo", r#"{"message": "hi"}"#),
     ("filesystem", "list_allowed_directories", "{}"),
@@ -31,11 +31,11 @@ const PROCESSES: [(&str, &str, &str); 10] = [
     ("rmcp", "", "{}"),
 ];
 
-/// Servers behind URLs, and the transport that the file names.
+/// HTTP servers, and the transport in the file.
 const LISTENING: [(&str, &str); 4] =
     [("everything-sse", "sse"), ("typescript-http", "streamable-http"), ("mcp1-http", "http"), ("mcp2-http", "")];
 
-/// The file with all of them.
+/// Returns the file with all servers.
 fn write(scene: &Scene, listening: &BTreeMap<&str, Listening>, change: impl Fn(&str, &mut Value)) -> PathBuf {
     let mut servers = Vec::new();
     for (name, ..) in PROCESSES {
@@ -56,7 +56,7 @@ fn write(scene: &Scene, listening: &BTreeMap<&str, Listening>, change: impl Fn(&
         let alias = entry["alias"].as_str().unwrap_or_default().to_owned();
         change(&alias, entry);
     }
-    // What is JSON is YAML too; one line for each server, as a person might write it.
+    // JSON is valid YAML. The file has one line per server.
     let lines: Vec<String> = servers.iter().map(|entry| format!("  - {entry}")).collect();
     let text = format!("defaults:\n  timeouts: {{connect: 60s}}\nservers:\n{}\n", lines.join("\n"));
     let path = scene.directory().join("ropeway.yaml");
@@ -89,7 +89,7 @@ async fn answers(registry: &Registry, tool: &str, arguments: &str) {
     assert!(!envelope.meta.is_error, "`{tool}`: {envelope:?}");
 }
 
-/// The process of a server, by a word of its command line.
+/// Returns the process of a server, by a word of its command line.
 fn process(scene: &Scene, word: &str) -> i32 {
     let found = scene.processes().into_iter().find(|(_, command)| command.contains(word));
     found.unwrap_or_else(|| panic!("`{word}` does not run: {:?}", scene.processes())).0
@@ -106,7 +106,7 @@ fn fourteen_real_servers_from_one_file_survive_what_happens_to_servers() {
         let bridge = Bridge::new(load(&file)).expect("a bridge");
         bridge.start().await.expect("a start");
 
-        // All are there, in both eras, and can be called.
+        // All servers are ready, in both eras, and can be called.
         let listing =
             until(&bridge, |listing| listing.statuses.iter().all(|v| is_ready(listing, v.server.as_str()))).await;
         assert_eq!(listing.statuses.len(), PROCESSES.len() + LISTENING.len());
@@ -120,7 +120,7 @@ fn fourteen_real_servers_from_one_file_survive_what_happens_to_servers() {
         eras.dedup();
         assert_eq!(eras, ["Some(Legacy)", "Some(Modern)"]);
 
-        // One is killed: its tools come back by themselves, and nobody else notices.
+        // One server is killed: its tools come back automatically, and the others are not affected.
         let killed = process(&scene, "mcp-server-time");
         let pid = rustix::process::Pid::from_raw(killed).expect("a process");
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is alive");
@@ -130,11 +130,11 @@ fn fourteen_real_servers_from_one_file_survive_what_happens_to_servers() {
         answers(&listing.registry, "mcp_time_get_current_time", r#"{"timezone": "UTC"}"#).await;
         assert_ne!(process(&scene, "mcp-server-time"), killed);
 
-        // One behind a URL is started again on the same port: the next call works.
+        // An HTTP server restarts on the same port: the next call works.
         listening.get_mut("mcp1-http").expect("a server").restart().await;
         answers(&bridge.tools().registry, "mcp_mcp1-http_add", r#"{"a": 1, "b": 2}"#).await;
 
-        // The file changes for one: only that one is started again.
+        // The file changes for one server: only that server is restarted.
         let before = scene.processes();
         let mut events = bridge.events();
         bridge.watch(&file, Secrets::none());
@@ -160,7 +160,7 @@ fn fourteen_real_servers_from_one_file_survive_what_happens_to_servers() {
         };
         assert_eq!(others(scene.processes()), others(before));
 
-        // The file becomes garbage: the old one stays, and somebody is told.
+        // The file becomes invalid: the old configuration stays, and a warning is emitted.
         fs::write(&file, "servers: [\n\t- what").expect("a file");
         let warned = async {
             loop {

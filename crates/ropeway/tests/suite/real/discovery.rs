@@ -1,4 +1,4 @@
-//! The steps of a host that discovers, filters, changes and registers tools itself, on a real server.
+//! The steps of a host that discovers, filters, transforms and registers tools itself, with a real server.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn filesystem(scene: &Scene) -> Config {
     Config::default().with_server(ServerEntry::new(ServerConfig::new("filesystem", scene.server("filesystem"))))
 }
 
-/// A transformer: says whose tool it is, and holds OpenAI's models to its schema.
+/// A transformer that adds a prefix to the description and sets provider options, such as `strict` for OpenAI.
 fn described(mut definition: ToolDefinition) -> Option<ToolDefinition> {
     let description = definition.description.unwrap_or_default();
     definition.description = Some(format!("[Filesystem MCP] {description}"));
@@ -57,7 +57,7 @@ fn discovered_tools_are_filtered_changed_and_registered_one_by_one() {
         assert!(named("mcp_filesystem_list_directory") && !named("mcp_filesystem_write_file"));
         options_reach_the_wire(&tools);
 
-        // A model calls one of them, and the server answers.
+        // A model calls one of the tools, and the server answers.
         let name = "mcp_filesystem_list_allowed_directories";
         let sayings = [ScriptedReply::call("a", name, json!({})), ScriptedReply::text("done")];
         let agent = Agent::builder().provider(model(Dialect::Chat, sayings)).model("m");
@@ -69,7 +69,7 @@ fn discovered_tools_are_filtered_changed_and_registered_one_by_one() {
     });
 }
 
-/// What the vendors are sent about one of the tools.
+/// Checks one of the tools as sent to each vendor.
 fn options_reach_the_wire(tools: &Registry) {
     let name = "mcp_filesystem_list_directory";
     let tools = tools.filter(|definition| definition.name == name);

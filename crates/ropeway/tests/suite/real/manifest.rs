@@ -1,4 +1,4 @@
-//! Manifests over real servers.
+//! Manifests with real servers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::arguments;
 use crate::manifest::{manifest, program};
 use crate::scene::{Scene, scene};
 
-/// Longer than the slowest of them takes to start.
+/// Longer than the slowest server takes to start.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 async fn started(scene: &Scene, name: &str, url: &str) -> Bridge {

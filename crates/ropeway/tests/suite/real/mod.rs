@@ -1,4 +1,4 @@
-//! Real servers: those that people use, and small ones of ours on every official SDK.
+//! Real servers: popular ones, and a small test server on every official SDK.
 
 mod bridge;
 mod discovery;
@@ -41,7 +41,7 @@ async fn connect_with(handlers: Handlers, era: EraChoice, transport: impl Into<T
     server
 }
 
-/// Answers every question with the same content.
+/// Answers every elicitation with the same content.
 fn answering(content: Value) -> Handlers {
     let content = arguments(content);
     Handlers::new().on_elicitation(move |_| {
@@ -62,21 +62,21 @@ async fn call_in(server: &Mcp, tool: &str, with: Value, cx: &CallContext) -> Too
     server.call_tool_with(tool, arguments(with), cx).await.unwrap_or_else(|error| panic!("`{tool}`: {error:?}"))
 }
 
-/// The text of an answer that is no error.
+/// Returns the text of a successful result.
 async fn text(server: &Mcp, tool: &str, with: Value) -> String {
     let output = call(server, tool, with).await;
     assert!(!output.is_error, "{output:?}");
     output.plain_text().expect("text only")
 }
 
-/// The text of an answer by which the tool says that it failed.
+/// Returns the text of a result with `isError`.
 async fn failure(server: &Mcp, tool: &str, with: Value) -> String {
     let output = call(server, tool, with).await;
     assert!(output.is_error, "{output:?}");
     output.plain_text().expect("text only")
 }
 
-/// A call, and what was heard of it before its answer.
+/// Makes a call, and returns its progress and result.
 async fn with_progress(server: &Mcp, tool: &str, with: Value) -> (ToolOutput, Vec<(f64, Option<f64>)>) {
     let heard: Arc<Mutex<Vec<Progress>>> = Arc::default();
     let sink = Arc::clone(&heard);
@@ -91,7 +91,7 @@ async fn names(server: &Mcp) -> Vec<String> {
     tools.into_iter().map(|tool| tool.name).collect()
 }
 
-/// What a server says about itself: name, era, version of the protocol.
+/// Returns the server's name, era and protocol version.
 fn identity(server: &Mcp) -> (String, Era, String) {
     let info = server.server_info().expect("a connected server");
     (info.name.clone(), info.era, info.protocol_version.clone())
@@ -110,7 +110,7 @@ async fn close(server: Mcp) {
     assert!(!server.is_connected());
 }
 
-// The reference server that has everything.
+// The reference server `everything`.
 
 async fn everything(transport: impl Into<Transport>) {
     let server = connect(transport).await;
@@ -287,7 +287,7 @@ fn a_repository_is_read_through_git() {
     });
 }
 
-/// Answers every request on a port of 127.0.0.1 with the same page, until the task is ended.
+/// Answers every request on a port of 127.0.0.1 with the same page, until the task is aborted.
 async fn web(page: &'static str) -> (String, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let url = format!("http://{}/page.txt", listener.local_addr().expect("its number"));
@@ -303,7 +303,7 @@ async fn web(page: &'static str) -> (String, tokio::task::JoinHandle<()>) {
                 "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
                 body.len()
             );
-            // Whoever asked may be gone.
+            // The client may have disconnected.
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
@@ -335,14 +335,14 @@ fn a_database_is_written_and_read() {
         text(&server, "create_table", json!({"query": "create table numbers (n integer)"})).await;
         text(&server, "write_query", json!({"query": "insert into numbers values (7)"})).await;
         assert_eq!(text(&server, "read_query", json!({"query": "select n from numbers"})).await, "[{'n': 7}]");
-        // It reports what goes wrong in plain text, without saying that it is an error.
+        // It reports errors as plain text, without `isError`.
         let complaint = text(&server, "read_query", json!({"query": "select m from numbers"})).await;
         assert_eq!(complaint, "Database error: no such column: m");
         close(server).await;
     });
 }
 
-// The small servers of ours, one on each SDK.
+// The small test servers, one on each SDK.
 
 async fn small(transport: impl Into<Transport>, choice: EraChoice, expected: (String, Era, String)) -> Mcp {
     let server = connect_in(choice, transport).await;
@@ -367,7 +367,7 @@ async fn small(transport: impl Into<Transport>, choice: EraChoice, expected: (St
     server
 }
 
-/// The whole of a small server, progress included.
+/// Tests a small server completely, including progress.
 async fn small_with_progress(transport: impl Into<Transport>, choice: EraChoice, expected: (String, Era, String)) {
     let server = small(transport, choice, expected).await;
     let (output, heard) = with_progress(&server, "count", json!({"to": 3})).await;
@@ -376,7 +376,7 @@ async fn small_with_progress(transport: impl Into<Transport>, choice: EraChoice,
     close(server).await;
 }
 
-/// A small server asks for a colour, and gets one.
+/// Tests the elicitation of a small server, which asks for a colour.
 async fn asks(transport: impl Into<Transport>, choice: EraChoice) {
     let server = connect_with(answering(json!({"colour": "green"})), choice, transport).await;
     assert_eq!(text(&server, "ask", json!({})).await, "you said green");
@@ -418,7 +418,7 @@ fn typescript_asks_in_both_eras() {
     scene(|scene| async move {
         asks(scene.server("typescript"), EraChoice::Auto).await;
         asks(scene.server("typescript"), EraChoice::Legacy).await;
-        // Its legacy HTTP is stateless: there is no way back to ask.
+        // Its legacy HTTP is stateless, so it cannot send requests to the client.
         asks(scene.http_server("typescript-http").await.http(), EraChoice::Auto).await;
     });
 }
@@ -589,7 +589,7 @@ fn rust_over_http_speaks_both_eras() {
     });
 }
 
-// What all of them must bear.
+// Tests with all servers.
 
 #[test]
 fn a_handle_that_is_dropped_without_a_word_leaves_no_server_behind() {

@@ -1,4 +1,4 @@
-//! The model vendors' own SDKs judge us: they take our requests, and read streams as we do.
+//! Checks with the model vendors' SDKs: they accept the encoded requests, and decode streams to the same replies.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,16 +14,16 @@ use crate::provider::golden;
 use crate::provider::streams::{Decoded, Stream, streams};
 use crate::scene::{Scene, scene};
 
-/// What a judge says.
+/// The report of an SDK.
 #[derive(Deserialize)]
 struct Verdict {
-    /// What is wrong with each request.
+    /// The problems of each request.
     requests: BTreeMap<String, Vec<String>>,
-    /// What was read in each stream.
+    /// The reply decoded from each stream.
     streams: BTreeMap<String, View>,
 }
 
-/// What an SDK reads in a stream.
+/// A reply as decoded by an SDK.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum View {
@@ -50,9 +50,9 @@ struct Answer {
 struct Call {
     id: Option<String>,
     name: String,
-    /// As an object, where the SDK reads it.
+    /// Arguments as an object, if the SDK parses them.
     arguments: Option<Map<String, Value>>,
-    /// As text, where it does not.
+    /// Arguments as text otherwise.
     arguments_text: Option<Value>,
 }
 
@@ -62,7 +62,7 @@ struct Failure {
     code: Option<String>,
 }
 
-/// Whose SDKs judge.
+/// The vendors whose SDKs are used.
 #[derive(Clone, Copy, PartialEq)]
 enum Judge {
     Python,
@@ -71,7 +71,7 @@ enum Judge {
 
 const BOTH: &[Judge] = &[Judge::Python, Judge::Node];
 
-/// Streams that servers do send, and that SDKs cannot read, or not as they are meant.
+/// Streams that servers send in practice, but that SDKs cannot decode, or decode differently.
 const TOO_ODD: [(&str, &[Judge], &str); 6] = [
     ("chat/odd_no_index", BOTH, "they know calls by their index only"),
     ("chat/odd_same_index", BOTH, "they join calls that have one index"),
@@ -81,7 +81,7 @@ const TOO_ODD: [(&str, &[Judge], &str); 6] = [
     ("chat/odd_no_role", &[Judge::Node], "it wants to be told who speaks"),
 ];
 
-/// The name of a request that no SDK may take.
+/// The name of a request that every SDK must reject.
 const WRONG: &str = "wrong";
 
 fn installed(path: &str) -> PathBuf {
@@ -94,7 +94,7 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/sdks").join(name)
 }
 
-/// Lets a judge look at all requests and streams. Among the requests is one of each dialect that is wrong.
+/// Runs an SDK on all requests and streams. One request of each dialect is invalid.
 async fn verdict(scene: &Scene, program: PathBuf, arguments: &[PathBuf]) -> Verdict {
     let requests = scene.directory().join("requests");
     for file in golden::files(&golden::folder("golden"), "json") {
@@ -134,7 +134,7 @@ fn the_python_sdks_take_every_request_and_read_every_stream_as_we_do() {
 fn the_node_sdks_take_every_request_and_read_every_stream_as_we_do() {
     scene(|scene| async move {
         let arguments = [script("judge.mjs"), installed("sdks-node")];
-        // The pinned Node, which also runs this server.
+        // The pinned Node.js, which also runs this server.
         let node = scene.server("everything").command.into();
         check(Judge::Node, verdict(&scene, node, &arguments).await);
     });
@@ -183,7 +183,7 @@ fn objection(stream: &Stream, view: &View) -> Option<String> {
     }
 }
 
-/// What we read, as far as an SDK can tell.
+/// Returns the reply decoded by Ropeway, without the parts that SDKs do not expose.
 fn ours(reply: &Reply) -> Value {
     let calls: Vec<Value> = reply.message.calls().map(|call| json!([call.id, call.name, arguments(call)])).collect();
     let thoughts = reply.message.parts.iter().filter_map(|part| match part {
@@ -192,7 +192,7 @@ fn ours(reply: &Reply) -> Value {
     });
     let mut usage = json!(reply.usage);
     if let Some(usage) = usage.as_object_mut() {
-        // The SDKs drop what their types do not have.
+        // The SDKs drop fields that their types do not have.
         usage.remove("cost");
     }
     json!({
@@ -211,13 +211,13 @@ fn arguments(call: &ToolCall) -> Value {
     }
 }
 
-/// What the SDK reads, in our words.
+/// Converts the reply of the SDK.
 fn theirs(dialect: Dialect, answer: &Answer, reply: &Reply) -> Value {
     let ours: Vec<&ToolCall> = reply.message.calls().collect();
     let calls = answer.calls.iter().enumerate().map(|(at, call)| {
         let broken = ours.get(at).is_some_and(|call| matches!(call.arguments, CallArguments::Broken(_)));
         let arguments = match (&call.arguments, call.arguments_text.as_ref().and_then(Value::as_str)) {
-            // It does not show what it could not read.
+            // The SDK does not expose parts that it cannot decode.
             (Some(_), None) if broken => ours.get(at).map(|call| arguments(call)).unwrap_or_default(),
             (Some(arguments), _) => json!(arguments),
             (None, Some("")) => json!({}),
@@ -227,7 +227,7 @@ fn theirs(dialect: Dialect, answer: &Answer, reply: &Reply) -> Value {
             },
             (None, None) => json!(call.arguments_text),
         };
-        // A call without an id has one with us.
+        // Ropeway assigns an id to a call without one.
         let id = call.id.clone().filter(|id| !id.is_empty()).or_else(|| ours.get(at).map(|call| call.id.clone()));
         json!([id, call.name, arguments])
     });
@@ -236,7 +236,7 @@ fn theirs(dialect: Dialect, answer: &Answer, reply: &Reply) -> Value {
     json!({"text": answer.text, "reasoning": answer.reasoning, "calls": calls, "stop": stop, "usage": answer.usage})
 }
 
-/// A provider's own word for why it stopped, as the reference of its protocol means it.
+/// Maps a provider's stop reason, following the reference of its API.
 fn stop(dialect: Dialect, word: Option<&str>, has_calls: bool) -> StopReason {
     match (dialect, word.unwrap_or_default()) {
         (_, "end_turn" | "completed" | "STOP" | "stop") if has_calls => StopReason::ToolUse,
@@ -253,7 +253,7 @@ fn stop(dialect: Dialect, word: Option<&str>, has_calls: bool) -> StopReason {
     }
 }
 
-/// What kind of trouble the SDK's error is.
+/// Returns the error kind of an SDK's error.
 fn family(error: &Failure) -> Option<ProviderErrorKind> {
     match (error.code.as_deref(), error.status) {
         (Some("overloaded_error" | "UNAVAILABLE"), _) | (None, Some(503)) => Some(ProviderErrorKind::Overloaded),

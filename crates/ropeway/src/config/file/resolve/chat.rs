@@ -94,7 +94,7 @@ fn names(written: &str) -> Vec<String> {
 }
 
 impl Resolver<'_> {
-    /// Resolves an optional string. Returns the names of missing secrets instead of the string if there are any.
+    /// Resolves an optional string, or returns the names of its missing secrets.
     fn optional(&mut self, name: &str, written: Option<&str>) -> (Option<String>, Vec<String>) {
         let text = written.map(|written| self.text(&[key(name)], written));
         let missing = std::mem::take(&mut self.missing).names;

@@ -84,7 +84,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Returns `true` if there are more problems than an error reports.
+    /// Returns `true` if the number of problems exceeds the reported maximum.
     pub(super) fn is_full(&self) -> bool {
         self.problems.len() > MAX_PROBLEMS
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// What a server sends about its items.
+/// The parts of its items that a server sends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     /// Events have the id of their item.
