@@ -192,7 +192,7 @@ There are 144.
     assert_eq!(told.tools(0), [&DEMO[..], &["stock"], OURS].concat());
     assert_eq!(
         told.asked[0]["tools"][6]["function"]["parameters"]["properties"],
-        json!({"item": {"description": "What to look for, such as `eggs`.", "type": "string"}})
+        json!({"item": {"description": "Name of the item, such as `eggs`.", "type": "string"}})
     );
 }
 
