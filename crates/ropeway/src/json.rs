@@ -206,6 +206,18 @@ fn end_of_string(text: &[u8], start: usize) -> usize {
     text.len()
 }
 
+/// Returns the type of a value for an error message, such as "an array".
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -165,7 +165,7 @@ impl CallArguments {
         // Numbers out of range are not repaired: the tool must not be called with other values.
         match serde_json::from_str(&json::without_lone_surrogates(text)) {
             Ok(Value::Object(arguments)) => Self::Object(arguments),
-            Ok(other) => Self::broken(text, format!("the arguments must be a JSON object, not {}", kind(&other))),
+            Ok(other) => Self::broken(text, format!("the arguments must be a JSON object, not {}", json::kind(&other))),
             Err(error) => Self::broken(text, format!("the arguments are not valid JSON: {error}")),
         }
     }
@@ -183,17 +183,6 @@ impl fmt::Display for CallArguments {
             Self::Object(arguments) => f.write_str(&serde_json::to_string(arguments).unwrap_or_default()),
             Self::Broken(broken) => f.write_str(&broken.text),
         }
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
     }
 }
 

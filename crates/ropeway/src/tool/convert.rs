@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::error::ArgumentProblem;
 use super::interface::{Arguments, Tool};
+use crate::json;
 
 /// Converts into a shared [`Tool`].
 ///
@@ -74,7 +75,7 @@ impl IntoArguments for Value {
     fn into_arguments(self) -> Result<Arguments, ArgumentProblem> {
         match self {
             Self::Object(arguments) => Ok(arguments),
-            other => Err(whole(format!("expected a JSON object, found {}", kind(&other)))),
+            other => Err(whole(format!("expected a JSON object, found {}", json::kind(&other)))),
         }
     }
 }
@@ -94,17 +95,6 @@ impl<T: Serialize + ?Sized> IntoArguments for &T {
 /// Returns a problem with the arguments as a whole.
 fn whole(reason: String) -> ArgumentProblem {
     ArgumentProblem { path: String::new(), reason }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }
 
 #[cfg(test)]
