@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::paths::root;
+use crate::paths::{root, target as target_folder};
 use crate::process::{self, cargo};
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
@@ -13,7 +13,7 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 /// The largest binary that is released, in bytes.
 const MOST_BYTES: u64 = 12 << 20;
 
-/// Builds everything into `target/dist/`. `--host` builds for this machine instead of the static target.
+/// Builds everything into `target/dist-files/`. `--host` builds for this machine instead of the static target.
 pub fn run(args: &[String]) -> Result<()> {
     let target = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => Some(TARGET),
@@ -25,7 +25,7 @@ pub fn run(args: &[String]) -> Result<()> {
             "the standard library for {target} is not installed: try `rustup target add {target}`, or build with --host"
         );
     }
-    let folder = root().join("target/dist");
+    let folder = target_folder().join("dist-files");
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
     }
@@ -36,7 +36,7 @@ pub fn run(args: &[String]) -> Result<()> {
     let mut build = cargo(&["build", "--profile", "dist", "--locked", "--package", "ropeway-cli"]);
     build.args(target.iter().flat_map(|target| ["--target", target]));
     process::run(&mut build)?;
-    let built = root().join("target").join(target.unwrap_or_default()).join("dist/ropeway");
+    let built = target_folder().join(target.unwrap_or_default()).join("dist/ropeway");
     let binary = folder.join("ropeway");
     std::fs::copy(&built, &binary).with_context(|| format!("{}", built.display()))?;
 

@@ -27,7 +27,7 @@ Commands:
                                 the agent; redaction of text
   conformance client [--scenario NAME]
                                 Run the client scenarios of the official conformance suite
-  dist [--host]                 Build the static release binary with man pages, completions and checksums into target/dist/;
+  dist [--host]                 Build the static release binary with man pages, completions and checksums into target/dist-files/;
                                 --host builds for this machine
   fuzz [TARGET] [--seconds N] [--mutator]
                                 Run all fuzz targets or one, N seconds each (default 60); with libFuzzer if a C++ compiler

@@ -124,14 +124,19 @@ impl Registry {
     }
 
     /// Returns the tool that `name` means: the name that models use, or `SERVER.TOOL` with the server's own name of the tool.
+    ///
+    /// Aliases and tool names can contain dots. A name that means tools of two servers returns `None`, so that no server can
+    /// take over the calls of another one.
     pub fn find(&self, name: &str) -> Option<&CheckedTool> {
+        let is_meant = |tool: &&CheckedTool| match &tool.definition().origin {
+            Origin::Server { server, tool } => {
+                name.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('.')) == Some(&**tool)
+            }
+            Origin::Local => false,
+        };
         self.get(name).or_else(|| {
-            self.tools().find(|tool| match &tool.definition().origin {
-                Origin::Server { server, tool } => {
-                    name.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('.')) == Some(&**tool)
-                }
-                Origin::Local => false,
-            })
+            let mut meant = self.tools().filter(is_meant);
+            meant.next().filter(|_| meant.next().is_none())
         })
     }
 
@@ -144,19 +149,29 @@ impl Registry {
 
     /// Calls a tool like [`call`](Self::call), with a deadline, cancellation or progress from `cx`.
     pub async fn call_with(&self, name: &str, arguments: impl IntoArguments, cx: &CallContext) -> Envelope {
-        let error = match (self.find(name), arguments.into_arguments()) {
-            (Some(tool), Ok(arguments)) => return tool.call(arguments, cx).await,
-            (Some(_), Err(problem)) => CallError::invalid_arguments(name, problem),
-            (None, _) => self.missing(name),
-        };
-        Envelope::from_error(cx.for_call().id().clone(), name, Origin::Local, Duration::ZERO, error)
+        match (self.find(name), arguments.into_arguments()) {
+            (Some(tool), Ok(arguments)) => tool.call(arguments, cx).await,
+            (Some(tool), Err(problem)) => {
+                let (id, origin) = (cx.for_call().id().clone(), tool.definition().origin.clone());
+                Envelope::from_error(id, name, origin, Duration::ZERO, CallError::invalid_arguments(name, problem))
+            }
+            (None, _) => self.unknown(name, cx),
+        }
+    }
+
+    fn unknown(&self, name: &str, cx: &CallContext) -> Envelope {
+        Envelope::from_error(cx.for_call().id().clone(), name, Origin::Local, Duration::ZERO, self.missing(name))
     }
 
     /// Executes a tool call of a model and returns its result. Arguments that are not a JSON object are reported to the model
     /// without calling the tool.
     pub async fn answer(&self, call: &ToolCall, cx: &CallContext) -> ToolResult {
         match &call.arguments {
-            CallArguments::Object(arguments) => self.call_with(&call.name, arguments.clone(), cx).await.to_result(call),
+            // A model knows exposed names only.
+            CallArguments::Object(arguments) => match self.get(&call.name) {
+                Some(tool) => tool.call(arguments.clone(), cx).await.to_result(call),
+                None => self.unknown(&call.name, cx).to_result(call),
+            },
             CallArguments::Broken(broken) => ToolResult::error(call, broken.problem.as_str()),
         }
     }

@@ -38,6 +38,33 @@ fn a_bridge_calls_tools_by_exposed_and_by_qualified_name() {
             assert!(matches!(&*error, CallError::UnknownTool { .. }), "{unknown}: {error}");
         }
         assert!(bridge.server("a").is_some() && bridge.server("c").is_none());
+        // A model calls by exposed names only.
+        for (name, is_error) in [("mcp_b_echo", false), ("b.echo", true)] {
+            let arguments = ropeway::tool::Arguments::from_iter([("message".to_owned(), json!("hi"))]);
+            let call = ropeway::message::ToolCall::new("1", name, arguments);
+            assert_eq!(bridge.registry().answer(&call, &CallContext::default()).await.is_error, is_error, "{name}");
+        }
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn a_name_that_means_tools_of_two_servers_is_called_at_neither() {
+    scene(|_| async {
+        let with_tool = |alias: &str, tool: &str| {
+            let result = json!({"content": [{"type": "text", "text": alias}]});
+            let script = Script { builtin_tools: false, ..Script::default() };
+            let script = script.tool(json!({"name": tool, "inputSchema": {"type": "object"}}), result);
+            let mut config = hasty(ScriptedServer::new(script).in_process());
+            config.alias = alias.into();
+            ServerEntry::new(config).with_prefix(format!("{tool}_"))
+        };
+        let config = Config::default().with_server(with_tool("a", "b.c")).with_server(with_tool("a.b", "c"));
+        let bridge = Bridge::new(config).expect("a bridge");
+        bridge.start().await.expect("a start");
+        assert_eq!(bridge.registry().len(), 2);
+        let error = bridge.call("a.b.c", ()).await.error.expect("an error");
+        assert!(matches!(&*error, CallError::UnknownTool { .. }), "{error}");
         bridge.stop().await;
     });
 }

@@ -1,5 +1,6 @@
 //! Processes that a server has started outside of its process group, found by a mark in their environment.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::sync::OnceLock;
@@ -131,7 +132,8 @@ fn all_processes() -> Vec<Pid> {
 /// Returns the descendants of this process, or `None` if the kernel does not list children
 /// ([`CONFIG_PROC_CHILDREN`](https://man7.org/linux/man-pages/man5/proc_tid_children.5.html)).
 fn descendants() -> Option<Vec<Pid>> {
-    let mut found = Vec::new();
+    // A set, because a server can start as many processes as the system allows.
+    let mut found = HashSet::new();
     let mut parents = vec![getpid()];
     while let Some(parent) = parents.pop() {
         let tasks = format!("/proc/{}/task", parent.as_raw_nonzero());
@@ -143,13 +145,11 @@ fn descendants() -> Option<Vec<Pid>> {
                 Err(_) => continue,
             };
             let children = children.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
-            let children: Vec<Pid> = children.filter(|pid| !found.contains(pid)).collect();
-            found.extend(&children);
-            parents.extend(children);
+            parents.extend(children.filter(|pid| found.insert(*pid)));
         }
     }
     // The list of children can miss one while another one ends, so an empty list is verified.
-    (!found.is_empty() || !has_children()).then_some(found)
+    (!found.is_empty() || !has_children()).then(|| found.into_iter().collect())
 }
 
 /// Returns `true` if this process has a child, running or not waited for.
