@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{
     become_subreaper, end_children, end_children_on_signals_with, end_children_on_termination, end_descendants,
@@ -60,6 +60,9 @@ use crate::trust::{TrustMode, VARIABLE};
 
 /// The hidden command that completion scripts call.
 const COMPLETE: &str = "complete";
+
+/// The command that starts the built-in demo server.
+const DEMO_SERVER: &str = "demo-server";
 
 /// Delay after the deadline before the process is killed.
 const FORCE: Duration = Duration::from_millis(700);
@@ -146,6 +149,10 @@ enum Command {
 
 /// Parses a command line and runs the command.
 pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
+    if words.len() == 2 && words[1] == DEMO_SERVER {
+        // Clients start it on each command, so it does not pay for the parser.
+        return demo::serve(std::io::stdin().lock(), std::io::stdout());
+    }
     let is_json = asks_for_json(&words);
     let mut root = CommandLine::command();
     root.build();
@@ -156,7 +163,8 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
     if let Some(line) = describing(&words) {
         return line.run();
     }
-    match CommandLine::try_parse_from(words) {
+    let parsed = root.try_get_matches_from_mut(words).and_then(|mut matches| CommandLine::from_arg_matches_mut(&mut matches));
+    match parsed.map_err(|error| error.format(&mut root)) {
         Ok(line) => line.run(),
         Err(error) => {
             if is_json && error.use_stderr() {
