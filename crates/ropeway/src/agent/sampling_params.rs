@@ -124,7 +124,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::UserMessage;
 
     fn request(text: &str) -> Value {
         json!({"maxTokens": 100, "messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
@@ -199,7 +198,7 @@ mod tests {
     fn deviations_from_the_specification_are_accepted() {
         let params = json!({"maxTokens": 5e12, "temperature": null, "stopSequences": null, "systemPrompt": "",
             "messages": [{"role": "user", "content": "Hi"}]});
-        let user = UserMessage { content: vec![ContentPart::text("Hi")] };
+        let user = Message::from("Hi");
         let expected = SamplingParams {
             conversation: Conversation::new().with(user),
             max_tokens: u32::MAX,

@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn the_first_glob_that_matches_applies() {
-        let budgets = OutputBudgets::new()
+        let budgets = OutputBudgets::default()
             .with_tool("mcp_fs_read", text_bytes(1))
             .with_tool("mcp_fs_*", text_bytes(2))
             .with_tool("mcp_*", text_bytes(3))
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn large_results_share_the_budget_and_small_ones_stay_whole() {
-        let budgets = OutputBudgets::new().with_round(text_bytes(100));
+        let budgets = OutputBudgets::default().with_round(text_bytes(100));
         let content = |length: usize| texts([&"x".repeat(length)]);
         let (small, middle, large) = (content(10), content(40), content(1000));
         let of = |outputs: &[&[ContentPart]]| -> Vec<Option<usize>> {
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn data_of_a_step_is_admitted_in_the_order_of_the_results() {
-        let budgets = OutputBudgets::new().with_round(blob_bytes(150));
+        let budgets = OutputBudgets::default().with_round(blob_bytes(150));
         let picture = |bytes: usize| [ContentPart::Image(Blob::new("image/png", &vec![7; bytes]))];
         // 80 bytes of base64 and nine of the MIME type.
         let (large, small) = (picture(60), picture(3));

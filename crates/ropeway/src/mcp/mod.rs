@@ -43,7 +43,7 @@ mod transport;
 #[cfg(feature = "bridge")]
 pub(crate) use self::backoff::Backoff;
 pub use self::client::{ConnectError, Mcp};
-pub use self::completion::{Completion, CompletionReference};
+pub use self::completion::Completion;
 pub use self::error::ConnectErrorKind;
 #[cfg(feature = "agent")]
 pub(crate) use self::handlers::HandlerError;

@@ -59,10 +59,8 @@ impl MediaKinds {
             found.fold(Self::NONE, Self::union)
         };
         let found = conversation.messages.iter().map(|message| match message {
-            Message::User(message) => of(&message.content),
-            Message::Tool(message) => {
-                message.results.iter().map(|result| of(&result.content)).fold(Self::NONE, Self::union)
-            }
+            Message::User { content } => of(content),
+            Message::Tool { results } => results.iter().map(|result| of(&result.content)).fold(Self::NONE, Self::union),
             Message::Assistant(_) => Self::NONE,
         });
         found.fold(Self::NONE, Self::union)
