@@ -86,9 +86,7 @@ fn message(value: &Value) -> Result<Message, String> {
         Some("user") => Ok(content.into()),
         Some("assistant") => {
             let text = |part: ContentPart| match part {
-                ContentPart::Text(text) => {
-                    Ok(AssistantPart::Text(AssistantText { text: text.text, ..Default::default() }))
-                }
+                ContentPart::Text { text, .. } => Ok(AssistantPart::Text(AssistantText { text, ..Default::default() })),
                 _ => Err("assistant content must be text".to_owned()),
             };
             let parts = content.into_iter().map(text).collect::<Result<_, _>>()?;
@@ -107,7 +105,7 @@ fn part(block: &Value) -> Result<ContentPart, String> {
     // `from_block` never fails: it converts a malformed block into text.
     let part = ContentPart::from_block(block.clone());
     match (kind, &part) {
-        ("text", ContentPart::Text(_)) if block.get("text").is_some_and(Value::is_string) => Ok(part),
+        ("text", ContentPart::Text { .. }) if block.get("text").is_some_and(Value::is_string) => Ok(part),
         ("image", ContentPart::Image(_)) | ("audio", ContentPart::Audio(_)) => Ok(part),
         ("text", _) => Err("a block of type `text` must have a `text`".to_owned()),
         ("image" | "audio", _) => Err(format!("a block of type `{kind}` must have `data` and `mimeType`")),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::budget::OutputBudget;
 use super::remainder::Remainder;
 use super::rendered::{BinaryData, RenderedPart, cut_position, rendered_len};
-use crate::content::{ContentPart, EmbeddedResource, ResourceContents, TextContent};
+use crate::content::{ContentPart, EmbeddedResource, ResourceContents};
 
 /// Maximum number of parts of a result. Even an empty part costs tokens.
 const MAX_PARTS: usize = 1000;
@@ -177,8 +177,8 @@ impl Room {
 fn cut(part: &ContentPart, head: &str, body: &str, notice: &str) -> ContentPart {
     let line_break = if body.ends_with('\n') { "" } else { "\n" };
     match part {
-        ContentPart::Text(TextContent { extra, .. }) => {
-            ContentPart::Text(TextContent { text: format!("{body}{line_break}{notice}"), extra: extra.clone() })
+        ContentPart::Text { extra, .. } => {
+            ContentPart::Text { text: format!("{body}{line_break}{notice}"), extra: extra.clone() }
         }
         // Cloned field by field: the contents may be large.
         ContentPart::Resource(EmbeddedResource { uri, mime_type, contents: _, resource_extra, extra }) => {
@@ -253,7 +253,7 @@ mod tests {
         let content = [ContentPart::text("x".repeat(91_000))];
         let stored = StoredOutput::new("o3");
         let said = |remainder| match &truncate(&content, OutputBudget::default(), &remainder)[..] {
-            [ContentPart::Text(part)] => part.text[50_000..].to_owned(),
+            [ContentPart::Text { text, .. }] => text[50_000..].to_owned(),
             other => panic!("{} parts", other.len()),
         };
         assert_eq!(said(Remainder::Dropped), "\n[41,000 of 91,000 bytes omitted]");

@@ -13,7 +13,9 @@ use crate::json;
 #[non_exhaustive]
 pub struct AssistantMessage {
     /// The model and endpoint that sent the message; `None` if the host wrote it.
+    // Hidden from the docs: the provider sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub from: Option<ModelEndpoint>,
     /// Parts in order.
     #[serde(default)]

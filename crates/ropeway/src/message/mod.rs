@@ -6,7 +6,10 @@ mod effort;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::assistant::{AssistantMessage, AssistantPart, AssistantText, CallArguments, ModelEndpoint, ToolCall};
+pub use self::assistant::{AssistantMessage, AssistantPart, AssistantText, CallArguments, ToolCall};
+// Hidden from the docs: the provider sets it, and compares it before it sends a message back.
+#[doc(hidden)]
+pub use self::assistant::ModelEndpoint;
 pub use self::dialect::{Dialect, UnknownDialectError};
 pub use self::effort::ReasoningEffort;
 use crate::content::ContentPart;

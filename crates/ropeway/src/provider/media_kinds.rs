@@ -50,7 +50,7 @@ impl MediaKinds {
     pub(super) fn in_conversation(conversation: &Conversation, with_text: bool) -> Self {
         let of = |parts: &[ContentPart]| {
             let found = parts.iter().map(|part| match part {
-                ContentPart::Text(_) | ContentPart::ResourceLink(_) => Self::NONE,
+                ContentPart::Text { .. } | ContentPart::ResourceLink(_) => Self::NONE,
                 part => match PromptPart::of(part) {
                     PromptPart::Document { .. } if !with_text => Self::NONE,
                     part => Self::of(&part),
