@@ -61,5 +61,5 @@ pub use self::state::ConnectionState;
 pub(crate) use self::trace::is_recorded;
 pub use self::transport::child::end_children;
 pub use self::transport::orphans::{become_subreaper, end_descendants};
-pub use crate::protocol::Era;
+pub use crate::protocol::{Era, RpcError};
 pub use crate::web::TlsError;
