@@ -112,18 +112,14 @@ pub(crate) fn render(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result
 /// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content>).
 pub(crate) fn is_structured_copy(part: &ContentPart, structured: &Value) -> bool {
     match part {
-        ContentPart::Text(part) => ropeway::json::from_str::<Value>(&part.text).is_ok_and(|text| text == *structured),
+        ContentPart::Text { text, .. } => ropeway::json::from_str::<Value>(text).is_ok_and(|text| text == *structured),
         _ => false,
     }
 }
 
 /// Returns `true` if an object has only one field, which repeats the text.
 pub(crate) fn is_text_copy(value: &Value, parts: &[ContentPart]) -> bool {
-    let text = |part: &ContentPart| match part {
-        ContentPart::Text(part) => Some(part.text.clone()),
-        _ => None,
-    };
-    let texts: Vec<String> = parts.iter().filter_map(text).collect();
+    let texts: Vec<&str> = parts.iter().filter_map(ContentPart::as_text).collect();
     let only = value.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.values().next());
     !texts.is_empty() && only.and_then(Value::as_str) == Some(&texts.join("\n"))
 }
@@ -137,7 +133,7 @@ pub(crate) fn render_parts<'a>(
     let mut unsaved = 0;
     for part in parts {
         let line = match part {
-            ContentPart::Text(part) => clean(&part.text),
+            ContentPart::Text { text, .. } => clean(text),
             ContentPart::Image(Blob { mime_type, base64, .. }) | ContentPart::Audio(Blob { mime_type, base64, .. }) => {
                 render_file(mime_type, base64, folder, &mut unsaved)?
             }

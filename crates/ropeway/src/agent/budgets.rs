@@ -11,7 +11,7 @@ const MIN_PAGE: usize = 1000;
 
 /// The output budgets of an agent: one per tool, and one for all results of a step together.
 #[derive(Clone, Debug)]
-pub struct OutputBudgets {
+pub(super) struct OutputBudgets {
     default: OutputBudget,
     by_tool: Vec<(Glob, OutputBudget)>,
     round: OutputBudget,
@@ -28,20 +28,15 @@ impl Default for OutputBudgets {
 }
 
 impl OutputBudgets {
-    /// Creates the default budgets.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Sets the budget of every tool that no pattern matches.
     #[must_use]
-    pub fn with_default(self, budget: OutputBudget) -> Self {
+    pub(super) fn with_default(self, budget: OutputBudget) -> Self {
         Self { default: budget, ..self }
     }
 
     /// Sets the budget of the tools whose names match the glob. The first match applies.
     #[must_use]
-    pub fn with_tool(mut self, pattern: &str, budget: OutputBudget) -> Self {
+    pub(super) fn with_tool(mut self, pattern: &str, budget: OutputBudget) -> Self {
         match Glob::new(pattern) {
             Ok(glob) => self.by_tool.push((glob, budget)),
             Err(error) => self.invalid.push((pattern.to_owned(), error.to_string())),
@@ -51,7 +46,7 @@ impl OutputBudgets {
 
     /// Sets the budget of all results of one step together, which keeps many concurrent calls from filling the context window.
     #[must_use]
-    pub fn with_round(self, budget: OutputBudget) -> Self {
+    pub(super) fn with_round(self, budget: OutputBudget) -> Self {
         Self { round: budget, ..self }
     }
 

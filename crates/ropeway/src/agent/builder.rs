@@ -18,7 +18,7 @@ use super::server::AgentServer;
 use super::shared::AgentShared;
 use super::sources::Sources;
 use super::step::Step;
-use super::turn::Tracer;
+use super::turn::{AgentError, Tracer};
 use crate::checked::CheckedTool;
 use crate::event::Events;
 use crate::mcp::{Elicitation, ElicitationAnswer, Handlers};
@@ -64,26 +64,6 @@ enum SamplingModel {
     /// The agent's own model.
     Own,
     Other(SamplingHandler),
-}
-
-/// Why an agent could not be built.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AgentBuildError {
-    /// No provider was set.
-    #[error("missing provider")]
-    NoProvider,
-    /// No model was set.
-    #[error("missing model")]
-    NoModel,
-    /// A tool pattern of the policy or of an output budget is invalid.
-    #[error("invalid pattern `{pattern}`: {problem}")]
-    Glob {
-        /// The pattern.
-        pattern: String,
-        /// Why it is invalid.
-        problem: String,
-    },
 }
 
 impl Agent {
@@ -283,13 +263,13 @@ impl AgentBuilder {
     ///
     /// # Errors
     /// Fails without a provider or a model, and if a pattern of the policy or of a budget is invalid.
-    pub fn build(self) -> Result<Agent, AgentBuildError> {
-        let provider = self.provider.ok_or(AgentBuildError::NoProvider)?;
-        let model = self.model.ok_or(AgentBuildError::NoModel)?;
+    pub fn build(self) -> Result<Agent, AgentError> {
+        let provider = self.provider.ok_or(AgentError::NoProvider)?;
+        let model = self.model.ok_or(AgentError::NoModel)?;
         if let Some((pattern, problem)) =
             self.approver.policy.invalid.iter().chain(&self.budgets.invalid).next().cloned()
         {
-            return Err(AgentBuildError::Glob { pattern, problem });
+            return Err(AgentError::Glob { pattern, problem });
         }
         let mut conversation = self.history.unwrap_or_default();
         conversation.system = self.system.clone().or(conversation.system);

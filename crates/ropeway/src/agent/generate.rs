@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::agent_loop::AgentLoop;
+use super::budget::OutputBudget;
 use super::budgets::OutputBudgets;
 use super::exposed_tools::ExposedTools;
 use super::history::History;
@@ -44,8 +45,7 @@ pub struct GenerateRequest {
     pub options: ModelOptions,
     /// Limits of the turn.
     pub limits: TurnLimits,
-    /// How much of a tool's output is sent to the model. The rest is dropped, and a notice replaces it.
-    pub budgets: OutputBudgets,
+    budgets: OutputBudgets,
     /// The trace that the turn belongs to.
     pub traceparent: Option<TraceParent>,
     tools: Registry,
@@ -89,10 +89,24 @@ impl GenerateRequest {
         self
     }
 
-    /// Sets how much of a tool's output is sent to the model.
+    /// Sets how much of a tool's output is sent to the model. The rest is dropped, and a notice replaces it.
     #[must_use]
-    pub fn with_budgets(mut self, budgets: OutputBudgets) -> Self {
-        self.budgets = budgets;
+    pub fn with_budget(mut self, budget: OutputBudget) -> Self {
+        self.budgets = self.budgets.with_default(budget);
+        self
+    }
+
+    /// Sets the budget of tools whose names match the glob. The first match applies.
+    #[must_use]
+    pub fn with_budget_for(mut self, pattern: &str, budget: OutputBudget) -> Self {
+        self.budgets = self.budgets.with_tool(pattern, budget);
+        self
+    }
+
+    /// Sets the budget of all results of one step together.
+    #[must_use]
+    pub fn with_round_budget(mut self, budget: OutputBudget) -> Self {
+        self.budgets = self.budgets.with_round(budget);
         self
     }
 

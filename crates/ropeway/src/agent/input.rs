@@ -1,7 +1,7 @@
 //! Input of a turn.
 
 use crate::content::ContentPart;
-use crate::message::{Message, UserMessage};
+use crate::message::Message;
 use crate::tool::TraceParent;
 
 /// The input of a turn: text, content parts, or whole messages such as those of a prompt.
@@ -34,12 +34,6 @@ impl From<String> for TurnInput {
 impl From<Vec<ContentPart>> for TurnInput {
     fn from(content: Vec<ContentPart>) -> Self {
         Message::from(content).into()
-    }
-}
-
-impl From<UserMessage> for TurnInput {
-    fn from(message: UserMessage) -> Self {
-        Message::from(message).into()
     }
 }
 

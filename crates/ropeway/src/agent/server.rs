@@ -86,6 +86,8 @@ impl AgentServer {
     }
 
     /// Converts the server into a source of tools. Does not connect yet. Handlers and events apply to a [`ServerConfig`] only.
+    // Hidden from the docs: an agent calls it; tests run a server without an agent.
+    #[doc(hidden)]
     pub fn into_source(self, handlers: Handlers, events: Events) -> ServerSource {
         let shape = ToolShape::plain(self.alias().clone()).with_trusted_hints(self.trust_hints);
         let shape = match self.prefix {

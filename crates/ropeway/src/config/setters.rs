@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    CollisionPolicy, Config, EraChoice, HttpServer, PromptSettings, ReconnectPolicy, ResourceSettings, ServerConfig,
-    ServerEntry, ServerLimits, ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings,
+    CollisionPolicy, Config, EraChoice, HttpServer, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry,
+    ServerLimits, ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings,
 };
 use crate::secret::Redactor;
 use crate::setters::setters;
@@ -68,7 +68,7 @@ setters!(ServerEntry {
     with_description_prefix => description_prefix: Option<String>,
     with_tools => tools: ToolSettings,
     with_resources => resources: ResourceSettings,
-    with_prompts => prompts: PromptSettings,
+    with_prompt_tools => prompt_tools: bool,
     with_instructions => instructions: bool,
     with_trust_hints => trust_hints: bool,
 });
@@ -92,8 +92,4 @@ setters!(ResourceSettings {
     with_tools => tools: bool,
     with_context => context: Vec<String>,
     with_context_bytes => context_bytes: usize,
-});
-
-setters!(PromptSettings {
-    with_tools => tools: bool,
 });

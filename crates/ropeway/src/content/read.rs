@@ -8,7 +8,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde_json::{Map, Number, Value};
 
 use super::media_type::{AUDIO_SIGNATURES, IMAGE_SIGNATURES, guess_type};
-use super::part::{Blob, ContentPart, EmbeddedResource, ResourceContents, ResourceLink, TextContent};
+use super::part::{Blob, ContentPart, EmbeddedResource, ResourceContents, ResourceLink};
 use super::shared_text::{SharedText, SourceBytes};
 
 impl ContentPart {
@@ -180,7 +180,7 @@ impl Fields {
         match (&kind, &self) {
             (Some(Field::Text(kind)), Self { text: Some(Field::Text(_)), .. }) if &**kind == "text" => {
                 let text = take_string_field(&mut self.text).unwrap_or_default();
-                ContentPart::Text(TextContent { text, extra: self.into_map() })
+                ContentPart::Text { text, extra: self.into_map() }
             }
             (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if &**kind == "image" => {
                 ContentPart::Image(self.into_blob(&IMAGE_SIGNATURES))

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::accepted::{Lock, LockedTool};
 use super::error::{LockError, SUPPORTED_VERSION};
-use crate::tool::{Alias, Annotations, DefinitionChange, Digest, Origin, ToolDefinition};
+use crate::tool::{Alias, Annotations, Digest, Origin, ToolDefinition, escape_invisible};
 
 /// Maximum size of a stored definition in bytes of JSON. For a larger one, only the digest is stored.
 const MAX_DEFINITION: usize = 64 << 10;
@@ -39,7 +39,7 @@ impl Lock {
             let line = Some(error.line()).filter(|line| *line > 0);
             let words = error.to_string();
             let problem = words.split(" at line ").next().unwrap_or(&words);
-            LockError::Broken { path: path.clone(), line, problem: DefinitionChange::from_text(problem).to_string() }
+            LockError::Broken { path: path.clone(), line, problem: escape_invisible(problem) }
         };
         // A newer version may differ in everything else.
         let Version { version } = serde_json::from_str(text).map_err(broken)?;
@@ -59,7 +59,7 @@ impl Lock {
                 let tool = tool.read(&alias, &name).ok_or_else(|| LockError::Broken {
                     path: path.clone(),
                     line: None,
-                    problem: format!("digest mismatch for `{alias}.{}`", DefinitionChange::from_text(&name)),
+                    problem: format!("digest mismatch for `{alias}.{}`", escape_invisible(&name)),
                 })?;
                 locked.insert(name, tool);
             }

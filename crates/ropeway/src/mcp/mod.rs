@@ -43,7 +43,7 @@ mod transport;
 #[cfg(feature = "bridge")]
 pub(crate) use self::backoff::Backoff;
 pub use self::client::{ConnectError, Mcp};
-pub use self::completion::{Completion, CompletionReference};
+pub use self::completion::Completion;
 pub use self::error::ConnectErrorKind;
 #[cfg(feature = "agent")]
 pub(crate) use self::handlers::HandlerError;
@@ -61,5 +61,5 @@ pub use self::state::ConnectionState;
 pub(crate) use self::trace::is_recorded;
 pub use self::transport::child::end_children;
 pub use self::transport::orphans::{become_subreaper, end_descendants};
-pub use crate::protocol::Era;
+pub use crate::protocol::{Era, RpcError};
 pub use crate::web::TlsError;

@@ -10,7 +10,7 @@ use super::call;
 use super::connection::Connection;
 use super::pages::{self, PagedList};
 use crate::content::ContentPart;
-use crate::message::{AssistantMessage, Message, UserMessage};
+use crate::message::{AssistantMessage, Message};
 use crate::protocol::field::{boolean, brief, list as items, object, split_key, string, take};
 use crate::tool::{Arguments, CallContext, CallError};
 
@@ -241,8 +241,8 @@ impl PromptResult {
             let line = name.map(|name| ContentPart::text(format!("[said by `{name}`:]")));
             let content = line.into_iter().chain(parts.into_iter().cloned());
             match messages.last_mut() {
-                Some(Message::User(last)) => last.content.extend(content),
-                _ => messages.push(UserMessage { content: content.collect() }.into()),
+                Some(Message::User { content: last }) => last.extend(content),
+                _ => messages.push(Message::User { content: content.collect() }),
             }
         }
         messages

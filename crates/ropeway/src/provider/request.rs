@@ -155,16 +155,16 @@ impl<'a> ChatRequest<'a> {
         let has_own = ["messages", "input", "contents"].iter().any(|field| self.extra.contains_key(*field));
         let is_empty_text = |part: &ContentPart| part.as_text().is_some_and(str::is_empty);
         let is_dropped = |message: &Message| match message {
-            Message::User(message) => message.content.iter().all(is_empty_text),
+            Message::User { content } => content.iter().all(is_empty_text),
             Message::Assistant(message) => {
                 let native = message.from.as_ref().is_some_and(|from| from.accepts_parts_of(endpoint));
                 message.parts.iter().all(|part| match part {
                     AssistantPart::Text(text) => !native && text.text.is_empty(),
                     AssistantPart::ToolCall(_) => false,
-                    AssistantPart::Reasoning(_) | AssistantPart::Opaque(_) => !native,
+                    AssistantPart::Reasoning(_) | AssistantPart::Opaque { .. } => !native,
                 })
             }
-            Message::Tool(message) => message.results.is_empty(),
+            Message::Tool { results } => results.is_empty(),
         };
         !has_own && self.conversation.messages.iter().all(is_dropped)
     }
@@ -223,7 +223,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::{AssistantMessage, Dialect, Reasoning};
+    use crate::message::{AssistantMessage, AssistantText, Dialect};
     use crate::provider::{ProviderErrorKind, ProviderSettings, StopReason, Usage, encode};
 
     fn reply(text: &str, dialect: Dialect) -> Reply {
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_conversation_without_content_is_an_error() {
-        let reasoning = AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), ..Reasoning::default() });
+        let reasoning = AssistantPart::Reasoning(AssistantText { text: "hm".to_owned(), ..AssistantText::default() });
         for dialect in Dialect::ALL {
             for answer in [AssistantMessage::text(""), AssistantMessage::new(vec![reasoning.clone()])] {
                 let conversation = Conversation::new().with(answer);

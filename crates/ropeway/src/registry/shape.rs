@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::filter::{ToolFilter, ToolShapeError, glob};
-use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename, Transformer};
+use super::transform::{ToolTransform, Transformer};
 use super::{naming, schema_arguments};
 use crate::checked::{self, CheckedTool};
 use crate::config::{DEFAULT_PREFIX, Glob, ServerEntry, ServerSettings, ToolOverride};
@@ -25,7 +25,7 @@ pub struct ToolShape {
     /// Each with a glob over the server's own names; `None` matches all tools.
     transformers: Vec<(Option<Glob>, Arc<dyn Transformer>)>,
     prefix: String,
-    description_prefix: Option<Describe>,
+    description_prefix: Option<String>,
     trust_hints: bool,
     /// Digest of the command or URL of the server.
     endpoint: Option<Digest>,
@@ -44,7 +44,6 @@ impl ToolShape {
             let override_transformers = override_transformers(change, &entry.alias);
             transformers.extend(override_transformers.into_iter().map(|step| (Some(glob.clone()), step)));
         }
-        let describe = |prefix: &String| Describe::Prefix(naming::insert_alias(prefix, &entry.alias));
         Ok(Self {
             alias: entry.alias.clone(),
             filter: entry
@@ -56,7 +55,10 @@ impl ToolShape {
                 })?,
             transformers,
             prefix: entry.prefix.clone(),
-            description_prefix: entry.description_prefix.as_ref().map(describe),
+            description_prefix: entry
+                .description_prefix
+                .as_ref()
+                .map(|prefix| naming::insert_alias(prefix, &entry.alias)),
             trust_hints: entry.trust_hints,
             endpoint: match &entry.settings {
                 ServerSettings::Known(config) => Some(config.endpoint()),
@@ -183,8 +185,8 @@ impl ToolShape {
         for transformer in &transformers {
             definition = transformer.transform(definition)?;
         }
-        if let Some(describe) = &self.description_prefix {
-            definition = describe.transform(definition)?;
+        if let Some(prefix) = &self.description_prefix {
+            definition = ToolTransform::prefix_description(prefix).transform(definition)?;
         }
         definition.name = naming::tool_name(&self.prefix, &self.alias, &definition.name);
         // Transformers cannot change the origin.
@@ -214,22 +216,22 @@ fn override_transformers(change: &ToolOverride, alias: &Alias) -> Vec<Arc<dyn Tr
     let ToolOverride { name, description, description_prefix, hide, preset, provider_options } = change;
     let mut override_transformers: Vec<Arc<dyn Transformer>> = Vec::new();
     if let Some(name) = name {
-        override_transformers.push(Arc::new(Rename::to(name)));
+        override_transformers.push(Arc::new(ToolTransform::rename(name)));
     }
     if let Some(description) = description {
-        override_transformers.push(Arc::new(Describe::Replace(description.clone())));
+        override_transformers.push(Arc::new(ToolTransform::describe(description)));
     }
     if let Some(prefix) = description_prefix {
-        override_transformers.push(Arc::new(Describe::Prefix(naming::insert_alias(prefix, alias))));
+        override_transformers.push(Arc::new(ToolTransform::prefix_description(naming::insert_alias(prefix, alias))));
     }
     if !hide.is_empty() {
-        override_transformers.push(Arc::new(HideArguments::new(hide)));
+        override_transformers.push(Arc::new(ToolTransform::hide_arguments(hide)));
     }
     if !preset.is_empty() {
-        override_transformers.push(Arc::new(PresetArguments::new(preset.clone())));
+        override_transformers.push(Arc::new(ToolTransform::preset_arguments(preset.clone())));
     }
     for (provider, options) in provider_options {
-        override_transformers.push(Arc::new(ProviderOptions::new(provider, options.clone())));
+        override_transformers.push(Arc::new(ToolTransform::provider_options(provider, options.clone())));
     }
     override_transformers
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::collision::{Collision, CollisionOutcome};
+use super::collision::Collision;
 use super::naming;
 use super::search::{Index, SearchHit};
 use crate::checked::CheckedTool;
@@ -172,7 +172,7 @@ impl Registry {
                 Some(tool) => tool.call(arguments.clone(), cx).await.to_result(call),
                 None => self.unknown(&call.name, cx).to_result(call),
             },
-            CallArguments::Broken(broken) => ToolResult::error(call, broken.problem.as_str()),
+            CallArguments::Broken { problem, .. } => ToolResult::error(call, problem.as_str()),
         }
     }
 
@@ -238,21 +238,21 @@ impl RegistryInner {
         let name = name.clone();
         let [old, new] = [&self.tools[at], &tool].map(|tool| tool.definition().origin.clone());
         let policy = if are_siblings(&old, &new) { CollisionPolicy::Suffix } else { policy };
-        let (kept, other, outcome) = match policy {
+        let (kept, other, renamed_to) = match policy {
             CollisionPolicy::LastWins => {
                 self.tools[at] = tool;
-                (new, old, CollisionOutcome::Dropped)
+                (new, old, None)
             }
-            CollisionPolicy::Error => (old, new, CollisionOutcome::Dropped),
+            CollisionPolicy::Error => (old, new, None),
             CollisionPolicy::Suffix => {
                 let mut names = (2..).map(|number| naming::numbered(&name, number));
                 // The numbers are not exhausted before the tools.
                 let free = names.find(|name| !self.by_name.contains_key(name))?;
                 self.push(tool.renamed(&free));
-                (old, new, CollisionOutcome::Renamed(free))
+                (old, new, Some(free))
             }
         };
-        Some(Collision { name, kept, other, outcome })
+        Some(Collision { name, kept, other, renamed_to })
     }
 }
 

@@ -16,5 +16,7 @@ mod value;
 pub(crate) use self::detection::in_secret_header;
 pub(crate) use self::detection::{in_arguments, in_header, in_named, in_url, is_placeholder};
 pub use self::redactor::Redactor;
+// Hidden from the docs: redacts a stream of text; used by the binary.
+#[doc(hidden)]
 pub use self::stream::StreamRedactor;
 pub use self::value::Secret;

@@ -21,6 +21,8 @@ pub struct FaultTrigger {
     /// The name of the called tool or of the requested prompt, or the URI of the resource.
     pub name: Option<String>,
     /// Which of the matching messages trigger the fault.
+    // Hidden from the docs: `nth` and `first` set it.
+    #[doc(hidden)]
     pub times: FaultCount,
     /// The number of the connection (pipe, process or start of the HTTP server), counted from one.
     pub connection: Option<u32>,

@@ -155,7 +155,9 @@ pub struct ToolDefinition {
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
     /// Where the definition comes from.
+    // Hidden from the docs: the crate sets it; used by the binary and tests.
     #[serde(skip)]
+    #[doc(hidden)]
     pub provenance: Provenance,
 }
 

@@ -118,7 +118,7 @@ async fn names(
         entry.start = StartMode::Eager;
     }
     let Config { servers: entries, collisions, .. } = servers.config.clone();
-    let wants_prompts = entries.iter().any(|entry| entry.prompts.tools);
+    let wants_prompts = entries.iter().any(|entry| entry.prompt_tools);
     let wants_resources = entries.iter().any(|entry| !entry.resources.context.is_empty());
     Session::with_any(servers, context, async |session| {
         let until = session.deadline.as_ref().map(Deadline::at);
@@ -203,7 +203,7 @@ fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<KnownServer> 
     if entry.resources.tools && contents.has_resources {
         tools.extend([made("list_resources", Vec::new()), made("read_resource", vec!["uri"])]);
     }
-    if entry.prompts.tools {
+    if entry.prompt_tools {
         for prompt in contents.prompts.as_ref()? {
             let arguments = prompt.arguments.iter().map(|argument| argument.name.as_str()).collect();
             tools.push(made(&format!("get_prompt_{}", prompt.name), arguments));

@@ -33,7 +33,7 @@ const MAX_FILES: usize = 100;
 /// Stores outputs that are too large for the model, until the last clone is dropped.
 ///
 /// Cheap to clone. By default the text of an output goes to an unnamed file in the system's temporary folder: only
-/// [`ReadMore`](super::ReadMore) reaches it, and the system deletes it when the process ends, even if it is killed. The store
+/// the tool `read_more` reaches it, and the system deletes it when the process ends, even if it is killed. The store
 /// keeps the 64 newest outputs, each with an open file descriptor, and no binary data.
 ///
 /// [`OutputStore::with_parent_folder`] stores named files instead, including binary data, in a folder that only its owner can access. The
@@ -76,7 +76,7 @@ impl OutputStore {
 
     /// Returns as much of an output as the budget allows, with notices about the rest. Stores the whole output if it exceeds the
     /// budget, and copies nothing if it fits. An output that cannot be stored is truncated all the same.
-    pub async fn fit<'a>(&self, content: &'a [ContentPart], budget: OutputBudget) -> Cow<'a, [ContentPart]> {
+    pub(super) async fn fit<'a>(&self, content: &'a [ContentPart], budget: OutputBudget) -> Cow<'a, [ContentPart]> {
         self.fit_and_store(content, budget).await.0
     }
 
@@ -144,7 +144,7 @@ impl OutputStore {
     /// was stored at most twice.
     pub(super) fn skip_outputs_of(&self, conversation: &Conversation) {
         let results = conversation.messages.iter().map(|message| match message {
-            Message::Tool(message) => message.results.len() as u64,
+            Message::Tool { results } => results.len() as u64,
             _ => 0,
         });
         self.0.skip_to(1 + 2 * results.sum::<u64>());

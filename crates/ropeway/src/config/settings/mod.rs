@@ -8,8 +8,8 @@ mod server;
 
 pub use self::chat::{ChatSettings, MissingChatSecrets, ToolApproval};
 pub use self::entry::{
-    CollisionPolicy, Config, LockPolicy, PromptSettings, ResourceSettings, ServerEntry, ServerSettings, StartMode,
-    ToolOverride, ToolSettings,
+    CollisionPolicy, Config, LockPolicy, ResourceSettings, ServerEntry, ServerSettings, StartMode, ToolOverride,
+    ToolSettings,
 };
 pub use self::provider_name::{ProviderName, UnknownProviderError};
 #[cfg(feature = "mcp")]

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use ropeway::agent::{
-    Agent, AgentError, GenerateRequest, ModelOptions, OutputBudget, OutputBudgets, OutputStore, Step, TurnEnd,
-    TurnInput, TurnLimit, TurnLimits, generate, stream,
+    Agent, AgentError, GenerateRequest, ModelOptions, OutputBudget, OutputStore, Step, TurnEnd, TurnInput, TurnLimit,
+    TurnLimits, generate, stream,
 };
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerEntry};
@@ -173,8 +173,8 @@ async fn no_notice_mentions_another_tool_named_read_more() {
 
 #[tokio::test]
 async fn an_invalid_budget_pattern_is_an_error_of_generate() {
-    let budgets = OutputBudgets::new().with_tool("a[", OutputBudget::default());
-    let request = GenerateRequest::new("m", Conversation::new().with("q")).with_budgets(budgets);
+    let request = GenerateRequest::new("m", Conversation::new().with("q"));
+    let request = request.with_budget_for("a[", OutputBudget::default());
     let failed = generate(&model(Dialect::Chat, [ScriptedReply::text("done")]), request, |_| async { Ok(None) }).await;
     let error = failed.expect_err("it is no glob").error;
     assert!(matches!(&error, AgentError::Glob { pattern, .. } if pattern == "a["), "{error}");

@@ -243,7 +243,7 @@ fn a_bridge_fetches_constantly_changing_lists_with_backoff() {
         })
         .await;
         let mut entry = ServerEntry::new(legacy(HttpServer::new(http.url())));
-        entry.prompts.tools = true;
+        entry.prompt_tools = true;
         let bridge = Bridge::new(Config::default().with_server(entry)).expect("a bridge");
         bridge.start().await.expect("a start");
         let began = Instant::now();

@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use ropeway::bridge::{Bridge, BridgeError, ToolListing, connect_and_discover, discover_and_register};
 use ropeway::config::{CollisionPolicy, Config, ServerConfig, ServerEntry, ServerSettings, StartMode, Transport};
 use ropeway::event::{Event, EventStream};
-use ropeway::registry::{
-    ContextItem, ContextKind, ContextSource, PrefixName, Registry, ServerState, ServerStatus, ToolSource,
-};
+use ropeway::registry::{ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolSource, ToolTransform};
 use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
 use ropeway::tool::{Alias, CallContext, CallError, LocalTool, Tool as _, ToolDefinition};
 use serde_json::{Value, json};
@@ -697,7 +695,8 @@ fn discovered_tools_have_own_names_and_get_the_prefix_on_registering() {
             match tool.definition().name.as_str() {
                 "echo" => assert!(tool.register(&mut tools).is_none()),
                 "add" => {
-                    let tool = tool.transformed(std::sync::Arc::new(PrefixName::new("my_"))).expect("a tool");
+                    let tool =
+                        tool.transformed(std::sync::Arc::new(ToolTransform::prefix_name("my_"))).expect("a tool");
                     assert_eq!((tool.definition().name.as_str(), tool.exposed_name()), ("my_add", "mcp_a_my_add"));
                     assert!(tools.register(std::sync::Arc::new(tool)).is_none());
                 }
@@ -740,7 +739,7 @@ fn resources_and_prompts_can_be_exposed_as_tools() {
             entry("a", ScriptedServer::new(Script { builtin_tools: false, ..Script::default() }).in_process());
         assert_eq!(names(&started(config([extras.clone()])).await.tools()), [""; 0]);
         extras.resources.tools = true;
-        extras.prompts.tools = true;
+        extras.prompt_tools = true;
         let bridge = started(config([extras])).await;
         let listing = bridge.tools();
         let names = names(&listing);
@@ -770,7 +769,7 @@ fn context_is_cached_until_the_server_reports_a_change() {
         let first = bridge.context().await;
         assert_eq!(first[0], ContextItem::instructions("a", "Be kind."));
         assert!(first.len() > 1, "{first:?}");
-        assert!(first[1..].iter().all(|item| item.kind == ContextKind::Resource), "{first:?}");
+        assert!(first[1..].iter().all(|item| !item.is_instructions), "{first:?}");
         // A resource that was read while it was subscribed to may be stale, so it is read again.
         assert_eq!(bridge.context().await, first);
         let after_first = reads();

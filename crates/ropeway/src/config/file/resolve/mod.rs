@@ -15,7 +15,7 @@ pub(super) use self::resolver::{ResolveContext, expand_path};
 use super::node::Node;
 use super::problem::ConfigProblem;
 use super::raw::{RawEra, RawPrompts, RawServer, RawShorthand, RawStart};
-use crate::config::settings::{EraChoice, PromptSettings, ServerConfig, ServerEntry, ServerSettings, StartMode};
+use crate::config::settings::{EraChoice, ServerConfig, ServerEntry, ServerSettings, StartMode};
 
 /// A resolved server.
 pub(super) struct ResolvedServer {
@@ -72,12 +72,10 @@ pub(super) fn resolve(
     entry.description_prefix.clone_from(&raw.description_prefix);
     entry.tools = tools;
     entry.resources = resources;
-    entry.prompts = PromptSettings {
-        tools: match raw.prompts {
-            None => false,
-            Some(RawShorthand::Short(tools)) => tools,
-            Some(RawShorthand::Full(RawPrompts { tools })) => tools.unwrap_or(false),
-        },
+    entry.prompt_tools = match raw.prompts {
+        None => false,
+        Some(RawShorthand::Short(tools)) => tools,
+        Some(RawShorthand::Full(RawPrompts { tools })) => tools.unwrap_or(false),
     };
     entry.instructions = raw.instructions.unwrap_or(false);
     entry.trust_hints = raw.trust_hints.unwrap_or(false);

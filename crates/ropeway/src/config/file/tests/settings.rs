@@ -103,7 +103,7 @@ servers:
     expected.required = true;
     expected.start = StartMode::Lazy;
     expected.instructions = true;
-    expected.prompts.tools = true;
+    expected.prompt_tools = true;
     expected.resources.tools = true;
     expected.resources.context = vec!["file:///*".into()];
     expected.resources.context_bytes = 1024;
@@ -125,7 +125,7 @@ servers:
     let server = HttpServer::new("https://example.com/mcp").with_header("X-Team", "blue").with_header("X-Number", "7");
     assert_eq!(known(web).transport, Transport::Http(server.with_bearer("tokentoken")));
     assert_eq!(web.prefix, "");
-    assert!(!known(web).reconnect.enabled && web.resources.tools && !web.prompts.tools);
+    assert!(!known(web).reconnect.enabled && web.resources.tools && !web.prompt_tools);
     let server = HttpServer::new("http://localhost:1/sse").with_header("Authorization", "Basic bWU6c3dvcmRmaXNo");
     assert_eq!(known(old).transport, Transport::Sse(server));
 }
