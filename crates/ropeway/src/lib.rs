@@ -95,6 +95,10 @@ pub mod registry;
 pub mod schema;
 pub mod secret;
 mod setters;
+#[cfg(feature = "bridge")]
+// Hidden from the docs: used by the binary; not covered by semantic versioning.
+#[doc(hidden)]
+pub mod suggest;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 const PICTURE: &[(&str, u8, &[&str])] = &[
     ("error_chain", 0, &[]),
     ("setters", 0, &[]),
+    ("suggest", 0, &[]),
     ("sync", 0, &[]),
     ("content", 1, &[]),
     ("duration", 1, &[]),
