@@ -79,6 +79,7 @@ mod hash;
 pub mod json;
 #[cfg(feature = "bridge")]
 pub mod lock;
+mod loose_json;
 pub mod lowering;
 #[cfg(feature = "mcp")]
 pub mod mcp;

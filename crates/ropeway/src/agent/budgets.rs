@@ -5,6 +5,7 @@ use super::remainder::{FOOTER_BYTES, READ_MORE};
 use super::truncate::usage;
 use crate::config::Glob;
 use crate::content::ContentPart;
+use crate::setters::setters;
 
 /// Minimum bytes of a page of a stored output, regardless of the budget: an empty page would make no progress.
 const MIN_PAGE: usize = 1000;
@@ -33,12 +34,6 @@ impl OutputBudgets {
         Self::default()
     }
 
-    /// Sets the budget of every tool that no pattern matches.
-    #[must_use]
-    pub fn with_default(self, budget: OutputBudget) -> Self {
-        Self { default: budget, ..self }
-    }
-
     /// Sets the budget of the tools whose names match the glob. The first match applies.
     #[must_use]
     pub fn with_tool(mut self, pattern: &str, budget: OutputBudget) -> Self {
@@ -47,12 +42,6 @@ impl OutputBudgets {
             Err(error) => self.invalid.push((pattern.to_owned(), error.to_string())),
         }
         self
-    }
-
-    /// Sets the budget of all results of one step together, which keeps many concurrent calls from filling the context window.
-    #[must_use]
-    pub fn with_round(self, budget: OutputBudget) -> Self {
-        Self { round: budget, ..self }
     }
 
     /// Returns the budget of a tool. The budget of `read_more` always has room for one page.
@@ -89,6 +78,13 @@ impl OutputBudgets {
         outputs.iter().zip(&wanted).map(reduced).collect()
     }
 }
+
+setters!(OutputBudgets {
+    /// Sets the budget of every tool that no pattern matches.
+    with_default(budget: OutputBudget) => default = budget;
+    /// Sets the budget of all results of one step together, which keeps many concurrent calls from filling the context window.
+    with_round(budget: OutputBudget) => round = budget;
+});
 
 /// Returns the maximum per output with which all outputs fit into the total; `None` if they fit as they are.
 fn fair_share(mut wanted: Vec<usize>, mut total: usize) -> Option<usize> {

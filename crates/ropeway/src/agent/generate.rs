@@ -26,6 +26,7 @@ use crate::config::CollisionPolicy;
 use crate::message::Conversation;
 use crate::provider::Provider;
 use crate::registry::Registry;
+use crate::setters::setters;
 use crate::tool::{
     Arguments, BoxFuture, CallContext, CallError, CallId, Tool, ToolCallError, ToolDefinition, ToolOutput, TraceParent,
 };
@@ -74,35 +75,18 @@ impl GenerateRequest {
         self.tools = Registry::assemble(groups, CollisionPolicy::LastWins).0;
         self
     }
-
-    /// Sets the parameters of model requests.
-    #[must_use]
-    pub fn with_options(mut self, options: ModelOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Sets the limits of the turn.
-    #[must_use]
-    pub fn with_limits(mut self, limits: TurnLimits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets how much of a tool's output is sent to the model.
-    #[must_use]
-    pub fn with_budgets(mut self, budgets: OutputBudgets) -> Self {
-        self.budgets = budgets;
-        self
-    }
-
-    /// Replaces the conversation and keeps tools and settings.
-    #[must_use]
-    pub fn with_conversation(mut self, conversation: Conversation) -> Self {
-        self.conversation = conversation;
-        self
-    }
 }
+
+setters!(GenerateRequest {
+    /// Sets the parameters of model requests.
+    with_options(options: ModelOptions) => options = options;
+    /// Sets the limits of the turn.
+    with_limits(limits: TurnLimits) => limits = limits;
+    /// Sets how much of a tool's output is sent to the model.
+    with_budgets(budgets: OutputBudgets) => budgets = budgets;
+    /// Replaces the conversation and keeps tools and settings.
+    with_conversation(conversation: Conversation) => conversation = conversation;
+});
 
 /// The outcome of [`generate`].
 #[derive(Clone, Debug, Serialize)]

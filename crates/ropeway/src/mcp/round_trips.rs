@@ -1,5 +1,6 @@
 //! Requests that may take several round trips: input requests of the server, and tasks.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::raw_response::FromResponse;
+use super::raw_response::{FromResponse, RawResponse};
 use super::request::Request;
 use super::session::Session;
 use super::task::{CancelTaskOnDrop, RemoteTask};
@@ -93,22 +94,26 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    async fn send<T: FromResponse>(
-        &self,
-        params: &[u8],
-        session: Option<Arc<Session>>,
-    ) -> Result<(T, Arc<Session>), CallError> {
-        let request = Request {
+    fn request<'b>(&'b self, params: &'b [u8]) -> Request<'b> {
+        Request {
             name: self.name,
             headers: &self.headers,
             idempotent: self.idempotent,
             trace: Some(self.trace),
             ..Request::new(self.method, params)
-        };
-        let (response, session) = self.connection.request(&request, self.cx, self.timeouts, session).await?;
-        // Decoding happens in the caller's task, so that a large response does not delay other calls.
-        let result = response.read(&self.connection.host).map_err(|error| self.connection.decode_error(error))?;
-        Ok((result, session))
+        }
+    }
+
+    /// Decodes a response. This happens in the caller's task, so that a large response does not delay other calls.
+    fn read<T: FromResponse>(&self, response: RawResponse) -> Result<T, CallError> {
+        response.read(&self.connection.host).map_err(|error| self.connection.decode_error(error))
+    }
+
+    /// Sends the request once.
+    async fn send<T: FromResponse>(&self) -> Result<T, CallError> {
+        let request = self.request(&self.params);
+        let (response, _) = self.connection.request(&request, self.cx, self.timeouts, None).await?;
+        self.read(response)
     }
 
     /// Sends the request, answers the server's input requests, and returns the final result.
@@ -117,29 +122,33 @@ impl<'a> Call<'a> {
         fields: fn(&T) -> &Map<String, Value>,
         session: Arc<Session>,
     ) -> Result<T, CallError> {
-        let (mut result, mut session) = self.send::<T>(&self.params, Some(session)).await?;
+        let mut params = Cow::Borrowed(&self.params);
+        let mut session = Some(session);
         let mut rounds = 0;
         loop {
+            let request = self.request(&params);
+            let (response, used) = self.connection.request(&request, self.cx, self.timeouts, session.take()).await?;
+            let (result, era): (T, _) = (self.read(response)?, used.era());
             let fields = fields(&result);
             match fields.get("resultType").and_then(Value::as_str) {
-                Some("input_required") if session.era() == Era::Modern => {
+                Some("input_required") if era == Era::Modern => {
                     rounds += 1;
                     if rounds > self.connection.config.limits.input_rounds {
                         return Err(self.protocol_error(format!("the server asked for input {rounds} times")));
                     }
-                    let mut params = self.params.clone();
                     let answers = Box::pin(self.answer_inputs(fields.get("inputRequests"))).await?;
                     if answers.is_empty() {
                         // Without input requests, the server only wants the request to be repeated.
                         Box::pin(self.sleep(Duration::from_millis(50 << rounds.min(5)))).await?;
                     }
-                    add_field(&mut params, "inputResponses", &Value::Object(answers));
+                    let mut next = self.params.clone();
+                    add_field(&mut next, "inputResponses", &Value::Object(answers));
                     if let Some(state) = fields.get("requestState") {
-                        add_field(&mut params, "requestState", state);
+                        add_field(&mut next, "requestState", state);
                     }
-                    (result, session) = Box::pin(self.send(&params, None)).await?;
+                    params = Cow::Owned(next);
                 }
-                Some("task") if session.era() == Era::Modern => {
+                Some("task") if era == Era::Modern => {
                     let task = RemoteTask::read(fields, "pollIntervalMs");
                     return Box::pin(self.poll_task(task, Era::Modern)).await;
                 }
@@ -153,7 +162,7 @@ impl<'a> Call<'a> {
                     };
                 }
                 // The legacy era has no result types. There it is an ordinary field.
-                Some(_) if session.era() == Era::Legacy => return Ok(result),
+                Some(_) if era == Era::Legacy => return Ok(result),
                 Some(kind) => return Err(self.protocol_error(format!("unknown result type `{kind}`"))),
             }
         }
@@ -230,7 +239,7 @@ impl<'a> Call<'a> {
                 // `tasks/result` also reports failures, and blocks while the server sends its input requests.
                 "completed" | "failed" | "input_required" if era == Era::Legacy => {
                     let call = self.task_request("tasks/result", &task.id);
-                    Some(Box::pin(call.send::<Value>(&call.params, None)).await.map(|(result, _)| result))
+                    Some(Box::pin(call.send::<Value>()).await)
                 }
                 "failed" => Some(Err(task.failure(self.connection))),
                 "cancelled" => Some(Err(self.protocol_error("the server cancelled the task".to_owned()))),
@@ -245,7 +254,7 @@ impl<'a> Call<'a> {
                         let answers = self.answer_inputs(Some(&Value::Object(new))).await?;
                         let mut call = self.task_request("tasks/update", &task.id);
                         add_field(&mut call.params, "inputResponses", &Value::Object(answers));
-                        Box::pin(call.send::<Value>(&call.params, None)).await?;
+                        Box::pin(call.send::<Value>()).await?;
                     }
                     None
                 }
@@ -262,7 +271,7 @@ impl<'a> Call<'a> {
             polls += 1;
             let mut call = self.task_request("tasks/get", &task.id);
             call.idempotent = true;
-            let (fields, _) = Box::pin(call.send::<Map<String, Value>>(&call.params, None)).await?;
+            let fields = Box::pin(call.send::<Map<String, Value>>()).await?;
             let key = if era == Era::Modern { "pollIntervalMs" } else { "pollInterval" };
             task = RemoteTask { id: task.id, ..RemoteTask::read(&fields, key) };
         }

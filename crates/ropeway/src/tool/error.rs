@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::definition::Alias;
 use crate::duration::format_duration;
 use crate::error_chain::chain;
+use crate::setters::setters;
 
 /// A boxed error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -283,12 +284,6 @@ impl ToolCallError {
         Self { fatal: true, ..Self::new(message) }
     }
 
-    /// Sets the kind, such as `rate_limit`.
-    #[must_use]
-    pub fn with_kind(self, kind: impl Into<String>) -> Self {
-        Self { kind: kind.into(), ..self }
-    }
-
     /// Makes the error end the turn.
     #[must_use]
     pub fn into_fatal(self) -> Self {
@@ -299,12 +294,6 @@ impl ToolCallError {
     #[must_use]
     pub fn into_retryable(self) -> Self {
         Self { retryable: true, ..self }
-    }
-
-    /// Sets the source, which is not part of the message for the model.
-    #[must_use]
-    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
-        Self { source: Some(Cause::Other(source.into().into())), ..self }
     }
 
     /// Converts the error into that of a call of `tool`. A [`CallError`] that was passed on unchanged is returned as it was.
@@ -319,6 +308,13 @@ impl ToolCallError {
         }
     }
 }
+
+setters!(ToolCallError {
+    /// Sets the kind, such as `rate_limit`.
+    with_kind(kind: impl Into<String>) => kind = kind.into();
+    /// Sets the source, which is not part of the message for the model.
+    with_source(source: impl Into<BoxError>) => source = Some(Cause::Other(source.into().into()));
+});
 
 impl From<CallError> for ToolCallError {
     fn from(error: CallError) -> Self {

@@ -7,7 +7,8 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::content::{ContentPart, FieldName, PartSeed, SourceBytes, plain_text, visit_as_text};
+use crate::content::{ContentPart, PartSeed, SourceBytes, plain_text, visit_as_text};
+use crate::loose_json::BorrowedText;
 
 /// Result of a tool call (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -180,7 +181,7 @@ impl<'de> DeserializeSeed<'de> for OutputSeed<'_> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ToolOutput, A::Error> {
                 let mut output = ToolOutput::default();
-                while let Some(FieldName(key)) = map.next_key()? {
+                while let Some(BorrowedText(key)) = map.next_key()? {
                     match &*key {
                         "content" => output.content = map.next_value_seed(ContentSeed(self.0))?.0,
                         _ => output.insert(key, map.next_value()?),
