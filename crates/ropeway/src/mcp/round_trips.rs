@@ -12,11 +12,9 @@ use super::raw_response::{FromResponse, RawResponse};
 use super::request::Request;
 use super::session::Session;
 use super::task::{CancelTaskOnDrop, RemoteTask};
-use super::timeouts::RequestTimeouts;
 use super::tools;
-use super::trace::CallTrace;
 use crate::protocol::Era;
-use crate::tool::{Arguments, CallContext, CallError, TimeoutKind};
+use crate::tool::{Arguments, CallError, TimeoutKind};
 
 /// Maximum number of input requests in one round.
 const MAX_INPUTS: usize = 64;
@@ -33,40 +31,17 @@ fn add_field(params: &mut Vec<u8>, key: &str, value: &Value) {
 /// A request that may take several round trips.
 pub(super) struct Call<'a> {
     connection: &'a Arc<Connection>,
-    cx: &'a CallContext,
-    timeouts: RequestTimeouts,
-    trace: &'a CallTrace,
-    method: &'a str,
-    name: Option<&'a str>,
+    /// The request without its parameters and headers.
+    request: Request<'a>,
     /// The parameters: the text of a JSON object.
     params: Vec<u8>,
     headers: Vec<(String, String)>,
-    pub(super) idempotent: bool,
     as_task: bool,
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn new(
-        connection: &'a Arc<Connection>,
-        cx: &'a CallContext,
-        timeouts: RequestTimeouts,
-        trace: &'a CallTrace,
-        method: &'a str,
-        name: Option<&'a str>,
-        params: Vec<u8>,
-    ) -> Self {
-        Self {
-            connection,
-            cx,
-            timeouts,
-            trace,
-            method,
-            name,
-            params,
-            headers: Vec::new(),
-            idempotent: false,
-            as_task: false,
-        }
+    pub(super) fn new(connection: &'a Arc<Connection>, request: Request<'a>, params: Vec<u8>) -> Self {
+        Self { connection, request, params, headers: Vec::new(), as_task: false }
     }
 
     /// Looks up the tool's definition and adds the headers and the `task` field that it requires.
@@ -80,14 +55,14 @@ impl<'a> Call<'a> {
         let known = self.connection.tools().filter(|list| !refetch && list.get(tool).is_some());
         let list = match known {
             Some(list) => list,
-            None => tools::fetch(self.connection, self.cx).await?,
+            None => tools::fetch(self.connection, self.request.cx).await?,
         };
         let Some(listed) = list.get(tool) else { return Ok(()) };
         if session.wants_headers() {
             self.headers = listed.headers.headers(arguments);
         }
         if session.era() == Era::Legacy && listed.requires_task() && !self.as_task {
-            let left = self.timeouts.deadline.saturating_duration_since(Instant::now());
+            let left = self.request.timeouts.deadline.saturating_duration_since(Instant::now());
             add_field(&mut self.params, "task", &json!({"ttl": left.as_millis() as u64}));
             self.as_task = true;
         }
@@ -95,13 +70,7 @@ impl<'a> Call<'a> {
     }
 
     fn request<'b>(&'b self, params: &'b [u8]) -> Request<'b> {
-        Request {
-            name: self.name,
-            headers: &self.headers,
-            idempotent: self.idempotent,
-            trace: Some(self.trace),
-            ..Request::new(self.method, params)
-        }
+        Request { params, headers: &self.headers, ..self.request }
     }
 
     /// Decodes a response. This happens in the caller's task, so that a large response does not delay other calls.
@@ -112,7 +81,7 @@ impl<'a> Call<'a> {
     /// Sends the request once.
     async fn send<T: FromResponse>(&self) -> Result<T, CallError> {
         let request = self.request(&self.params);
-        let (response, _) = self.connection.request(&request, self.cx, self.timeouts, None).await?;
+        let (response, _) = self.connection.request(&request, None).await?;
         self.read(response)
     }
 
@@ -127,7 +96,7 @@ impl<'a> Call<'a> {
         let mut rounds = 0;
         loop {
             let request = self.request(&params);
-            let (response, used) = self.connection.request(&request, self.cx, self.timeouts, session.take()).await?;
+            let (response, used) = self.connection.request(&request, session.take()).await?;
             let (result, era): (T, _) = (self.read(response)?, used.era());
             let fields = fields(&result);
             match fields.get("resultType").and_then(Value::as_str) {
@@ -187,8 +156,8 @@ impl<'a> Call<'a> {
             let params = request.get("params").cloned().unwrap_or_default();
             let answer = tokio::select! {
                 answer = self.connection.host.answer_request(method, params) => answer,
-                () = self.cx.cancelled() => return Err(CallError::Cancelled),
-                () = tokio::time::sleep_until(self.timeouts.deadline) => return Err(self.timed_out()),
+                () = self.request.cx.cancelled() => return Err(CallError::Cancelled),
+                () = tokio::time::sleep_until(self.request.timeouts.deadline) => return Err(self.timed_out()),
             };
             let answer = match answer {
                 Ok(answer) => answer,
@@ -212,7 +181,7 @@ impl<'a> Call<'a> {
     fn timed_out(&self) -> CallError {
         CallError::Timeout {
             server: self.connection.alias().clone(),
-            after: self.timeouts.started.elapsed(),
+            after: self.request.timeouts.started.elapsed(),
             clock: TimeoutKind::Total,
             hint: None,
         }
@@ -221,8 +190,8 @@ impl<'a> Call<'a> {
     async fn sleep(&self, pause: Duration) -> Result<(), CallError> {
         tokio::select! {
             () = tokio::time::sleep(pause) => Ok(()),
-            () = self.cx.cancelled() => Err(CallError::Cancelled),
-            () = tokio::time::sleep_until(self.timeouts.deadline) => Err(self.timed_out()),
+            () = self.request.cx.cancelled() => Err(CallError::Cancelled),
+            () = tokio::time::sleep_until(self.request.timeouts.deadline) => Err(self.timed_out()),
         }
     }
 
@@ -270,7 +239,7 @@ impl<'a> Call<'a> {
             self.sleep(task.poll_delay(polls)).await?;
             polls += 1;
             let mut call = self.task_request("tasks/get", &task.id);
-            call.idempotent = true;
+            call.request.idempotent = true;
             let fields = Box::pin(call.send::<Map<String, Value>>()).await?;
             let key = if era == Era::Modern { "pollIntervalMs" } else { "pollInterval" };
             task = RemoteTask { id: task.id, ..RemoteTask::read(&fields, key) };
@@ -280,6 +249,7 @@ impl<'a> Call<'a> {
     /// Creates a request about a task, with the timeouts of this call.
     fn task_request<'b>(&'b self, method: &'b str, task: &'b str) -> Call<'b> {
         let params = json!({"taskId": task}).to_string().into_bytes();
-        Call::new(self.connection, self.cx, self.timeouts, self.trace, method, Some(task), params)
+        let request = Request { method, name: Some(task), idempotent: false, ..self.request };
+        Call::new(self.connection, request, params)
     }
 }
