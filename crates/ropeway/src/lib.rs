@@ -70,6 +70,7 @@ pub mod bridge;
 pub mod checked;
 pub mod config;
 pub mod content;
+mod conversions;
 pub mod duration;
 pub mod envelope;
 mod error;

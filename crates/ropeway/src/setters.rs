@@ -5,14 +5,14 @@
 /// The short form `method => field: Type,` takes anything that converts into the type of the field.
 macro_rules! setters {
     (@impl [$($generics:tt)*] $type:ty {
-        $($(#[$meta:meta])* $method:ident($($arg:ident: $arg_type:ty),+) => $field:ident = $value:expr;)+
+        $($(#[$meta:meta])* $method:ident($($arg:ident: $arg_type:ty),+) => $($field:ident).+ = $value:expr;)+
     }) => {
         impl $($generics)* $type {
             $(
                 $(#[$meta])*
                 #[must_use]
                 pub fn $method(mut self, $($arg: $arg_type),+) -> Self {
-                    self.$field = $value;
+                    self.$($field).+ = $value;
                     self
                 }
             )+

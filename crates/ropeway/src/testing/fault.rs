@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::conversions::conversions;
 use crate::setters::setters;
 
 /// A fault and the condition that triggers it.
@@ -261,17 +262,10 @@ pub enum HttpFault {
     },
 }
 
-impl From<HttpFault> for Fault {
-    fn from(fault: HttpFault) -> Self {
-        Self::Http(fault)
-    }
-}
-
-impl From<StdoutNoise> for Fault {
-    fn from(noise: StdoutNoise) -> Self {
-        Self::Noise(noise)
-    }
-}
+conversions!(Fault {
+    fault: HttpFault => Self::Http(fault);
+    noise: StdoutNoise => Self::Noise(noise);
+});
 
 impl Fault {
     /// The server exits at once, without a response.

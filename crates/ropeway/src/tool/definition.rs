@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::digest::Digest;
 use super::schema::Schema;
 
+use crate::conversions::conversions;
 use crate::setters::setters;
 
 /// Name of a server in the configuration.
@@ -47,17 +48,10 @@ impl AsRef<str> for Alias {
     }
 }
 
-impl From<&str> for Alias {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
-
-impl From<String> for Alias {
-    fn from(name: String) -> Self {
-        Self::new(name)
-    }
-}
+conversions!(Alias {
+    name: &str => Self::new(name);
+    name: String => Self::new(name);
+});
 
 /// Origin of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

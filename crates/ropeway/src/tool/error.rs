@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::definition::Alias;
+use crate::conversions::conversions;
 use crate::duration::format_duration;
 use crate::error_chain::chain;
 use crate::setters::setters;
@@ -327,17 +328,12 @@ impl From<CallError> for ToolCallError {
     }
 }
 
-impl From<&str> for ToolCallError {
-    fn from(message: &str) -> Self {
-        Self::new(message)
-    }
-}
-
-impl From<String> for ToolCallError {
-    fn from(message: String) -> Self {
-        Self::new(message)
-    }
-}
+conversions!(ToolCallError {
+    message: &str => Self::new(message);
+    message: String => Self::new(message);
+    error: std::io::Error => Self::from(BoxError::from(error));
+    error: serde_json::Error => Self::from(BoxError::from(error));
+});
 
 impl From<BoxError> for ToolCallError {
     fn from(error: BoxError) -> Self {
@@ -345,18 +341,6 @@ impl From<BoxError> for ToolCallError {
             Ok(error) => *error,
             Err(error) => Self::new(chain(&*error)).with_source(error),
         }
-    }
-}
-
-impl From<std::io::Error> for ToolCallError {
-    fn from(error: std::io::Error) -> Self {
-        Self::from(BoxError::from(error))
-    }
-}
-
-impl From<serde_json::Error> for ToolCallError {
-    fn from(error: serde_json::Error) -> Self {
-        Self::from(BoxError::from(error))
     }
 }
 

@@ -8,6 +8,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
 use crate::content::{ContentPart, PartSeed, SourceBytes, plain_text, visit_as_text};
+use crate::conversions::conversions;
 use crate::loose_json::BorrowedText;
 
 /// Result of a tool call (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
@@ -48,35 +49,13 @@ impl ToolOutput {
     }
 }
 
-impl From<ContentPart> for ToolOutput {
-    fn from(part: ContentPart) -> Self {
-        Self { content: vec![part], ..Self::default() }
-    }
-}
-
-impl From<Vec<ContentPart>> for ToolOutput {
-    fn from(content: Vec<ContentPart>) -> Self {
-        Self { content, ..Self::default() }
-    }
-}
-
-impl From<Value> for ToolOutput {
-    fn from(value: Value) -> Self {
-        Self::structured(value)
-    }
-}
-
-impl From<String> for ToolOutput {
-    fn from(text: String) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<&str> for ToolOutput {
-    fn from(text: &str) -> Self {
-        Self::text(text)
-    }
-}
+conversions!(ToolOutput {
+    part: ContentPart => Self { content: vec![part], ..Self::default() };
+    content: Vec<ContentPart> => Self { content, ..Self::default() };
+    value: Value => Self::structured(value);
+    text: String => Self::text(text);
+    text: &str => Self::text(text);
+});
 
 /// `content` in all forms that servers send: an array of blocks, one block, or another value, which becomes text.
 struct Content(Vec<ContentPart>);
