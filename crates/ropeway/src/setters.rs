@@ -10,7 +10,7 @@ macro_rules! setters {
         impl $($generics)* $type {
             $(
                 $(#[$meta])*
-                #[must_use]
+                #[must_use = "returns the changed value"]
                 pub fn $method(mut self, $($arg: $arg_type),+) -> Self {
                     self.$($field).+ = $value;
                     self
