@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::io::Read as _;
 
 use ropeway::json;
+use ropeway::suggest;
 use ropeway::tool::{Arguments, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::call_syntax::{CallExpression, CallValue};
-use crate::arguments::suggest;
 use crate::describe::schema;
 use crate::describe::types;
 use crate::failure::Failure;
@@ -277,7 +277,7 @@ fn option_name(tool: &ToolDefinition, name: &str, spelling: &OptionSpelling) -> 
     let near = suggest::closest(name, fields.iter().map(|field| field.name.as_str()));
     let near: Vec<String> = near.into_iter().map(str::to_owned).chain(spelling.nearest.clone()).collect();
     let near: Vec<String> = near.into_iter().map(|name| format!("--{name}")).collect();
-    let question = suggest::did_you_mean_one_of(&near.iter().map(String::as_str).collect::<Vec<_>>());
+    let question = suggest::did_you_mean_one_of(&near);
     Err(question.into_iter().fold(failure, Failure::hint).about(tool))
 }
 

@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use clap::{Arg, Command};
+use ropeway::suggest;
 
 use crate::arguments::argument::option_word;
 use crate::arguments::command_words::{CommandWords, Role};
-use crate::arguments::suggest;
 
 /// Commands whose first word may be a server.
 const TAKE_SERVER: [&str; 9] =

@@ -1,11 +1,11 @@
 //! Prompts by name, with arguments.
 
 use ropeway::mcp::{Mcp, Prompt, PromptResult};
+use ropeway::suggest;
 use ropeway::tool::{Alias, CallContext, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::argument::RawArguments;
-use crate::arguments::suggest;
 use crate::connect::fan_out::fan_out;
 use crate::connect::session::Session;
 use crate::failure::Failure;

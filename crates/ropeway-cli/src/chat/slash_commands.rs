@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ropeway::duration::format_duration;
 use ropeway::message::{Conversation, Message};
+use ropeway::suggest;
 
 use super::save_file;
 use super::slash_parser::{self, SlashCommand};
 use super::state::Chat;
-use crate::arguments::suggest;
 use crate::catalog::{fill_prompt, tools_text};
 use crate::failure::{Exit, Failure};
 use crate::terminal::style::faint;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum as _;
 use ropeway::config::raw::RawServer;
 use ropeway::config::{Config, ConfigReview, Secrets, ServerSettings, edit, review};
+use ropeway::suggest;
 
 use super::import_report::{ImportReport, secrets_in_words, short};
-use crate::arguments::suggest;
 use crate::clients::{self, Client, ClientFile, ClientPaths, ImportTarget, KnownSecrets, Merged};
 use crate::config::config_target::ConfigTarget;
 use crate::connect::command_context::CommandContext;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use ropeway::config::{Config, EraChoice, ServerEntry, ServerSettings};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
+use ropeway::suggest;
 use ropeway::tool::Alias;
 
 use crate::arguments::names::expand_prefix;
-use crate::arguments::suggest;
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{self, Origin, find_path, find_with_origin};
 use crate::connect::command_context::CommandContext;

@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 
 use ropeway::config::{ServerConfig, StdioServer, Transport};
 use ropeway::mcp::{ConnectErrorKind, TlsError};
+use ropeway::suggest;
 use url::Url;
 
 use super::source::ConfigSource;
 use super::{address, package, stderr_advice};
-use crate::arguments::suggest;
 
 /// Commands that usually start servers.
 const USUAL_COMMANDS: [&str; 12] =

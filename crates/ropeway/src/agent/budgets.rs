@@ -12,9 +12,9 @@ const MIN_PAGE: usize = 1000;
 /// The output budgets of an agent: one per tool, and one for all results of a step together.
 #[derive(Clone, Debug)]
 pub(super) struct OutputBudgets {
-    default: OutputBudget,
+    pub(super) default: OutputBudget,
     by_tool: Vec<(Glob, OutputBudget)>,
-    round: OutputBudget,
+    pub(super) round: OutputBudget,
     /// Invalid patterns, each with the reason.
     pub(super) invalid: Vec<(String, String)>,
 }
@@ -34,6 +34,12 @@ impl OutputBudgets {
         Self { default: budget, ..self }
     }
 
+    /// Sets the budget of all results of one step together, which keeps many concurrent calls from filling the context window.
+    #[must_use]
+    pub(super) fn with_round(self, budget: OutputBudget) -> Self {
+        Self { round: budget, ..self }
+    }
+
     /// Sets the budget of the tools whose names match the glob. The first match applies.
     #[must_use]
     pub(super) fn with_tool(mut self, pattern: &str, budget: OutputBudget) -> Self {
@@ -42,12 +48,6 @@ impl OutputBudgets {
             Err(error) => self.invalid.push((pattern.to_owned(), error.to_string())),
         }
         self
-    }
-
-    /// Sets the budget of all results of one step together, which keeps many concurrent calls from filling the context window.
-    #[must_use]
-    pub(super) fn with_round(self, budget: OutputBudget) -> Self {
-        Self { round: budget, ..self }
     }
 
     /// Returns the budget of a tool. The budget of `read_more` always has room for one page.

@@ -27,6 +27,7 @@ use crate::config::CollisionPolicy;
 use crate::message::Conversation;
 use crate::provider::Provider;
 use crate::registry::Registry;
+use crate::setters::setters;
 use crate::tool::{
     Arguments, BoxFuture, CallContext, CallError, CallId, Tool, ToolCallError, ToolDefinition, ToolOutput, TraceParent,
 };
@@ -75,48 +76,26 @@ impl GenerateRequest {
         self
     }
 
-    /// Sets the parameters of model requests.
-    #[must_use]
-    pub fn with_options(mut self, options: ModelOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Sets the limits of the turn.
-    #[must_use]
-    pub fn with_limits(mut self, limits: TurnLimits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets how much of a tool's output is sent to the model. The rest is dropped, and a notice replaces it.
-    #[must_use]
-    pub fn with_budget(mut self, budget: OutputBudget) -> Self {
-        self.budgets = self.budgets.with_default(budget);
-        self
-    }
-
     /// Sets the budget of tools whose names match the glob. The first match applies.
     #[must_use]
     pub fn with_budget_for(mut self, pattern: &str, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_tool(pattern, budget);
         self
     }
-
-    /// Sets the budget of all results of one step together.
-    #[must_use]
-    pub fn with_round_budget(mut self, budget: OutputBudget) -> Self {
-        self.budgets = self.budgets.with_round(budget);
-        self
-    }
-
-    /// Replaces the conversation and keeps tools and settings.
-    #[must_use]
-    pub fn with_conversation(mut self, conversation: Conversation) -> Self {
-        self.conversation = conversation;
-        self
-    }
 }
+
+setters!(GenerateRequest {
+    /// Sets the parameters of model requests.
+    with_options(options: ModelOptions) => options = options;
+    /// Sets the limits of the turn.
+    with_limits(limits: TurnLimits) => limits = limits;
+    /// Sets how much of a tool's output is sent to the model. The rest is dropped, and a notice replaces it.
+    with_budget(budget: OutputBudget) => budgets.default = budget;
+    /// Sets the budget of all results of one step together.
+    with_round_budget(budget: OutputBudget) => budgets.round = budget;
+    /// Replaces the conversation and keeps tools and settings.
+    with_conversation(conversation: Conversation) => conversation = conversation;
+});
 
 /// The outcome of [`generate`].
 #[derive(Clone, Debug, Serialize)]

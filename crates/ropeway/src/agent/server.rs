@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::config::{CollisionPolicy, ServerConfig};
+use crate::conversions::conversions;
 use crate::duration::format_duration;
 use crate::error_chain::chain;
 use crate::event::Events;
@@ -111,17 +112,10 @@ impl AgentServer {
     }
 }
 
-impl From<Mcp> for AgentServer {
-    fn from(mcp: Mcp) -> Self {
-        Self::new(ServerConnection::Host(mcp))
-    }
-}
-
-impl From<ServerConfig> for AgentServer {
-    fn from(config: ServerConfig) -> Self {
-        Self::new(ServerConnection::Agent(Box::new(config)))
-    }
-}
+conversions!(AgentServer {
+    mcp: Mcp => Self::new(ServerConnection::Host(mcp));
+    config: ServerConfig => Self::new(ServerConnection::Agent(Box::new(config)));
+});
 
 /// One connection as a source of tools and instructions.
 ///

@@ -269,7 +269,10 @@ impl Mcp {
     /// Calls a tool like [`call`](Self::call), with a deadline, cancellation or progress from `cx`.
     pub async fn call_with(&self, tool: &str, arguments: impl IntoArguments, cx: &CallContext) -> Envelope {
         let start = tokio::time::Instant::now();
-        let outcome = self.call_tool_with(tool, arguments, cx).await;
+        let outcome = match arguments.into_arguments() {
+            Ok(arguments) => call::call_tool(&self.inner.connection, tool, arguments, cx).await,
+            Err(problem) => Err(CallError::invalid_arguments(tool, problem)),
+        };
         let origin = Origin::Server { server: self.alias().clone(), tool: tool.into() };
         let (id, took) = (cx.id().clone(), start.elapsed());
         match outcome {

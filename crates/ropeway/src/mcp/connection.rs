@@ -220,10 +220,9 @@ impl Connection {
     pub(crate) async fn request(
         &self,
         request: &Request<'_>,
-        cx: &CallContext,
-        timeouts: RequestTimeouts,
         session: Option<Arc<Session>>,
     ) -> Result<(RawResponse, Arc<Session>), CallError> {
+        let Request { cx, timeouts, .. } = *request;
         if cx.cancel().is_some_and(CancelToken::is_cancelled) {
             return Err(CallError::Cancelled);
         }
@@ -231,7 +230,7 @@ impl Connection {
             Some(session) => session,
             None => self.session(cx, timeouts).await?,
         };
-        let mut error = match session.link.request(&session.prepare(request), cx, timeouts).await {
+        let mut error = match session.link.request(&session.prepare(request)).await {
             Ok(response) => return Ok((response, session)),
             Err(error) => error,
         };
@@ -240,7 +239,7 @@ impl Connection {
         {
             self.discard(&session);
             session = Box::pin(self.next_session(cx, timeouts, Some(cause.clone()))).await?;
-            error = match Box::pin(session.link.request(&session.prepare(request), cx, timeouts)).await {
+            error = match Box::pin(session.link.request(&session.prepare(request))).await {
                 Ok(response) => return Ok((response, session)),
                 Err(error) => error,
             };

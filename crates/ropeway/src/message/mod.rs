@@ -13,6 +13,7 @@ pub use self::assistant::ModelEndpoint;
 pub use self::dialect::{Dialect, UnknownDialectError};
 pub use self::effort::ReasoningEffort;
 use crate::content::ContentPart;
+use crate::conversions::conversions;
 
 /// A system prompt and messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -96,35 +97,13 @@ impl ToolResult {
     }
 }
 
-impl From<&str> for Message {
-    fn from(text: &str) -> Self {
-        Self::User { content: vec![ContentPart::text(text)] }
-    }
-}
-
-impl From<String> for Message {
-    fn from(text: String) -> Self {
-        Self::User { content: vec![ContentPart::text(text)] }
-    }
-}
-
-impl From<Vec<ContentPart>> for Message {
-    fn from(content: Vec<ContentPart>) -> Self {
-        Self::User { content }
-    }
-}
-
-impl From<AssistantMessage> for Message {
-    fn from(message: AssistantMessage) -> Self {
-        Self::Assistant(message)
-    }
-}
-
-impl From<Vec<ToolResult>> for Message {
-    fn from(results: Vec<ToolResult>) -> Self {
-        Self::Tool { results }
-    }
-}
+conversions!(Message {
+    text: &str => Self::User { content: vec![ContentPart::text(text)] };
+    text: String => Self::User { content: vec![ContentPart::text(text)] };
+    content: Vec<ContentPart> => Self::User { content };
+    message: AssistantMessage => Self::Assistant(message);
+    results: Vec<ToolResult> => Self::Tool { results };
+});
 
 #[cfg(test)]
 mod tests {

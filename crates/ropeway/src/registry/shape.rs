@@ -9,6 +9,7 @@ use super::transform::{ToolTransform, Transformer};
 use super::{naming, schema_arguments};
 use crate::checked::{self, CheckedTool};
 use crate::config::{DEFAULT_PREFIX, Glob, ServerEntry, ServerSettings, ToolOverride};
+use crate::setters::setters;
 use crate::tool::{
     Alias, Arguments, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition, ToolOutput,
     is_same_definition,
@@ -80,25 +81,11 @@ impl ToolShape {
         }
     }
 
-    /// Sets whether the annotations of the server are trusted.
-    #[must_use]
-    pub fn with_trusted_hints(mut self, trust: bool) -> Self {
-        self.trust_hints = trust;
-        self
-    }
-
     /// Sets the digest of the server's command or URL.
     #[cfg(feature = "agent")]
     #[must_use]
     pub(crate) fn with_endpoint(mut self, endpoint: Digest) -> Self {
         self.endpoint = Some(endpoint);
-        self
-    }
-
-    /// Sets the prefix of tool names. `{alias}` is replaced by the alias of the server.
-    #[must_use]
-    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
         self
     }
 
@@ -202,6 +189,13 @@ impl ToolShape {
         Some((definition, transformers))
     }
 }
+
+setters!(ToolShape {
+    /// Sets whether the annotations of the server are trusted.
+    with_trusted_hints(trust: bool) => trust_hints = trust;
+    /// Sets the prefix of tool names. `{alias}` is replaced by the alias of the server.
+    with_prefix(prefix: impl Into<String>) => prefix = prefix.into();
+});
 
 impl fmt::Debug for ToolShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::setters::setters;
 use crate::tool::Alias;
 
 /// Status of a server, which explains why its tools are listed or missing.
@@ -78,20 +79,6 @@ impl ServerStatus {
         Self { server: server.into(), outcome, note: None, required: false }
     }
 
-    /// Sets the note.
-    #[must_use]
-    pub fn with_note(mut self, note: Option<String>) -> Self {
-        self.note = note;
-        self
-    }
-
-    /// Sets whether the server is marked `required`.
-    #[must_use]
-    pub fn with_required(mut self, required: bool) -> Self {
-        self.required = required;
-        self
-    }
-
     /// Returns `true` if the server is enabled, but neither connected nor cached.
     pub fn is_missing(&self) -> bool {
         match &self.outcome {
@@ -109,6 +96,13 @@ impl ServerStatus {
         }
     }
 }
+
+setters!(ServerStatus {
+    /// Sets the note.
+    with_note(note: Option<String>) => note = note;
+    /// Sets whether the server is marked `required`.
+    with_required(required: bool) => required = required;
+});
 
 impl ServerState {
     /// Returns the number of listed tools of a connected or cached server; zero in other states.

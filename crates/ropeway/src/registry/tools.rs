@@ -13,6 +13,7 @@ use crate::config::CollisionPolicy;
 use crate::envelope::Envelope;
 use crate::lowering::{self, Lower, LoweredTools};
 use crate::message::{CallArguments, Dialect, ToolCall, ToolResult};
+use crate::suggest;
 use crate::tool::{Alias, CallContext, CallError, IntoArguments, IntoTool, Origin, ToolDefinition};
 
 /// An immutable collection of tools with unique names.
@@ -178,9 +179,9 @@ impl Registry {
 
     /// Returns names that are spelled like `name`, or else names with the same words.
     pub(crate) fn nearest(&self, name: &str) -> Vec<String> {
-        let near = naming::nearest(name, self.definitions().map(|definition| definition.name.as_str()));
+        let near = suggest::closest(name, self.definitions().map(|definition| definition.name.as_str()));
         if !near.is_empty() {
-            return near;
+            return near.into_iter().map(str::to_owned).collect();
         }
         self.search(name, 3).into_iter().map(|hit| hit.tool.definition().name.clone()).collect()
     }

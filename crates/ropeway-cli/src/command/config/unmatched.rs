@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use ropeway::agent::ToolPattern;
 use ropeway::config::{ToolReference, ToolReferenceKind};
 use ropeway::registry::ToolFilter;
+use ropeway::suggest;
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
-use crate::arguments::suggest;
 use crate::describe::schema::{SchemaRoot, is_open, members, resolve};
 
 /// Maximum reported names.

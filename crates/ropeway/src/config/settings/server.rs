@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 
+use crate::conversions::conversions;
 use crate::secret::{Redactor, Secret};
 use crate::tool::Alias;
 
@@ -221,21 +222,14 @@ impl fmt::Debug for InProcessServer {
     }
 }
 
-impl From<StdioServer> for Transport {
-    fn from(server: StdioServer) -> Self {
-        Self::Stdio(server)
-    }
-}
+conversions!(Transport {
+    server: StdioServer => Self::Stdio(server);
+    server: InProcessServer => Self::InProcess(server);
+});
 
 impl From<HttpServer> for Transport {
     fn from(mut server: HttpServer) -> Self {
         if std::mem::take(&mut server.is_sse) { Self::Sse(server) } else { Self::Http(server) }
-    }
-}
-
-impl From<InProcessServer> for Transport {
-    fn from(server: InProcessServer) -> Self {
-        Self::InProcess(server)
     }
 }
 
