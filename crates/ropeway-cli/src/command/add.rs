@@ -8,10 +8,11 @@ use ropeway::config::raw::{RawAuth, RawMap, RawServer, RawStart, RawText, RawTra
 use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerSettings, edit};
 use serde_json::json;
 
-use super::doctor::patience;
+use super::doctor::examine_settings;
 use crate::config::config_target::{self, ConfigTarget};
 use crate::connect::command_context::CommandContext;
-use crate::doctor::{Environment, examine_entry};
+use crate::connect::servers::{ServerSource, Servers};
+use crate::doctor::examine_entry;
 use crate::failure::{Exit, Failure};
 use crate::files::file;
 use crate::output::print::{print, print_json};
@@ -142,10 +143,11 @@ impl Add {
         let lines: Vec<String> =
             config_target::added_lines(target.text(), &text).into_iter().map(literal::redact_line).collect();
         let report = match (entry, settings) {
-            (Some(entry), Some(ServerSettings::Known(config))) if self.check => {
-                redaction::add_secrets(&config.secrets());
-                let environment = Environment::of_process();
-                let examined = examine_entry(entry, config, &environment, patience(&context));
+            (Some(entry), Some(ServerSettings::Known(own))) if self.check => {
+                redaction::add_secrets(&own.secrets());
+                let servers = Servers::new(config.clone(), ServerSource::File(target.path.clone()));
+                let settings = examine_settings(&servers, None, &context);
+                let examined = examine_entry(entry, own, &settings);
                 Some(context.status.during(&format!("trying {}", server.alias), examined).await)
             }
             _ => None,

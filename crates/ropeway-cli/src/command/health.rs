@@ -147,7 +147,11 @@ fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String
         }
         (outcome, _) => {
             let cause = match outcome {
-                ServerState::Down { cause } => wrap(&clean_line(cause), width, 4),
+                ServerState::Down { cause } => {
+                    let remedy =
+                        advice.remedy(&server.server).map(|remedy| faint(&wrap(&clean_line(&remedy), width, 4)));
+                    wrap(&clean_line(cause), width, 4) + &remedy.unwrap_or_default()
+                }
                 _ => String::new(),
             };
             heading(StatusIcon::for_state(outcome), server, &advice.status_text(outcome), width) + &cause

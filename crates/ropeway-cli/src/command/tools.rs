@@ -78,7 +78,7 @@ impl Tools {
             return Session::with(servers, &context, async |session| {
                 session.wait_for_servers().await?;
                 let listing = session.listing();
-                let found = select(session, &selectors)?;
+                let found = select(session, &selectors).await?;
                 match (self.names, context.json) {
                     (true, json) => print_names(&selected_names(session, &listing, &found), json)?,
                     (false, true) => print_json(&selected_json(session, &listing, &found))?,
@@ -192,12 +192,15 @@ enum Selected {
     Tool(CheckedTool),
 }
 
-fn select(session: &Session, selectors: &[Selector]) -> Result<Vec<Selected>, Failure> {
-    let one = |selector: &Selector| match selector {
-        Selector::Server(alias) => Ok(Selected::Server(Alias::from(alias.as_str()))),
-        Selector::Tool(name) => session.tool(name).map(Selected::Tool),
-    };
-    selectors.iter().map(one).collect()
+async fn select(session: &Session, selectors: &[Selector]) -> Result<Vec<Selected>, Failure> {
+    let mut selected = Vec::with_capacity(selectors.len());
+    for selector in selectors {
+        selected.push(match selector {
+            Selector::Server(alias) => Selected::Server(Alias::from(alias.as_str())),
+            Selector::Tool(name) => Selected::Tool(session.known_tool(name).await?),
+        });
+    }
+    Ok(selected)
 }
 
 /// Describes the selected tools and lists the selected servers.

@@ -53,6 +53,11 @@ impl ServerAdvice {
         self
     }
 
+    /// Returns the origin of the servers.
+    pub(crate) fn source(&self) -> &ServerSource {
+        &self.source
+    }
+
     fn settings(&self, server: &Alias) -> Option<&ServerConfig> {
         self.servers.as_ref()?.1.iter().find(|config| config.alias == *server)
     }
@@ -184,8 +189,12 @@ impl ServerAdvice {
     /// is theirs.
     pub(crate) fn add_unavailable(&self, failure: Failure, verdicts: &[ServerStatus]) -> Failure {
         let absent: Vec<&ServerStatus> = verdicts.iter().filter(|verdict| is_unavailable(&verdict.outcome)).collect();
+        // A server that is not started has a warning of its own.
+        let has_warning =
+            |state: &ServerState| matches!(state, ServerState::Skipped { .. } | ServerState::Invalid { .. });
         let failure = match &absent[..] {
             [] => failure,
+            [verdict] if has_warning(&verdict.outcome) => failure,
             [verdict] => failure.hint(verdict.to_string()),
             many => failure.hint(format!("unavailable servers: {}", self.unavailable_names(many.iter().copied()))),
         };

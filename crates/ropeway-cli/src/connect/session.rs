@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ropeway::bridge::{Bridge, ToolListing};
-use ropeway::config::{LockPolicy, ServerEntry, ServerSettings};
+use ropeway::config::{LockPolicy, ServerEntry, ServerSettings, ToolSettings};
 use ropeway::lock::{Difference, DifferenceKind};
 use ropeway::mcp::{ConnectionState, Mcp, ServerInfo};
 use ropeway::registry::{ServerState, ServerStatus};
@@ -46,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) status: Status,
     /// The lock file, if any.
     pub(crate) locked: Option<LoadedLock>,
+    /// The tool filters of each server that has some.
+    pub(crate) filters: Vec<(Alias, ToolSettings)>,
     /// Differences from the lock that were reported.
     reported: RefCell<HashSet<String>>,
 }
@@ -124,6 +126,10 @@ impl Session {
             _ => None,
         };
         let configs = servers.config.servers.iter().filter_map(known).collect();
+        let has_filter =
+            |tools: &ToolSettings| !(tools.allow.is_empty() && tools.allowlists.is_empty() && tools.deny.is_empty());
+        let filtered = servers.config.servers.iter().filter(|entry| has_filter(&entry.tools));
+        let filters = filtered.map(|entry| (entry.alias.clone(), entry.tools.clone())).collect();
         let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(context.events.clone());
         builder = builder.redact(redaction::redactor());
         if let Some(locked) = &locked {
@@ -133,7 +139,8 @@ impl Session {
         let advice = advice.with_servers(&bridge, configs);
         let (waiting, status, eager) = (context.waiting.clone(), context.status.clone(), servers.eager);
         let reported = RefCell::default();
-        let session = Self { bridge, names, advice, single, eager, deadline, waiting, status, locked, reported };
+        let session =
+            Self { bridge, names, advice, single, eager, deadline, waiting, status, locked, filters, reported };
         let done = tokio::select! {
             biased;
             done = work(&session) => done,
@@ -187,7 +194,9 @@ impl Session {
         match (&self.single, failure.exit()) {
             _ if failure.is_provider_failure() => failure,
             (Some(alias), Exit::NeedsAuth) => {
-                let advice = self.advice.for_status(&ServerStatus::new(alias.clone(), ServerState::NeedsAuth));
+                // A proxy that requires authentication has its own fix.
+                let for_status = || self.advice.for_status(&ServerStatus::new(alias.clone(), ServerState::NeedsAuth));
+                let advice = self.advice.remedy(alias).or_else(for_status);
                 advice.into_iter().fold(failure, Failure::hint)
             }
             (Some(alias), exit) if failure.needs_server_output() => {

@@ -53,7 +53,7 @@ impl Session {
             biased;
             arrived = self.wait_for_servers() => {
                 arrived?;
-                return self.tool(name);
+                return self.known_tool(name).await;
             }
             listing = found => listing,
         };
@@ -71,6 +71,14 @@ impl Session {
             say(&warning(&format!("calling `{tool}`; server{many} {} {are} still connecting", names.join(", "))));
         }
         Ok(tools[chosen].clone())
+    }
+
+    /// Returns the tool with this name. A tool that a filter hides has its own failure.
+    pub(crate) async fn known_tool(&self, name: &str) -> Result<CheckedTool, Failure> {
+        match self.tool(name) {
+            Ok(tool) => Ok(tool),
+            Err(failure) => Err(self.explain_filtered(name, failure).await),
+        }
     }
 
     /// Returns the tool with this name.

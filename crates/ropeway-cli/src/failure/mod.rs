@@ -352,9 +352,12 @@ mod tests {
     #[test]
     fn the_only_words_of_the_server_are_not_repeated() {
         let mut failure = Failure::new(Exit::Unreachable, "gone");
-        failure.causes.push("it ended, saying `no licence`".to_owned());
+        failure.causes.push("the process exited (exit status: 7): `no licence`".to_owned());
         let said = vec!["no licence".to_owned()];
-        assert_eq!(plain(&failure.with_stderr(said)), "error: gone\n  caused by: it ended, saying `no licence`\n");
+        assert_eq!(
+            plain(&failure.with_stderr(said)),
+            "error: gone\n  caused by: the process exited (exit status: 7): `no licence`\n"
+        );
     }
 
     #[test]

@@ -130,6 +130,9 @@ fn a_strict_lock_hides_new_and_changed_tools() {
         );
     }
     assert_eq!(place.run("call files.list text=x").expect(0).stdout, "done");
+    let findings = place.run("doctor --json").expect(0).json()["servers"][0]["findings"].clone();
+    let finding = json!("ropeway.lock hides tools that are new or changed: `exec`, `note`");
+    assert!(findings.as_array().expect("findings").iter().any(|it| it["message"] == finding), "{findings}");
     place.run("lock").expect(0);
     assert_eq!(place.run("call files.note text=x shell=y").expect(0).stdout, "done");
     serve(&place, &now, Some("off"));
@@ -145,7 +148,11 @@ fn a_strict_lock_that_is_missing_or_broken_is_an_error() {
     assert!(run.stderr.contains("ropeway.lock` does not exist, but `lock: strict` requires it"), "{}", run.stderr);
     assert!(run.stderr.contains("try `ropeway lock` to review the tools and create it"), "{}", run.stderr);
     for (text, words) in [
-        ("{\n oops", "ropeway.lock:2: key must be a string"),
+        ("{\n oops", "ropeway.lock:2: not valid JSON: key must be a string"),
+        (
+            "nonsense",
+            "ropeway.lock:1: not valid JSON: invalid value\n  fix or delete the file, then run `ropeway lock`\n",
+        ),
         ("{\"version\": 9}", "ropeway.lock: lock version 9 is newer than version 1, which this program supports"),
     ] {
         place.write("ropeway.lock", text);

@@ -78,14 +78,39 @@ fn suggestions_include_the_server() {
         ("call fiels.echo", "unknown tool `fiels.echo`\n  did you mean `alpha.echo` or `files.echo`?"),
         ("prompt files.plian", "unknown prompt `files.plian`\n  did you mean `files.plain`?"),
         ("prompt files.greet", "prompt `greet` requires argument `name`\n  try name=VALUE"),
-        ("prompt files.greet nmae=x", "has no argument `nmae`\n  did you mean `name`?"),
+        ("prompt files.greet nmae=x", "prompt `greet` has no argument `nmae`\n  did you mean `name`?"),
+        ("prompt files.greet nmae=x", "greet(name: string)"),
+        ("prompt files.greet --nmae x", "prompt `greet` has no argument `nmae`\n"),
         ("read nope://x", "no server lists `nope://x`"),
+        ("read files nope://x", "server `files` has no resource `nope://x`\n"),
+        ("tools ./nope", "`./nope` does not exist\n"),
+        ("health ./nope", "`./nope` does not exist\n"),
+        ("call ./nope echo", "`./nope` does not exist\n"),
+        ("tools /tmp", "`/tmp` is a directory, not a program\n"),
         ("call files.echo", "invalid arguments for tool `files.echo`\n  required property `message` is missing"),
     ] {
         let run = place.run(typed).expect(2);
         assert!(run.stderr.contains(words), "{typed}: {}", run.stderr);
         assert_eq!(run.stdout, "", "{typed}");
     }
+}
+
+#[test]
+fn a_tool_that_a_filter_hides_names_the_filter() {
+    let deny = having(entry("a", &Script::default()), json!({"tools": {"deny": ["echo"]}}));
+    let allow = having(entry("b", &Script::default()), json!({"tools": {"allow": ["add"]}}));
+    let place = Place::with(&[deny, allow]);
+    for (typed, server, key) in [
+        ("call a.echo message=hi", "a", "tools.deny"),
+        ("tools a.echo", "a", "tools.deny"),
+        ("call b.echo message=hi", "b", "tools.allow"),
+    ] {
+        let run = place.run(typed).expect(2);
+        let words =
+            format!("error: tool `{server}.echo` is hidden by a filter\n  see `{key}` of server `{server}` in ");
+        assert!(run.stderr.starts_with(&words) && run.stderr.ends_with("ropeway.yaml\n"), "{typed}: {}", run.stderr);
+    }
+    assert!(place.run("call b.ecko").expect(2).stderr.contains("unknown tool `ecko`"));
 }
 
 #[test]

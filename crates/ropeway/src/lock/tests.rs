@@ -82,7 +82,7 @@ fn only_the_digest_of_a_large_definition_is_stored() {
 fn an_invalid_lock_is_an_error_with_its_line() {
     let said = |text: &str| Lock::parse(text, "ropeway.lock").expect_err("no lock").to_string();
     assert_eq!(said(""), "ropeway.lock:1: EOF while parsing a value");
-    assert_eq!(said("{\n \"version\": 1,\n oops}"), "ropeway.lock:3: key must be a string");
+    assert_eq!(said("{\n \"version\": 1,\n oops}"), "ropeway.lock:3: not valid JSON: key must be a string");
     assert_eq!(
         said("{\"version\": 1, \"servers\": {}, \"x\": 1}"),
         "ropeway.lock:1: unknown field `x`, expected `version` or `servers`"

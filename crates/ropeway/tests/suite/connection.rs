@@ -117,7 +117,7 @@ fn a_call_fails_when_the_server_dies_and_is_not_repeated() {
         call(&server, "crash", json!({})).await.expect_err("no answer");
         let error = waiting.await.expect("no panic").expect_err("no answer");
         assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
-        assert_eq!(chain(&error), "server `peer` is unavailable: the process ended with exit status: 1");
+        assert_eq!(chain(&error), "server `peer` is unavailable: the process exited (exit status: 1)");
         assert!(error.is_transient());
         still_works(&server).await;
         assert_eq!(record().matches("\"sleep\"").count(), 1);
@@ -242,7 +242,7 @@ fn a_call_to_a_down_server_fails_with_the_cause_after_the_grace() {
             let started = Instant::now();
             let told = echo_fails(&server).await;
             assert!((ms(250)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
-            assert!(told.starts_with("server `peer` is unavailable: the connection was refused: "), "{told}");
+            assert!(told.starts_with("server `peer` is unavailable: could not connect: "), "{told}");
             assert!(told.to_lowercase().contains("connection refused"), "{told}");
             // The cached list is stale.
             let told = chain(&server.list_tool_definitions().await.expect_err("no list"));

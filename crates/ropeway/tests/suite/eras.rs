@@ -455,10 +455,7 @@ fn a_failed_handshake_reports_stderr() {
         let server = Mcp::new(config);
         let told = cannot_connect(&server).await;
         let words = "a line on stderr that nobody has asked for, sixty-four in all..";
-        assert_eq!(
-            told,
-            format!("could not connect to server `peer`: the process ended with exit status: 7, saying `{words}`")
-        );
+        assert_eq!(told, format!("could not connect to server `peer`: the process exited (exit status: 7): `{words}`"));
         assert_eq!(server.stderr_tail(), [words]);
         server.close().await;
     });

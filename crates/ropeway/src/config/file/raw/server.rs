@@ -142,8 +142,10 @@ pub enum RawTransport {
     Stdio,
     /// Legacy HTTP+SSE.
     Sse,
-    /// Streamable HTTP. `http` and `websocket` are accepted as aliases.
+    /// Streamable HTTP. `http` is accepted as an alias.
     StreamableHttp,
+    /// Treated as Streamable HTTP, because MCP defines no WebSocket transport.
+    Websocket,
 }
 
 impl<'de> Deserialize<'de> for RawTransport {
@@ -152,7 +154,8 @@ impl<'de> Deserialize<'de> for RawTransport {
         match name.as_str() {
             "stdio" => Ok(Self::Stdio),
             "sse" => Ok(Self::Sse),
-            "streamable-http" | "http" | "websocket" => Ok(Self::StreamableHttp),
+            "streamable-http" | "http" => Ok(Self::StreamableHttp),
+            "websocket" => Ok(Self::Websocket),
             _ => Err(de::Error::unknown_variant(&name, &["stdio", "sse", "streamable-http"])),
         }
     }

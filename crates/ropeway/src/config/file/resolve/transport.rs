@@ -21,7 +21,11 @@ impl Resolver<'_> {
                 self.problem(&[key("url")], "`url` conflicts with `command`; keep one of them");
                 None
             }
-            (Some(_), None, Some(transport @ (RawTransport::Sse | RawTransport::StreamableHttp))) => {
+            (
+                Some(_),
+                None,
+                Some(transport @ (RawTransport::Sse | RawTransport::StreamableHttp | RawTransport::Websocket)),
+            ) => {
                 let found = format!("`{}` with a `command`", name_of(transport));
                 self.mismatch(&[key("transport")], found, "`stdio`, or a `url`", Some("stdio"));
                 None
@@ -204,6 +208,7 @@ fn name_of(transport: RawTransport) -> &'static str {
         RawTransport::Stdio => "stdio",
         RawTransport::Sse => "sse",
         RawTransport::StreamableHttp => "streamable-http",
+        RawTransport::Websocket => "websocket",
     }
 }
 

@@ -23,6 +23,24 @@ fn a_minimal_file_uses_default_settings() {
 }
 
 #[test]
+fn keys_without_an_effect_on_the_transport_are_warnings() {
+    let config = parse(
+        "defaults: {headers: {X-Team: blue}}\nservers:\n- {alias: a, command: npx -y foo, headers: {X: y}}\n\
+         - {alias: b, url: 'http://b/', transport: websocket, args: [x], env: {}}\n- {alias: c, command: c}\n",
+    );
+    assert_eq!(
+        config.unwrap().warnings,
+        [
+            "ignored `headers` of server `a` (3:35): it applies to a `url`; pass secrets in `env`",
+            "`command` of server `a` contains spaces and is started without a shell; \
+             set `command: npx` and move the other words to `args`",
+            "ignored `args` of server `b` (4:55): it applies to a `command`",
+            "`transport: websocket` of server `b` is treated as `streamable-http`: MCP defines no WebSocket transport",
+        ]
+    );
+}
+
+#[test]
 fn every_key_is_resolved() {
     let config = parse(
         r#"
