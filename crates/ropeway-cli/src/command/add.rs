@@ -224,24 +224,24 @@ impl Add {
         Ok(server)
     }
 
-    /// Returns the `cwd` to write. A program with a relative path runs in the current folder.
+    /// Returns the `cwd` to write. A program with a relative path runs in the current directory.
     fn folder(&self, file: &Path) -> Result<Option<String>, Failure> {
         let here = std::env::current_dir()
-            .map_err(|error| Failure::usage("could not determine the current folder").caused_by(&error))?;
+            .map_err(|error| Failure::usage("could not determine the current directory").caused_by(&error))?;
         let is_here = |word: &String| {
             let path = Path::new(word);
             path.is_relative() && (word == "." || (word.contains('/') && path.exists()) || path.is_file())
         };
         let folder = match &self.cwd {
             Some(folder) if !folder.is_dir() => {
-                return Err(Failure::usage(format!("`{}` is not a folder", folder.display())));
+                return Err(Failure::usage(format!("`{}` is not a directory", folder.display())));
             }
             Some(folder) => here.join(folder),
             None if self.command.iter().any(is_here) => here,
             None => return Ok(None),
         };
         let beside = std::path::absolute(file).ok().and_then(|file| file.parent().map(Path::to_owned));
-        // A relative path keeps working if the folder moves.
+        // A relative path keeps working if the directory moves.
         let written = match beside.as_deref().and_then(|beside| folder.strip_prefix(beside).ok()) {
             Some(below) if below.as_os_str().is_empty() => ".".to_owned(),
             Some(below) => below.to_string_lossy().into_owned(),

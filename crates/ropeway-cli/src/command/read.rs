@@ -24,7 +24,7 @@ pub(super) struct Read {
     /// URI of the resource, optionally after the name of its server
     #[arg(value_name = "URI", required = true, num_args = 1..=2)]
     words: Vec<String>,
-    /// Save binary contents to this folder
+    /// Save binary contents to this directory
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
     /// Print text byte for byte, even on a terminal; a binary resource is written to a pipe or file as is

@@ -126,7 +126,7 @@ fn no_config_file(server: &str, places: &[config_paths::ConfigPath]) -> Failure 
         places.iter().filter(|place| place.reason == config_paths::PathReason::Folder).collect();
     let here = folders.first().map(|place| match folders.len() {
         1 => format!("`{}`", place.path.display()),
-        _ => format!("`{}` and the folders above", place.path.display()),
+        _ => format!("`{}` and the directories above", place.path.display()),
     });
     let own = places.iter().find(|place| place.reason == config_paths::PathReason::User);
     let own = own.map(|place| format!("`{}`", place.path.display()));

@@ -216,19 +216,19 @@ impl Session {
     }
 
     /// Returns the exit code of a list of servers: success if one is available and none timed out.
-    pub(crate) fn exit(&self, verdicts: &[ServerStatus]) -> Exit {
-        match advice::exit_code(verdicts) {
-            Exit::Unreachable => worst_exit(verdicts.iter().map(|verdict| self.exit_of(verdict))),
+    pub(crate) fn exit(&self, statuses: &[ServerStatus]) -> Exit {
+        match advice::exit_code(statuses) {
+            Exit::Unreachable => worst_exit(statuses.iter().map(|status| self.exit_of(status))),
             exit => exit,
         }
     }
 
     /// Returns the exit code for a server status. For `Down`, the cause decides.
-    pub(crate) fn exit_of(&self, ServerStatus { server, outcome, .. }: &ServerStatus) -> Exit {
-        let state = self.server(server).map(|server| server.state().borrow().clone());
-        match (outcome, state) {
+    pub(crate) fn exit_of(&self, ServerStatus { server, state, .. }: &ServerStatus) -> Exit {
+        let connection = self.server(server).map(|server| server.state().borrow().clone());
+        match (state, connection) {
             (ServerState::Down { .. }, Some(ConnectionState::Down { cause, .. })) => exit_of_connect(&cause),
-            (outcome, _) => advice::exit_of(outcome),
+            (state, _) => advice::exit_of(state),
         }
     }
 
@@ -270,10 +270,11 @@ impl Session {
 
     /// Returns the failure of a step that exceeds the deadline.
     pub(crate) fn timeout_failure(&self, what: &str) -> Failure {
-        let them = if self.waiting.servers().len() > 1 { "them" } else { "it" };
+        let names: Vec<String> = self.waiting.servers().iter().map(|server| format!("`{server}`")).collect();
+        let names = names.join(", ");
         match &self.deadline {
-            Some(deadline) => deadline.failure().hint(format!("while {what} {them}")),
-            None => Failure::new(Exit::Timeout, format!("no response while {what} {them}")),
+            Some(deadline) => deadline.failure().hint(format!("timed out while {what} {names}")),
+            None => Failure::new(Exit::Timeout, format!("timed out while {what} {names}")),
         }
     }
 

@@ -207,10 +207,7 @@ mod tests {
                 .clone();
         let text = plain(&tool, 80);
         assert!(text.starts_with("s.tool\n    T\n"), "{text}");
-        assert!(
-            text.contains("\nHints (claimed by the server, not verified)\n    read-only: changes nothing\n\n"),
-            "{text}"
-        );
+        assert!(text.contains("\nHints (from the server, not verified)\n    read-only: changes nothing\n\n"), "{text}");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(super) async fn check(
     let mut findings = match connected {
         Ok(Ok(())) => {
             let mut findings = vec![handshake_finding(&server, started.elapsed())];
-            findings.extend(noise(&server));
+            findings.extend(check_output(&server));
             let limit = config.timeouts.idle.min(limit.saturating_sub(started.elapsed()));
             findings.extend(tools::check(&server, entry, with.lock, limit).await);
             findings
@@ -109,8 +109,8 @@ fn handshake_finding(server: &Mcp, took: Duration) -> Finding {
     Finding::good(CHECK, format!("{name}, MCP {version} ({era}), ready after {}", format_duration(took)))
 }
 
-fn noise(server: &Mcp) -> Option<Finding> {
-    let lines = match server.noise() {
+fn check_output(server: &Mcp) -> Option<Finding> {
+    let lines = match server.invalid_lines() {
         0 => return None,
         1 => "1 line".to_owned(),
         lines => format!("{lines} lines"),

@@ -282,7 +282,7 @@ fn a_named_server_without_a_file_is_not_the_demo_server() {
             "{words:?}: {}",
             run.stderr
         );
-        let searched = format!("`{}` and the folders above", home.path("work/ropeway.yaml").display());
+        let searched = format!("`{}` and the directories above", home.path("work/ropeway.yaml").display());
         for words in [searched.as_str(), "`ropeway add github -- COMMAND`", "`ropeway import`", "`--config FILE`"] {
             assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
         }

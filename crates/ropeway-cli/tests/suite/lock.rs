@@ -70,7 +70,7 @@ fn the_lock_is_written_checked_and_lists_changes() {
     assert_eq!(
         out(&run, &place),
         "+ files.exec new: Runs\n~ files.note changed\n    description changed\n    required argument `shell` added\n    \
-         hint `readOnlyHint` flipped to false\n    was: Writes a note\n    now: Runs a \\u{1b}[2Jcommand\n- files.list gone\n"
+         hint `readOnlyHint` changed to false\n    was: Writes a note\n    now: Runs a \\u{1b}[2Jcommand\n- files.list removed\n"
     );
     assert_eq!(lock_text(&place), text, "--check writes nothing");
     let json = place.run("lock --check --json").expect(1).json();
@@ -78,7 +78,7 @@ fn the_lock_is_written_checked_and_lists_changes() {
     assert_eq!(
         json["differences"][1],
         json!({"server": "files", "tool": "note", "difference": "changed", "changes": ["description changed",
-            "required argument `shell` added", "hint `readOnlyHint` flipped to false"]})
+            "required argument `shell` added", "hint `readOnlyHint` changed to false"]})
     );
     // The tool is still used, with a warning.
     let run = place.run("tools").expect(0);
@@ -200,7 +200,7 @@ fn the_lock_of_another_project_is_not_written_through_a_link() {
     let before = lock_text(&theirs);
     std::os::unix::fs::symlink(theirs.path().join("ropeway.lock"), mine.path().join("ropeway.lock")).expect("a link");
     let run = mine.run("lock").expect(2);
-    assert!(run.stderr.contains("links to") && run.stderr.contains("in another folder"), "{}", run.stderr);
+    assert!(run.stderr.contains("links to") && run.stderr.contains("in another directory"), "{}", run.stderr);
     assert_eq!(lock_text(&theirs), before);
 }
 

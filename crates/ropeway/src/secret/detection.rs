@@ -14,7 +14,7 @@ const NAME_PARTS: [&str; 10] =
 /// Words of a name that suggest a secret, but not as part of a longer word such as `path` or `compass`.
 const NAME_WORDS: [&str; 2] = ["pass", "pat"];
 
-/// Environment variables that match but hold folders.
+/// Environment variables that match but hold directories.
 const EXCLUDED_NAMES: [&str; 2] = ["PWD", "OLDPWD"];
 
 /// Minimum length of a user name that may be a token.

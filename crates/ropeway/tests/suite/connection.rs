@@ -186,8 +186,8 @@ fn retry_delays_grow_up_to_the_maximum() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize"), Fault::exit()));
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
-        config.reconnect.first = ms(20);
-        config.reconnect.longest = ms(80);
+        config.reconnect.initial_delay = ms(20);
+        config.reconnect.max_delay = ms(80);
         let server = Mcp::new(config);
         let mut events = server.events();
         cannot_connect(&server).await;
@@ -216,8 +216,8 @@ fn a_server_that_dies_when_ready_is_restarted_with_backoff() {
             Script::legacy().fault(FaultTrigger::method("notifications/initialized"), Fault::exit()),
         );
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
-        config.reconnect.first = ms(40);
-        config.reconnect.longest = ms(10_000);
+        config.reconnect.initial_delay = ms(40);
+        config.reconnect.max_delay = ms(10_000);
         let server = Mcp::new(config);
         // Whether the first attempt counts as successful depends on timing.
         let _ = server.connect().await;

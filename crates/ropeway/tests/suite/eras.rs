@@ -467,7 +467,7 @@ fn a_failed_first_attempt_is_an_error_and_a_retry_may_succeed() {
         let scripted =
             ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize").first(3), Fault::exit()));
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
-        config.reconnect.first = ms(50);
+        config.reconnect.initial_delay = ms(50);
         let server = Mcp::new(config);
         let mut events = server.events();
         let told = cannot_connect(&server).await;

@@ -9,8 +9,8 @@ const URL_KEYS: [&str; 2] = ["headers", "auth"];
 /// Keys that only apply to a `command`.
 const COMMAND_KEYS: [&str; 5] = ["args", "env", "env_file", "inherit_env", "cwd"];
 
-/// Returns the warnings about a server. `own` is its entry without the keys of `defaults`, which apply to every transport.
-pub(super) fn connection_warnings(raw: &RawServer, own: &Node) -> Vec<String> {
+/// Returns the warnings about a server; `node` is its entry.
+pub(super) fn connection_warnings(raw: &RawServer, node: &Node) -> Vec<String> {
     let alias = &raw.alias;
     let (ignored, needs): (&[&str], &str) = match (&raw.command, &raw.url) {
         (Some(_), None) => (&URL_KEYS, "`url`"),
@@ -19,7 +19,7 @@ pub(super) fn connection_warnings(raw: &RawServer, own: &Node) -> Vec<String> {
     };
     let mut warnings = Vec::new();
     let is_ignored = |entry: &&Entry| ignored.contains(&entry.key.as_str()) && !is_empty(&entry.value);
-    for entry in own.entries().iter().filter(is_ignored) {
+    for entry in node.entries().iter().filter(is_ignored) {
         let (key, line, column) = (&entry.key, entry.position.line, entry.position.column);
         let fix = if key == "headers" || key == "auth" { "; pass secrets in `env`" } else { "" };
         warnings.push(format!("ignored `{key}` of server `{alias}` ({line}:{column}): it applies to a {needs}{fix}"));
@@ -28,6 +28,14 @@ pub(super) fn connection_warnings(raw: &RawServer, own: &Node) -> Vec<String> {
         warnings.push(format!(
             "`transport: websocket` of server `{alias}` is treated as `streamable-http`: MCP defines no WebSocket transport"
         ));
+    }
+    for (former, name) in [("first", "initial_delay"), ("longest", "max_delay")] {
+        if let Some(value) = node.get("reconnect").and_then(|reconnect| reconnect.get(former)) {
+            let (line, column) = (value.position.line, value.position.column);
+            warnings.push(format!(
+                "`reconnect.{former}` of server `{alias}` ({line}:{column}) is deprecated; use `reconnect.{name}`"
+            ));
+        }
     }
     if let Some(program) = raw.command.as_deref().and_then(program_of_line) {
         // The other words may contain secrets.

@@ -89,7 +89,6 @@ fn resolve_servers(
         if problems.len() > MAX_PROBLEMS {
             return None;
         }
-        let own = node;
         let node = document.with_defaults(node);
         let (raw, found) = decode::decode_all::<RawServer>(&node, path);
         let is_broken = !found.is_empty() || broken.contains(path) || broken.contains(&format!("{path}.connection"));
@@ -123,7 +122,7 @@ fn resolve_servers(
                 resolved.entry.tools.allowlists.extend(document.allowlist(&raw.alias).map(<[String]>::to_vec));
                 config.servers.push(resolved.entry);
                 config.warnings.extend(resolved.warnings);
-                config.warnings.extend(connection_warnings(&raw, own));
+                config.warnings.extend(connection_warnings(&raw, &node));
                 config.files.extend(resolved.files);
             }
             // A missing key may be a misspelled one, which is reported already.

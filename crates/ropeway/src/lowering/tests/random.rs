@@ -180,8 +180,8 @@ proptest! {
                 let wire = tool.to_wire(&own).into_owned();
                 prop_assert_eq!(&tool.from_wire(wire.clone()), &own);
                 if original.warning().is_none() && original.validate(&Value::Object(own.clone())).is_ok() {
-                    let verdict = checked.validate(&Value::Object(wire.clone()));
-                    prop_assert!(verdict.is_ok(), "{dialect}: {schema}\nbecame {lowered}\n{}\n{verdict:?}", Value::Object(wire));
+                    let status = checked.validate(&Value::Object(wire.clone()));
+                    prop_assert!(status.is_ok(), "{dialect}: {schema}\nbecame {lowered}\n{}\n{status:?}", Value::Object(wire));
                 }
             }
         }

@@ -264,11 +264,11 @@ pub struct RawReconnect {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// The delay before the second attempt, which doubles with every attempt. At least `20ms`. Defaults to `250ms`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first: Option<RawDuration>,
+    #[serde(alias = "first", skip_serializing_if = "Option::is_none")]
+    pub initial_delay: Option<RawDuration>,
     /// The maximum delay between two attempts. Defaults to `30s`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub longest: Option<RawDuration>,
+    #[serde(alias = "longest", skip_serializing_if = "Option::is_none")]
+    pub max_delay: Option<RawDuration>,
 }
 
 /// How the resources of a server are exposed.

@@ -98,7 +98,7 @@ impl Resolver<'_> {
         if !command.contains("${") {
             return command.to_owned();
         }
-        // Other clients use references to folders, which do not depend on the environment.
+        // Other clients use references to directories, which do not depend on the environment.
         let fixed = |part: &Part<'_>| !matches!(part, Part::Name { .. } | Part::File(_));
         if self.context.is_foreign && parts(command).is_ok_and(|parts| parts.iter().all(fixed)) {
             return self.text(&at, command);
