@@ -49,11 +49,8 @@ pub(crate) fn describe(name: &str, tool: &ToolDefinition, options: &[String], wi
     }
     let hints = hints(tool);
     if !hints.is_empty() {
-        let whose = if tool.provenance.trust_hints {
-            "claimed by the server, trusted"
-        } else {
-            "claimed by the server, not verified"
-        };
+        let whose =
+            if tool.provenance.trust_hints { "from the server, trusted" } else { "from the server, not verified" };
         text.push_str(&heading("Hints", whose, width));
         hints.iter().for_each(|hint| text.push_str(&wrap(hint, width, step)));
     }

@@ -32,7 +32,9 @@ fn problems_for_scripts_have_all_their_parts() {
     assert_eq!(
         report,
         json!({"file": home.path("work/ropeway.yaml"), "ok": false, "problems": [{
-            "line": 3, "column": 16, "path": "servers[0].transport", "found": "`stdoi`",
+            "line": 3, "column": 16, "path": "servers[0].transport",
+            "message": "servers[0].transport: expected one of `stdio`, `sse`, `streamable-http`, found `stdoi` (did you mean `stdio`?)",
+            "found": "`stdoi`",
             "expected": "one of `stdio`, `sse`, `streamable-http`", "suggestion": "stdio",
         }]})
     );

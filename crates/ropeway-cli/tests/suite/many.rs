@@ -265,7 +265,10 @@ fn every_command_has_its_json() {
 
     let health = json("health", 3);
     let server = &health["servers"][0];
-    assert_eq!((&server["server"], &server["status"]), (&json!("a"), &json!({"state": "ready", "outcome": "ready", "tools": 16})));
+    assert_eq!(
+        (&server["server"], &server["status"]),
+        (&json!("a"), &json!({"state": "ready", "outcome": "ready", "tools": 16}))
+    );
     assert_eq!((&server["era"], &server["protocol_version"]), (&json!("modern"), &json!("2026-07-28")));
     assert!(server["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{server}");
     let cause = "could not start `/no/such`: No such file or directory (os error 2)";
