@@ -65,7 +65,7 @@ impl AuthMap {
             (None, None, Some("bearer"), ..) => Err("only a `token` for `type: bearer`"),
             (None, None, Some("basic"), ..) => Err("`user` and `password` for `type: basic`"),
             (None, None, Some(_), ..) => Err("`type: bearer` or `type: basic`"),
-            (None, None, None, Some(_), ..) => Err("`type: bearer` before `token`"),
+            (None, None, None, Some(_), ..) => Err("`type: bearer` with `token`"),
             _ => Err(AUTH_MAP),
         }
     }
