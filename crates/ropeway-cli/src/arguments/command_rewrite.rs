@@ -101,6 +101,20 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
+/// Returns why the path of a program cannot be a server, or `None` if the word is not a path.
+pub(crate) fn unusable_path(word: &str) -> Option<String> {
+    let path = Path::new(word);
+    let reason = match path.metadata() {
+        _ if !is_path(word) => return None,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+        Err(error) => format!("cannot be read: {error}"),
+        Ok(metadata) if metadata.is_dir() => "is a directory, not a program".to_owned(),
+        Ok(_) if !is_program(path) => format!("is not executable; run `chmod +x {word}`"),
+        Ok(_) => return None,
+    };
+    Some(format!("`{word}` {reason}"))
+}
+
 /// Returns `true` if the words contain `--json`.
 pub(crate) fn asks_for_json(words: &[impl AsRef<OsStr>]) -> bool {
     words.iter().map(AsRef::as_ref).take_while(|word| *word != "--").any(|word| word == "--json")

@@ -33,11 +33,11 @@ impl Chat<'_> {
                 self.note(&text);
             }
             SlashCommand::Servers => {
-                let verdicts = self.session.bridge.statuses();
-                let text = match &verdicts[..] {
+                let statuses = self.session.bridge.statuses();
+                let text = match &statuses[..] {
                     [] => "no servers configured\n".to_owned(),
-                    verdicts => {
-                        verdicts.iter().map(|verdict| self.session.advice.problem_text(verdict, width())).collect()
+                    statuses => {
+                        statuses.iter().map(|status| self.session.advice.problem_text(status, width())).collect()
                     }
                 };
                 self.note(&text);

@@ -14,14 +14,14 @@ use crate::terminal::text::{clean, clean_line, size};
 
 const FAINT: Style = Style::new().dimmed();
 
-/// The folder for files of a result.
+/// The directory for files of a result.
 pub(crate) struct SaveFolder {
     path: PathBuf,
     stem: String,
 }
 
 impl SaveFolder {
-    /// Files are named after the tool. The folder is created on first use.
+    /// Files are named after the tool. The directory is created on first use.
     pub(crate) fn new(path: &Path, tool: &str) -> Self {
         Self { path: path.to_owned(), stem: safe_name(tool) }
     }
@@ -91,7 +91,7 @@ pub(crate) struct RenderedResult {
     pub(crate) notes: Vec<String>,
 }
 
-/// Formats a result for people and saves its files to the folder, if any.
+/// Formats a result for people and saves its files to the directory, if any.
 pub(crate) fn render(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result<RenderedResult, Failure> {
     // Servers repeat structured content as text for older clients.
     let structured = envelope.meta.structured_content.as_ref();
@@ -124,7 +124,7 @@ pub(crate) fn is_text_copy(value: &Value, parts: &[ContentPart]) -> bool {
     !texts.is_empty() && only.and_then(Value::as_str) == Some(&texts.join("\n"))
 }
 
-/// Formats content parts for people and saves files to the folder, if any.
+/// Formats content parts for people and saves files to the directory, if any.
 pub(crate) fn render_parts<'a>(
     parts: impl Iterator<Item = &'a ContentPart>,
     folder: Option<&SaveFolder>,
@@ -162,7 +162,7 @@ pub(crate) fn render_parts<'a>(
     Ok(shown)
 }
 
-/// Formats one line for each file of a result and saves it to the folder, if any.
+/// Formats one line for each file of a result and saves it to the directory, if any.
 pub(crate) fn render_files<'a>(
     parts: impl Iterator<Item = &'a ContentPart>,
     folder: Option<&SaveFolder>,

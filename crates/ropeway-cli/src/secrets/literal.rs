@@ -242,7 +242,12 @@ pub(crate) fn secrets_in_line(line: &str) -> Vec<Range<usize>> {
         }
         // A flag names the next word.
         let named = std::mem::take(&mut name);
-        let telling = if named.eq_ignore_ascii_case("bearer") { "token" } else { named.as_str() };
+        let telling = match named.as_str() {
+            named if named.eq_ignore_ascii_case("bearer") => "token",
+            // The value is a path.
+            "secrets_file" => "",
+            named => named,
+        };
         let inner = text.split_once('=').is_some_and(|(name, value)| is_secret(name, value));
         if is_secret(telling, text) || is_token(text) || inner {
             found.push(piece.clone());
@@ -457,6 +462,7 @@ mod tests {
             "  - alias: github",
             "    url: https://example.com/mcp",
             "  TOKEN: ${TOKEN}",
+            "secrets_file: ~/.config/secrets.env",
             "{\"a\": [1, 'b']}",
             "it's",
             "",

@@ -184,7 +184,7 @@ fn is_all_there(place: &Place) {
     let health = place.run("health --json").expect(0).json();
     let states = health["servers"].as_array().expect("servers").iter().map(|server| {
         assert!(server["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{server}");
-        json!([server["server"], server["verdict"]["outcome"], server["transport"]])
+        json!([server["server"], server["status"]["state"], server["transport"]])
     });
     let expected = json!([
         ["everything", "ready", "stdio"],

@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(approvals.check(&tool), ApprovalStatus::Unknown, "{}", tool.name);
         }
         let flipped = tool("b", json!({"readOnlyHint": false}));
-        assert_eq!(changes(approvals.check(&flipped)), ["hint `readOnlyHint` flipped to false"]);
+        assert_eq!(changes(approvals.check(&flipped)), ["hint `readOnlyHint` changed to false"]);
         let changed = read("a").with_description("Runs a shell");
         assert_eq!(changes(approvals.check(&changed)), ["description changed"]);
         let mut elsewhere = read("d");

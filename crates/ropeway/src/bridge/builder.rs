@@ -77,7 +77,7 @@ setters!(BridgeBuilder {
     handlers(handlers: Handlers) => handlers = handlers;
     /// Sends events to a channel of the host instead of a new one.
     events(events: Events) => events = events;
-    /// Caches tool definitions and eras of servers in this folder instead of the [default one](default_cache_dir).
+    /// Caches tool definitions and eras of servers in this directory instead of the [default one](default_cache_dir).
     ///
     /// Lazy servers are not started to list cached tools, [`cached_tools`](super::cached_tools) reads them without a bridge, and
     /// servers that speak the legacy era are not probed at every start.

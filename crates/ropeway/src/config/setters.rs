@@ -22,7 +22,7 @@ setters!(ServerConfig {
     with_timeouts => timeouts: ServerTimeouts,
     with_limits => limits: ServerLimits,
     with_reconnect => reconnect: ReconnectPolicy,
-    with_redactor => mask: Redactor,
+    with_redactor => redactor: Redactor,
 });
 
 setters!(StdioServer {
@@ -56,8 +56,8 @@ setters!(ServerLimits {
 
 setters!(ReconnectPolicy {
     with_enabled => enabled: bool,
-    with_first => first: Duration,
-    with_longest => longest: Duration,
+    with_initial_delay => initial_delay: Duration,
+    with_max_delay => max_delay: Duration,
 });
 
 setters!(ServerEntry {

@@ -38,7 +38,7 @@ impl Difference {
             DifferenceKind::Changed(changes) => {
                 format!("changed since it was locked ({}); run `ropeway lock`", changes.join(", "))
             }
-            DifferenceKind::Gone => "no longer provided by the server".to_owned(),
+            DifferenceKind::Gone => "not provided by the server".to_owned(),
         }
     }
 }
@@ -50,7 +50,7 @@ impl fmt::Display for Difference {
         match &self.kind {
             DifferenceKind::New => f.write_str("is not in the lock"),
             DifferenceKind::Changed(changes) => write!(f, "changed since it was locked: {}", changes.join(", ")),
-            DifferenceKind::Gone => f.write_str("is in the lock, but not on its server"),
+            DifferenceKind::Gone => f.write_str("is in the lock, but the server does not provide it"),
         }
     }
 }

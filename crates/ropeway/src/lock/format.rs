@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use super::accepted::{Lock, LockedTool};
@@ -38,8 +39,15 @@ impl Lock {
         let broken = |error: serde_json::Error| {
             let line = Some(error.line()).filter(|line| *line > 0);
             let words = error.to_string();
-            let problem = words.split(" at line ").next().unwrap_or(&words);
-            LockError::Broken { path: path.clone(), line, problem: escape_invisible(problem) }
+            let problem = match words.split(" at line ").next().unwrap_or(&words) {
+                // serde_json's word for a literal such as `null` that is misspelled.
+                "expected ident" => "invalid value",
+                problem => problem,
+            };
+            let problem = escape_invisible(problem);
+            let is_json = error.classify() == Category::Data;
+            let problem = if is_json { problem } else { format!("not valid JSON: {problem}") };
+            LockError::Broken { path: path.clone(), line, problem }
         };
         // A newer version may differ in everything else.
         let Version { version } = serde_json::from_str(text).map_err(broken)?;

@@ -192,8 +192,8 @@ impl Mcp {
     }
 
     /// Returns the number of lines on the server's stdout that were not messages, over all connections.
-    pub fn noise(&self) -> u64 {
-        self.inner.connection.host.noise()
+    pub fn invalid_lines(&self) -> u64 {
+        self.inner.connection.host.invalid_lines()
     }
 
     /// Returns the server's tools. With a prefix, `prefix_` is added before each name.

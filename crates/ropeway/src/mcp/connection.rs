@@ -50,8 +50,8 @@ impl Connection {
     pub(crate) fn new(mut config: ServerConfig, host: Arc<Host>) -> Self {
         config.timeouts = config.timeouts.bounded();
         // Without a delay, a server that exits as soon as it is ready would be restarted in a busy loop.
-        config.reconnect.first = config.reconnect.first.max(MIN_RETRY_DELAY);
-        config.reconnect.longest = config.reconnect.longest.clamp(MIN_RETRY_DELAY, MAX_TIMEOUT);
+        config.reconnect.initial_delay = config.reconnect.initial_delay.max(MIN_RETRY_DELAY);
+        config.reconnect.max_delay = config.reconnect.max_delay.clamp(MIN_RETRY_DELAY, MAX_TIMEOUT);
         Self {
             config,
             host,
@@ -267,7 +267,7 @@ impl Connection {
         match failures {
             0 => Duration::ZERO,
             _ => {
-                let full = reconnect.first.saturating_mul(1 << (failures - 1).min(16)).min(reconnect.longest);
+                let full = reconnect.initial_delay.saturating_mul(1 << (failures - 1).min(16)).min(reconnect.max_delay);
                 full.mul_f64(0.5 + fastrand::f64() / 2.0)
             }
         }

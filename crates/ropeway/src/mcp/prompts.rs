@@ -238,7 +238,7 @@ impl PromptResult {
                 PromptSpeaker::User => quoted.then_some(PromptRole::User.as_str()),
             };
             quoted = matches!(speaker, PromptSpeaker::Quoted(_));
-            let line = name.map(|name| ContentPart::text(format!("[said by `{name}`:]")));
+            let line = name.map(|name| ContentPart::text(format!("[message from `{name}`]")));
             let content = line.into_iter().chain(parts.into_iter().cloned());
             match messages.last_mut() {
                 Some(Message::User { content: last }) => last.extend(content),
@@ -355,8 +355,8 @@ mod tests {
             {"role": "user", "content": [text("a"), resource()]},
             {"role": "assistant", "parts": [text("b\n\nc")]},
             {"role": "user", "content": [
-                text("[said by `assistant`:]"), image(), text("[said by `narrator`:]"), text("d"), text("e"),
-                text("[said by `user`:]"), text("f"),
+                text("[message from `assistant`]"), image(), text("[message from `narrator`]"), text("d"), text("e"),
+                text("[message from `user`]"), text("f"),
             ]},
             {"role": "assistant", "parts": [text("g")]},
         ]);

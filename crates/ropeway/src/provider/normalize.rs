@@ -20,7 +20,7 @@ use crate::tool::Arguments;
 const MAX_ID: usize = 64;
 
 /// The content of a missing result.
-const NO_RESULT: &str = "there is no result of this call: the turn was interrupted";
+const NO_RESULT: &str = "the call was interrupted and returned no result";
 
 /// One message of a normalized conversation.
 #[derive(Debug, PartialEq)]

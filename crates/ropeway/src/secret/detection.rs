@@ -22,7 +22,7 @@ const WHOLE_WORDS: [&str; 2] = ["pass", "pat"];
 /// Last words of names that describe a secret and do not hold it.
 const ABOUT: [&str; 9] = ["file", "path", "dir", "mode", "method", "header", "name", "url", "type"];
 
-/// Environment variables that match but hold folders.
+/// Environment variables that match but hold directories.
 const EXCLUDED_NAMES: [&str; 2] = ["PWD", "OLDPWD"];
 
 /// Minimum length of a user name that may be a token.

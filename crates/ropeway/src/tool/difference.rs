@@ -147,7 +147,7 @@ impl ChangeList {
         for (name, value) in new {
             match (old.get(name), value) {
                 (Some(Value::Bool(was)), Value::Bool(is)) if was != is => {
-                    self.push(format!("hint {} flipped to {is}", name_of(name)));
+                    self.push(format!("hint {} changed to {is}", name_of(name)));
                 }
                 (None, value) => self.push(format!("hint {} added: {}", name_of(name), value_of(value))),
                 (Some(was), is) if !same_json(was, is) => {
@@ -307,7 +307,7 @@ mod tests {
                 "description changed",
                 "argument `text` is now an array, was a string",
                 "required argument `shell` added",
-                "hint `readOnlyHint` flipped to false",
+                "hint `readOnlyHint` changed to false",
                 "hint `destructiveHint` added: true",
             ]
         );

@@ -143,8 +143,8 @@ async fn names(
         let mut unknown = Vec::new();
         let mut known: Vec<KnownServer> = Vec::new();
         let mut groups: Vec<Vec<CheckedTool>> = Vec::new();
-        for (verdict, answer) in answers {
-            let entry = entries.iter().find(|entry| entry.alias == verdict.server);
+        for (status, answer) in answers {
+            let entry = entries.iter().find(|entry| entry.alias == status.server);
             match (entry, answer) {
                 (Some(entry), Reply::Answered(contents)) => {
                     let shape = ToolShape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
@@ -154,14 +154,14 @@ async fn names(
                 }
                 // The report shows skipped servers as warnings.
                 _ if matches!(
-                    verdict.outcome,
+                    status.state,
                     ServerState::Disabled | ServerState::Skipped { .. } | ServerState::Invalid { .. }
                 ) => {}
                 (_, Reply::Failed(error)) => {
-                    let outcome = ServerState::Down { cause: line_of(&error) };
-                    unknown.push(ServerStatus::new(verdict.server, outcome));
+                    let state = ServerState::Down { cause: line_of(&error) };
+                    unknown.push(ServerStatus::new(status.server, state));
                 }
-                _ => unknown.push(verdict),
+                _ => unknown.push(status),
             }
         }
         let all: Vec<CheckedTool> = groups.iter().flatten().cloned().collect();

@@ -68,7 +68,8 @@ impl Unmatched {
     pub(super) fn problem_json(&self) -> Value {
         let Self { line, column, path, name, words, suggestion, .. } = self;
         json!({
-            "line": line, "column": column, "path": path, "found": format!("`{name}`: {words}"), "expected": "",
+            "line": line, "column": column, "path": path, "message": format!("{path}: `{name}`: {words}"),
+            "found": format!("`{name}`: {words}"), "expected": "",
             "suggestion": suggestion,
         })
     }

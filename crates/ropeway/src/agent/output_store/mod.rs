@@ -32,12 +32,12 @@ const MAX_FILES: usize = 100;
 
 /// Stores outputs that are too large for the model, until the last clone is dropped.
 ///
-/// Cheap to clone. By default the text of an output goes to an unnamed file in the system's temporary folder: only
+/// Cheap to clone. By default the text of an output goes to an unnamed file in the system's temporary directory: only
 /// the tool `read_more` reaches it, and the system deletes it when the process ends, even if it is killed. The store
 /// keeps the 64 newest outputs, each with an open file descriptor, and no binary data.
 ///
-/// [`OutputStore::with_parent_folder`] stores named files instead, including binary data, in a folder that only its owner can access. The
-/// folder is deleted with the last clone; a process that is killed leaves it behind.
+/// [`OutputStore::with_parent_folder`] stores named files instead, including binary data, in a directory that only its owner can access. The
+/// directory is deleted with the last clone; a process that is killed leaves it behind.
 #[derive(Clone, Debug)]
 pub struct OutputStore(Arc<Storage>);
 
@@ -48,7 +48,7 @@ impl Default for OutputStore {
 }
 
 impl OutputStore {
-    /// Creates a store of at most 1 GiB, in unnamed files in the system's temporary folder.
+    /// Creates a store of at most 1 GiB, in unnamed files in the system's temporary directory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -63,13 +63,13 @@ impl OutputStore {
         Self::with_settings(Settings { limit: bytes, ..self.0.settings.clone() })
     }
 
-    /// Returns an empty store of named files, in a new folder below this one.
+    /// Returns an empty store of named files, in a new directory below this one.
     #[must_use]
     pub fn with_parent_folder(self, folder: impl Into<PathBuf>) -> Self {
         Self::with_settings(Settings { parent: Some(folder.into()), ..self.0.settings.clone() })
     }
 
-    /// Returns the folder of named files, once one is stored.
+    /// Returns the directory of named files, once one is stored.
     pub fn folder(&self) -> Option<PathBuf> {
         self.0.folder()
     }
@@ -132,7 +132,7 @@ impl OutputStore {
         let data: Vec<(usize, BinaryData<'_>)> = omitted_data(content, budget).take(self.max_files()).collect();
         let bytes = length + data.iter().map(|(_, data)| data.decoded_len() as u64).sum::<u64>();
         let (pieces, received) = mpsc::channel(4);
-        // The clone keeps the folder until the writer ends, even if this future is dropped.
+        // The clone keeps the directory until the writer ends, even if this future is dropped.
         let storage = self.0.clone();
         let writer = spawn_blocking(move || storage.write(length, bytes, received));
         // Sending fails if the writer failed. The writer returns the reason.

@@ -215,8 +215,8 @@ proptest! {
                     continue;
                 }
                 if original.warning().is_none() && original.validate(&Value::Object(own.clone())).is_ok() {
-                    let verdict = checked.validate(&Value::Object(wire.clone()));
-                    prop_assert!(verdict.is_ok(), "{dialect}: {schema}\nbecame {lowered}\n{}\n{verdict:?}", Value::Object(wire));
+                    let status = checked.validate(&Value::Object(wire.clone()));
+                    prop_assert!(status.is_ok(), "{dialect}: {schema}\nbecame {lowered}\n{}\n{status:?}", Value::Object(wire));
                 }
             }
         }

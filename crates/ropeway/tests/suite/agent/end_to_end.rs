@@ -261,15 +261,15 @@ fn servers_given_as_settings_live_as_long_as_the_agent() {
             .expect("an agent");
         assert_eq!(scripted.connections(), 0, "servers connect at the first turn");
         let mut turn = agent.send("q");
-        let mut verdicts = None;
+        let mut statuses = None;
         while let Some(step) = turn.next().await {
             if let Step::Servers { statuses: told } = step {
-                verdicts = Some(told.iter().map(ToString::to_string).collect::<Vec<_>>());
+                statuses = Some(told.iter().map(ToString::to_string).collect::<Vec<_>>());
             }
         }
         assert_eq!(done(turn).await.text, "done");
-        let verdicts = verdicts.expect("the servers are told of");
-        assert!(verdicts[0].starts_with("server `peer` is ready with "), "{verdicts:?}");
+        let statuses = statuses.expect("the servers are told of");
+        assert!(statuses[0].starts_with("server `peer` is ready with "), "{statuses:?}");
         assert_eq!(results(&agent.history())[0].1, "hi");
     });
 }

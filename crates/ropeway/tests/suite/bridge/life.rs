@@ -29,7 +29,7 @@ fn bare() -> Script {
 }
 
 fn outcome(listing: &ToolListing, alias: &str) -> ServerState {
-    listing.statuses.iter().find(|status| status.server.as_str() == alias).expect("a status").outcome.clone()
+    listing.statuses.iter().find(|status| status.server.as_str() == alias).expect("a status").state.clone()
 }
 
 /// Returns the first matching event.
@@ -351,7 +351,8 @@ fn warnings_are_redacted() {
         let script = Script::default().fault(FaultTrigger::method("resources/read"), Fault::Error(refusal));
         let mut contextual = entry("a", ScriptedServer::new(script).in_process());
         contextual.resources.context = vec!["test://s3cr3t-value".into()];
-        known(&mut contextual).mask = ropeway::secret::Redactor::new([&ropeway::secret::Secret::new("s3cr3t-value")]);
+        known(&mut contextual).redactor =
+            ropeway::secret::Redactor::new([&ropeway::secret::Secret::new("s3cr3t-value")]);
         let bridge = started(config([contextual])).await;
         let mut events = bridge.events();
         assert_eq!(bridge.context().await, []);

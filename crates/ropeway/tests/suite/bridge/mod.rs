@@ -48,7 +48,7 @@ fn names(listing: &ToolListing) -> Vec<&str> {
 }
 
 fn outcomes(listing: &ToolListing) -> BTreeMap<&str, ServerState> {
-    listing.statuses.iter().map(|status| (status.server.as_str(), status.outcome.clone())).collect()
+    listing.statuses.iter().map(|status| (status.server.as_str(), status.state.clone())).collect()
 }
 
 async fn call(registry: &Registry, tool: &str, with: Value) -> Result<String, String> {
@@ -416,7 +416,7 @@ fn until_statuses_returns_before_slow_servers_are_ready() {
         let quick = entry("quick", child(&scene, &with_tool("one")));
         let bridge = Bridge::new(config([ServerEntry::new(late), quick])).expect("a bridge");
         let outcome = |alias: &str| outcomes(&bridge.tools())[alias].clone();
-        let statuses = bridge.until_statuses(|statuses| statuses[1].outcome == ServerState::Ready { tools: 1 });
+        let statuses = bridge.until_statuses(|statuses| statuses[1].state == ServerState::Ready { tools: 1 });
         tokio::select! {
             statuses = statuses => assert_eq!(statuses, bridge.tools().statuses),
             started = bridge.start() => panic!("nobody is that late: {started:?}"),
@@ -644,7 +644,7 @@ fn a_server_that_rejects_the_cached_era_is_probed_again() {
             }
             let bridge = Bridge::builder(config([entry])).cache_dir(&folder).build().expect("a bridge");
             bridge.start().await.expect("no server is required");
-            let outcome = bridge.statuses().remove(0).outcome;
+            let outcome = bridge.statuses().remove(0).state;
             bridge.stop().await;
             outcome
         };
@@ -664,7 +664,7 @@ fn a_server_that_rejects_the_cached_era_is_probed_again() {
             let bridge = Bridge::builder(servers).cache_dir(&folder).build().expect("a bridge");
             bridge.start().await.expect("no server is required");
             let statuses = bridge.statuses();
-            assert!(matches!(statuses[0].outcome, ServerState::Ready { .. }), "{statuses:?}");
+            assert!(matches!(statuses[0].state, ServerState::Ready { .. }), "{statuses:?}");
             bridge.stop().await;
         }
     });
@@ -723,7 +723,7 @@ fn a_failing_server_is_reported_and_the_others_registered() {
         ]);
         let statuses = discover_and_register(servers, &mut tools).await.expect("tools");
         assert!(
-            matches!(&statuses[1].outcome, ServerState::Down { cause } if cause.contains("/no/such/program")),
+            matches!(&statuses[1].state, ServerState::Down { cause } if cause.contains("/no/such/program")),
             "{statuses:?}"
         );
         assert_eq!(call(&tools, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
@@ -807,7 +807,7 @@ fn fifty_failing_servers_do_not_affect_150_others() {
         let down = listing
             .statuses
             .iter()
-            .filter(|status| matches!(status.outcome, ServerState::Down { .. } | ServerState::Connecting));
+            .filter(|status| matches!(status.state, ServerState::Down { .. } | ServerState::Connecting));
         assert_eq!(down.count(), 50);
         bridge.stop().await;
     });
@@ -864,7 +864,7 @@ fn a_bridge_can_be_stopped_while_starting() {
             })
         };
         let (started, ()) = tokio::time::timeout(SOON, both).await.expect("in time");
-        assert_eq!(started.expect("nothing is required")[0].outcome, ServerState::NotStarted);
+        assert_eq!(started.expect("nothing is required")[0].state, ServerState::NotStarted);
     });
 }
 

@@ -119,8 +119,10 @@ pub enum RawTransport {
     Stdio,
     /// Legacy HTTP+SSE.
     Sse,
-    /// Streamable HTTP. `http` and `websocket` are accepted as aliases.
+    /// Streamable HTTP. `http` is accepted as an alias.
     StreamableHttp,
+    /// Treated as Streamable HTTP, because MCP defines no WebSocket transport.
+    Websocket,
 }
 
 impl<'de> Deserialize<'de> for RawTransport {
@@ -129,7 +131,8 @@ impl<'de> Deserialize<'de> for RawTransport {
         match name.as_str() {
             "stdio" => Ok(Self::Stdio),
             "sse" => Ok(Self::Sse),
-            "streamable-http" | "http" | "websocket" => Ok(Self::StreamableHttp),
+            "streamable-http" | "http" => Ok(Self::StreamableHttp),
+            "websocket" => Ok(Self::Websocket),
             _ => Err(de::Error::unknown_variant(&name, &["stdio", "sse", "streamable-http"])),
         }
     }
@@ -222,9 +225,11 @@ record! {
         /// Whether to reconnect automatically. Defaults to `true`.
         pub enabled: Option<bool>,
         /// The delay before the second attempt, which doubles with every attempt. At least `20ms`. Defaults to `250ms`.
-        pub first: Option<RawDuration>,
+        #[serde(alias = "first")]
+        pub initial_delay: Option<RawDuration>,
         /// The maximum delay between two attempts. Defaults to `30s`.
-        pub longest: Option<RawDuration>,
+        #[serde(alias = "longest")]
+        pub max_delay: Option<RawDuration>,
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn resolve(
         config.timeouts = timeouts(&raw.timeouts.unwrap_or_default());
         config.limits = limits(&raw.limits.unwrap_or_default());
         config.reconnect = reconnect(raw.reconnect.as_ref());
-        config.mask = resolver.secrets.into_redactor();
+        config.redactor = resolver.secrets.into_redactor();
         ServerSettings::Known(Box::new(config))
     } else {
         ServerSettings::Missing { secrets: resolver.missing.names }
