@@ -7,6 +7,7 @@ pub(crate) mod field;
 mod frame;
 mod headers;
 mod list;
+mod scan;
 mod version;
 
 pub use frame::{
@@ -15,6 +16,7 @@ pub use frame::{
 };
 pub use headers::{HeaderError, HeaderParams, header_value};
 pub use list::{Page, tool_definition, wire_definition};
+pub use scan::{Member, ScanError, scan_object};
 pub use version::{Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, is_modern};
 
 /// Error codes of JSON-RPC ([section 5.1](https://www.jsonrpc.org/specification#error_object)) and MCP.
