@@ -1,0 +1,6 @@
+//! Serves the tools, prompts and resources of all servers of a configuration to MCP clients.
+
+#[allow(dead_code, reason = "the listeners are the only users")]
+mod errors;
+#[allow(dead_code, reason = "the listeners are the only users")]
+mod reply;
