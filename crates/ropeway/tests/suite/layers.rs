@@ -30,8 +30,9 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
     ("agent", 6, &[]),
     ("bridge", 6, &[]),
     ("testing", 6, &["bridge"]),
-    ("error", 7, &[]),
-    ("prelude", 7, &[]),
+    ("gateway", 7, &[]),
+    ("error", 8, &[]),
+    ("prelude", 8, &[]),
 ];
 
 /// Dependencies that may change without a breaking change of this crate.
