@@ -75,6 +75,8 @@ pub mod envelope;
 mod error;
 mod error_chain;
 pub mod event;
+#[cfg(feature = "gateway")]
+mod gateway;
 mod hash;
 pub mod json;
 #[cfg(feature = "bridge")]
