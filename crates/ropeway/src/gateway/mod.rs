@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+mod accept;
 mod calls;
 mod catalog;
 mod client;
@@ -25,12 +26,14 @@ mod clients;
 mod cursor;
 mod dispatch;
 mod errors;
+mod event_stream;
 mod exchange;
 mod handle;
 mod header_view;
 mod http;
 mod journal;
 mod limits;
+mod line_io;
 mod listen;
 mod lists;
 mod methods;
@@ -39,6 +42,7 @@ mod notification;
 mod origin;
 mod outbound;
 mod parked;
+mod pipe;
 mod profile;
 mod relay;
 mod replay;
@@ -50,6 +54,7 @@ mod session;
 mod shared;
 mod socket;
 mod stdio;
+mod step;
 mod subscribe;
 mod subscriptions;
 mod switchboard;
