@@ -36,7 +36,18 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
 ];
 
 /// Dependencies that may change without a breaking change of this crate.
-const HIDDEN: [&str; 8] = ["rmcp", "reqwest", "axum", "jsonschema", "globset", "jsonc_parser", "saphyr_parser", "toml"];
+const HIDDEN: [&str; 10] = [
+    "rmcp",
+    "reqwest",
+    "axum",
+    "hyper",
+    "hyper_util",
+    "jsonschema",
+    "globset",
+    "jsonc_parser",
+    "saphyr_parser",
+    "toml",
+];
 
 #[test]
 fn imports_between_modules_point_down() {
