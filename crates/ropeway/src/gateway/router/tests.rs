@@ -215,7 +215,8 @@ fn two_servers_with_one_user_interface_are_kept_apart() {
     let one = view_of(entry("one"), vec![tool("one", "ui://panel"), tool("one", "ui://panel")]);
     let two = view_of(entry("two"), vec![tool("two", "ui://panel")]);
     let router = router(&GatewaySettings::default(), &[one, two], "default");
-    let uris: Vec<Value> = router.tool_entries().iter().map(|entry| serde_json::from_str(&entry.json).expect("JSON")).collect();
+    let uris: Vec<Value> =
+        router.tool_entries().iter().map(|entry| serde_json::from_str(&entry.json).expect("JSON")).collect();
     let uris: Vec<&str> = uris.iter().filter_map(|tool| tool["_meta"]["ui"]["resourceUri"].as_str()).collect();
     assert_eq!(uris, ["ui://panel", "ui://panel", "ropeway://two/ui://panel"]);
 }
