@@ -48,6 +48,11 @@ impl LogLevel {
 pub(crate) struct ClientId(u64);
 
 impl ClientId {
+    /// Returns the number behind the id.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
     /// Returns an id that no other client has.
     pub(crate) fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);

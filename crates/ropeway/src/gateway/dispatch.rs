@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::client::{Client, ClientDescription, Principal};
 use super::errors::ErrorReply;
-use super::exchange::Dispatch;
+pub(crate) use super::exchange::Dispatch;
 use super::header_view::HeaderView;
 use super::methods::{self, Method, Requester};
 use super::profile::Selector;

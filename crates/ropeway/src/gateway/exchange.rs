@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -66,6 +66,12 @@ impl From<ErrorReply> for Outcome {
     fn from(error: ErrorReply) -> Self {
         Self::Error(error)
     }
+}
+
+/// Returns a key that no other exchange has.
+fn next_key() -> ExchangeKey {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    ExchangeKey(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A question of a server that waits for the answer of a modern client.
@@ -133,7 +139,7 @@ impl Exchange {
         log_level: Option<LogLevel>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            key: ExchangeKey::next(),
+            key: next_key(),
             client,
             log_level,
             outbound: Outbound::default(),

@@ -14,8 +14,8 @@ use super::exchange::Exchanges;
 use super::http;
 use super::journal::Journal;
 use super::limits::Limits;
-use super::origin::HostRules;
 use super::parked::ParkedCalls;
+use super::profile::Selector;
 use super::replay::Streams;
 use super::router::RouterSet;
 use super::seal::{KeyError, KeyRing};
@@ -140,12 +140,10 @@ impl GatewayBuilder {
             Some(path) => Journal::open(&path).map_err(|source| GatewayError::Journal { path, source })?,
             None => Journal::in_memory(),
         };
-        let (clients, exchanges, subscriptions) = (Arc::default(), Arc::default(), Arc::default());
-        let switchboard = Switchboard::new(
-            Arc::clone::<Clients>(&clients),
-            Arc::clone::<Exchanges>(&exchanges),
-            Arc::clone::<Subscriptions>(&subscriptions),
-        );
+        let clients = Arc::<Clients>::default();
+        let exchanges = Arc::<Exchanges>::default();
+        let subscriptions = Arc::<Subscriptions>::default();
+        let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone());
         let bridge = bridge.handlers(Handlers::new().with_tap(switchboard.clone())).build()?;
         let limits = settings.limits;
         let shared = GatewayShared {
@@ -159,9 +157,11 @@ impl GatewayBuilder {
             catalog: Catalog::default(),
             parked: ParkedCalls::new(keys.clone(), limits.parked, limits.parked_for),
             sessions: Sessions::new(keys.clone(), journal, settings.session_life, limits.sessions),
-            streams: Streams::new(keys.clone()),
+            streams: Streams::new(keys.clone(), limits.streams_per_client),
             limits: Limits::new(limits.connections, limits.calls, limits.calls_per_client),
+            started: CancelToken::new(),
             draining: CancelToken::new(),
+            stop_requested: CancelToken::new(),
             keys,
             bridge,
             settings: RwLock::new(Arc::new(settings)),
@@ -216,7 +216,9 @@ impl Gateway {
                 *task = Some(tokio::spawn(upkeep::run(Arc::downgrade(&self.inner.shared))).abort_handle());
             }
         }
-        self.bridge().start().await
+        let statuses = self.bridge().start().await;
+        self.inner.shared.started.cancel();
+        statuses
     }
 
     /// Replaces the configuration. Sessions continue.
@@ -242,11 +244,7 @@ impl Gateway {
         if !address.ip().to_canonical().is_loopback() {
             return Err(GatewayError::NotLocal { address });
         }
-        let settings = self.inner.shared.settings();
-        let rules = HostRules::new(Some(address), &settings.allowed_hosts, &settings.allowed_origins);
-        listener.set_nonblocking(true)?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        Ok(http::serve_tcp(self.inner.shared.clone(), listener, rules).await?)
+        Ok(http::serve_tcp(self.inner.shared.clone(), listener).await?)
     }
 
     /// Serves HTTP clients on a Unix socket until the gateway is drained.
@@ -255,8 +253,6 @@ impl Gateway {
     ///
     /// Fails if the listener fails.
     pub async fn serve_http_unix(&self, listener: std::os::unix::net::UnixListener) -> Result<(), GatewayError> {
-        listener.set_nonblocking(true)?;
-        let listener = tokio::net::UnixListener::from_std(listener)?;
         Ok(http::serve_unix(self.inner.shared.clone(), listener).await?)
     }
 
@@ -267,18 +263,24 @@ impl Gateway {
     ///
     /// Fails if the listener fails.
     pub async fn serve_lines(&self, listener: std::os::unix::net::UnixListener) -> Result<(), GatewayError> {
-        listener.set_nonblocking(true)?;
-        let listener = tokio::net::UnixListener::from_std(listener)?;
         Ok(socket::serve(self.inner.shared.clone(), listener).await?)
     }
 
-    /// Serves one client over a pair of streams, one JSON message per line, until the input ends.
+    /// Serves one client over a pair of streams, one JSON message per line, until the input ends. `profile` is the name of a
+    /// profile or a server; `None` selects all servers.
     pub async fn serve_stdio(
         &self,
+        profile: Option<&str>,
         input: impl AsyncRead + Send + Unpin + 'static,
         output: impl AsyncWrite + Send + Unpin + 'static,
     ) {
-        stdio::serve(self.inner.shared.clone(), input, output).await;
+        let selector = profile.map_or(Selector::All, |name| Selector::Named(name.to_owned()));
+        stdio::serve(self.inner.shared.clone(), selector, input, output).await;
+    }
+
+    /// Waits until a client of the socket asks the gateway to stop.
+    pub async fn stop_requested(&self) {
+        self.inner.shared.stop_requested.cancelled().await;
     }
 
     /// Refuses new sessions and calls, waits for the calls in progress up to `limit`, and stops the servers.

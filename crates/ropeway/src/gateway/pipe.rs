@@ -14,11 +14,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::client::{Client, Principal};
 use super::dispatch::{Caller, ClientRef, Dispatch, PipeClient, dispatch};
 use super::errors::ErrorReply;
+use super::exchange::{Exchange, Work};
 use super::line_io::{Line, LineReader, LineWriter};
 use super::profile::Selector;
 use super::reply::Reply;
 use super::shared::GatewayShared;
-use super::step::{close_pipe, step, texts};
+use super::step::{Step, close_pipe, step, texts};
 
 /// No message is handled while the client has this many bytes to read.
 const MAX_UNREAD: usize = 256 << 10;
@@ -48,7 +49,7 @@ impl Pipe {
     {
         let mut writer = LineWriter::new(output);
         let mut running = FuturesUnordered::new();
-        let run = |exchange, work| {
+        let run = |exchange: Arc<Exchange>, work: Work| {
             let shared = Arc::clone(&self.shared);
             async move { (step(&shared, &exchange, work).await, exchange) }
         };
@@ -62,9 +63,9 @@ impl Pipe {
                         break;
                     }
                 }
-                Some((step, exchange)) = running.next(), if may_take && !running.is_empty() => {
-                    step.messages.into_iter().for_each(|message| writer.push(message));
-                    if let Some(work) = step.work {
+                Some((Step { messages, work }, exchange)) = running.next(), if may_take && !running.is_empty() => {
+                    messages.into_iter().for_each(|message| writer.push(message));
+                    if let Some(work) = work {
                         running.push(run(exchange, work));
                     }
                 }

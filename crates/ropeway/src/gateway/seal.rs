@@ -117,10 +117,11 @@ impl Key {
         let derive = |label: &[u8]| {
             let mut bytes = [0; KEY_BYTES];
             secret.expand(&[label], AeadKey)?.fill(&mut bytes)?;
-            Ok(bytes)
+            Ok::<_, Unspecified>(bytes)
         };
-        let cipher = |label: &&[u8]| Ok(LessSafeKey::new(UnboundKey::new(&aead::AES_256_GCM, &derive(label)?)?));
-        Ok(Self { id: derive(b"id")?[0], ciphers: SealKind::LABELS.iter().map(cipher).collect::<Result<_, _>>()? })
+        let cipher = |label: &&[u8]| UnboundKey::new(&aead::AES_256_GCM, &derive(label)?).map(LessSafeKey::new);
+        let ciphers = SealKind::LABELS.iter().map(cipher).collect::<Result<_, Unspecified>>()?;
+        Ok(Self { id: derive(b"id")?[0], ciphers })
     }
 }
 

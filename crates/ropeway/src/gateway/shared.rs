@@ -47,7 +47,12 @@ pub(crate) struct GatewayShared {
     pub(crate) sessions: Sessions,
     pub(crate) streams: Streams,
     pub(crate) limits: Limits,
+    /// Cancelled when all servers have been started.
+    pub(crate) started: CancelToken,
+    /// Cancelled when the gateway accepts no new work.
     pub(crate) draining: CancelToken,
+    /// Cancelled when a client asks the gateway to stop.
+    pub(crate) stop_requested: CancelToken,
 }
 
 /// What a gateway says about itself to a client.

@@ -1,7 +1,7 @@
 //! Subscriptions to resources: one upstream subscription serves all clients.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Mutex, Weak};
 
 use super::client::{Client, ClientId};
 use super::clients::listened;
