@@ -14,16 +14,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::client::{Client, Principal};
 use super::dispatch::{Caller, ClientRef, Dispatch, PipeClient, dispatch};
 use super::errors::ErrorReply;
+use super::exchange::{Exchange, Work};
 use super::line_io::{Line, LineReader, LineWriter};
 use super::profile::Selector;
 use super::reply::Reply;
 use super::shared::GatewayShared;
-use super::step::{close_pipe, step, texts};
+use super::step::{Step, close_pipe, step, texts};
 
-/// No message is handled while the client has this many bytes to read.
-const MAX_UNREAD: usize = 256 << 10;
+/// No message is read while the client has this many bytes to read.
+const MAX_UNREAD: usize = 4 << 20;
 
-/// Small responses are collected up to this size before they are written.
+/// Responses are collected up to this size before they are written. Then requests in progress wait, too.
 const BATCH: usize = 16 << 10;
 
 /// Time for the last responses of a client that has closed its output.
@@ -48,40 +49,37 @@ impl Pipe {
     {
         let mut writer = LineWriter::new(output);
         let mut running = FuturesUnordered::new();
-        let run = |exchange, work| {
+        let run = |exchange: Arc<Exchange>, work: Work| {
             let shared = Arc::clone(&self.shared);
             async move { (step(&shared, &exchange, work).await, exchange) }
         };
         loop {
             let legacy = self.client.legacy();
-            let may_take = writer.len() < MAX_UNREAD;
+            let may_take = writer.len() < BATCH;
             tokio::select! {
                 biased;
-                written = writer.write(), if writer.len() >= BATCH => {
-                    if written.is_err() {
-                        break;
-                    }
-                }
                 Some((step, exchange)) = running.next(), if may_take && !running.is_empty() => {
-                    step.messages.into_iter().for_each(|message| writer.push(message));
-                    if let Some(work) = step.work {
+                    let Step { messages, work } = step;
+                    messages.into_iter().for_each(|message| writer.push(message));
+                    if let Some(work) = work {
                         running.push(run(exchange, work));
                     }
                 }
                 frames = frames_of(legacy.as_deref()), if may_take => {
                     frames.into_iter().for_each(|message| writer.push(message));
                 }
-                line = reader.next(), if may_take => {
+                written = writer.write(), if !writer.is_done() => {
+                    if written.is_err() {
+                        break;
+                    }
+                }
+                // A client may send many requests before it reads the first response.
+                line = reader.next(), if writer.len() < MAX_UNREAD => {
                     let Ok(Some(line)) = line else { break };
                     match self.receive(line, private) {
                         Dispatch::Accepted => {}
                         Dispatch::Done { reply, .. } | Dispatch::Opened { reply, .. } => writer.push(reply.into_bytes()),
                         Dispatch::Running { exchange, work } => running.push(run(exchange, work)),
-                    }
-                }
-                written = writer.write(), if !writer.is_done() => {
-                    if written.is_err() {
-                        break;
                     }
                 }
                 () = self.shared.draining.cancelled(), if running.is_empty() => break,

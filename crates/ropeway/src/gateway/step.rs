@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::dispatch::PipeClient;
 use super::exchange::{Exchange, Next, Work, next};
 use super::outbound::Frame;
 use super::shared::GatewayShared;
@@ -31,6 +32,13 @@ pub(crate) async fn step(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, 
             messages.extend(reply.map(|(_, reply)| reply.into_bytes()));
             Step { messages, work: None }
         }
+    }
+}
+
+/// Ends everything that a client on a pipe has here, because the pipe is closed.
+pub(crate) fn close_pipe(shared: &GatewayShared, pipe: &PipeClient) {
+    for client in pipe.close() {
+        shared.forget(&client);
     }
 }
 

@@ -204,7 +204,7 @@ async fn handle(
 fn ready(shared: &GatewayShared) -> Response<Body> {
     if shared.draining.is_cancelled() {
         response::document(503, r#"{"status":"draining"}"#)
-    } else if shared.is_started() {
+    } else if shared.started.is_cancelled() {
         response::document(200, r#"{"status":"ready"}"#)
     } else {
         response::document(503, r#"{"status":"starting"}"#)

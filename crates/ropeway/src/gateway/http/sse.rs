@@ -21,7 +21,7 @@ use super::response;
 use crate::gateway::dispatch::{Caller, ClientRef, Dispatch, PipeClient, dispatch};
 use crate::gateway::profile::Selector;
 use crate::gateway::shared::GatewayShared;
-use crate::gateway::step::step;
+use crate::gateway::step::{close_pipe, step};
 use crate::sync::lock;
 use crate::tool::CancelToken;
 
@@ -181,7 +181,7 @@ impl Drop for SseEvents {
     fn drop(&mut self) {
         lock(&self.sessions.0).remove(&self.token);
         self.session.gone.cancel();
-        self.shared.close_pipe(&self.session.pipe);
+        close_pipe(&self.shared, &self.session.pipe);
     }
 }
 

@@ -21,6 +21,7 @@ use crate::gateway::profile::Selector;
 use crate::gateway::replay::Resumed;
 use crate::gateway::reply::Reply;
 use crate::gateway::shared::GatewayShared;
+use crate::gateway::subscribe;
 use crate::protocol::{LEGACY_VERSIONS, is_modern};
 
 /// Opens the standalone stream of a session, or continues a stream behind `Last-Event-ID`.
@@ -49,8 +50,10 @@ pub(super) fn delete(shared: &Arc<GatewayShared>, head: &Parts, selector: &Selec
     if let Err(refused) = legacy_client(shared, &head.headers, selector) {
         return refused;
     }
-    if let Some(id) = head::text(&head.headers, &SESSION) {
-        shared.end_session(id, &anyone());
+    let ended = head::text(&head.headers, &SESSION).and_then(|id| shared.sessions.end(id, &anyone()));
+    if let Some(client) = ended {
+        shared.streams.close_client(client.id);
+        shared.forget(&client);
     }
     response::empty(204)
 }
@@ -72,10 +75,17 @@ fn legacy_client(
         return Err(response::refuse(400, "Bad Request: several Mcp-Session-Id headers"));
     }
     let profile = shared.profile(selector).map_err(|error| response::error(&error))?;
-    let client = head::text(headers, &SESSION).and_then(|id| shared.session(id, &anyone()));
+    let client = head::text(headers, &SESSION).and_then(|id| find_session(shared, id));
     // The path selects the profile, and a session belongs to one.
     let client = client.filter(|client| client.profile == profile);
     client.ok_or_else(|| response::error(&ErrorReply::session_not_found()))
+}
+
+/// Finds a session. Its subscriptions are restored if the gateway was restarted.
+fn find_session(shared: &Arc<GatewayShared>, id: &str) -> Option<Arc<Client>> {
+    let (client, subscriptions) = shared.session(id, &anyone())?;
+    subscribe::restore(shared, &client, subscriptions);
+    Some(client)
 }
 
 fn standalone(shared: &Arc<GatewayShared>, client: Arc<Client>) -> Response<Body> {
