@@ -76,7 +76,7 @@ mod error;
 mod error_chain;
 pub mod event;
 #[cfg(feature = "gateway")]
-mod gateway;
+pub mod gateway;
 mod hash;
 pub mod json;
 #[cfg(feature = "bridge")]

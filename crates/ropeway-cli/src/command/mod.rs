@@ -163,7 +163,8 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
     if let Some(line) = describing(&words) {
         return line.run();
     }
-    let parsed = root.try_get_matches_from_mut(words).and_then(|mut matches| CommandLine::from_arg_matches_mut(&mut matches));
+    let parsed =
+        root.try_get_matches_from_mut(words).and_then(|mut matches| CommandLine::from_arg_matches_mut(&mut matches));
     match parsed.map_err(|error| error.format(&mut root)) {
         Ok(line) => line.run(),
         Err(error) => {

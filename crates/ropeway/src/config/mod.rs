@@ -23,10 +23,11 @@ pub use self::file::{ConfigError, ConfigProblem, Secrets, json_schema};
 #[cfg(feature = "mcp")]
 pub(crate) use self::settings::MAX_TIMEOUT;
 pub use self::settings::{
-    ChatSettings, CollisionPolicy, Config, EraChoice, HttpServer, InProcessServer, LockPolicy, MissingChatSecrets,
+    ChatSettings, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, InProcessServer,
+    Isolation, ListenAddress, ListenAddressError, LockPolicy, MissingChatSecrets, PrefixMode, ProfileSettings,
     PromptSettings, ProviderName, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry, ServerLimits,
-    ServerSettings, ServerTimeouts, StartMode, StdioServer, ToolApproval, ToolOverride, ToolSettings, Transport,
-    UnknownProviderError,
+    ServerSettings, ServerTimeouts, SocketServer, StartMode, StdioServer, ToolApproval, ToolOverride, ToolSettings,
+    Transport, UnknownProviderError,
 };
 #[cfg(feature = "bridge")]
 pub(crate) use self::{file::Glob, settings::DEFAULT_PREFIX};

@@ -58,8 +58,7 @@ impl Pipe {
             let may_take = writer.len() < BATCH;
             tokio::select! {
                 biased;
-                Some((step, exchange)) = running.next(), if may_take && !running.is_empty() => {
-                    let Step { messages, work } = step;
+                Some((Step { messages, work }, exchange)) = running.next(), if may_take && !running.is_empty() => {
                     messages.into_iter().for_each(|message| writer.push(message));
                     if let Some(work) = work {
                         running.push(run(exchange, work));

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::connection::Connection;
+use super::raw_caller::RawCaller;
 use super::raw_response::FromResponse;
 use super::request::Request;
 use super::session::Session;
@@ -41,6 +42,8 @@ pub(super) struct Call<'a> {
     params: Vec<u8>,
     headers: Vec<(String, String)>,
     pub(super) idempotent: bool,
+    /// The sender of a raw request, and the `_meta` entries of its client.
+    pub(super) raw: Option<(&'a Arc<dyn RawCaller>, &'a str)>,
     as_task: bool,
 }
 
@@ -64,6 +67,7 @@ impl<'a> Call<'a> {
             params,
             headers: Vec::new(),
             idempotent: false,
+            raw: None,
             as_task: false,
         }
     }
@@ -103,6 +107,8 @@ impl<'a> Call<'a> {
             headers: &self.headers,
             idempotent: self.idempotent,
             trace: Some(self.trace),
+            caller: self.raw.map(|(caller, _)| caller),
+            client_meta: self.raw.map_or("", |(_, meta)| meta),
             ..Request::new(self.method, params)
         };
         let (response, session) = self.connection.request(&request, self.cx, self.timeouts, session).await?;
@@ -271,6 +277,8 @@ impl<'a> Call<'a> {
     /// Creates a request about a task, with the timeouts of this call.
     fn task_request<'b>(&'b self, method: &'b str, task: &'b str) -> Call<'b> {
         let params = json!({"taskId": task}).to_string().into_bytes();
-        Call::new(self.connection, self.cx, self.timeouts, self.trace, method, Some(task), params)
+        let mut call = Call::new(self.connection, self.cx, self.timeouts, self.trace, method, Some(task), params);
+        call.raw = self.raw;
+        call
     }
 }

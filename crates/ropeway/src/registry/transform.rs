@@ -18,11 +18,21 @@ pub trait Transformer: Send + Sync {
 
     /// Maps arguments for the changed definition to arguments of the tool.
     fn transform_arguments(&self, _arguments: &mut Arguments) {}
+
+    /// Returns `false` if the arguments stay as they are.
+    #[doc(hidden)]
+    fn maps_arguments(&self) -> bool {
+        true
+    }
 }
 
 impl<F: Fn(ToolDefinition) -> Option<ToolDefinition> + Send + Sync> Transformer for F {
     fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition> {
         self(definition)
+    }
+
+    fn maps_arguments(&self) -> bool {
+        false
     }
 }
 
@@ -42,6 +52,10 @@ impl Transformer for PrefixName {
         definition.name.insert_str(0, &self.0);
         Some(definition)
     }
+
+    fn maps_arguments(&self) -> bool {
+        false
+    }
 }
 
 /// Replaces the name of a tool.
@@ -59,6 +73,10 @@ impl Transformer for Rename {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
         definition.name.clone_from(&self.0);
         Some(definition)
+    }
+
+    fn maps_arguments(&self) -> bool {
+        false
     }
 }
 
@@ -79,6 +97,10 @@ impl Transformer for Describe {
             (Self::Replace(text), _) => text.clone(),
         });
         Some(definition)
+    }
+
+    fn maps_arguments(&self) -> bool {
+        false
     }
 }
 
@@ -154,6 +176,10 @@ impl Transformer for ProviderOptions {
             }
         }
         Some(definition)
+    }
+
+    fn maps_arguments(&self) -> bool {
+        false
     }
 }
 

@@ -107,6 +107,9 @@ pub struct RawServer {
     /// The era of the MCP protocol to use. Defaults to `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub era: Option<RawEra>,
+    /// Whether the clients of a gateway share the connection to the server. Defaults to `auto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<RawIsolation>,
 }
 
 impl RawServer {
@@ -190,6 +193,19 @@ pub enum RawEra {
     Legacy,
     /// Version 2026-07-28, without sessions.
     Modern,
+}
+
+/// Whether the clients of a gateway share the connection to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Isolation")]
+pub enum RawIsolation {
+    /// Share a connection, until the server asks a question while several clients use it.
+    Auto,
+    /// Share one connection among all clients.
+    Shared,
+    /// Give each client its own process or session, for servers with state such as a browser or a shell.
+    Client,
 }
 
 /// Timeouts, as durations such as `500ms`, `30s`, `2m` or `1h`, or as a number of seconds.

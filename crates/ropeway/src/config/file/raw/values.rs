@@ -55,7 +55,7 @@ impl JsonSchema for RawText {
     }
 }
 
-/// A duration: `30s`, `500ms`, `2m`, `1h`, or a number of seconds.
+/// A duration: `30s`, `500ms`, `2m`, `1h`, `7d`, or a number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawDuration(pub Duration);
 
@@ -70,6 +70,7 @@ impl RawDuration {
             "" | "s" => 1.0,
             "m" | "min" => 60.0,
             "h" => 3600.0,
+            "d" => 24.0 * 3600.0,
             _ => return None,
         };
         Self::seconds(text[..at].parse::<f64>().ok()? * seconds)
@@ -142,7 +143,7 @@ impl JsonSchema for RawDuration {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": ["string", "number"],
-            "pattern": "^[0-9]+(\\.[0-9]+)? ?(ms|s|m|min|h)?$",
+            "pattern": "^[0-9]+(\\.[0-9]+)? ?(ms|s|m|min|h|d)?$",
             "minimum": 0,
             "examples": ["30s", "500ms", "2m", 45],
         })
