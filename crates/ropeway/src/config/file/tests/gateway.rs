@@ -229,8 +229,8 @@ fn values_out_of_range_are_reported() {
             "1:35: gateway.profiles.a.servers: expected a list of aliases, found an empty list",
         ),
         (
-            "{profiles: {a: {servers: [wbe]}}}",
-            "1:36: gateway.profiles.a.servers[0]: unknown server `wbe` (did you mean `web`?)",
+            "{profiles: {a: {servers: [webb]}}}",
+            "1:36: gateway.profiles.a.servers[0]: unknown server `webb` (did you mean `web`?)",
         ),
         ("{profiles: {a: {servers: [web, web]}}}", "1:41: gateway.profiles.a.servers[1]: duplicate server `web`"),
         (
