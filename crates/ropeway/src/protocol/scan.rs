@@ -387,6 +387,8 @@ mod tests {
         fn a_scanned_member_is_what_the_parser_finds(object in any_object(), pretty: bool) {
             let text = written(&object, pretty);
             let members = scan(text.as_bytes()).expect("an object");
+            // The parser may round a number that it has written itself.
+            let object: Map<String, Value> = serde_json::from_str(&text).expect("an object");
             prop_assert_eq!(members.len(), object.len());
             for ((key, value), (expected_key, expected)) in members.iter().zip(&object) {
                 prop_assert!(is_key(key.as_bytes(), expected_key));
