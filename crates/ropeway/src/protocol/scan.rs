@@ -177,9 +177,11 @@ impl Scanner<'_> {
     fn nested(&mut self) -> Result<(), ScanError> {
         let mut open = OpenBrackets::default();
         loop {
-            let byte = self.byte()?;
+            let rest = &self.text[self.at..];
+            let plain = rest.iter().position(|byte| CLASSES[usize::from(*byte)] != Class::Plain).ok_or(ScanError)?;
+            self.at += plain;
+            let byte = rest[plain];
             match CLASSES[usize::from(byte)] {
-                Class::Plain => self.at += 1,
                 Class::Quote => drop(self.string()?),
                 Class::Open => {
                     open.push(byte == b'{');
@@ -194,7 +196,7 @@ impl Scanner<'_> {
                         return Ok(());
                     }
                 }
-                Class::Invalid => return Err(ScanError),
+                Class::Plain | Class::Invalid => return Err(ScanError),
             }
         }
     }
