@@ -150,7 +150,9 @@ impl Scanner<'_> {
     fn value(&mut self) -> Result<Range<usize>, ScanError> {
         let start = self.at;
         match self.byte()? {
-            b'"' => drop(self.string()?),
+            b'"' => {
+                self.string()?;
+            }
             b'{' | b'[' => self.nested()?,
             _ => self.scalar()?,
         }
@@ -182,7 +184,9 @@ impl Scanner<'_> {
             self.at += plain;
             let byte = rest[plain];
             match CLASSES[usize::from(byte)] {
-                Class::Quote => drop(self.string()?),
+                Class::Quote => {
+                    self.string()?;
+                }
                 Class::Open => {
                     open.push(byte == b'{');
                     self.at += 1;
@@ -222,7 +226,7 @@ impl OpenBrackets {
         if self.depth > 0 && self.depth.is_multiple_of(64) {
             self.outer.push(self.inner);
         }
-        self.inner = self.inner << 1 | u64::from(is_object);
+        self.inner = (self.inner << 1) | u64::from(is_object);
         self.depth += 1;
     }
 
