@@ -45,6 +45,8 @@ mod secrets;
 mod shown_names;
 mod snapshot;
 mod snapshot_config;
+#[path = "../../../ropeway/tests/suite/sources.rs"]
+mod sources;
 mod terminal;
 mod trial;
 mod trouble;

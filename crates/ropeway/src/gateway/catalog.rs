@@ -300,7 +300,7 @@ fn state_of(mcp: &Mcp) -> &'static str {
 /// Returns `true` if a server waits for the first request to be started.
 fn is_asleep(bridge: &Bridge, alias: &Alias) -> bool {
     let is_cached = |outcome: &ServerState| matches!(outcome, ServerState::Cached { .. });
-    bridge.statuses().iter().any(|status| status.server == *alias && is_cached(&status.outcome))
+    bridge.statuses().iter().any(|status| status.server == *alias && is_cached(&status.state))
 }
 
 /// Returns `true` unless the server has declared that it does not have a list.
@@ -312,7 +312,7 @@ fn may_have(bridge: &Bridge, alias: &Alias, kind: ListKind) -> bool {
 /// Describes why the entries of a server are missing.
 fn unavailable(server: &RoutedServer, state: &'static str, reason: Option<String>) -> MissingServer {
     let described = missing_server(server.status()).filter(|described| reason.is_none() && described.reason.is_some());
-    let state = if matches!(server.status().outcome, ServerState::Cached { .. }) { "cached" } else { state };
+    let state = if matches!(server.status().state, ServerState::Cached { .. }) { "cached" } else { state };
     described.unwrap_or_else(|| MissingServer { alias: server.alias.clone(), state, reason })
 }
 

@@ -27,5 +27,6 @@ mod scene;
 mod scripted;
 mod secrets;
 mod sent;
+mod sources;
 mod specification;
 mod traces;
