@@ -21,10 +21,10 @@ use super::reply::Reply;
 use super::shared::GatewayShared;
 use super::step::{Step, close_pipe, step, texts};
 
-/// No message is handled while the client has this many bytes to read.
-const MAX_UNREAD: usize = 256 << 10;
+/// No message is read while the client has this many bytes to read.
+const MAX_UNREAD: usize = 4 << 20;
 
-/// Small responses are collected up to this size before they are written.
+/// Responses are collected up to this size before they are written. Then requests in progress wait, too.
 const BATCH: usize = 16 << 10;
 
 /// Time for the last responses of a client that has closed its output.
@@ -55,14 +55,9 @@ impl Pipe {
         };
         loop {
             let legacy = self.client.legacy();
-            let may_take = writer.len() < MAX_UNREAD;
+            let may_take = writer.len() < BATCH;
             tokio::select! {
                 biased;
-                written = writer.write(), if writer.len() >= BATCH => {
-                    if written.is_err() {
-                        break;
-                    }
-                }
                 Some((Step { messages, work }, exchange)) = running.next(), if may_take && !running.is_empty() => {
                     messages.into_iter().for_each(|message| writer.push(message));
                     if let Some(work) = work {
@@ -72,17 +67,18 @@ impl Pipe {
                 frames = frames_of(legacy.as_deref()), if may_take => {
                     frames.into_iter().for_each(|message| writer.push(message));
                 }
-                line = reader.next(), if may_take => {
+                written = writer.write(), if !writer.is_done() => {
+                    if written.is_err() {
+                        break;
+                    }
+                }
+                // A client may send many requests before it reads the first response.
+                line = reader.next(), if writer.len() < MAX_UNREAD => {
                     let Ok(Some(line)) = line else { break };
                     match self.receive(line, private) {
                         Dispatch::Accepted => {}
                         Dispatch::Done { reply, .. } | Dispatch::Opened { reply, .. } => writer.push(reply.into_bytes()),
                         Dispatch::Running { exchange, work } => running.push(run(exchange, work)),
-                    }
-                }
-                written = writer.write(), if !writer.is_done() => {
-                    if written.is_err() {
-                        break;
                     }
                 }
                 () = self.shared.draining.cancelled(), if running.is_empty() => break,
