@@ -217,14 +217,16 @@ impl Catalog {
             return cached.known.clone();
         }
         let mut known = KnownUris::default();
-        let ids = |fetched: &[Fetched<'_>], mut add: Box<dyn FnMut(&str, &Alias) + '_>| {
-            for (server, entries) in fetched {
-                let entries = entries.as_ref().map(|entries| &entries.entries[..]).unwrap_or_default();
-                entries.iter().for_each(|entry| add(&entry.id, &server.alias));
+        for (server, entries) in &resources {
+            for entry in entries.iter().flat_map(|entries| &entries.entries) {
+                known.add(&entry.id, &server.alias);
             }
-        };
-        ids(&resources, Box::new(|uri, server| drop(known.add(uri, server))));
-        ids(&templates, Box::new(|template, server| drop(known.add_template(template, server))));
+        }
+        for (server, entries) in &templates {
+            for entry in entries.iter().flat_map(|entries| &entries.entries) {
+                known.add_template(&entry.id, &server.alias);
+            }
+        }
         for (uri, server) in &router.ui_uris {
             known.add(uri, server);
         }
