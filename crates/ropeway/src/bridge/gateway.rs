@@ -11,7 +11,7 @@ use super::slot::ServerSlot;
 use super::slot_task::call_error;
 use super::tool::{report_failure, with_timeouts};
 use crate::checked::CheckedTool;
-use crate::config::ServerEntry;
+use crate::config::{Isolation, ServerEntry};
 use crate::event::Relay;
 use crate::mcp::{Handlers, Mcp};
 use crate::registry::{ServerStatus, ToolShape};
@@ -36,6 +36,23 @@ pub(crate) struct ServerView {
 }
 
 impl ServerView {
+    /// Creates the view of a server that is not connected.
+    #[cfg(test)]
+    pub(crate) fn fixture(entry: ServerEntry, status: ServerStatus, tools: &[Arc<dyn crate::tool::Tool>]) -> Self {
+        let shape = ToolShape::new(&entry).expect("globs");
+        let tools = shape.apply_all(tools.iter().cloned());
+        Self {
+            alias: entry.alias.clone(),
+            entry: Arc::new(entry),
+            status,
+            mcp: None,
+            tools,
+            version: 1,
+            slot: 1,
+            shape,
+        }
+    }
+
     /// Returns the definition of one of the tools under its name without a prefix.
     pub(crate) fn definition(&self, tool: &CheckedTool) -> Option<ToolDefinition> {
         let exposed = tool.definition();
@@ -143,6 +160,16 @@ impl Bridge {
             Ok(mcp.clone())
         };
         lease(&slot, own_name, connect).await
+    }
+
+    /// Returns whether the clients of a gateway share the connection to a server.
+    pub(crate) fn isolation(&self, alias: &Alias) -> Isolation {
+        self.slot(alias).map(|slot| slot.entry.isolation).unwrap_or_default()
+    }
+
+    /// Returns the number of a server's [slot](ServerView::slot).
+    pub(crate) fn slot_id(&self, alias: &Alias) -> Option<u64> {
+        self.slot(alias).ok().map(|slot| slot.id)
     }
 
     fn slot(&self, alias: &Alias) -> Result<Arc<ServerSlot>, CallError> {

@@ -13,8 +13,8 @@ use super::parked::Retry;
 use super::relay::{self, ServerRequest};
 use super::reply::ResultExtras;
 use super::router::{CallRoute, Router};
-use super::search;
 use super::seal::SealKind;
+use super::search;
 use super::shared::GatewayShared;
 use super::uris::UriRoute;
 use crate::mcp::RawReply;
@@ -79,14 +79,18 @@ fn check_header_params(requester: &Requester<'_>, route: &CallRoute, arguments: 
         return Ok(());
     }
     let arguments = parse_arguments(arguments)?;
-    route.headers.check(&arguments, |name| (headers.get)(name)).map_err(|mismatch| ErrorReply::header_mismatch(&mismatch))
+    route
+        .headers
+        .check(&arguments, |name| (headers.get)(name))
+        .map_err(|mismatch| ErrorReply::header_mismatch(&mismatch))
 }
 
 fn parse_arguments(text: &[u8]) -> Result<Arguments, ErrorReply> {
     if text.is_empty() {
         return Ok(Arguments::new());
     }
-    crate::json::from_slice(text).map_err(|error| ErrorReply::invalid_params(format!("`arguments` is invalid: {error}")))
+    crate::json::from_slice(text)
+        .map_err(|error| ErrorReply::invalid_params(format!("`arguments` is invalid: {error}")))
 }
 
 /// Makes the request for the server of a tool.
@@ -147,7 +151,8 @@ async fn send(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, request: Se
 /// Returns `true` if a result describes a task.
 fn is_task(reply: &RawReply) -> bool {
     let kind = reply.result_type.clone().and_then(|range| reply.result.get(range));
-    kind == Some(br#""task""#) || (reply.info.era == Era::Legacy && memchr::memmem::find(&reply.result, br#""taskId""#).is_some())
+    kind == Some(br#""task""#)
+        || (reply.info.era == Era::Legacy && memchr::memmem::find(&reply.result, br#""taskId""#).is_some())
 }
 
 /// The content of a task id.
@@ -224,7 +229,8 @@ pub(crate) fn get_prompt(
         return Ok(retried);
     }
     let started = requester.start(shared, params)?;
-    let identity = RequestIdentity { method: "prompts/get", target: name.as_str().into(), arguments: arguments.clone() };
+    let identity =
+        RequestIdentity { method: "prompts/get", target: name.as_str().into(), arguments: arguments.clone() };
     let _ = started.exchange.request.set(identity);
     let (rest, meta) = (rest(params), forwarded_meta(params));
     let shared_ = shared.clone();
@@ -357,7 +363,8 @@ fn retry(
     if requester.client.era != Era::Modern {
         return Ok(None);
     }
-    let Some(state) = params.get("requestState").and_then(|state| serde_json::from_str::<String>(state.get()).ok()) else {
+    let Some(state) = params.get("requestState").and_then(|state| serde_json::from_str::<String>(state.get()).ok())
+    else {
         return Ok(None);
     };
     if !shared.parked.is_own(&requester.client, &state) {

@@ -246,7 +246,8 @@ impl Client {
             questions.insert(number, sender);
         }
         let mut open = OpenQuestion { client: self, stream, number, is_answered: false };
-        let message = format!(r#"{{"jsonrpc":"2.0","id":"rw-{number}","method":"{method}","params":{}}}"#, params.get());
+        let message =
+            format!(r#"{{"jsonrpc":"2.0","id":"rw-{number}","method":"{method}","params":{}}}"#, params.get());
         if !stream.send(Frame::new(FrameKind::Question, message)) {
             return Err(Unanswered::Gone);
         }

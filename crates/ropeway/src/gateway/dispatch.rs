@@ -59,7 +59,8 @@ impl PipeClient {
 
     /// Ends everything that waits for the client, because the pipe is closed.
     pub(crate) fn close(&self) -> Vec<Arc<Client>> {
-        let clients: Vec<_> = [&self.legacy, &self.modern].into_iter().filter_map(|client| lock(client).take()).collect();
+        let clients: Vec<_> =
+            [&self.legacy, &self.modern].into_iter().filter_map(|client| lock(client).take()).collect();
         clients.iter().for_each(|client| client.close());
         clients
     }
@@ -109,7 +110,12 @@ fn request(
         let known = known.filter(|known| known.is_in(Era::Modern));
         let method = known.ok_or_else(|| ErrorReply::method_not_found(method, Era::Modern))?;
         let client = modern_client(shared, caller, &params)?;
-        return methods::handle(shared, Requester { client, headers: caller.headers.as_ref(), body, id }, method, &params);
+        return methods::handle(
+            shared,
+            Requester { client, headers: caller.headers.as_ref(), body, id },
+            method,
+            &params,
+        );
     }
     check_legacy(caller)?;
     if known == Some(Method::Initialize) {
@@ -264,7 +270,9 @@ fn notification(
 ) -> Result<(), ErrorReply> {
     let version = caller.headers.as_ref().and_then(|headers| headers.version);
     let clients: Vec<Arc<Client>> = match &caller.client {
-        ClientRef::Pipe(pipe) => [&pipe.legacy, &pipe.modern].iter().filter_map(|client| lock(client).clone()).collect(),
+        ClientRef::Pipe(pipe) => {
+            [&pipe.legacy, &pipe.modern].iter().filter_map(|client| lock(client).clone()).collect()
+        }
         // A modern client cancels an HTTP request by closing it, and has no other notifications.
         _ if version.is_some_and(is_modern) => return Ok(()),
         _ => legacy_client(shared, caller)?.into_iter().collect(),

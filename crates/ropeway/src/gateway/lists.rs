@@ -49,7 +49,15 @@ pub(crate) fn list(
                 None => None,
             };
             let listing = shared_.list(profile, kind).await?;
-            Ok::<_, ErrorReply>(write_page(&shared_, &exchange.client.principal, profile, kind, key, &listing, position))
+            Ok::<_, ErrorReply>(write_page(
+                &shared_,
+                &exchange.client.principal,
+                profile,
+                kind,
+                key,
+                &listing,
+                position,
+            ))
         };
         match page.await {
             Ok((text, extras)) => Outcome::composed(text, extras, &shared_.info_text()),

@@ -137,11 +137,7 @@ impl Requester<'_> {
     }
 
     /// Begins a request that takes time.
-    pub(crate) fn start(
-        &self,
-        shared: &GatewayShared,
-        params: &ClientParams<'_>,
-    ) -> Result<Started, ErrorReply> {
+    pub(crate) fn start(&self, shared: &GatewayShared, params: &ClientParams<'_>) -> Result<Started, ErrorReply> {
         let level = match params.meta.log_level.as_deref().filter(|_| self.client.era == Era::Modern) {
             Some(name) => Some(LogLevel::parse(name).ok_or_else(|| unknown_level(name))?),
             None => None,
@@ -224,7 +220,8 @@ fn done(shared: &GatewayShared, id: &RawValue, era: Era, result: &Value, extras:
 
 /// Reads what a legacy client says about itself in `initialize`.
 pub(crate) fn describe_client(params: &ClientParams<'_>) -> Result<ClientDescription, ErrorReply> {
-    let requested = params.get("protocolVersion").and_then(|version| serde_json::from_str::<String>(version.get()).ok());
+    let requested =
+        params.get("protocolVersion").and_then(|version| serde_json::from_str::<String>(version.get()).ok());
     let requested = requested.ok_or_else(|| ErrorReply::invalid_params("`protocolVersion` is missing"))?;
     let version = LEGACY_VERSIONS.iter().find(|version| **version == requested).unwrap_or(&LATEST_LEGACY);
     let object = |key: &str| params.get(key).map(RawValue::get).filter(|text| text.starts_with('{'));
@@ -236,12 +233,7 @@ pub(crate) fn describe_client(params: &ClientParams<'_>) -> Result<ClientDescrip
 }
 
 /// Answers `initialize`.
-pub(crate) fn initialized(
-    shared: &GatewayShared,
-    id: &RawValue,
-    profile: &str,
-    client: &ClientDescription,
-) -> Reply {
+pub(crate) fn initialized(shared: &GatewayShared, id: &RawValue, profile: &str, client: &ClientDescription) -> Reply {
     let description = shared.describe(profile, Era::Legacy);
     let mut result = json!({
         "protocolVersion": client.version,

@@ -189,9 +189,8 @@ impl ParkedCalls {
 
 /// Checks the shape of an answer. The server checks its content.
 fn check_answer(open: &OpenQuestion, answer: &Value) -> Result<(), ErrorReply> {
-    let invalid = |expected: &str| {
-        Err(ErrorReply::invalid_params(format!("`inputResponses.{}` must be {expected}", open.key)))
-    };
+    let invalid =
+        |expected: &str| Err(ErrorReply::invalid_params(format!("`inputResponses.{}` must be {expected}", open.key)));
     match open.question.method {
         _ if !answer.is_object() => invalid("an object"),
         QuestionMethod::Elicit { .. } => match (answer["action"].as_str(), answer.get("content")) {

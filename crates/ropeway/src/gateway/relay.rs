@@ -85,8 +85,6 @@ fn modern_meta(exchange: &Exchange) -> Arc<str> {
     };
     match level {
         None => exchange.client.modern_meta.clone(),
-        Some(level) => {
-            format!(r#"{},"{}":"{}""#, exchange.client.modern_meta, meta::LOG_LEVEL, level.name()).into()
-        }
+        Some(level) => format!(r#"{},"{}":"{}""#, exchange.client.modern_meta, meta::LOG_LEVEL, level.name()).into(),
     }
 }

@@ -152,7 +152,8 @@ impl Sessions {
     pub(crate) fn forget_idle(&self) -> Vec<Arc<Client>> {
         let mut table = lock(&self.table);
         let is_old = |session: &Session| session.client.is_idle() && session.used_at.elapsed() > MAX_IDLE;
-        let ids: Vec<Arc<str>> = table.iter().filter(|(_, session)| is_old(session)).map(|(id, _)| id.clone()).collect();
+        let ids: Vec<Arc<str>> =
+            table.iter().filter(|(_, session)| is_old(session)).map(|(id, _)| id.clone()).collect();
         ids.iter().filter_map(|id| table.remove(id)).map(|session| session.client).collect()
     }
 

@@ -159,7 +159,8 @@ impl GatewayShared {
         add("tools", json!({"listChanged": true}), true);
         add("prompts", json!({"listChanged": true}), has(&["prompts"]) || !is_complete);
         let subscribe = has(&["resources", "subscribe"]) || era == Era::Modern || !is_complete;
-        let resources = if subscribe { json!({"listChanged": true, "subscribe": true}) } else { json!({"listChanged": true}) };
+        let resources =
+            if subscribe { json!({"listChanged": true, "subscribe": true}) } else { json!({"listChanged": true}) };
         add("resources", resources, has(&["resources"]) || !is_complete);
         add("completions", json!({}), has(&["completions"]) || !is_complete);
         add("logging", json!({}), has(&["logging"]) || !is_complete);

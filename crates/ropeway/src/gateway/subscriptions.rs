@@ -186,8 +186,9 @@ mod tests {
     fn subscriptions_of_one_client_are_bounded() {
         let subscriptions = Subscriptions::default();
         let key = SubscriberKey::Client(ClientId::next());
-        let add =
-            |number: usize| subscriptions.add(resource(&format!("a:{number}")), key, Subscriber::Client(Weak::new()), "");
+        let add = |number: usize| {
+            subscriptions.add(resource(&format!("a:{number}")), key, Subscriber::Client(Weak::new()), "")
+        };
         assert!((0..MAX_PER_CLIENT).all(|number| add(number).is_ok()));
         assert_eq!(add(MAX_PER_CLIENT), Err(TooManySubscriptions));
         assert_eq!(subscriptions.len(), MAX_PER_CLIENT);

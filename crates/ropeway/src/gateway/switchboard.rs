@@ -199,7 +199,9 @@ fn answer_question(question: Question, answer: Result<Result<Box<RawValue>, Box<
     match answer {
         Ok(Ok(result)) => question.answer(Ok(&result)),
         Ok(Err(error)) => question.answer(Err(read_error(&error))),
-        Err(Unanswered::TooMany) => question.answer(Err(refusal(code::INTERNAL, "too many questions wait for the client"))),
+        Err(Unanswered::TooMany) => {
+            question.answer(Err(refusal(code::INTERNAL, "too many questions wait for the client")))
+        }
         Err(Unanswered::Gone) => question.answer(Err(refusal(code::INTERNAL, "the client is gone"))),
     }
 }
@@ -316,7 +318,9 @@ pub(crate) struct IsolatedTap {
 impl ServerTap for IsolatedTap {
     fn capabilities(&self, _: Era) -> Value {
         let client = self.client.upgrade();
-        client.and_then(|client| serde_json::from_str(&client.description.capabilities).ok()).unwrap_or_else(|| json!({}))
+        client
+            .and_then(|client| serde_json::from_str(&client.description.capabilities).ok())
+            .unwrap_or_else(|| json!({}))
     }
 
     fn on_question(&self, question: Question) {

@@ -54,9 +54,10 @@ impl InputRound {
             // Without input requests, the server only wants the request to be repeated.
             tokio::time::sleep(Duration::from_millis(50 << round.min(5))).await;
         }
-        let asked = self.requests.iter().map(|(key, request)| async move {
-            Ok::<_, ErrorReply>((key.clone(), ask(exchange, request).await?))
-        });
+        let asked = self
+            .requests
+            .iter()
+            .map(|(key, request)| async move { Ok::<_, ErrorReply>((key.clone(), ask(exchange, request).await?)) });
         let answers = join_all(asked).await.into_iter().collect::<Result<Map<_, _>, _>>()?;
         let mut params = params.strip_suffix(b"}").unwrap_or(params).to_vec();
         if params.len() > 1 {

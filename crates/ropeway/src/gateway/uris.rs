@@ -76,7 +76,7 @@ impl KnownUris {
     pub(crate) fn add_template(&mut self, template: &str, server: &Alias) -> bool {
         self.add_scheme(template, server);
         let own = self.templates.iter().filter(|(_, owner)| owner == server).count();
-        if let Some((_, owner)) = self.templates.iter().find(|(known, _)| known.text == template) {
+        if let Some((_, owner)) = self.templates.iter().find(|(known, _)| *known.text == *template) {
             return owner == server;
         }
         if own < MAX_TEMPLATES && template.len() <= MAX_TEMPLATE_BYTES {
@@ -111,7 +111,7 @@ impl KnownUris {
 
     /// Returns the server that has listed a template.
     pub(crate) fn template_owner(&self, template: &str) -> Option<&Alias> {
-        self.templates.iter().find(|(known, _)| known.text == template).map(|(_, owner)| owner)
+        self.templates.iter().find(|(known, _)| *known.text == *template).map(|(_, owner)| owner)
     }
 }
 

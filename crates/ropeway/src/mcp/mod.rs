@@ -28,6 +28,8 @@ mod rate_limit;
 mod raw;
 #[allow(dead_code, reason = "used by the gateway")]
 mod raw_caller;
+#[cfg(feature = "gateway")]
+mod raw_list;
 mod raw_response;
 mod redaction;
 mod request;
@@ -72,8 +74,10 @@ pub use self::transport::orphans::{become_subreaper, end_descendants};
 #[cfg(feature = "gateway")]
 #[allow(unused_imports, reason = "used by the gateway")]
 pub(crate) use self::{
+    pages::PagedList,
     raw::{RawReply, RawRequest},
     raw_caller::{ExchangeKey, RawCaller},
+    raw_list::RawList,
     tap::{AnswerSink, LinkKey, Question, QuestionMethod, ServerTap},
 };
 pub use crate::protocol::Era;

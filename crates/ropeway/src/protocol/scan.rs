@@ -150,7 +150,9 @@ impl Scanner<'_> {
     fn value(&mut self) -> Result<Range<usize>, ScanError> {
         let start = self.at;
         match self.byte()? {
-            b'"' => drop(self.string()?),
+            b'"' => {
+                self.string()?;
+            }
             b'{' | b'[' => self.nested()?,
             _ => self.scalar()?,
         }
@@ -177,10 +179,14 @@ impl Scanner<'_> {
     fn nested(&mut self) -> Result<(), ScanError> {
         let mut open = OpenBrackets::default();
         loop {
-            let byte = self.byte()?;
+            let rest = &self.text[self.at..];
+            let plain = rest.iter().position(|byte| CLASSES[usize::from(*byte)] != Class::Plain).ok_or(ScanError)?;
+            self.at += plain;
+            let byte = rest[plain];
             match CLASSES[usize::from(byte)] {
-                Class::Plain => self.at += 1,
-                Class::Quote => drop(self.string()?),
+                Class::Quote => {
+                    self.string()?;
+                }
                 Class::Open => {
                     open.push(byte == b'{');
                     self.at += 1;
@@ -194,7 +200,7 @@ impl Scanner<'_> {
                         return Ok(());
                     }
                 }
-                Class::Invalid => return Err(ScanError),
+                Class::Plain | Class::Invalid => return Err(ScanError),
             }
         }
     }
@@ -220,7 +226,7 @@ impl OpenBrackets {
         if self.depth > 0 && self.depth.is_multiple_of(64) {
             self.outer.push(self.inner);
         }
-        self.inner = self.inner << 1 | u64::from(is_object);
+        self.inner = (self.inner << 1) | u64::from(is_object);
         self.depth += 1;
     }
 
@@ -387,6 +393,8 @@ mod tests {
         fn a_scanned_member_is_what_the_parser_finds(object in any_object(), pretty: bool) {
             let text = written(&object, pretty);
             let members = scan(text.as_bytes()).expect("an object");
+            // The parser may round a number that it has written itself.
+            let object: Map<String, Value> = serde_json::from_str(&text).expect("an object");
             prop_assert_eq!(members.len(), object.len());
             for ((key, value), (expected_key, expected)) in members.iter().zip(&object) {
                 prop_assert!(is_key(key.as_bytes(), expected_key));

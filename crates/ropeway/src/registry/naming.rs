@@ -40,12 +40,12 @@ pub(super) fn hashed(name: &str, raw: &str) -> String {
 }
 
 /// Appends a number to a valid name, truncating it if necessary.
-pub(super) fn numbered(name: &str, number: usize) -> String {
+pub(crate) fn numbered(name: &str, number: usize) -> String {
     name::ending(name, &format!("_{number}"), MAX_LENGTH)
 }
 
 /// Returns up to three names with a small edit distance to `word`, nearest first.
-pub(super) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     // Names are shorter, and the time is quadratic in the length.
     let word: String = word.chars().take(2 * MAX_LENGTH).collect::<String>().to_lowercase();
     let length = word.chars().count();

@@ -5,7 +5,8 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::{Config, HttpServer, ServerConfig, StartMode, ToolOverride};
+use crate::config::{Config, HttpServer, LockPolicy, ServerConfig, StartMode, ToolOverride};
+use crate::lock::Lock;
 use crate::mcp::{ExchangeKey, RawCaller, RawReply, RawRequest};
 use crate::registry::ServerState;
 use crate::testing::{HttpScriptedServer, Script, ScriptedServer};
@@ -125,4 +126,31 @@ async fn a_view_has_the_tools_under_their_names_without_a_prefix() {
     assert_eq!(tools, expected.map(|(name, own, mapping)| (name.to_owned(), own.to_owned(), mapping)));
     let (definition, _) = views[0].mcp.as_ref().expect("a connection").listed_tool("add").expect("a tool");
     assert_eq!(definition.name, "add");
+}
+
+#[tokio::test]
+async fn a_strict_lock_holds_for_raw_calls() {
+    let noting = |description: &str| {
+        let definition = json!({"name": "note", "description": description, "inputSchema": {"type": "object"}});
+        Script { builtin_tools: false, ..Script::default() }.tool(definition, json!({"content": []}))
+    };
+    let scripted = ScriptedServer::new(noting("Writes a note"));
+    let config = Config::new([ServerConfig::new("web", scripted.in_process())]);
+    let alias = Alias::from("web");
+    let first = Bridge::builder(config.clone()).no_cache().build().expect("a bridge");
+    first.start().await.expect("a start");
+    let mut lock = Lock::new();
+    lock.accept(&alias, first.tools().registry.definitions());
+    first.stop().await;
+    let bridge = Bridge::builder(config).no_cache().lock(lock, LockPolicy::Strict).build().expect("a bridge");
+    bridge.start().await.expect("a start");
+    bridge.connect_for(&alias, Some("note")).await.expect("a lease");
+    scripted.set(|script| script.extra_tools = noting("Runs a shell").extra_tools);
+    let isolated = bridge.isolated(&alias, Handlers::new()).expect("a connection");
+    let outcome = bridge.connect_isolated(&alias, Some("note"), &isolated).await;
+    assert!(matches!(outcome, Err(CallError::Changed { .. })), "{outcome:?}");
+    scripted.changed("tools");
+    bridge.until(|listing| listing.registry.is_empty()).await;
+    let outcome = bridge.connect_for(&alias, Some("note")).await;
+    assert!(matches!(outcome, Err(CallError::Hidden { .. })), "{outcome:?}");
 }

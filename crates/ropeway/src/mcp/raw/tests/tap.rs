@@ -122,7 +122,7 @@ async fn dropping_a_question_answers_it_with_an_error() {
     let error = RpcError { code: -1, message: "no".to_owned(), data: Some(json!({"a": 1})) };
     tap.question().await.answer(Err(error));
     let reply = in_time(calling).await.expect("no panic").expect("a reply");
-    assert_eq!(text(&reply), r#"{"code":-1,"data":{"a":1},"message":"no"}"#);
+    assert_eq!(text(&reply), r#"{"code":-1,"message":"no","data":{"a":1}}"#);
 }
 
 #[tokio::test]
