@@ -103,7 +103,7 @@ fn tool_request(
 ) -> Result<ServerRequest, ErrorReply> {
     if route.mapping == ArgumentMapping::Mapped {
         let mut mapped = parse_arguments(&arguments)?;
-        route.tool.tool().map_arguments(&mut mapped);
+        route.tool.map_arguments(&mut mapped);
         arguments = Value::Object(mapped).to_string().into();
     }
     let is_client_task = params.get("task").is_some();
@@ -126,7 +126,7 @@ async fn call_opaque(route: &CallRoute, request: ServerRequest) -> Outcome {
         Ok(arguments) => arguments,
         Err(error) => return Outcome::Error(error),
     };
-    match route.tool.tool().call(arguments, &CallContext::default()).await {
+    match route.tool.call(arguments, &CallContext::default()).await {
         Ok(output) => {
             let result = serde_json::to_vec(&output).unwrap_or_else(|_| b"{}".to_vec());
             Outcome::Result { result: result.into(), from: Era::Legacy, extras: request.extras, server: None }
