@@ -155,22 +155,40 @@ fn a_stream_is_resumed_without_loss() {
 #[test]
 fn a_client_that_never_reads_is_bounded() {
     scene(|_| async move {
-        let kit = GatewayKit::start(Script::default()).await;
-        let session = kit.session().await;
-        let flood = json!({"ms": 3000, "steps": 30_000});
-        for request in [modern_call("sleep", flood.clone()), post(&session, &call(1, "sleep", flood))] {
-            let mut stream = kit.open(&request).await;
-            tokio::time::sleep(ms(3500)).await;
-            // What could not be queued was dropped, and the response still arrives.
-            let text = read_until(&mut stream, "\"result\"").await;
-            let progress = |line: &str| {
-                serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok()?["params"]["progress"].as_f64()
-            };
-            let steps: Vec<f64> = text.lines().filter_map(progress).collect();
-            assert!(steps.is_sorted(), "progress arrives in order");
-            drop(stream);
-            kit.idle().await;
+        let mut settings = GatewaySettings::default();
+        settings.limits.calls_per_client = 20;
+        let kit = GatewayKit::start_with(Script::default(), settings).await;
+        let (client, server) = tokio::io::duplex(1 << 12);
+        let (input, output) = tokio::io::split(server);
+        let serving = tokio::spawn({
+            let gateway = kit.gateway.clone();
+            async move { gateway.serve_stdio(None, input, output).await }
+        });
+        let (read, mut write) = tokio::io::split(client);
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "kit", "version": "0"}});
+        write.write_all(format!("{}\n", request(0, "initialize", params)).as_bytes()).await.expect("a pipe");
+        for id in 1..=40 {
+            let line = call(id, "blob", json!({"bytes": 200_000})).to_string() + "\n";
+            tokio::time::timeout(SOON, write.write_all(line.as_bytes()))
+                .await
+                .expect("the gateway reads")
+                .expect("a pipe");
         }
+        tokio::time::sleep(ms(500)).await;
+        assert!(kit.scripted.received_of("tools/call").len() <= 20, "calls over the limit are refused");
+        // A client that reads late gets every response.
+        let mut lines = BufReader::new(read).lines();
+        let mut ids = Vec::new();
+        while ids.len() < 41 {
+            let line = tokio::time::timeout(2 * SOON, lines.next_line()).await.expect("a line in time");
+            let answer: Value = serde_json::from_str(&line.expect("a line").expect("a message")).expect("JSON");
+            ids.extend(answer["id"].as_u64());
+        }
+        ids.sort_unstable();
+        assert_eq!(ids, Vec::from_iter(0..=40));
+        write.shutdown().await.expect("a pipe");
+        tokio::time::timeout(SOON, serving).await.expect("the pipe ends").expect("the pipe");
         kit.stop().await;
     });
 }
