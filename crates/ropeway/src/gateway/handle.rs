@@ -217,6 +217,8 @@ impl Gateway {
             }
         }
         let statuses = self.bridge().start().await;
+        // A client may call a tool before the background task has noticed the servers.
+        upkeep::rebuild(&self.inner.shared);
         self.inner.shared.started.cancel();
         statuses
     }
