@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{
     CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, Isolation, ListenAddress,
-    PrefixMode, ProfileSettings, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry,
-    ServerLimits, ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings,
+    PrefixMode, ProfileSettings, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry, ServerLimits,
+    ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings,
 };
 use crate::secret::{Redactor, Secret};
 use crate::setters::setters;

@@ -218,7 +218,7 @@ impl Gateway {
         }
         let statuses = self.bridge().start().await;
         // A client may call a tool before the background task has noticed the servers.
-        upkeep::rebuild(&self.inner.shared);
+        self.inner.shared.rebuild_routes();
         self.inner.shared.started.cancel();
         statuses
     }
@@ -232,7 +232,7 @@ impl Gateway {
         let settings = config.gateway.clone();
         self.bridge().reload(config).await?;
         self.inner.shared.set_settings(settings);
-        upkeep::rebuild(&self.inner.shared);
+        self.inner.shared.rebuild_routes();
         Ok(())
     }
 

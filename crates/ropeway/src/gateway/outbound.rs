@@ -125,11 +125,13 @@ impl Outbound {
     }
 
     /// Returns the number of frames that wait.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).frames.len()
     }
 
     /// Returns the number of frames that were dropped because the client did not read.
+    #[cfg(test)]
     pub(crate) fn dropped(&self) -> u64 {
         lock(&self.0).dropped
     }

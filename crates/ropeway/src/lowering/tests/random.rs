@@ -160,7 +160,9 @@ fn modern(schema: Value) -> Value {
 fn is_declared_by_all(schema: &Value, arguments: &Arguments) -> bool {
     let mut forms = vec![BTreeSet::new()];
     collect_forms(schema, &mut forms);
-    arguments.keys().all(|name| forms.iter().all(|form| form.contains(name)) || !forms.iter().any(|form| form.contains(name)))
+    arguments
+        .keys()
+        .all(|name| forms.iter().all(|form| form.contains(name)) || !forms.iter().any(|form| form.contains(name)))
 }
 
 /// Combines each set of declared names with each alternative of a schema.
