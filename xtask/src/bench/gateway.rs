@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn goals_compare_with_the_best_of_each_kind() {
         let goals = report().goals();
-        assert!(goals.iter().all(|goal| goal.reached() == Some(true)), "{:?}", goals.iter().map(Goal::to_text));
+        assert!(goals.iter().all(|goal| goal.reached() == Some(true)), "{}", report().to_text());
     }
 
     #[test]
