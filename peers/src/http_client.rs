@@ -3,15 +3,20 @@
 use std::io;
 
 use anyhow::{Context, Result, bail};
+use memchr::memmem;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
+
+use crate::event_reader::EventReader;
 
 /// The era of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadEra {
     /// `initialize` and a session.
     Legacy,
+    /// The same over legacy HTTP+SSE: responses arrive on one event stream.
+    LegacySse,
     /// Stateless requests of 2026-07-28.
     Modern,
 }
@@ -75,6 +80,8 @@ pub struct LoadClient {
     era: LoadEra,
     session: Option<String>,
     stream: Option<BufReader<TcpStream>>,
+    /// The event stream of legacy HTTP+SSE.
+    events: Option<EventReader>,
     next_id: u64,
 }
 
@@ -89,6 +96,7 @@ impl LoadClient {
             era,
             session: None,
             stream: None,
+            events: None,
             next_id: 1,
         })
     }
@@ -99,6 +107,10 @@ impl LoadClient {
             return Ok(());
         }
         self.session = None;
+        if self.era == LoadEra::LegacySse {
+            let (events, path) = EventReader::open(&self.authority, &self.path).await?;
+            (self.events, self.path) = (Some(events), path);
+        }
         let client = json!({ "name": "load", "version": "1.0.0" });
         let params = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client });
         let reply = self.post("POST", "initialize", "", &self.body("initialize", &params)).await?;
@@ -113,6 +125,7 @@ impl LoadClient {
 
     /// Ends the session.
     pub async fn close(&mut self) -> Result<(), PostError> {
+        self.events = None;
         if self.session.is_some() {
             self.post("DELETE", "", "", b"").await?;
             self.session = None;
@@ -161,7 +174,17 @@ impl LoadClient {
         match exchange(&mut stream, &request).await {
             Ok(Some(reply)) => {
                 self.stream = Some(stream);
-                Ok(reply)
+                let is_request = !method.starts_with("notifications/");
+                match &mut self.events {
+                    // The response to the only request in flight; notifications may come before it.
+                    Some(events) if is_request && reply.status < 300 => loop {
+                        let body = events.next().await.map_err(PostError::Broken)?;
+                        if memmem::find(&body, b"\"method\"").is_none() {
+                            return Ok(HttpReply { status: 200, session: None, body });
+                        }
+                    },
+                    _ => Ok(reply),
+                }
             }
             Ok(None) => Err(PostError::Broken(io::ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(PostError::Broken(error)),
@@ -183,7 +206,7 @@ impl LoadClient {
                     head += &format!("Mcp-Name: {name}\r\n");
                 }
             }
-            LoadEra::Legacy => {
+            LoadEra::Legacy | LoadEra::LegacySse => {
                 if let Some(session) = &self.session {
                     head += &format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: {LEGACY}\r\n");
                 }

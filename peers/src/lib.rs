@@ -3,6 +3,7 @@
 pub mod agent_case;
 pub mod baseline;
 pub mod bench_case;
+pub mod event_reader;
 pub mod http_client;
 pub mod meter;
 pub mod payloads;

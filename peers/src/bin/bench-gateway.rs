@@ -1,6 +1,6 @@
 //! Load on a gateway over HTTP: N sessions, each with one kept-alive connection and one call at a time.
 //!
-//! `bench-gateway --url URL --pid PID [--era legacy|modern] [--sessions N] [--calls N] [--tool NAME]` prints one line of
+//! `bench-gateway --url URL --pid PID [--era legacy|legacy-sse|modern] [--sessions N] [--calls N] [--tool NAME]` prints one line of
 //! JSON: calls per second, percentiles, and CPU time and memory of the process PID and its descendants.
 
 use std::sync::Arc;
@@ -122,6 +122,7 @@ fn options() -> Result<Options> {
             "--era" => {
                 era = match value.as_str() {
                     "legacy" => LoadEra::Legacy,
+                    "legacy-sse" => LoadEra::LegacySse,
                     "modern" => LoadEra::Modern,
                     other => bail!("unknown era `{other}`"),
                 }

@@ -69,7 +69,12 @@ impl Contestant {
     }
 
     fn era(self) -> &'static str {
-        if self == Self::RopewayModern { "modern" } else { "legacy" }
+        match self {
+            Self::RopewayModern => "modern",
+            // It has no Streamable HTTP.
+            Self::McpHub => "legacy-sse",
+            _ => "legacy",
+        }
     }
 
     /// Returns the number of calls of a run, so that each takes about as long.
