@@ -16,6 +16,8 @@ async fn main() -> Result<()> {
     let mut next = || args.next().context("usage: rmcp-client ENDPOINT TOOL ARGUMENTS");
     let (endpoint, tool, arguments) = (next()?, next()?, next()?);
     let endpoint: Value = serde_json::from_str(&endpoint)?;
+    // The workspace builds reqwest without one; a second installation fails, which does not matter.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let client: RunningService<RoleClient, ()> = match endpoint["url"].as_str() {
         Some(url) => ().serve(StreamableHttpClientTransport::from_uri(url.to_owned())).await?,
         None => {
