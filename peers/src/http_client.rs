@@ -67,7 +67,7 @@ impl HttpReply {
         }
         let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
         let messages = events.filter_map(|data| serde_json::from_str::<Value>(data.trim()).ok());
-        let response = messages.filter(|message| message.get("method").is_none()).last();
+        let response = messages.rev().find(|message| message.get("method").is_none());
         response.with_context(|| format!("HTTP {} without a response message: {text:.200}", self.status))
     }
 }

@@ -36,7 +36,8 @@ impl Report {
             match cause(failure, &observed.events) {
                 Some(cause) => *in_flight.entry(cause).or_default() += 1,
                 None => {
-                    let reason: String = text("reason").chars().take(200).collect();
+                    let reason = text("reason").split_whitespace().collect::<Vec<_>>().join(" ");
+                    let reason: String = reason.chars().take(200).collect();
                     let key = format!("{} ({}): {reason}", text("server"), text("era"));
                     *lost.entry(key).or_default() += 1;
                 }

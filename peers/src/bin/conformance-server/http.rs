@@ -162,7 +162,7 @@ async fn post_legacy(http: &Arc<Http>, headers: &HeaderMap, version: &str, messa
     }
     let session = match session(http, headers) {
         Ok(session) => session,
-        Err(response) => return response,
+        Err(response) => return *response,
     };
     match message {
         Incoming::Notification { method, params } => session.session.on_notification(&method, &params),
@@ -194,13 +194,13 @@ fn initialize(http: &Arc<Http>, id: &Value, params: &Map<String, Value>) -> Resp
     response
 }
 
-fn session(http: &Http, headers: &HeaderMap) -> Result<Arc<HttpSession>, Response> {
+fn session(http: &Http, headers: &HeaderMap) -> Result<Arc<HttpSession>, Box<Response>> {
     let Some(id) = header(headers, "mcp-session-id") else {
         let message = "Bad Request: Mcp-Session-Id header is required";
-        return Err(error(StatusCode::BAD_REQUEST, -32000, message));
+        return Err(error(StatusCode::BAD_REQUEST, -32000, message).into());
     };
     let session = lock(&http.sessions).get(&id).cloned();
-    session.ok_or_else(|| error(StatusCode::NOT_FOUND, -32001, "Session not found"))
+    session.ok_or_else(|| error(StatusCode::NOT_FOUND, -32001, "Session not found").into())
 }
 
 fn get(http: &Http, headers: &HeaderMap) -> Response {
@@ -209,7 +209,7 @@ fn get(http: &Http, headers: &HeaderMap) -> Response {
     }
     let session = match session(http, headers) {
         Ok(session) => session,
-        Err(response) => return response,
+        Err(response) => return *response,
     };
     let Some(last) = header(headers, "last-event-id") else {
         let from = session.unrelated.state.borrow().events.len();

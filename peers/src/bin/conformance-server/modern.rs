@@ -14,13 +14,16 @@ use crate::wire::{
 };
 use crate::{dispatch, tools};
 
+/// Returns the header with a lower-case name.
+pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 /// Creates a call if the members of `_meta` are complete.
 ///
 /// `header` returns the headers of an HTTP request, which must match the body; a pipe has none.
 pub fn accept(
     server: &Arc<Server>,
     (id, method, params): (Value, String, Map<String, Value>),
-    header: Option<&dyn Fn(&str) -> Option<String>>,
+    header: Option<Headers<'_>>,
     outlet: mpsc::UnboundedSender<Outgoing>,
 ) -> Result<Call, RpcError> {
     let missing = |name: &str| RpcError::new(INVALID_PARAMS, format!("`_meta` has no `{name}`"));
@@ -49,11 +52,7 @@ pub fn accept(
     })
 }
 
-fn check_headers(
-    method: &str,
-    params: &Map<String, Value>,
-    header: &dyn Fn(&str) -> Option<String>,
-) -> Result<(), RpcError> {
+fn check_headers(method: &str, params: &Map<String, Value>, header: Headers<'_>) -> Result<(), RpcError> {
     same("Mcp-Method", header("mcp-method"), Some(method))?;
     let name = match method {
         "tools/call" | "prompts/get" => Some("name"),
