@@ -28,12 +28,12 @@ use super::switchboard::Switchboard;
 use super::upkeep;
 use super::upstream::Upstreams;
 use crate::bridge::{Bridge, BridgeBuilder, BridgeError};
-use crate::config::{Config, GatewaySettings};
+use crate::config::{Config, GatewaySettings, Secrets};
 use crate::mcp::Handlers;
 use crate::registry::ServerStatus;
 use crate::secret::Secret;
 use crate::sync::lock;
-use crate::tool::CancelToken;
+use crate::tool::{BoxError, CancelToken};
 
 /// Time between two looks at the calls in progress while a gateway drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
@@ -234,6 +234,30 @@ impl Gateway {
         self.inner.shared.set_settings(settings);
         self.inner.shared.rebuild_routes();
         Ok(())
+    }
+
+    /// Reloads the configuration file whenever it changes, until the gateway is drained.
+    ///
+    /// `accept` sees the text of the file, and exactly that text is used if it returns `Ok`. `prepare` changes the configuration
+    /// before it is used. If the file is invalid or not accepted, a warning is emitted and the gateway goes on with the previous
+    /// configuration.
+    pub fn watch(
+        &self,
+        file: impl Into<PathBuf>,
+        secrets: Secrets,
+        accept: impl Fn(&str) -> Result<(), BoxError> + Send + Sync + 'static,
+        prepare: impl Fn(Config) -> Config + Send + Sync + 'static,
+    ) {
+        let shared = Arc::downgrade(&self.inner.shared);
+        let prepare = move |config: Config| {
+            let config = prepare(config);
+            if let Some(shared) = shared.upgrade() {
+                shared.set_settings(config.gateway.clone());
+                upkeep::rebuild(&shared);
+            }
+            config
+        };
+        self.bridge().watch_prepared(file, secrets, accept, prepare);
     }
 
     /// Serves HTTP clients at `/mcp` until the gateway is drained.

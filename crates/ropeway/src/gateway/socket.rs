@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
@@ -17,8 +17,9 @@ use super::line_io::{Line, LineReader};
 use super::pipe::Pipe;
 use super::profile::Selector;
 use super::reply::Reply;
-use super::shared::GatewayShared;
+use super::shared::{GatewayShared, GatewayStatus};
 use crate::protocol::{ClientMessage, read_client_message};
+use crate::registry::ServerStatus;
 
 /// The version of the preamble.
 const VERSION: u64 = 1;
@@ -43,6 +44,14 @@ struct Preamble {
     /// The server that the client wants to use alone.
     #[serde(default)]
     server: Option<String>,
+}
+
+/// The result of `ropeway/status`.
+#[derive(Serialize)]
+struct SocketStatus {
+    #[serde(flatten)]
+    counts: GatewayStatus,
+    servers: Vec<ServerStatus>,
 }
 
 /// Serves clients of the same user until the gateway stops.
@@ -118,7 +127,10 @@ fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
     memchr::memmem::find(head, b"\"ropeway/")?;
     let Ok(ClientMessage::Request { id, method, .. }) = read_client_message(message) else { return None };
     let result = match &*method {
-        "ropeway/status" => serde_json::to_vec(&shared.status()).ok()?,
+        "ropeway/status" => {
+            let status = SocketStatus { counts: shared.status(), servers: shared.bridge.statuses() };
+            serde_json::to_vec(&status).ok()?
+        }
         "ropeway/stop" => {
             shared.stop_requested.cancel();
             b"{}".to_vec()
