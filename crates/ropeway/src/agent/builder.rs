@@ -211,6 +211,7 @@ impl AgentBuilder {
     ///
     /// # Errors
     /// Fails without a provider or a model, and if a pattern of the policy or of a budget is invalid.
+    #[allow(clippy::result_large_err, reason = "an agent is built once")]
     pub fn build(self) -> Result<Agent, AgentError> {
         let provider = self.provider.ok_or(AgentError::NoProvider)?;
         let model = self.model.ok_or(AgentError::NoModel)?;

@@ -50,7 +50,7 @@ pub fn names_secret(name: &str) -> bool {
     let is_sign = |word: &str| {
         SHORT_WORDS.contains(&word) || WHOLE_WORDS.contains(&word) || LONG_WORDS.iter().any(|end| word.ends_with(end))
     };
-    let is_about = words().last().is_some_and(|last| ABOUT.contains(&last));
+    let is_about = words().next_back().is_some_and(|last| ABOUT.contains(&last));
     !is_about && words().any(|word| is_sign(word) || word.strip_suffix('s').is_some_and(is_sign))
 }
 
