@@ -253,7 +253,7 @@ impl Gateway {
             let config = prepare(config);
             if let Some(shared) = shared.upgrade() {
                 shared.set_settings(config.gateway.clone());
-                upkeep::rebuild(&shared);
+                shared.rebuild_routes();
             }
             config
         };
