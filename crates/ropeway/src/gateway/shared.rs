@@ -76,6 +76,8 @@ pub struct GatewayStatus {
     pub parked: usize,
     /// Questions of servers without an answer.
     pub questions: usize,
+    /// Event streams of legacy clients that are read, or that may still get events.
+    pub streams: usize,
     /// Modern clients that listen for changes.
     pub listeners: usize,
     /// Resources with subscribers.
@@ -246,6 +248,7 @@ impl GatewayShared {
             requests: self.exchanges.len(),
             parked: self.parked.len(),
             questions: self.switchboard.open_questions(),
+            streams: self.streams.live(),
             listeners: self.clients.listeners(),
             subscriptions: self.subscriptions.len(),
             isolated: self.upstreams.isolated(),

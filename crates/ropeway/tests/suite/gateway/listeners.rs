@@ -72,6 +72,7 @@ fn wrong_paths_methods_and_types_are_refused() {
             let reply = kit.send(&bare(method, path, host)).await;
             assert_eq!(reply.status, status, "{method} {path}: {reply:?}");
         }
+        assert_eq!(kit.modern("tools/list", json!({})).await.status, 200);
         let list = modern("tools/list", json!({}));
         let reply = kit.send(&list.replace("text/event-stream", "text/html")).await;
         assert_eq!(reply.status, 406, "{reply:?}");
@@ -206,6 +207,7 @@ fn an_ended_session_is_unknown() {
         let mut rest = Vec::new();
         let end = tokio::time::timeout(SOON, standalone.read_to_end(&mut rest)).await;
         assert!(end.is_ok(), "the standalone stream ends");
+        until("the end of all streams", || kit.gateway.status().streams == 0).await;
         let reply = kit.post(&session, &request(2, "ping", json!({}))).await;
         assert_eq!((reply.status, &reply.json()["error"]["code"]), (404, &json!(-32001)));
         kit.stop().await;
