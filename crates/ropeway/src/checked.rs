@@ -18,7 +18,8 @@ use crate::schema::Validator;
 use crate::secret::Redactor;
 use crate::sync::sleep_until;
 use crate::tool::{
-    Arguments, BoxFuture, CallContext, CallError, Origin, TimeoutKind, Tool, ToolDefinition, ToolOutput, summary_line,
+    ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Origin, TimeoutKind, Tool, ToolDefinition,
+    ToolOutput, summary_line,
 };
 
 /// Time that a tool has after its deadline to report the timeout itself, with more detail.
@@ -207,6 +208,14 @@ impl Tool for Renamed {
 
     fn summarize(&self, arguments: &Arguments) -> Option<String> {
         self.tool.summarize(arguments)
+    }
+
+    fn argument_mapping(&self) -> ArgumentMapping {
+        self.tool.argument_mapping()
+    }
+
+    fn map_arguments(&self, arguments: &mut Arguments) {
+        self.tool.map_arguments(arguments);
     }
 
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {

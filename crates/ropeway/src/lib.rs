@@ -76,6 +76,8 @@ pub mod envelope;
 mod error;
 mod error_chain;
 pub mod event;
+#[cfg(feature = "gateway")]
+pub mod gateway;
 mod hash;
 pub mod json;
 #[cfg(feature = "bridge")]

@@ -73,7 +73,7 @@ impl Client {
     }
 
     /// Returns the possible paths of its files, user files first.
-    fn candidates(self, paths: &ClientPaths) -> Vec<PathBuf> {
+    pub(super) fn candidates(self, paths: &ClientPaths) -> Vec<PathBuf> {
         let config = |rest: &str| paths.configs.iter().map(|folder| folder.join(rest)).collect::<Vec<_>>();
         let home = |rest: &str| paths.home.iter().map(|home| home.join(rest)).collect::<Vec<_>>();
         let here = |rest: &str| vec![paths.here.join(rest)];
@@ -142,7 +142,7 @@ impl ClientPaths {
     }
 
     /// Returns `true` for a project file in the current directory. In the home directory, these are user files.
-    fn is_project(&self, path: &Path) -> bool {
+    pub(super) fn is_project(&self, path: &Path) -> bool {
         let files = PROJECT_FILES.iter().any(|file| self.here.join(file) == path);
         files && self.home.as_deref() != Some(&self.here)
     }

@@ -1,9 +1,15 @@
 //! Servers of other MCP clients, such as Claude Desktop and Cursor.
 
 mod discover;
+mod edit;
+mod edit_json;
+mod edit_toml;
+mod entry;
 mod known_secrets;
 mod merge;
 
 pub(crate) use self::discover::{Client, ClientFile, ClientPaths, find, open};
+pub(crate) use self::edit::{Edit, FileProblem};
+pub(crate) use self::entry::{EntryForm, InstallTarget, is_own_entry};
 pub(crate) use self::known_secrets::KnownSecrets;
 pub(crate) use self::merge::{ImportTarget, Merged, MergedServer, merge};

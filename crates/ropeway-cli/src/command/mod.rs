@@ -8,12 +8,16 @@ mod completions;
 mod config;
 mod conversations;
 mod doctor;
+mod down;
 mod elicitation;
 mod events;
 mod examples;
+mod gateway_status;
 mod health;
 mod import;
 mod import_report;
+mod install;
+mod install_record;
 mod lock;
 mod man;
 mod prompt;
@@ -21,8 +25,10 @@ mod prompts;
 mod read;
 mod remove;
 mod resources;
+mod serve;
 mod tools;
 mod trust;
+mod up;
 mod welcome;
 
 use std::ffi::OsString;
@@ -112,6 +118,16 @@ enum Command {
     Call(call::Call),
     #[command(after_help = examples::CHAT_EXIT_CODES, after_long_help = format!("{}\n\n{}", examples::CHAT, examples::CHAT_EXIT_CODES))]
     Chat(Box<chat::Chat>),
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(serve::EXAMPLES))]
+    Serve(Box<serve::Serve>),
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(up::EXAMPLES))]
+    Up(up::Up),
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(down::EXAMPLES))]
+    Down(down::Down),
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(gateway_status::EXAMPLES))]
+    Status(gateway_status::GatewayStatus),
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(install::EXAMPLES))]
+    Install(install::Install),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::RESOURCES))]
     Resources(resources::Resources),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::READ))]
@@ -189,7 +205,8 @@ impl CommandLine {
         let Options { json, timeout, verbose, log_file, log_payloads, trust } = self.options;
         // These commands print JSON Lines, not a document.
         let is_lines = matches!(self.command, Some(Command::Chat(_) | Command::Events(_)));
-        let is_document = json && !is_lines;
+        let is_protocol = matches!(&self.command, Some(Command::Serve(serve)) if serve.is_stdio());
+        let is_document = json && !is_lines && !is_protocol;
         let trust = match TrustMode::new(trust, std::env::var_os(VARIABLE)) {
             Ok(trust) => trust,
             Err(failure) => return finish(Err(failure), is_document),
@@ -203,17 +220,25 @@ impl CommandLine {
             Ok(log) => log,
             Err(failure) => return finish(Err(failure), is_document),
         };
-        if let Some(deadline) = &context.deadline {
+        let is_gateway = matches!(self.command, Some(Command::Serve(_)));
+        // A gateway ends with its own time limit after the deadline.
+        if let Some(deadline) = context.deadline.as_ref().filter(|_| !is_gateway) {
             watch(deadline.clone(), is_document);
         }
         if verbose > 0 {
             verbose_log::start(verbose);
         }
-        // Orphaned processes of servers become children of this process and end with it.
-        let _ = become_subreaper();
+        // The gateway that `up` starts outlives it.
+        let is_detached = matches!(self.command, Some(Command::Up(_)));
+        if !is_detached {
+            // Orphaned processes of servers become children of this process and end with it.
+            let _ = become_subreaper();
+        }
         // Without signal handlers, the normal shutdown still ends the servers.
         let _ = match &self.command {
             Some(Command::Chat(chat)) if chat.is_interactive(json) => end_children_on_termination(leave),
+            // A gateway handles signals itself: calls in progress are finished.
+            Some(Command::Serve(_)) => Ok(()),
             _ => end_children_on_signals_with(|signal| {
                 pager::end();
                 end_descendants();
@@ -223,11 +248,13 @@ impl CommandLine {
                 leave_terminal();
             }),
         };
-        let done = runtime().map(|runtime| {
+        let done = runtime(is_gateway).map(|runtime| {
             let done = runtime.block_on(run(self.command, context));
             // Ends the remaining processes and does not wait for stuck tasks.
             end_children();
-            end_descendants();
+            if !is_detached {
+                end_descendants();
+            }
             runtime.shutdown_background();
             done
         });
@@ -284,9 +311,13 @@ fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Fa
         .map_err(|error| Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error))
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    // Checks timers after every task: a server that floods its output must not delay the deadline.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(1).build();
+fn runtime(is_gateway: bool) -> Result<tokio::runtime::Runtime, Failure> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    if !is_gateway {
+        // Checks timers after every task: a server that floods its output must not delay the deadline.
+        builder.event_interval(1);
+    }
+    let runtime = builder.enable_all().build();
     runtime.map_err(|error| Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error))
 }
 
@@ -296,6 +327,11 @@ async fn run(command: Option<Command>, context: CommandContext) -> Result<Exit, 
         Some(Command::Tools(command)) => command.run(context).await,
         Some(Command::Call(command)) => command.run(context).await,
         Some(Command::Chat(command)) => command.run(context).await,
+        Some(Command::Serve(command)) => command.run(context).await,
+        Some(Command::Up(command)) => command.run(context).await,
+        Some(Command::Down(command)) => command.run(context).await,
+        Some(Command::Status(command)) => command.run(context).await,
+        Some(Command::Install(command)) => command.run(&context),
         Some(Command::Resources(command)) => command.run(context).await,
         Some(Command::Read(command)) => command.run(context).await,
         Some(Command::Prompts(command)) => command.run(context).await,

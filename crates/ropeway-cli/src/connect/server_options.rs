@@ -10,6 +10,9 @@ use crate::failure::Failure;
 /// The name of the built-in demo server.
 pub(crate) const DEMO: &str = "demo";
 
+/// The variable that makes commands start their own servers.
+const DIRECT: &str = "ROPEWAY_DIRECT";
+
 /// Options that select a server instead of the configured ones.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Server")]
@@ -45,6 +48,9 @@ pub(crate) struct ServerOptions {
     /// Protocol era to use
     #[arg(long, value_name = "ERA")]
     pub(crate) era: Option<EraOption>,
+    /// Start the servers for this command, even if `ropeway up` keeps them running
+    #[arg(long)]
+    pub(crate) direct: bool,
 }
 
 /// The transport for `--url`.
@@ -81,6 +87,11 @@ impl From<EraOption> for EraChoice {
 }
 
 impl ServerOptions {
+    /// Returns `true` if the servers of a running gateway must not be used. It has chosen an era for each of them.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct || self.era.is_some() || std::env::var_os(DIRECT).is_some_and(|value| value == "1")
+    }
+
     /// Returns the settings of the selected server.
     pub(crate) fn config(&self) -> Result<ServerConfig, Failure> {
         match (&self.stdio, &self.url) {

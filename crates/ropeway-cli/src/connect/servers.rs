@@ -34,6 +34,8 @@ pub(crate) struct Servers {
     pub(crate) handlers: Handlers,
     /// The configuration file, if any.
     pub(crate) file: Option<ConfigFile>,
+    /// The servers of a running gateway may be used.
+    pub(crate) may_use_gateway: bool,
     /// The command lists servers that are not started.
     lists_servers: bool,
     /// The command uses the `chat` section.
@@ -54,10 +56,15 @@ pub(crate) enum ServerSource {
 impl ServerOptions {
     /// Returns the selected servers. An untrusted project file is refused, or accepted on a terminal.
     pub(crate) fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
-        let mut servers = match self.config_file()? {
+        self.servers_of(self.config_file()?, context)
+    }
+
+    /// Returns the servers of a file, or of the options without one.
+    pub(crate) fn servers_of(&self, file: Option<ConfigFile>, context: &CommandContext) -> Result<Servers, Failure> {
+        let mut servers = match file {
             Some(file) => {
                 file.admit(context.trust)?;
-                Servers::of(file)?
+                Servers { may_use_gateway: !self.is_direct(), ..Servers::of(file)? }
             }
             None => {
                 let source = if self.is_given() { ServerSource::Line } else { ServerSource::Demo };
@@ -154,6 +161,7 @@ impl Servers {
             // Some servers offer other tools without elicitation; all commands must see the same tools.
             handlers: Handlers::new().on_elicitation(|_| async { Ok(ElicitationAnswer::Decline) }),
             file: None,
+            may_use_gateway: false,
             lists_servers: false,
             uses_chat: false,
         }

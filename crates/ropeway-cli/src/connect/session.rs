@@ -19,6 +19,7 @@ use crate::connect::advice::{self, ServerAdvice};
 use crate::connect::command_context::CommandContext;
 use crate::connect::deadline::{Deadline, PendingServers};
 use crate::connect::lockfile::{self, LoadedLock};
+use crate::connect::running_gateway;
 use crate::connect::servers::Servers;
 use crate::failure::{Exit, Failure, exit_of_connect, worst_exit};
 use crate::output::print::say;
@@ -118,7 +119,7 @@ impl Session {
         let locked = if servers.is_locked { lockfile::load(&servers)? } else { None };
         context.waiting.set(single.iter().cloned().collect());
         let deadline = context.deadline.clone();
-        let servers = prepare(servers, deadline.as_ref());
+        let mut servers = prepare(servers, deadline.as_ref());
         let names = ToolNames::new(&servers.config);
         let advice = ServerAdvice::new(servers.source.clone(), deadline.as_ref().map(Deadline::after));
         let known = |entry: &ServerEntry| match &entry.settings {
@@ -130,6 +131,7 @@ impl Session {
             |tools: &ToolSettings| !(tools.allow.is_empty() && tools.allowlists.is_empty() && tools.deny.is_empty());
         let filtered = servers.config.servers.iter().filter(|entry| has_filter(&entry.tools));
         let filters = filtered.map(|entry| (entry.alias.clone(), entry.tools.clone())).collect();
+        running_gateway::attach(&mut servers).await;
         let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(context.events.clone());
         builder = builder.redact(redaction::redactor());
         if let Some(locked) = &locked {

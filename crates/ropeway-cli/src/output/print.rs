@@ -86,6 +86,13 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     print_unredacted(&(json + "\n"))
 }
 
+/// Prints a result as one line of JSON.
+pub(crate) fn print_json_line(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let json =
+        redaction::to_json(value, false).map_err(|error| Failure::usage("the result is not JSON").caused_by(&error))?;
+    print_unredacted(&(json + "\n"))
+}
+
 /// Formats the result of a tool as JSON, without redaction.
 pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(value)

@@ -21,7 +21,7 @@ struct Section {
 }
 
 /// `EXAMPLE` in `around` is replaced by each example. A line that starts with it may hold several keys.
-const SECTIONS: [Section; 13] = [
+const SECTIONS: [Section; 16] = [
     Section {
         title: "Top level",
         pointer: "/properties",
@@ -36,6 +36,7 @@ const SECTIONS: [Section; 13] = [
             ("lock", "lock: strict"),
             ("secrets_file", "secrets_file: secrets.env"),
             ("chat", "chat: {provider: anthropic}"),
+            ("gateway", "gateway: {listen: 127.0.0.1:8931}"),
         ],
     },
     Section {
@@ -69,6 +70,7 @@ const SECTIONS: [Section; 13] = [
             ("instructions", "alias: a, command: x, instructions: true"),
             ("trust_hints", "alias: a, command: x, trust_hints: true"),
             ("era", "alias: a, command: x, era: legacy"),
+            ("isolation", "alias: a, command: x, isolation: client"),
             ("connection", "alias: a, connection: {url: https://example.com/mcp}"),
         ],
     },
@@ -94,6 +96,7 @@ const SECTIONS: [Section; 13] = [
             ("prompts", "prompts: {tools: true}"),
             ("instructions", "instructions: true"),
             ("era", "era: auto"),
+            ("isolation", "isolation: shared"),
         ],
     },
     Section {
@@ -212,6 +215,54 @@ const SECTIONS: [Section; 13] = [
             ("allow", r#"allow: ["time.*"]"#),
             ("ask", r#"ask: ["files.*"]"#),
             ("deny", r#"deny: ["*.delete_*"]"#),
+        ],
+    },
+    Section {
+        title: "`gateway`",
+        pointer: "/$defs/Gateway/properties",
+        around: "gateway: {EXAMPLE}",
+        examples: &[
+            ("listen", "listen: 127.0.0.1:8931"),
+            ("name", "name: team"),
+            ("instructions", "instructions: Read before you write."),
+            ("prefix", "prefix: always"),
+            ("allowed_hosts", "allowed_hosts: [gateway.local]"),
+            ("allowed_origins", r#"allowed_origins: ["https://app.example"]"#),
+            ("keys", r#"keys: ["${GATEWAY_KEY}"]"#),
+            ("page_size", "page_size: 100"),
+            ("list_timeout", "list_timeout: 2s"),
+            ("session_life", "session_life: 30d"),
+            ("limits", "limits: {calls_per_client: 16}"),
+            ("profiles", r#"profiles: {reading: {tools: ["read_*"]}}"#),
+        ],
+    },
+    Section {
+        title: "`gateway.limits`",
+        pointer: "/$defs/GatewayLimits/properties",
+        around: "gateway: {limits: {EXAMPLE}}",
+        examples: &[
+            ("body", "body: 4M"),
+            ("message", "message: 4M"),
+            ("sessions", "sessions: 1000"),
+            ("connections", "connections: 1000"),
+            ("calls_per_client", "calls_per_client: 16"),
+            ("calls", "calls: 256"),
+            ("streams_per_client", "streams_per_client: 4"),
+            ("parked", "parked: 64"),
+            ("parked_for", "parked_for: 5m"),
+            ("isolated", "isolated: 8"),
+            ("isolated_idle", "isolated_idle: 2m"),
+        ],
+    },
+    Section {
+        title: "`gateway.profiles.NAME`",
+        pointer: "/$defs/Profile/properties",
+        around: "servers: [{alias: files, command: x}]\ngateway: {profiles: {reading: {EXAMPLE}}}",
+        examples: &[
+            ("servers", "servers: [files]"),
+            ("tools", r#"tools: ["read_*", "files.list_*"]"#),
+            ("prefix", "prefix: never"),
+            ("search", "search: true"),
         ],
     },
 ];

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::remainder::READ_MORE;
-use super::tool_search::{CALL_TOOL, CallTool, FIND_TOOLS, FindTools};
 use crate::checked::CheckedTool;
 use crate::config::CollisionPolicy;
 use crate::message::{CallArguments, ToolCall};
+use crate::registry::search_tools::{CALL_TOOL, CallTool, FIND_TOOLS, FindTools};
 use crate::registry::{Collision, Registry, ToolSource};
 use crate::tool::{ArgumentProblem, Arguments, CallError, Origin, Tool};
 

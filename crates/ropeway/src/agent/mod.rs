@@ -33,7 +33,6 @@ mod shared;
 mod sources;
 mod step;
 mod step_queue;
-mod tool_search;
 mod trace;
 mod truncate;
 mod turn;

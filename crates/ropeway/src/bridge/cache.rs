@@ -220,7 +220,7 @@ fn key(config: &ServerConfig) -> u64 {
     let mut hash = Fnv::default();
     // The separator keeps `a` `bc` and `ab` `c` apart.
     let mut write = |word: &str| hash.write(word.bytes().chain([0xff]));
-    match &config.transport {
+    match config.transport.original() {
         Transport::Stdio(server) => {
             write("stdio");
             write(&server.command);

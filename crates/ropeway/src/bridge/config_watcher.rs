@@ -16,12 +16,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 type Accept = dyn Fn(&str) -> Result<(), BoxError> + Send + Sync;
 
-/// Watches a file for as long as the bridge exists. `accept` decides whether a text may be used.
+/// Watches a file for as long as the bridge exists. `accept` decides whether a text may be used, and `prepare` changes each
+/// configuration before the bridge uses it.
 pub(super) async fn watch(
     bridge: Weak<BridgeState>,
     path: PathBuf,
     secrets: Secrets,
     accept: impl Fn(&str) -> Result<(), BoxError> + Send + Sync + 'static,
+    prepare: impl Fn(Config) -> Config,
 ) {
     let accept: Arc<Accept> = Arc::new(accept);
     // Other files that the configuration includes.
@@ -43,6 +45,7 @@ pub(super) async fn watch(
             match load_in_background(&path, &secrets, &accept).await {
                 Ok(config) => {
                     refused = None;
+                    let config = prepare(config);
                     if included != config.files {
                         included.clone_from(&config.files);
                         seen = Some(FileStamps::of(&path, &included));

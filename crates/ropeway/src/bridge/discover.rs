@@ -8,7 +8,8 @@ use crate::checked::CheckedTool;
 use crate::config::Config;
 use crate::registry::{Collision, Registry, ServerStatus, ToolShape, Transformer, naming};
 use crate::tool::{
-    Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Provenance, Tool, ToolDefinition, ToolOutput,
+    Alias, ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Origin, Provenance, Tool, ToolDefinition,
+    ToolOutput,
 };
 
 /// Connects to all servers and returns their tools under the servers' own names.
@@ -157,6 +158,14 @@ impl Tool for DiscoveredTool {
 
     fn summarize(&self, arguments: &Arguments) -> Option<String> {
         self.tool.summarize(arguments)
+    }
+
+    fn argument_mapping(&self) -> ArgumentMapping {
+        self.tool.argument_mapping()
+    }
+
+    fn map_arguments(&self, arguments: &mut Arguments) {
+        self.tool.map_arguments(arguments);
     }
 
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {

@@ -214,7 +214,18 @@ impl Bridge {
         secrets: Secrets,
         accept: impl Fn(&str) -> Result<(), BoxError> + Send + Sync + 'static,
     ) {
-        let watch = config_watcher::watch(Arc::downgrade(&self.state), file.into(), secrets, accept);
+        self.watch_prepared(file, secrets, accept, |config| config);
+    }
+
+    /// Like [`watch_accepted`](Self::watch_accepted), but changes each configuration with `prepare` before it is used.
+    pub(crate) fn watch_prepared(
+        &self,
+        file: impl Into<PathBuf>,
+        secrets: Secrets,
+        accept: impl Fn(&str) -> Result<(), BoxError> + Send + Sync + 'static,
+        prepare: impl Fn(Config) -> Config + Send + Sync + 'static,
+    ) {
+        let watch = config_watcher::watch(Arc::downgrade(&self.state), file.into(), secrets, accept, prepare);
         let task = tokio::spawn(watch).abort_handle();
         if let Some(before) = lock(&self.state.watcher).replace(task) {
             before.abort();

@@ -178,5 +178,6 @@ fn transport_name(transport: &Transport) -> &'static str {
         Transport::Http(_) => "http",
         Transport::Sse(_) => "sse",
         Transport::InProcess(_) => "in-process",
+        Transport::Socket(_) => "socket",
     }
 }

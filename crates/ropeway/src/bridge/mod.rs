@@ -14,6 +14,9 @@ mod era_cache;
 mod error;
 #[cfg(feature = "testing")]
 pub(crate) mod fuzz;
+#[cfg(feature = "gateway")]
+#[allow(dead_code, reason = "used by the gateway")]
+mod gateway;
 mod generated_tools;
 mod handle;
 mod health;
@@ -32,6 +35,9 @@ pub use self::builder::BridgeBuilder;
 pub use self::cache::{cached_tools, default_cache_dir};
 pub use self::discover::{DiscoveredTool, connect_and_discover, discover_and_register};
 pub use self::error::BridgeError;
+#[cfg(feature = "gateway")]
+#[allow(unused_imports, reason = "used by the gateway")]
+pub(crate) use self::gateway::{ServerLease, ServerView};
 pub use self::handle::{Bridge, ToolListing};
 pub use self::health::{BridgeHealth, ServerHealth};
 pub use self::reload::ReloadReport;

@@ -1,6 +1,6 @@
 //! A signal that stops calls when their server is stopped.
 
-use crate::tool::CancelToken;
+use crate::tool::{Alias, CallError, CancelToken};
 
 /// Stops the calls of a server. Cannot be reset.
 #[derive(Debug)]
@@ -11,6 +11,16 @@ pub(super) struct ShutdownSignal(CancelToken);
 pub(super) enum Interrupted {
     BeforeStart,
     WhileRunning,
+}
+
+impl Interrupted {
+    /// Returns the error of an interrupted call.
+    pub(super) fn into_error(self, server: Alias) -> CallError {
+        match self {
+            Self::BeforeStart => CallError::NotConnected { server },
+            Self::WhileRunning => CallError::Stopped { server },
+        }
+    }
 }
 
 impl ShutdownSignal {

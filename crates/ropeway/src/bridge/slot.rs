@@ -229,6 +229,12 @@ impl ServerSlot {
         lock(&self.tools).hidden.clone()
     }
 
+    /// Returns a tool of the connection by its name on the server.
+    #[cfg(feature = "gateway")]
+    pub(super) fn source(&self, own_name: &str) -> Option<Arc<dyn Tool>> {
+        lock(&self.tools).sources.iter().find(|tool| tool.definition().own_name() == own_name).cloned()
+    }
+
     /// Returns the error of a call to a hidden tool, which may have been exposed before it changed.
     pub(super) fn refusal(&self, own_name: &str) -> Option<CallError> {
         let tools = lock(&self.tools);

@@ -14,7 +14,7 @@ use crate::error_chain::chain;
 use crate::event::Event;
 use crate::mcp::{Backoff, ConnectError, ConnectErrorKind, ConnectionState, Era, Mcp};
 use crate::sync::{lock, sleep_until};
-use crate::tool::CallError;
+use crate::tool::{Alias, CallError};
 
 /// Minimum time between two requests of a list for which the server sends a `ttl`.
 const MIN_TTL: Duration = Duration::from_secs(30);
@@ -100,11 +100,7 @@ impl ServerSlot {
             return Ok(());
         }
         self.shared.notify_changed();
-        let server = self.alias().clone();
-        self.first_attempt().await.map_err(|error| match &*error.cause {
-            ConnectErrorKind::NeedsAuth { challenge } => CallError::NeedsAuth { server, challenge: challenge.clone() },
-            _ => CallError::Unavailable { server, source: Box::new(error.cause) },
-        })
+        self.first_attempt().await.map_err(|error| call_error(self.alias(), error))
     }
 
     /// Stores the era of the server, or removes it.
@@ -117,6 +113,15 @@ impl ServerSlot {
         if let Err(error) = stored {
             tracing::debug!(server = %self.alias(), "could not cache the era: {error}");
         }
+    }
+}
+
+/// Returns the error of a call whose server could not be connected.
+pub(super) fn call_error(server: &Alias, error: ConnectError) -> CallError {
+    let server = server.clone();
+    match &*error.cause {
+        ConnectErrorKind::NeedsAuth { challenge } => CallError::NeedsAuth { server, challenge: challenge.clone() },
+        _ => CallError::Unavailable { server, source: Box::new(error.cause) },
     }
 }
 

@@ -3,11 +3,13 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::shutdown::{Interrupted, ShutdownSignal};
+use super::shutdown::ShutdownSignal;
 use super::slot::ServerSlot;
 use crate::error_chain::chain;
 use crate::event::Event;
-use crate::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
+use crate::tool::{
+    Alias, ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput,
+};
 
 /// A tool that starts a sleeping server and fails once the bridge is stopped. It does not keep the server connected.
 pub(super) struct BridgeTool {
@@ -38,9 +40,10 @@ impl BridgeTool {
         // Without a slot, another slot has taken over the connection.
         let (mut is_strict, mut timeouts, mut _relay) = (false, None, None);
         if let Some(slot) = self.slot.upgrade() {
-            slot.wake().await.inspect_err(|error| self.report_failure(&slot, cx, error))?;
-            if let Some(error) = slot.refusal(self.definition().own_name()) {
-                self.report_failure(&slot, cx, &error);
+            let own_name = self.definition().own_name();
+            slot.wake().await.inspect_err(|error| report_failure(&slot, own_name, cx, error))?;
+            if let Some(error) = slot.refusal(own_name) {
+                report_failure(&slot, own_name, cx, &error);
                 return Err(error);
             }
             (is_strict, timeouts, _relay) = (slot.shared.is_strict(), slot.timeouts(), slot.relay());
@@ -50,31 +53,31 @@ impl BridgeTool {
         let cx = if is_strict { cx.require_unchanged() } else { cx };
         self.tool.call(arguments, &cx).await
     }
+}
 
-    /// Emits the event of a call that does not reach the connection, which emits the others.
-    fn report_failure(&self, slot: &ServerSlot, cx: &CallContext, error: &CallError) {
-        slot.events().emit(Event::ToolFailed {
-            server: self.server.clone(),
-            tool: self.definition().own_name().to_owned(),
-            call: cx.id().clone(),
-            took: Duration::ZERO,
-            cause: chain(error),
-            arguments: None,
-        });
-    }
-
-    fn interrupted(&self, interrupted: Interrupted) -> CallError {
-        let server = self.server.clone();
-        match interrupted {
-            Interrupted::BeforeStart => CallError::NotConnected { server },
-            Interrupted::WhileRunning => CallError::Stopped { server },
-        }
-    }
+/// Emits the event of a call that does not reach the connection, which emits the others.
+pub(super) fn report_failure(slot: &ServerSlot, own_name: &str, cx: &CallContext, error: &CallError) {
+    slot.events().emit(Event::ToolFailed {
+        server: slot.alias().clone(),
+        tool: own_name.to_owned(),
+        call: cx.id().clone(),
+        took: Duration::ZERO,
+        cause: chain(error),
+        arguments: None,
+    });
 }
 
 impl Tool for BridgeTool {
     fn definition(&self) -> &ToolDefinition {
         self.definition.as_ref().unwrap_or_else(|| self.tool.definition())
+    }
+
+    fn argument_mapping(&self) -> ArgumentMapping {
+        self.tool.argument_mapping()
+    }
+
+    fn map_arguments(&self, arguments: &mut Arguments) {
+        self.tool.map_arguments(arguments);
     }
 
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
@@ -83,14 +86,14 @@ impl Tool for BridgeTool {
             let cx = &cx.for_call();
             match self.shutdown.guard(self.forward(arguments, cx)).await {
                 Ok(outcome) => outcome.map_err(|error| error.with_server(&self.server)),
-                Err(interrupted) => Err(self.interrupted(interrupted)),
+                Err(interrupted) => Err(interrupted.into_error(self.server.clone())),
             }
         })
     }
 }
 
 /// Sets the idle and total timeout of a call, unless the caller has set an idle timeout.
-fn with_timeouts(cx: &CallContext, timeouts: Option<(Duration, Duration)>) -> CallContext {
+pub(super) fn with_timeouts(cx: &CallContext, timeouts: Option<(Duration, Duration)>) -> CallContext {
     let Some((idle, total)) = timeouts else { return cx.clone() };
     // The clone must have the same id, which may not be generated yet.
     cx.id();

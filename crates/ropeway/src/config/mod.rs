@@ -26,9 +26,10 @@ pub(crate) use self::settings::MAX_TIMEOUT;
 #[doc(hidden)]
 pub use self::settings::{ChatSettings, MissingChatSecrets, ProviderName, ToolApproval, UnknownProviderError};
 pub use self::settings::{
-    CollisionPolicy, Config, EraChoice, HttpServer, InProcessServer, LockPolicy, ReconnectPolicy, ResourceSettings,
-    ServerConfig, ServerEntry, ServerLimits, ServerSettings, ServerTimeouts, StartMode, StdioServer, ToolOverride,
-    ToolSettings, Transport,
+    CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, InProcessServer, Isolation,
+    ListenAddress, ListenAddressError, LockPolicy, PrefixMode, ProfileSettings, ReconnectPolicy, ResourceSettings,
+    ServerConfig, ServerEntry, ServerLimits, ServerSettings, ServerTimeouts, SocketServer, StartMode, StdioServer,
+    ToolOverride, ToolSettings, Transport,
 };
 #[cfg(feature = "bridge")]
 pub(crate) use self::{file::Glob, settings::DEFAULT_PREFIX};

@@ -7,14 +7,17 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    CollisionPolicy, Config, EraChoice, HttpServer, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry,
-    ServerLimits, ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings,
+    CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, Isolation, ListenAddress,
+    PrefixMode, ProfileSettings, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry, ServerLimits,
+    ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings,
 };
-use crate::secret::Redactor;
+use crate::secret::{Redactor, Secret};
 use crate::setters::setters;
+use crate::tool::Alias;
 
 setters!(Config {
     with_collisions => collisions: CollisionPolicy,
+    with_gateway => gateway: GatewaySettings,
 });
 
 setters!(ServerConfig {
@@ -71,6 +74,43 @@ setters!(ServerEntry {
     with_prompt_tools => prompt_tools: bool,
     with_instructions => instructions: bool,
     with_trust_hints => trust_hints: bool,
+    with_isolation => isolation: Isolation,
+});
+
+setters!(GatewaySettings {
+    with_listen => listen: ListenAddress,
+    with_name => name: String,
+    with_instructions => instructions: Option<String>,
+    with_prefix => prefix: PrefixMode,
+    with_allowed_hosts => allowed_hosts: Vec<String>,
+    with_allowed_origins => allowed_origins: Vec<String>,
+    with_keys => keys: Vec<Secret>,
+    with_page_size => page_size: usize,
+    with_list_timeout => list_timeout: Duration,
+    with_session_life => session_life: Duration,
+    with_limits => limits: GatewayLimits,
+    with_profiles => profiles: Vec<ProfileSettings>,
+});
+
+setters!(GatewayLimits {
+    with_body => body: usize,
+    with_message => message: usize,
+    with_sessions => sessions: usize,
+    with_connections => connections: usize,
+    with_calls_per_client => calls_per_client: usize,
+    with_calls => calls: usize,
+    with_streams_per_client => streams_per_client: usize,
+    with_parked => parked: usize,
+    with_parked_for => parked_for: Duration,
+    with_isolated => isolated: usize,
+    with_isolated_idle => isolated_idle: Duration,
+});
+
+setters!(ProfileSettings {
+    with_servers => servers: Option<Vec<Alias>>,
+    with_tools => tools: ToolSettings,
+    with_prefix => prefix: Option<PrefixMode>,
+    with_search => search: bool,
 });
 
 setters!(ToolSettings {

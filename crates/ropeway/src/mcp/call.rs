@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::connection::Connection;
+use super::host::Host;
 use super::request::Request;
 use super::round_trips::Call;
 use super::timeouts::RequestTimeouts;
@@ -28,15 +29,8 @@ pub(crate) async fn call_tool(
     let cx = &cx.for_call();
     let timeouts = connection.timeouts(cx);
     let trace = CallTrace::of_tool(&connection.host, &connection.config.transport, tool, cx);
-    let mut reporter = CallReporter {
-        connection,
-        tool,
-        arguments: &arguments,
-        cx,
-        trace: &trace,
-        started: timeouts.started,
-        done: false,
-    };
+    let payload = |host: &Host| host.redacted_json(&arguments);
+    let mut reporter = CallReporter::new(connection, (tool, &payload), cx, &trace, timeouts.started);
     let call = run_tool_call(connection, tool, &arguments, cx, timeouts, &trace);
     let outcome = match (connection.host.can_elicit(), trace.span.is_disabled()) {
         // Entering and leaving a disabled span at every poll would cost a twentieth of the call.
@@ -51,24 +45,57 @@ pub(crate) async fn call_tool(
     outcome
 }
 
+/// The result of a call, as events describe it.
+pub(super) trait ReportedResult {
+    /// Returns `true` if the tool reported an error.
+    fn is_error(&self) -> bool;
+
+    /// Returns the result as redacted JSON.
+    fn payload(&self, host: &Host) -> Arc<Value>;
+}
+
+impl ReportedResult for ToolOutput {
+    fn is_error(&self) -> bool {
+        self.is_error
+    }
+
+    fn payload(&self, host: &Host) -> Arc<Value> {
+        host.redacted_json(self)
+    }
+}
+
+/// Returns the arguments of a call as redacted JSON, for listeners that want payloads.
+pub(super) type ArgumentsPayload<'a> = dyn Fn(&Host) -> Arc<Value> + Send + Sync + 'a;
+
 /// Records and emits the outcome of a call, including one whose future is dropped.
-struct CallReporter<'a> {
+pub(super) struct CallReporter<'a> {
     connection: &'a Connection,
     tool: &'a str,
-    arguments: &'a Arguments,
+    arguments: &'a ArgumentsPayload<'a>,
     cx: &'a CallContext,
     trace: &'a CallTrace,
     started: Instant,
     done: bool,
 }
 
-impl CallReporter<'_> {
-    fn report(&mut self, outcome: Option<&Result<ToolOutput, CallError>>) {
+impl<'a> CallReporter<'a> {
+    /// Creates the reporter of a call of `tool` with `arguments`.
+    pub(super) fn new(
+        connection: &'a Connection,
+        (tool, arguments): (&'a str, &'a ArgumentsPayload<'a>),
+        cx: &'a CallContext,
+        trace: &'a CallTrace,
+        started: Instant,
+    ) -> Self {
+        Self { connection, tool, arguments, cx, trace, started, done: false }
+    }
+
+    pub(super) fn report<T: ReportedResult>(&mut self, outcome: Option<&Result<T, CallError>>) {
         if std::mem::replace(&mut self.done, true) {
             return;
         }
         match outcome {
-            Some(Ok(output)) if output.is_error => self.trace.record_tool_error(),
+            Some(Ok(output)) if output.is_error() => self.trace.record_tool_error(),
             Some(Ok(_)) => {}
             Some(Err(error)) => self.trace.record_error(error),
             None => self.trace.record_error(&self.dropped()),
@@ -80,11 +107,11 @@ impl CallReporter<'_> {
         let took = self.started.elapsed();
         let (server, tool, call) = (self.connection.alias().clone(), host.redact(self.tool), self.cx.id().clone());
         let payloads = host.events().wants_payloads();
-        let arguments = payloads.then(|| host.redacted_json(self.arguments));
+        let arguments = payloads.then(|| (self.arguments)(host));
         let event = match outcome {
             Some(Ok(output)) => {
-                let result = payloads.then(|| host.redacted_json(output));
-                Event::ToolCalled { server, tool, call, took, is_error: output.is_error, arguments, result }
+                let result = payloads.then(|| output.payload(host));
+                Event::ToolCalled { server, tool, call, took, is_error: output.is_error(), arguments, result }
             }
             Some(Err(error)) => Event::ToolFailed { server, tool, call, took, cause: chain(error), arguments },
             None => Event::ToolFailed { server, tool, call, took, cause: chain(&self.dropped()), arguments },
@@ -105,7 +132,7 @@ impl CallReporter<'_> {
 
 impl Drop for CallReporter<'_> {
     fn drop(&mut self) {
-        self.report(None);
+        self.report::<ToolOutput>(None);
     }
 }
 
@@ -195,7 +222,7 @@ pub(crate) async fn request(
 }
 
 /// Returns `true` if a request may be sent twice. Unknown methods may have any effect.
-fn is_idempotent(method: &str) -> bool {
+pub(super) fn is_idempotent(method: &str) -> bool {
     matches!(
         method,
         "completion/complete"

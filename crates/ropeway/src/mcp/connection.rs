@@ -35,6 +35,8 @@ pub(crate) struct Connection {
     /// URIs of the subscribed resources.
     pub(crate) subscriptions: Mutex<BTreeSet<String>>,
     pub(crate) subscriptions_changed: Notify,
+    /// The log level that legacy servers are asked for, if any.
+    pub(crate) log_level: watch::Sender<Option<&'static str>>,
     session: Mutex<Option<Arc<Session>>>,
     tools: Mutex<Option<Arc<ToolList>>>,
     /// Incremented when the tool list changes.
@@ -59,6 +61,7 @@ impl Connection {
             wanted: Notify::new(),
             subscriptions: Mutex::default(),
             subscriptions_changed: Notify::new(),
+            log_level: watch::Sender::new(None),
             session: Mutex::default(),
             tools: Mutex::default(),
             tools_version: watch::Sender::new(0),

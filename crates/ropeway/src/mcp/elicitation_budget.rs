@@ -59,8 +59,20 @@ impl ElicitationBudget {
 
     /// Marks a question as open until the guard is dropped.
     pub(super) fn open(&self) -> OpenElicitation<'_> {
-        self.state().open += 1;
+        self.opened();
         OpenElicitation(self)
+    }
+
+    /// Counts a question as open until [`closed`](Self::closed).
+    pub(super) fn opened(&self) {
+        self.state().open += 1;
+    }
+
+    /// Counts a question as answered.
+    pub(super) fn closed(&self) {
+        let mut state = self.state();
+        state.open -= 1;
+        state.answered = Some(Instant::now());
     }
 
     /// Returns the last time the server waited for the user: now while a question is open. A server that waits for an
@@ -107,9 +119,7 @@ pub(super) struct OpenElicitation<'a>(&'a ElicitationBudget);
 
 impl Drop for OpenElicitation<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.open -= 1;
-        state.answered = Some(Instant::now());
+        self.0.closed();
     }
 }
 

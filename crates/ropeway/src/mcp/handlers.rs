@@ -7,6 +7,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::tap::ServerTap;
+use crate::protocol::code;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 pub(super) type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
@@ -89,6 +91,8 @@ pub struct Handlers {
     pub(super) elicitation: Option<Handler<Elicitation, ElicitationAnswer>>,
     pub(super) sampling: Option<Handler<SamplingRequest, Value>>,
     pub(super) roots: Option<Handler<(), Vec<ClientRoot>>>,
+    /// Receives all requests in place of the handlers.
+    pub(super) tap: Option<Arc<dyn ServerTap>>,
 }
 
 impl Handlers {
@@ -131,6 +135,17 @@ impl Handlers {
     }
 }
 
+#[cfg(feature = "gateway")]
+impl Handlers {
+    /// Sets the tap. No handler is called then.
+    #[must_use]
+    #[allow(dead_code, reason = "used by the gateway")]
+    pub(crate) fn with_tap(mut self, tap: Arc<dyn ServerTap>) -> Self {
+        self.tap = Some(tap);
+        self
+    }
+}
+
 #[cfg(feature = "bridge")]
 impl Handlers {
     /// Returns `true` if both sets hold the same functions.
@@ -144,6 +159,7 @@ impl Handlers {
         same(&self.elicitation, &other.elicitation)
             && same(&self.sampling, &other.sampling)
             && same(&self.roots, &other.roots)
+            && same(&self.tap, &other.tap)
     }
 }
 
@@ -153,6 +169,7 @@ impl fmt::Debug for Handlers {
             .field("elicitation", &self.elicitation.is_some())
             .field("sampling", &self.sampling.is_some())
             .field("roots", &self.roots.is_some())
+            .field("tap", &self.tap.is_some())
             .finish()
     }
 }
@@ -163,4 +180,11 @@ impl fmt::Debug for Handlers {
 pub(crate) struct HandlerError {
     pub(crate) code: i64,
     pub(crate) message: String,
+}
+
+impl HandlerError {
+    /// The error of a request whose method is not supported.
+    pub(crate) fn unsupported(method: &str) -> Self {
+        Self { code: code::METHOD_NOT_FOUND, message: format!("`{method}` is not supported") }
+    }
 }

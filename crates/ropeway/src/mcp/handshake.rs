@@ -22,7 +22,7 @@ use super::timeouts::RequestTimeouts;
 use super::transport::http::Http;
 use super::transport::lines::Lines;
 use super::transport::sse::Sse;
-use super::transport::{IDLE_LIMIT, Link, stdio};
+use super::transport::{IDLE_LIMIT, Link, socket, stdio};
 use crate::config::{EraChoice, HttpServer, ServerConfig, Transport};
 use crate::protocol::{
     Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, RpcError, code, encode_notification, is_modern, meta,
@@ -101,7 +101,7 @@ enum ProbeResult {
 impl Handshake<'_> {
     async fn run(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
         match &self.config.transport {
-            Transport::Stdio(_) | Transport::InProcess(_) => self.connect_lines(era).await,
+            Transport::Stdio(_) | Transport::InProcess(_) | Transport::Socket(_) => self.connect_lines(era).await,
             Transport::Http(server) => self.connect_http(server, era).await,
             Transport::Sse(server) => self.connect_sse(server).await,
         }
@@ -111,12 +111,17 @@ impl Handshake<'_> {
         Arc::new(PendingRequests::new(self.host.clone()))
     }
 
-    fn open_lines(&self) -> Result<Arc<Lines>, ConnectFailure> {
+    async fn open_lines(&self) -> Result<Arc<Lines>, ConnectFailure> {
         let limits = &self.config.limits;
         match &self.config.transport {
             Transport::Stdio(server) => Ok(stdio::start(server, self.pending(), limits)?),
             Transport::InProcess(server) => {
                 let (reader, writer) = tokio::io::split(server.open());
+                Ok(Lines::start(reader, writer, self.pending(), limits.message_bytes, None))
+            }
+            Transport::Socket(server) => {
+                let stream = socket::connect(server).await.map_err(|error| ConnectErrorKind::Broken(error.into()))?;
+                let (reader, writer) = stream.into_split();
                 Ok(Lines::start(reader, writer, self.pending(), limits.message_bytes, None))
             }
             Transport::Http(_) | Transport::Sse(_) => {
@@ -136,7 +141,7 @@ impl Handshake<'_> {
     }
 
     async fn connect_lines(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
-        let lines = self.open_lines()?;
+        let lines = self.open_lines().await?;
         let link = Link::Lines(lines.clone());
         let outcome = match era {
             Some(Era::Modern) => match self.discover(&link).await {
@@ -173,7 +178,7 @@ impl Handshake<'_> {
     /// Restarts the server as a legacy one, after the first process has exited: two at a time may conflict.
     async fn restart_as_legacy(&self, first: &Lines) -> Result<Session, ConnectFailure> {
         first.close(self.config.timeouts.close).await;
-        let lines = self.open_lines()?;
+        let lines = self.open_lines().await?;
         match self.legacy_session(Link::Lines(lines.clone())).await {
             Ok(session) => Ok(session),
             Err(failed) => Err(self.with_stderr(failed, &lines).await),

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::elicitation_budget::ElicitationBudget;
+use super::forwarding::TapState;
 use super::handlers::Handlers;
 use super::rate_limit::RateLimit;
 use super::transport::stderr::Stderr;
@@ -70,6 +71,7 @@ pub(crate) struct Host {
     dropped_events: DropCounter,
     /// Limits the questions to the user.
     pub(crate) elicitations: ElicitationBudget,
+    pub(super) tap_state: TapState,
     /// Number of lines on stdout that were not messages.
     invalid_lines: AtomicU64,
     /// Stderr of the current server process, kept after its exit.
@@ -92,6 +94,7 @@ impl Host {
             dropped_replies: DropCounter::default(),
             dropped_events: DropCounter::default(),
             elicitations: ElicitationBudget::new(ServerLimits::default().questions),
+            tap_state: TapState::new(),
             invalid_lines: AtomicU64::new(0),
             stderr: Mutex::default(),
         }
@@ -102,9 +105,9 @@ impl Host {
         Self { elicitations: ElicitationBudget::new(per_call), ..self }
     }
 
-    /// Returns `true` if an elicitation handler is set.
+    /// Returns `true` if an elicitation handler or a tap is set.
     pub(crate) fn can_elicit(&self) -> bool {
-        self.handlers.elicitation.is_some()
+        self.handlers.elicitation.is_some() || self.handlers.tap.is_some()
     }
 
     pub(crate) fn alias(&self) -> &Alias {
@@ -165,6 +168,7 @@ impl Host {
         self.mark_tools_changed();
         self.mark_prompts_changed();
         self.events.emit(Event::ResourcesChanged { server: self.alias.clone() });
+        self.tap_all_changed();
     }
 
     /// Counts a dropped reply and warns about it from time to time.
@@ -179,6 +183,11 @@ impl Host {
         if lock(&self.rate_limit).take() {
             return self.events.emit(event());
         }
+        self.count_dropped_event();
+    }
+
+    /// Counts a dropped notification and warns about it from time to time.
+    pub(super) fn count_dropped_event(&self) {
         if let Some(count) = self.dropped_events.add() {
             self.warn(&format!("the server sends too many notifications: {count} dropped so far"));
         }
@@ -235,10 +244,14 @@ impl Host {
     /// Aborts the handlers of all server requests, because their link is closed.
     pub(crate) fn abort_requests(&self) {
         lock(&self.requests).abort_all();
+        self.withdraw_questions();
     }
 
     /// Returns the client capabilities for servers of an era.
     pub(crate) fn capabilities(&self, era: Era) -> Value {
+        if let Some(tap) = &self.handlers.tap {
+            return tap.capabilities(era);
+        }
         let mut capabilities = Map::new();
         if self.handlers.elicitation.is_some() {
             capabilities.insert("elicitation".into(), json!({"form": {}, "url": {}}));

@@ -64,10 +64,15 @@ impl PendingRequests {
                     (None, Ok(_)) => self.host().warn("ignored a result without a request id"),
                 }
             }
-            Incoming::Request { id, method, params } => self.host().on_request(id, &method, params, reply),
+            Incoming::Request { id, method, params } => {
+                self.host().on_request(id, &method, params, reply, || self.callers(owner));
+            }
             Incoming::Notification { method, params } => match &*method {
                 "notifications/progress" => self.on_progress(params),
-                _ => self.host().on_notification(&method, params),
+                _ => {
+                    self.host().on_notification(&method, params);
+                    self.host().tap_notification(&method, params, || self.callers(owner));
+                }
             },
         })
     }
@@ -87,14 +92,15 @@ impl PendingRequests {
     }
 
     fn on_progress(&self, params: Option<&RawValue>) {
-        let Some(params) = params.and_then(|raw| json::from_str::<Value>(raw.get()).ok()) else { return };
+        let Some(raw) = params else { return };
+        let Ok(params) = json::from_str::<Value>(raw.get()) else { return };
         let token = match &params["progressToken"] {
             Value::Number(token) => token.as_u64(),
             Value::String(token) => token.parse().ok(),
             _ => None,
         };
         let value = params["progress"].as_f64().unwrap_or_default();
-        let cx = {
+        let (cx, caller) = {
             let mut table = self.table();
             let Some(request) = token.and_then(|token| table.get_mut(token)) else { return };
             request.active_at = Instant::now();
@@ -104,9 +110,12 @@ impl PendingRequests {
                 return;
             }
             request.progress = value;
-            request.cx.clone()
+            (request.cx.clone(), request.caller.clone())
         };
         let host = self.host();
+        if let Some(caller) = &caller {
+            host.pass_progress(&**caller, raw);
+        }
         let progress = Progress {
             progress: value,
             total: params["total"].as_f64(),

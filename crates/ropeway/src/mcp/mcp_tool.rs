@@ -6,7 +6,7 @@ use super::call;
 use super::connection::Connection;
 use super::tools;
 use crate::tool::{
-    Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput, is_same_definition,
+    ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput, is_same_definition,
 };
 
 /// Adds a prefix to the name of a tool.
@@ -27,16 +27,18 @@ pub(crate) struct McpTool<K> {
     pub(crate) _keep_alive: K,
 }
 
-impl<K> McpTool<K> {
-    /// Fails if the server has changed the definition since the tool was created. Fetches the tool list if it is stale.
-    async fn check_unchanged(&self, name: &str, cx: &CallContext) -> Result<(), CallError> {
-        let current = tools::list(&self.connection, cx).await?;
-        let tool = || self.definition.name.clone();
-        match current.get(name) {
-            Some(listed) if is_same_definition(&listed.definition, &self.definition) => Ok(()),
-            Some(_) => Err(CallError::Changed { tool: tool() }),
-            None => Err(CallError::UnknownTool { tool: tool(), nearest: Vec::new() }),
-        }
+/// Fails if the server's definition of a tool differs from this one. Fetches the tool list if it is stale.
+pub(crate) async fn check_unchanged(
+    connection: &Arc<Connection>,
+    definition: &ToolDefinition,
+    cx: &CallContext,
+) -> Result<(), CallError> {
+    let current = tools::list(connection, cx).await?;
+    let tool = || definition.name.clone();
+    match current.get(definition.own_name()) {
+        Some(listed) if is_same_definition(&listed.definition, definition) => Ok(()),
+        Some(_) => Err(CallError::Changed { tool: tool() }),
+        None => Err(CallError::UnknownTool { tool: tool(), nearest: Vec::new() }),
     }
 }
 
@@ -45,14 +47,15 @@ impl<K: Send + Sync + 'static> Tool for McpTool<K> {
         &self.definition
     }
 
+    fn argument_mapping(&self) -> ArgumentMapping {
+        ArgumentMapping::Verbatim
+    }
+
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
-        let name = match &self.definition.origin {
-            Origin::Server { tool, .. } => tool,
-            Origin::Local => self.definition.name.as_str(),
-        };
+        let name = self.definition.own_name();
         Box::pin(async move {
             if cx.requires_unchanged() {
-                self.check_unchanged(name, cx).await?;
+                check_unchanged(&self.connection, &self.definition, cx).await?;
             }
             call::call_tool(&self.connection, name, arguments, cx).await
         })

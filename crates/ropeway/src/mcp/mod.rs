@@ -8,6 +8,7 @@ mod connection;
 mod elicitation_budget;
 mod error;
 mod fallback;
+mod forwarding;
 #[cfg(feature = "testing")]
 pub(crate) mod fuzz;
 mod handlers;
@@ -22,6 +23,13 @@ mod pages;
 mod pending;
 mod prompts;
 mod rate_limit;
+#[cfg(feature = "gateway")]
+#[allow(dead_code, reason = "used by the gateway")]
+mod raw;
+#[allow(dead_code, reason = "used by the gateway")]
+mod raw_caller;
+#[cfg(feature = "gateway")]
+mod raw_list;
 mod raw_response;
 mod redaction;
 mod request;
@@ -33,6 +41,8 @@ mod session;
 mod signals;
 mod state;
 mod supervisor;
+#[allow(dead_code, reason = "used by the gateway")]
+mod tap;
 mod task;
 mod timeouts;
 mod tool_list;
@@ -61,5 +71,14 @@ pub use self::state::ConnectionState;
 pub(crate) use self::trace::is_recorded;
 pub use self::transport::child::end_children;
 pub use self::transport::orphans::{become_subreaper, end_descendants};
+#[cfg(feature = "gateway")]
+#[allow(unused_imports, reason = "used by the gateway")]
+pub(crate) use self::{
+    pages::PagedList,
+    raw::{RawReply, RawRequest},
+    raw_caller::{ExchangeKey, RawCaller},
+    raw_list::RawList,
+    tap::{AnswerSink, LinkKey, Question, QuestionMethod, ServerTap},
+};
 pub use crate::protocol::{Era, RpcError};
 pub use crate::web::TlsError;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::error::{ConnectErrorKind, RequestError};
 use super::host::Host;
+use super::raw_caller::{ExchangeKey, RawCaller};
 use super::raw_response::RequestResult;
 use super::request::Request;
 use crate::protocol::{RpcError, TruncatedMessage};
@@ -65,6 +66,8 @@ pub(super) struct PendingRequest {
     pub(super) active_at: Instant,
     pub(super) progress: f64,
     pub(super) cx: CallContext,
+    /// The sender of a raw request.
+    pub(super) caller: Option<Arc<dyn RawCaller>>,
     standing: bool,
 }
 
@@ -110,14 +113,15 @@ impl PendingRequests {
     ///
     /// A standing request stays open by design. It does not count when requests that expect a response are counted.
     pub(crate) fn register(&self, request: &Request<'_>) -> Result<ResponseReceiver<'_>, RequestError> {
-        let (standing, cx) = (request.standing, request.cx.clone());
+        let (standing, cx, caller) = (request.standing, request.cx.clone(), request.caller.cloned());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         if let Some(trace) = request.trace {
             trace.span.record("jsonrpc.request.id", id);
         }
         let (sender, response) = oneshot::channel();
         let started = Instant::now();
-        let request = PendingRequest { sender, active_at: started, progress: f64::NEG_INFINITY, cx, standing };
+        let progress = f64::NEG_INFINITY;
+        let request = PendingRequest { sender, active_at: started, progress, cx, caller, standing };
         let mut table = self.table();
         if let Some(cause) = &table.disconnected {
             return Err(RequestError::Disconnected { started: false, cause: cause.clone() });
@@ -130,6 +134,20 @@ impl PendingRequests {
     /// Returns `true` if the request has no response yet.
     pub(crate) fn is_pending(&self, id: u64) -> bool {
         self.table().requests.contains_key(&id)
+    }
+
+    /// Returns the raw callers that a message of the server can belong to: that of the request `owner`, whose stream carried the
+    /// message, or without an owner all of the link.
+    pub(crate) fn callers(&self, owner: Option<u64>) -> Vec<ExchangeKey> {
+        let mut table = self.table();
+        let key = |request: &PendingRequest| Some(request.caller.as_ref()?.key());
+        let mut callers: Vec<ExchangeKey> = match owner {
+            Some(owner) => table.get_mut(owner).and_then(|request| key(request)).into_iter().collect(),
+            None => table.requests.values().filter_map(key).collect(),
+        };
+        callers.sort_unstable();
+        callers.dedup();
+        callers
     }
 
     /// Resolves the pending request with this id, if the caller is still waiting.

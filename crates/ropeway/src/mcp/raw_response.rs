@@ -78,6 +78,17 @@ impl RawResponse {
         }
     }
 
+    /// Returns the result as one JSON object in valid UTF-8. If it already is one, its bytes are not copied.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn into_raw(self, host: &Host) -> Result<RawObject, serde_json::Error> {
+        if let Some(object) = RawObject::of(&self.result) {
+            return Ok(object);
+        }
+        let repaired: Box<RawValue> = self.read(host)?;
+        let text = Bytes::from(String::from(Box::<str>::from(repaired)));
+        RawObject::of(&text).ok_or_else(|| serde::de::Error::custom("the result is not an object"))
+    }
+
     /// Decodes the result of a message that has to be repaired or has an unusual layout.
     #[cold]
     fn read_repaired<T: FromResponse>(&self, host: &Host) -> Option<Result<T, serde_json::Error>> {
@@ -98,6 +109,34 @@ impl RawResponse {
         })
         .ok()?;
         found
+    }
+}
+
+/// The text of a JSON object whose strings end and whose brackets match.
+#[cfg(feature = "gateway")]
+#[derive(Debug)]
+pub(crate) struct RawObject {
+    pub(crate) text: Bytes,
+    /// Whether `isError` is `true`.
+    pub(crate) is_error: bool,
+    /// The range of the value of `resultType`, if present.
+    pub(crate) result_type: Option<std::ops::Range<usize>>,
+}
+
+#[cfg(feature = "gateway")]
+impl RawObject {
+    /// Returns `None` if the text is not exactly one balanced object in valid UTF-8.
+    pub(crate) fn of(text: &Bytes) -> Option<Self> {
+        let text = text.slice_ref(text.trim_ascii());
+        let (mut is_error, mut result_type) = (false, None);
+        protocol::scan_object(&text, |key, member| match key {
+            b"isError" => is_error = &text[member.value] == b"true",
+            b"resultType" => result_type = Some(member.value),
+            _ => {}
+        })
+        .ok()?;
+        std::str::from_utf8(&text).ok()?;
+        Some(Self { text, is_error, result_type })
     }
 }
 

@@ -1,5 +1,8 @@
 //! An outgoing request and its encoding.
 
+use std::sync::Arc;
+
+use super::raw_caller::RawCaller;
 use super::timeouts::RequestTimeouts;
 use super::trace::CallTrace;
 use crate::protocol::meta;
@@ -15,6 +18,11 @@ pub(crate) struct Request<'a> {
     pub(crate) timeouts: RequestTimeouts,
     /// The `_meta` entries of the era: the text of a JSON object without its braces.
     pub(crate) meta: &'a str,
+    /// The `_meta` entries of a client of the gateway, in the same form.
+    pub(crate) client_meta: &'a str,
+    /// The client's own entries for a modern server, in the same form. They replace those of the session, except for the protocol
+    /// version.
+    pub(crate) modern_meta: Option<&'a str>,
     /// The value of the `Mcp-Name` header.
     pub(crate) name: Option<&'a str>,
     /// Additional HTTP headers.
@@ -26,6 +34,8 @@ pub(crate) struct Request<'a> {
     /// Whether the request stays open by design.
     pub(crate) standing: bool,
     pub(crate) trace: Option<&'a CallTrace>,
+    /// The sender of a raw request.
+    pub(crate) caller: Option<&'a Arc<dyn RawCaller>>,
 }
 
 impl<'a> Request<'a> {
@@ -37,12 +47,15 @@ impl<'a> Request<'a> {
             cx,
             timeouts,
             meta: "",
+            client_meta: "",
+            modern_meta: None,
             name: None,
             headers: &[],
             cancellable: true,
             idempotent: false,
             standing: false,
             trace: None,
+            caller: None,
         }
     }
 }
@@ -50,7 +63,8 @@ impl<'a> Request<'a> {
 impl Request<'_> {
     /// Encodes the request as one line of JSON.
     pub(crate) fn encode(&self, id: u64) -> Vec<u8> {
-        let mut line = Vec::with_capacity(128 + self.params.len() + self.meta.len());
+        let meta = self.client_meta.len() + self.meta.len() + self.modern_meta.map_or(0, str::len);
+        let mut line = Vec::with_capacity(128 + self.params.len() + meta);
         line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         // Writing to a vector cannot fail.
         let _ = serde_json::to_writer(&mut line, &id);
@@ -71,12 +85,16 @@ impl Request<'_> {
                 line.extend_from_slice(format!(",{key}:{value}").as_bytes());
             }
         }
-        if let Some(parent) = self.trace.and_then(|trace| trace.parent) {
+        if let Some(parent) = self.trace.and_then(|trace| trace.parent)
+            && !self.client_meta.contains(r#""traceparent""#)
+        {
             line.extend_from_slice(format!(r#","traceparent":"{parent}""#).as_bytes());
         }
-        if !self.meta.is_empty() {
-            line.push(b',');
-            line.extend_from_slice(self.meta.as_bytes());
+        for entries in [self.client_meta, self.meta, self.modern_meta.unwrap_or_default()] {
+            if !entries.is_empty() {
+                line.push(b',');
+                line.extend_from_slice(entries.as_bytes());
+            }
         }
         line.extend_from_slice(b"}}}");
         line

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::handlers::{Elicitation, ElicitationAnswer, ElicitationMode, HandlerError, Handlers, SamplingRequest};
 use super::host::{Host, ReplySender};
+use super::raw_caller::ExchangeKey;
 use crate::json;
 use crate::protocol::{self, code};
 use crate::sync::lock;
@@ -28,13 +29,15 @@ const MAX_ID_BYTES: usize = 4 << 10;
 impl Host {
     /// Handles a request of the server in the background and sends the reply when it is ready.
     ///
-    /// Requests of a server that does not read replies are dropped.
+    /// Requests of a server that does not read replies are dropped. `callers` returns the raw requests that the request can belong
+    /// to.
     pub(crate) fn on_request(
         self: &Arc<Self>,
         id: &RawValue,
         method: &str,
         params: Option<&RawValue>,
         reply: &ReplySender,
+        callers: impl FnOnce() -> Vec<ExchangeKey>,
     ) {
         if id.get().len() > MAX_ID_BYTES || !reply.has_room() {
             return self.count_dropped_reply();
@@ -46,11 +49,16 @@ impl Host {
         let mut requests = lock(&self.requests);
         while requests.try_join_next().is_some() {}
         let in_progress = self.request_bytes.load(Ordering::Acquire);
-        if requests.len() >= MAX_REQUESTS || (in_progress > 0 && in_progress + size > MAX_REQUEST_BYTES) {
+        let open = requests.len() + self.tap_state.open_questions();
+        if open >= MAX_REQUESTS || (in_progress > 0 && in_progress + size > MAX_REQUEST_BYTES) {
             return reply.send(protocol::encode_error(id, code::INTERNAL, "too many requests at once"));
         }
-        let params = params.and_then(|raw| json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
         let bytes = RequestBytes::new(&self.request_bytes, size);
+        if let Some(tap) = &self.handlers.tap {
+            drop(requests);
+            return self.ask_tap(&**tap, (id, method, params), bytes, reply, callers);
+        }
+        let params = params.and_then(|raw| json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
         let (host, id, method, reply) = (self.clone(), id.to_owned(), method.to_owned(), reply.clone());
         requests.spawn(async move {
             let _bytes = bytes;
@@ -106,11 +114,11 @@ impl Host {
                 let roots = handler(()).await.map_err(failed)?;
                 Ok(json!({"roots": roots}))
             }
-            _ => Err(HandlerError { code: code::METHOD_NOT_FOUND, message: format!("`{method}` is not supported") }),
+            _ => Err(HandlerError::unsupported(method)),
         }
     }
 
-    fn elicitation(&self, params: Value) -> Result<Elicitation, HandlerError> {
+    pub(super) fn elicitation(&self, params: Value) -> Result<Elicitation, HandlerError> {
         let missing = |what: &str| HandlerError { code: code::INVALID_PARAMS, message: format!("`{what}` is missing") };
         let mode = match params["mode"].as_str() {
             None | Some("form") => ElicitationMode::Form { schema: params["requestedSchema"].clone() },
@@ -130,7 +138,8 @@ impl Host {
 }
 
 /// Counts the parameters of a request as in progress until dropped.
-struct RequestBytes {
+#[derive(Debug)]
+pub(super) struct RequestBytes {
     bytes: Arc<AtomicUsize>,
     size: usize,
 }

@@ -9,6 +9,9 @@ use super::server_info::ServerInfo;
 use super::transport::Link;
 use crate::protocol::{Era, meta};
 
+/// The `_meta` entry of the protocol version, for requests with the entries of a client.
+const VERSION_META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
+
 /// A link after the handshake.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -39,13 +42,27 @@ impl Session {
         self.era() == Era::Modern && matches!(self.link, Link::Http(_))
     }
 
-    /// Adds the `_meta` entries of the session to a request.
+    /// Adds the `_meta` entries of the session to a request. A raw request to a modern server has those of its client.
     pub(crate) fn prepare<'a>(&'a self, request: &Request<'a>) -> Request<'a> {
-        Request { meta: &self.meta, ..*request }
+        match self.era() {
+            Era::Modern if request.modern_meta.is_some() => Request { meta: VERSION_META, ..*request },
+            Era::Modern | Era::Legacy => Request { meta: &self.meta, modern_meta: None, ..*request },
+        }
     }
 
     /// Sends a request without retrying it.
     pub(crate) async fn request(&self, request: &Request<'_>) -> RequestResult {
         self.link.request(&self.prepare(request)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::MODERN;
+
+    #[test]
+    fn the_version_entry_has_the_key_and_the_version_of_the_protocol() {
+        assert_eq!(VERSION_META, format!(r#""{}":"{MODERN}""#, meta::PROTOCOL_VERSION));
     }
 }

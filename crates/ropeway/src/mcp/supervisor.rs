@@ -147,9 +147,13 @@ async fn wait_for_close(commands: &mut mpsc::UnboundedReceiver<SupervisorCommand
     while commands.recv().await.is_some() {}
 }
 
-/// Keeps the tool list fresh and the subscriptions active. Never returns.
+/// Keeps the tool list fresh, and the subscriptions and the log level set. Never returns.
 async fn maintain_session(connection: &Arc<Connection>, session: &Arc<Session>, has_old_tools: bool) {
-    tokio::join!(refresh_tools_on_change(connection, has_old_tools), maintain_subscriptions(connection, session));
+    tokio::join!(
+        refresh_tools_on_change(connection, has_old_tools),
+        maintain_subscriptions(connection, session),
+        maintain_log_level(connection, session)
+    );
     std::future::pending().await
 }
 
@@ -205,6 +209,31 @@ async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Sess
             }
         }
         Era::Modern => listen_for_changes(connection, session).await,
+    }
+}
+
+/// Asks a legacy server for log messages of the wanted level, whenever it changes.
+///
+/// See [`logging/setLevel`](https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging).
+async fn maintain_log_level(connection: &Arc<Connection>, session: &Arc<Session>) {
+    if session.era() != Era::Legacy || !session.info.has_capability(&["logging"]) {
+        return;
+    }
+    let mut level = connection.log_level.subscribe();
+    loop {
+        let wanted = *level.borrow_and_update();
+        if let Some(wanted) = wanted {
+            let params = json!({"level": wanted}).to_string();
+            let cx = CallContext::default();
+            let timeouts = connection.timeouts(&cx);
+            let request = Request::new("logging/setLevel", params.as_bytes(), &cx, timeouts);
+            if let Err(error) = session.request(&Request { idempotent: true, ..request }).await {
+                connection.host.warn(&format!("`logging/setLevel` failed: {error}"));
+            }
+        }
+        if level.changed().await.is_err() {
+            return;
+        }
     }
 }
 

@@ -160,6 +160,7 @@ fn network_transport(transport: &Transport) -> &'static str {
     match transport {
         Transport::Stdio(_) | Transport::InProcess(_) => "pipe",
         Transport::Http(_) | Transport::Sse(_) => "tcp",
+        Transport::Socket(_) => "unix",
     }
 }
 

@@ -245,8 +245,14 @@ pub fn encode_result(id: &RawValue, result: &Value) -> Vec<u8> {
 
 /// Encodes the error response to a request of the peer.
 pub fn encode_error(id: &RawValue, code: i64, message: &str) -> Vec<u8> {
+    encode_error_with(id, code, message, None)
+}
+
+/// Encodes the error response to a request of the peer, with additional data.
+pub fn encode_error_with(id: &RawValue, code: i64, message: &str, data: Option<&Value>) -> Vec<u8> {
     let (id, message) = (json::compact(id.get()), Value::from(message));
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#).into_bytes()
+    let data = data.map(|data| format!(r#","data":{data}"#)).unwrap_or_default();
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#).into_bytes()
 }
 
 /// Encodes a notification.
@@ -313,6 +319,8 @@ mod tests {
             assert_eq!(text(encode_result(found, &serde_json::json!({}))), answer);
             let refusal = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-1,"message":"\"no\""}}}}"#);
             assert_eq!(text(encode_error(found, -1, "\"no\"")), refusal);
+            let refusal = refusal.replace("}}", r#","data":[1]}}"#);
+            assert_eq!(text(encode_error_with(found, -1, "\"no\"", Some(&serde_json::json!([1])))), refusal);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Header parameters: arguments that the modern era mirrors in HTTP headers (`x-mcp-header`, 2026-07-28).
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -31,6 +33,70 @@ pub struct HeaderError {
     pub reason: &'static str,
 }
 
+/// A header that contradicts the body of its request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderMismatch {
+    /// The body has a value, and the header is missing.
+    #[error("header `{header}` is missing")]
+    Missing {
+        /// The name of the header.
+        header: String,
+    },
+    /// The body has no value for the header.
+    #[error("header `{header}` has no counterpart in the body")]
+    Unexpected {
+        /// The name of the header.
+        header: String,
+    },
+    /// The header is not valid base64 of UTF-8.
+    #[error("header `{header}` is not valid base64 of UTF-8")]
+    Undecodable {
+        /// The name of the header.
+        header: String,
+    },
+    /// The header and the body have different values.
+    #[error("header `{header}` is `{}`, but the body has `{}`", shorten(.sent), shorten(.body))]
+    Different {
+        /// The name of the header.
+        header: String,
+        /// The decoded value of the header.
+        sent: String,
+        /// The value in the body.
+        body: String,
+    },
+}
+
+/// Formats a value for an error message: escaped, and at most 100 characters long.
+fn shorten(value: &str) -> String {
+    value.chars().take(100).flat_map(char::escape_debug).collect()
+}
+
+impl HeaderParam {
+    /// Returns the name of the header.
+    fn name(&self) -> String {
+        format!("Mcp-Param-{}", self.header)
+    }
+
+    /// Returns the argument that the header mirrors.
+    fn argument<'a>(&self, arguments: &'a Map<String, Value>) -> Option<&'a Value> {
+        let (first, rest) = self.path.split_first()?;
+        rest.iter().try_fold(arguments.get(first)?, |value, key| value.get(key))
+    }
+}
+
+/// Returns the text of an argument that is mirrored: a string, a boolean or an integer that all JSON parsers represent exactly.
+fn mirrored(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(Cow::Borrowed(text)),
+        Value::Bool(flag) => Some(Cow::Owned(flag.to_string())),
+        Value::Number(number) => {
+            let number = number.as_i64().filter(|number| (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(number))?;
+            Some(Cow::Owned(number.to_string()))
+        }
+        _ => None,
+    }
+}
+
 impl HeaderParams {
     /// Reads the header parameters of an input schema.
     pub fn read(schema: &Value) -> Result<Self, HeaderError> {
@@ -41,21 +107,40 @@ impl HeaderParams {
 
     /// Returns the headers of a call with these arguments.
     pub fn headers(&self, arguments: &Map<String, Value>) -> Vec<(String, String)> {
-        let value = |param: &HeaderParam| {
-            let (first, rest) = param.path.split_first()?;
-            let value = rest.iter().try_fold(arguments.get(first)?, |value, key| value.get(key))?;
-            let text = match value {
-                Value::String(text) => header_value(text),
-                Value::Bool(flag) => flag.to_string(),
-                Value::Number(number) => number
-                    .as_i64()
-                    .filter(|number| (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(number))?
-                    .to_string(),
-                _ => return None,
-            };
-            Some((format!("Mcp-Param-{}", param.header), text))
+        let header = |param: &HeaderParam| {
+            let text = mirrored(param.argument(arguments)?)?;
+            Some((param.name(), header_value(&text)))
         };
-        self.0.iter().filter_map(value).collect()
+        self.0.iter().filter_map(header).collect()
+    }
+
+    /// Returns `true` if the tool has no header parameters.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Checks that the headers of a call match its arguments. `header` returns the value of the header with a name.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first header that is missing, has no argument, or has another value.
+    pub fn check(
+        &self,
+        arguments: &Map<String, Value>,
+        header: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), HeaderMismatch> {
+        for param in &self.0 {
+            let name = param.name();
+            let sent = header(&name);
+            let argument = param.argument(arguments);
+            // Other clients write a number differently, or mirror numbers that are not exact.
+            let number = argument.filter(|value| value.is_number()).and_then(Value::as_f64);
+            if number.is_some() && sent.as_deref().and_then(|sent| sent.trim().parse().ok()) == number {
+                continue;
+            }
+            check_header(&name, sent.as_deref(), argument.and_then(mirrored).as_deref())?;
+        }
+        Ok(())
     }
 
     fn walk(
@@ -142,6 +227,35 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
+/// Checks that a header is equal to a value of the body, after decoding.
+///
+/// # Errors
+///
+/// Fails if only one of them is present, if they differ, or if the header cannot be decoded.
+pub fn check_header(header: &str, sent: Option<&str>, body: Option<&str>) -> Result<(), HeaderMismatch> {
+    let header = header.to_owned();
+    let (sent, body) = match (sent, body) {
+        (None, None) => return Ok(()),
+        (None, Some(_)) => return Err(HeaderMismatch::Missing { header }),
+        (Some(_), None) => return Err(HeaderMismatch::Unexpected { header }),
+        (Some(sent), Some(body)) => (sent, body),
+    };
+    match decode_header_value(sent) {
+        None => Err(HeaderMismatch::Undecodable { header }),
+        Some(sent) if sent == body => Ok(()),
+        Some(sent) => Err(HeaderMismatch::Different { header, sent: sent.into_owned(), body: body.to_owned() }),
+    }
+}
+
+/// Decodes a header value: `=?base64?…?=`, or the text itself without whitespace around it. Returns `None` for invalid base64.
+pub fn decode_header_value(value: &str) -> Option<Cow<'_, str>> {
+    let value = value.trim_matches([' ', '\t']);
+    let Some(encoded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Some(Cow::Borrowed(value));
+    };
+    String::from_utf8(STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned)
+}
+
 /// Encodes a text as a header value: unchanged if possible, otherwise as `=?base64?…?=`.
 pub fn header_value(text: &str) -> String {
     let plain = text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
@@ -167,6 +281,54 @@ mod tests {
             ("a\nb", "=?base64?YQpi?="),
         ] {
             assert_eq!(header_value(text), value);
+            assert_eq!(decode_header_value(value).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn a_header_value_is_decoded_or_refused() {
+        for (value, text) in [
+            (" us \t", Some("us")),
+            ("=?base64?SGVsbG8=?=", Some("Hello")),
+            ("=?base64?SGVsbG8=", Some("=?base64?SGVsbG8=")),
+            ("SGVsbG8=?=", Some("SGVsbG8=?=")),
+            ("=?base64?SGVsbG8?=", None),
+            ("=?base64?SGVs!!!bG8=?=", None),
+            ("=?base64?/w==?=", None),
+        ] {
+            assert_eq!(decode_header_value(value).as_deref(), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn headers_that_contradict_the_arguments_are_found() {
+        let schema = json!({"properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}}}});
+        let params = HeaderParams::read(&schema).expect("valid marks");
+        assert!(!params.is_empty() && HeaderParams::default().is_empty());
+        let check = |arguments: Value, headers: &[(&str, &str)]| {
+            let find = |name: &str| headers.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+            params.check(arguments.as_object().expect("an object"), find).map_err(|error| error.to_string())
+        };
+        let (region, n) = ("Mcp-Param-Region", "Mcp-Param-N");
+        assert_eq!(check(json!({}), &[]), Ok(()));
+        assert_eq!(check(json!({"region": "Hello", "deep": null}), &[(region, "=?base64?SGVsbG8=?=")]), Ok(()));
+        assert_eq!(check(json!({"deep": {"n": 42}}), &[(n, "42.0")]), Ok(()));
+        assert_eq!(check(json!({"deep": {"n": 1.5}}), &[]), Ok(()));
+        assert_eq!(check(json!({"deep": {"n": 1.5}}), &[(n, "1.5")]), Ok(()));
+        for (arguments, headers, problem) in [
+            (json!({"region": "eu"}), vec![], "header `Mcp-Param-Region` is missing"),
+            (json!({"region": null}), vec![(region, "eu")], "header `Mcp-Param-Region` has no counterpart in the body"),
+            (json!({"region": "eu"}), vec![(region, "us")], "header `Mcp-Param-Region` is `us`, but the body has `eu`"),
+            (
+                json!({"region": "Hello"}),
+                vec![(region, "=?base64?SGVsbG8?=")],
+                "header `Mcp-Param-Region` is not valid base64 of UTF-8",
+            ),
+            (json!({"deep": {"n": 42}}), vec![(n, "43")], "header `Mcp-Param-N` is `43`, but the body has `42`"),
+        ] {
+            assert_eq!(check(arguments, &headers), Err(problem.to_owned()));
         }
     }
 

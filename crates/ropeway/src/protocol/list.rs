@@ -174,6 +174,32 @@ pub fn wire_definition(tool: &ToolDefinition) -> Value {
     Value::Object(entry)
 }
 
+/// Writes a definition as an entry of `tools/list` in one line. Schemas are written as the server sent them.
+pub fn wire_definition_text(tool: &ToolDefinition) -> String {
+    let mut text = String::from("{");
+    let mut add = |key: &str, value: Cow<'_, str>| {
+        let comma = if text.len() > 1 { "," } else { "" };
+        text.push_str(&format!("{comma}{}:{value}", Value::from(key)));
+    };
+    add("name", json!(tool.name).to_string().into());
+    tool.title.iter().for_each(|title| add("title", json!(title).to_string().into()));
+    tool.description.iter().for_each(|words| add("description", json!(words).to_string().into()));
+    add("inputSchema", one_line(tool.input_schema.text()));
+    tool.output_schema.iter().for_each(|schema| add("outputSchema", one_line(schema.text())));
+    if !tool.annotations.0.is_empty() {
+        add("annotations", Value::Object(tool.annotations.0.clone()).to_string().into());
+    }
+    tool.meta.iter().for_each(|meta| add("_meta", Value::Object(meta.clone()).to_string().into()));
+    tool.extra.iter().for_each(|(key, value)| add(key, value.to_string().into()));
+    text.push('}');
+    text
+}
+
+/// Removes line breaks, which would end a message on a pipe.
+pub(crate) fn one_line(text: Cow<'_, str>) -> Cow<'_, str> {
+    if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_some() { json::compact(&text).into() } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,7 +252,21 @@ mod tests {
     fn a_definition_is_serialized_as_it_was_received() {
         let entry = json!({"name": "a", "title": "A", "description": "d", "inputSchema": {"z": 1, "a": 2},
             "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}, "_meta": {"k": 1}, "icons": []});
-        assert_eq!(wire_definition(&tool(entry.clone())), entry);
+        let tool = tool(entry.clone());
+        assert_eq!(wire_definition(&tool), entry);
+        assert_eq!(wire_definition_text(&tool), entry.to_string());
+    }
+
+    #[test]
+    fn a_definition_keeps_the_text_of_its_schemas() {
+        let schema = "{\"maximum\":1e400, \"minimum\":0.10}";
+        let entry = RawValue::from_string(format!(r#"{{"name":"a","inputSchema":{schema}}}"#)).expect("JSON");
+        let tool = tool_definition(&"s".into(), &entry).expect("a tool");
+        assert_eq!(wire_definition_text(&tool), entry.get());
+        let pretty =
+            RawValue::from_string("{\"name\":\"a\",\"inputSchema\":{\n\"a\":\r\n1}}".to_owned()).expect("JSON");
+        let tool = tool_definition(&"s".into(), &pretty).expect("a tool");
+        assert_eq!(wire_definition_text(&tool), r#"{"name":"a","inputSchema":{"a":1}}"#);
     }
 
     #[test]

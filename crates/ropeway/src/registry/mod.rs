@@ -5,6 +5,8 @@ mod filter;
 pub mod naming;
 mod schema_arguments;
 mod search;
+#[cfg(any(feature = "agent", feature = "gateway"))]
+pub(crate) mod search_tools;
 mod selection;
 mod shape;
 mod source;

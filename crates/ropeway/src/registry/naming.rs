@@ -40,7 +40,7 @@ pub(super) fn hashed(name: &str, raw: &str) -> String {
 }
 
 /// Appends a number to a valid name, truncating it if necessary.
-pub(super) fn numbered(name: &str, number: usize) -> String {
+pub(crate) fn numbered(name: &str, number: usize) -> String {
     name::ending(name, &format!("_{number}"), MAX_LENGTH)
 }
 

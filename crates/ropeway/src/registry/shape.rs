@@ -11,8 +11,8 @@ use crate::checked::{self, CheckedTool};
 use crate::config::{DEFAULT_PREFIX, Glob, ServerEntry, ServerSettings, ToolOverride};
 use crate::setters::setters;
 use crate::tool::{
-    Alias, Arguments, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition, ToolOutput,
-    is_same_definition,
+    Alias, ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition,
+    ToolOutput, is_same_definition,
 };
 
 /// Filters and transforms the tools of one server.
@@ -159,8 +159,15 @@ impl ToolShape {
         Some(ShapedTool { definition, transformers, hidden, tool })
     }
 
-    /// Returns the transformed definition, and the transformers that apply to the tool.
+    /// Returns the transformed definition under its name for models, and the transformers that apply to the tool.
     fn shaped_definition(&self, original: &ToolDefinition) -> Option<(ToolDefinition, Vec<Arc<dyn Transformer>>)> {
+        let (mut definition, transformers) = self.transformed(original)?;
+        definition.name = naming::tool_name(&self.prefix, &self.alias, &definition.name);
+        Some((definition, transformers))
+    }
+
+    /// Returns the transformed definition without the prefix of its name, and the transformers that apply to the tool.
+    pub(crate) fn transformed(&self, original: &ToolDefinition) -> Option<(ToolDefinition, Vec<Arc<dyn Transformer>>)> {
         if !self.filter.allows(original) {
             return None;
         }
@@ -175,7 +182,6 @@ impl ToolShape {
         if let Some(prefix) = &self.description_prefix {
             definition = ToolTransform::prefix_description(prefix).transform(definition)?;
         }
-        definition.name = naming::tool_name(&self.prefix, &self.alias, &definition.name);
         // Transformers cannot change the origin.
         definition.origin = original.origin.clone();
         let changed = !is_same_definition(original, &definition);
@@ -239,6 +245,15 @@ struct ShapedTool {
     tool: Arc<dyn Tool>,
 }
 
+impl ShapedTool {
+    /// Maps arguments for the transformed definition to those of the tool, in reverse order of the transformers.
+    fn undo_transformers(&self, arguments: &mut Arguments) {
+        for transformer in self.transformers.iter().rev() {
+            transformer.transform_arguments(arguments);
+        }
+    }
+}
+
 impl Tool for ShapedTool {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
@@ -253,10 +268,23 @@ impl Tool for ShapedTool {
     fn summarize(&self, arguments: &Arguments) -> Option<String> {
         let mut own = arguments.clone();
         self.prepare(&mut own);
-        for transformer in self.transformers.iter().rev() {
-            transformer.transform_arguments(&mut own);
-        }
+        self.undo_transformers(&mut own);
         self.tool.summarize(&own)
+    }
+
+    fn argument_mapping(&self) -> ArgumentMapping {
+        let maps = !self.hidden.is_empty() || self.transformers.iter().any(|transformer| transformer.maps_arguments());
+        match self.tool.argument_mapping() {
+            ArgumentMapping::Verbatim if maps => ArgumentMapping::Mapped,
+            mapping => mapping,
+        }
+    }
+
+    fn map_arguments(&self, arguments: &mut Arguments) {
+        self.prepare(arguments);
+        self.undo_transformers(arguments);
+        self.tool.prepare(arguments);
+        self.tool.map_arguments(arguments);
     }
 
     fn call<'a>(
@@ -264,10 +292,7 @@ impl Tool for ShapedTool {
         mut arguments: Arguments,
         cx: &'a CallContext,
     ) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
-        // Transformers are undone in reverse order.
-        for transformer in self.transformers.iter().rev() {
-            transformer.transform_arguments(&mut arguments);
-        }
+        self.undo_transformers(&mut arguments);
         self.tool.prepare(&mut arguments);
         self.tool.call(arguments, cx)
     }

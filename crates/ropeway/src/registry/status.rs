@@ -3,13 +3,13 @@
 use std::fmt;
 
 use serde::ser::SerializeMap as _;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::setters::setters;
 use crate::tool::Alias;
 
 /// Status of a server, which explains why its tools are listed or missing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// Alias of the server.
     pub server: Alias,
@@ -17,17 +17,18 @@ pub struct ServerStatus {
     #[serde(flatten)]
     pub state: ServerState,
     /// Note about the tools, such as a limit that was reached.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The server is marked `required`: an agent does not run a turn without it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
 }
 
 /// State of a server.
 ///
 /// In JSON, the key `state` holds the name of the variant; `outcome` is its former name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ServerState {
     /// Connected.

@@ -18,11 +18,21 @@ pub trait Transformer: Send + Sync {
 
     /// Maps arguments for the changed definition to arguments of the tool.
     fn transform_arguments(&self, _arguments: &mut Arguments) {}
+
+    /// Returns `false` if arguments are never hidden or mapped, so that a gateway can pass them on as they are.
+    #[doc(hidden)]
+    fn maps_arguments(&self) -> bool {
+        true
+    }
 }
 
 impl<F: Fn(ToolDefinition) -> Option<ToolDefinition> + Send + Sync> Transformer for F {
     fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition> {
         self(definition)
+    }
+
+    fn maps_arguments(&self) -> bool {
+        false
     }
 }
 
@@ -128,6 +138,10 @@ impl Transformer for ToolTransform {
         if let TransformKind::PresetArguments(values) = &self.0 {
             arguments.extend(values.clone());
         }
+    }
+
+    fn maps_arguments(&self) -> bool {
+        matches!(self.0, TransformKind::HideArguments(_) | TransformKind::PresetArguments(_))
     }
 }
 

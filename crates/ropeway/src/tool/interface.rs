@@ -51,6 +51,28 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
+    /// Returns how arguments of this tool become arguments of the server's tool.
+    #[doc(hidden)]
+    fn argument_mapping(&self) -> ArgumentMapping {
+        ArgumentMapping::Opaque
+    }
+
+    /// Maps arguments of this tool to arguments of the server's tool, if they are [mapped](ArgumentMapping::Mapped).
+    #[doc(hidden)]
+    fn map_arguments(&self, _arguments: &mut Arguments) {}
+
     /// Executes a call. Dropping the future cancels it.
     fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>>;
+}
+
+/// How arguments of a tool become arguments of the server's tool.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgumentMapping {
+    /// The server's tool has the same arguments.
+    Verbatim,
+    /// [`Tool::map_arguments`] maps them.
+    Mapped,
+    /// Not a tool of a server: only [`Tool::call`] calls it.
+    Opaque,
 }

@@ -34,6 +34,8 @@ pub(crate) use self::digest::Hasher;
 #[doc(hidden)]
 pub use self::digest::{Digest, DigestError};
 pub use self::error::{ArgumentProblem, BoxError, CallError, TimeoutKind, ToolCallError};
+#[doc(hidden)]
+pub use self::interface::ArgumentMapping;
 pub use self::interface::{Arguments, BoxFuture, Tool};
 pub use self::local::LocalTool;
 pub use self::output::ToolOutput;

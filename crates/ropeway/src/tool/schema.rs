@@ -40,6 +40,14 @@ impl Schema {
         }
     }
 
+    /// Returns the text of the schema: as the server sent it, if it comes from one.
+    pub fn text(&self) -> Cow<'_, str> {
+        match &self.0.text {
+            Some(text) => Cow::Borrowed(text.get()),
+            None => Cow::Owned(self.read().to_string()),
+        }
+    }
+
     /// Returns the parsed schema, or an error if it cannot be parsed.
     pub(crate) fn try_read(&self) -> Result<Cow<'_, Value>, serde_json::Error> {
         match (self.0.value.get(), &self.0.text) {

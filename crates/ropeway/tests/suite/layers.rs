@@ -32,12 +32,24 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
     ("agent", 6, &[]),
     ("bridge", 6, &[]),
     ("testing", 6, &["bridge"]),
-    ("error", 7, &[]),
-    ("prelude", 7, &[]),
+    ("gateway", 7, &[]),
+    ("error", 8, &[]),
+    ("prelude", 8, &[]),
 ];
 
 /// Dependencies that may change without a breaking change of this crate.
-const HIDDEN: [&str; 8] = ["rmcp", "reqwest", "axum", "jsonschema", "globset", "jsonc_parser", "saphyr_parser", "toml"];
+const HIDDEN: [&str; 10] = [
+    "rmcp",
+    "reqwest",
+    "axum",
+    "hyper",
+    "hyper_util",
+    "jsonschema",
+    "globset",
+    "jsonc_parser",
+    "saphyr_parser",
+    "toml",
+];
 
 #[test]
 fn imports_between_modules_point_down() {

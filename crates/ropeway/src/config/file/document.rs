@@ -10,7 +10,7 @@ use super::format::{MAX_SERVERS, parse_tree};
 use super::node::{Entry, Node, NodeKind, PathStep, ServerNode};
 use super::position::Position;
 use super::problem::{ConfigError, ConfigProblem, MAX_PROBLEMS, in_backticks, nearest, one_of};
-use super::raw::{RawChat, RawCollisions, RawLock, RawMap, RawServer, RawShorthand, SERVER_ONLY_KEYS};
+use super::raw::{RawChat, RawCollisions, RawGateway, RawLock, RawMap, RawServer, RawShorthand, SERVER_ONLY_KEYS};
 use super::resolve::expand_path;
 use super::tree_checks::check_key_count;
 use super::variables::read_variables;
@@ -18,11 +18,20 @@ use super::{decode, manifest};
 use crate::config::settings::{CollisionPolicy, LockPolicy};
 
 /// The keys of a native file.
-const KEYS: [&str; 8] =
-    ["defaults", "servers", "enabled_servers", "tool_allowlist", "collisions", "lock", "secrets_file", "chat"];
+const KEYS: [&str; 9] = [
+    "defaults",
+    "servers",
+    "enabled_servers",
+    "tool_allowlist",
+    "collisions",
+    "lock",
+    "secrets_file",
+    "chat",
+    "gateway",
+];
 
 /// The keys of `config` in a manifest.
-const MANIFEST_KEYS: [&str; 9] = [
+const MANIFEST_KEYS: [&str; 10] = [
     "enabled",
     "defaults",
     "servers",
@@ -32,6 +41,7 @@ const MANIFEST_KEYS: [&str; 9] = [
     "lock",
     "secrets_file",
     "chat",
+    "gateway",
 ];
 
 /// Globs of allowed tools: for all servers, or by alias.
@@ -59,6 +69,7 @@ pub(super) struct Document {
     pub(super) lock: Option<LockPolicy>,
     pub(super) secrets_file: Option<(String, Position)>,
     pub(super) chat: Option<(RawChat, Node)>,
+    pub(super) gateway: Option<(RawGateway, Node)>,
 }
 
 impl Document {
@@ -135,7 +146,7 @@ impl Document {
         for Entry { key, position, value } in tree.entries() {
             match key.as_str() {
                 "enabled" => document.read_enabled(value, "enabled"),
-                "defaults" | "collisions" | "secrets_file" | "chat" => document
+                "defaults" | "collisions" | "secrets_file" | "chat" | "gateway" => document
                     .warnings
                     .push(format!("ignored `{key}` ({}:{}): use `config.{key}`", position.line, position.column)),
                 _ => {}
@@ -231,6 +242,11 @@ impl Document {
             "chat" => {
                 let (chat, problems) = decode::decode_all(&value, &path);
                 self.chat = chat.map(|chat| (chat, value));
+                self.problems.extend(problems);
+            }
+            "gateway" => {
+                let (gateway, problems) = decode::decode_all(&value, &path);
+                self.gateway = gateway.map(|gateway| (gateway, value));
                 self.problems.extend(problems);
             }
             _ => {}

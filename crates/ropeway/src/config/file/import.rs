@@ -119,6 +119,7 @@ fn read_manifest(document: Document, origin: &Path, folder: Option<&Path>) -> Fo
         ("lock", document.lock.is_some()),
         ("secrets_file", document.secrets_file.is_some()),
         ("chat", document.chat.is_some()),
+        ("gateway", document.gateway.is_some()),
     ];
     for (key, _) in others.into_iter().filter(|(_, is_set)| *is_set) {
         foreign.warnings.push(format!("`config.{key}` is not imported; add `{key}` to the new file"));

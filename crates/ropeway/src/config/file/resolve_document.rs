@@ -11,7 +11,7 @@ use super::node::{Node, PathStep, ServerNode, format_path};
 use super::position::Position;
 use super::problem::{ConfigError, ConfigProblem, MAX_PROBLEMS, in_backticks, nearest};
 use super::raw::{RawServer, RawShorthand};
-use super::resolve::{ResolveContext, resolve, resolve_chat};
+use super::resolve::{ResolveContext, resolve, resolve_chat, resolve_gateway};
 use crate::config::settings::{CollisionPolicy, Config, ServerEntry, ServerSettings};
 use crate::tool::Alias;
 
@@ -54,6 +54,16 @@ pub(super) fn resolve_document(
     let Some(aliases) = resolve_servers(&document, context, &mut config, &mut problems) else {
         return Err(ConfigError::new(origin, problems));
     };
+    if let Some((raw, node)) = &document.gateway {
+        match resolve_gateway(raw, node, &format!("{}gateway", document.base), &aliases, context) {
+            Ok(resolved) => {
+                config.gateway = resolved.gateway;
+                config.warnings.extend(resolved.warnings);
+                config.files.extend(resolved.files);
+            }
+            Err(found) => problems.extend(found),
+        }
+    }
     if let Some(enabled) = &document.enabled_servers {
         config.enabled_servers = Some(enabled.items().iter().filter_map(Node::as_str).map(Alias::from).collect());
         let mut suggestions = Suggestions::among(&aliases);

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::chat::ChatSettings;
+use super::gateway::{GatewaySettings, Isolation};
 use super::server::ServerConfig;
 use crate::tool::Alias;
 
@@ -42,6 +43,8 @@ pub struct Config {
     // Hidden from the docs: used by the binary.
     #[doc(hidden)]
     pub chat: Option<ChatSettings>,
+    /// The settings of the gateway.
+    pub gateway: GatewaySettings,
     /// The lock policy, if the file sets one.
     pub lock: Option<LockPolicy>,
     /// Warnings about the file that do not prevent its use.
@@ -97,6 +100,8 @@ pub struct ServerEntry {
     pub instructions: bool,
     /// Whether tool annotations such as `readOnlyHint` are trusted.
     pub trust_hints: bool,
+    /// Whether the clients of a gateway share the connection to the server.
+    pub isolation: Isolation,
 }
 
 impl ServerEntry {
@@ -120,6 +125,7 @@ impl ServerEntry {
             prompt_tools: false,
             instructions: false,
             trust_hints: false,
+            isolation: Isolation::default(),
         }
     }
 

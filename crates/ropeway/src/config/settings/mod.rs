@@ -1,7 +1,8 @@
-//! The settings of servers and of `ropeway chat`, as a program uses them.
+//! The settings of servers, of `ropeway chat` and of the gateway, as a program uses them.
 
 mod chat;
 mod entry;
+mod gateway;
 mod provider_name;
 mod redaction;
 mod server;
@@ -11,15 +12,19 @@ pub use self::entry::{
     CollisionPolicy, Config, LockPolicy, ResourceSettings, ServerEntry, ServerSettings, StartMode, ToolOverride,
     ToolSettings,
 };
+pub use self::gateway::{
+    GatewayLimits, GatewaySettings, Isolation, ListenAddress, ListenAddressError, PrefixMode, ProfileSettings,
+};
 pub use self::provider_name::{ProviderName, UnknownProviderError};
 #[cfg(feature = "mcp")]
 pub(crate) use self::server::MAX_TIMEOUT;
 pub use self::server::{
-    EraChoice, HttpServer, InProcessServer, ReconnectPolicy, ServerConfig, ServerLimits, ServerTimeouts, StdioServer,
-    Transport,
+    EraChoice, HttpServer, InProcessServer, ReconnectPolicy, ServerConfig, ServerLimits, ServerTimeouts, SocketServer,
+    StdioServer, Transport,
 };
 #[cfg(feature = "bridge")]
 pub(crate) use self::{
     entry::{DEFAULT_PREFIX, describe_missing},
+    gateway::decode_gateway_key,
     redaction::PresetNames,
 };

@@ -12,10 +12,10 @@ impl ServerConfig {
     /// Returns a redactor for the secrets of this server: those of [`mask`](Self::mask), and values in its settings that look
     /// like secrets.
     pub fn secrets(&self) -> Redactor {
-        let found = match &self.transport {
+        let found = match self.transport.original() {
             Transport::Http(server) | Transport::Sse(server) => server.secrets(),
             Transport::Stdio(server) => server.secrets(),
-            Transport::InProcess(_) => Redactor::default(),
+            Transport::InProcess(_) | Transport::Socket(_) => Redactor::default(),
         };
         self.redactor.with(&found)
     }

@@ -49,7 +49,7 @@ impl ServerConfig {
     #[cfg(feature = "bridge")]
     pub(crate) fn endpoint(&self) -> crate::tool::Digest {
         let mut hasher = crate::tool::Hasher::new("ropeway server 1");
-        match &self.transport {
+        match self.transport.original() {
             Transport::Stdio(server) => {
                 hasher.field(b"stdio");
                 hasher.field(server.command.as_bytes());
@@ -61,6 +61,11 @@ impl ServerConfig {
                 hasher.field(self.redactor.redact(&server.url).as_bytes());
             }
             Transport::InProcess(_) => hasher.field(b"in process"),
+            Transport::Socket(server) => {
+                hasher.field(b"socket");
+                hasher.field(server.path.as_os_str().as_encoded_bytes());
+                hasher.field(server.server.as_deref().unwrap_or_default().as_bytes());
+            }
         }
         hasher.finish()
     }
@@ -79,6 +84,18 @@ pub enum Transport {
     Sse(HttpServer),
     /// A server in the same process.
     InProcess(InProcessServer),
+    /// A running gateway, over its Unix socket.
+    Socket(SocketServer),
+}
+
+impl Transport {
+    /// Returns the transport that identifies the server: that of a server behind a gateway is its own.
+    pub(crate) fn original(&self) -> &Self {
+        match self {
+            Self::Socket(SocketServer { replaces: Some(original), .. }) => original.original(),
+            transport => transport,
+        }
+    }
 }
 
 /// A server that runs as a child process.
@@ -222,7 +239,41 @@ impl fmt::Debug for InProcessServer {
     }
 }
 
+/// A running gateway on this machine, or one server behind it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SocketServer {
+    /// The path of the gateway's Unix socket.
+    pub path: PathBuf,
+    /// The alias of one server in the gateway's configuration. `None` connects to all its servers.
+    pub server: Option<String>,
+    /// The transport that the gateway uses instead. Approvals and caches of the server depend on it, not on the socket.
+    pub replaces: Option<Box<Transport>>,
+}
+
+impl SocketServer {
+    /// Creates settings for the gateway at this socket.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), server: None, replaces: None }
+    }
+
+    /// Selects one server of the gateway.
+    #[must_use]
+    pub fn with_server(mut self, alias: impl Into<String>) -> Self {
+        self.server = Some(alias.into());
+        self
+    }
+
+    /// Sets the transport that the gateway uses for the server.
+    #[must_use]
+    pub fn replacing(mut self, transport: Transport) -> Self {
+        self.replaces = Some(Box::new(transport));
+        self
+    }
+}
+
 conversions!(Transport {
+    server: SocketServer => Self::Socket(server);
     server: StdioServer => Self::Stdio(server);
     server: InProcessServer => Self::InProcess(server);
 });

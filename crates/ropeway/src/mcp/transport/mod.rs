@@ -20,6 +20,7 @@ mod outgoing;
 mod reason;
 mod resume;
 mod session_expiry;
+pub(crate) mod socket;
 pub(crate) mod sse;
 pub(crate) mod stderr;
 pub(crate) mod stdio;

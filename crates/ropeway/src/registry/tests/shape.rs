@@ -8,7 +8,9 @@ use crate::checked::CheckedTool;
 use crate::config::{ServerConfig, ServerEntry, StdioServer, ToolOverride};
 use crate::envelope::EnvelopeData;
 use crate::registry::{ToolShape, ToolTransform, Transformer, naming};
-use crate::tool::{Arguments, CallContext, LocalTool, Origin, Tool, ToolDefinition};
+use crate::tool::{
+    ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, LocalTool, Origin, Tool, ToolDefinition, ToolOutput,
+};
 
 /// A server's tool that returns its own name and the arguments that it received.
 fn received(name: &str, schema: Value) -> Arc<dyn Tool> {
@@ -246,4 +248,39 @@ fn a_schema_without_hidden_arguments_is_shared() {
     let tool = say();
     let shape = with_override("*", ToolOverride { hide: vec!["none".to_owned()], ..ToolOverride::default() });
     assert!(shaped(&shape, tool.clone()).input_schema.ptr_eq(&tool.definition().input_schema));
+}
+
+/// A tool whose arguments the server gets unchanged.
+struct Verbatim(ToolDefinition);
+
+impl Tool for Verbatim {
+    fn definition(&self) -> &ToolDefinition {
+        &self.0
+    }
+
+    fn argument_mapping(&self) -> ArgumentMapping {
+        ArgumentMapping::Verbatim
+    }
+
+    fn call<'a>(&'a self, _: Arguments, _: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        Box::pin(async { Err(CallError::Cancelled) })
+    }
+}
+
+#[tokio::test]
+async fn arguments_are_mapped_only_if_a_transformer_changes_them() {
+    let renamed = ToolOverride { name: Some("see".into()), description: Some("Sees.".into()), ..Default::default() };
+    let preset = ToolOverride { hide: vec!["room".into()], preset: object(json!({"token": "t"})), ..renamed.clone() };
+    let verbatim = || Arc::new(Verbatim(say().definition().clone()));
+    let mapping = |change: &ToolOverride, tool: Arc<dyn Tool>| {
+        with_override("say", change.clone()).apply(tool).expect("a tool").argument_mapping()
+    };
+    assert_eq!(mapping(&renamed, verbatim()), ArgumentMapping::Verbatim);
+    assert_eq!(mapping(&preset, verbatim()), ArgumentMapping::Mapped);
+    assert_eq!(mapping(&renamed, say()), ArgumentMapping::Opaque);
+    let tool = CheckedTool::new(with_override("say", preset.clone()).apply(say()).expect("a tool")).renamed("other");
+    let mut mapped = object(json!({"text": "a", "room": 1}));
+    tool.tool().map_arguments(&mut mapped);
+    let called = call(&with_override("say", preset), say(), json!({"text": "a", "room": 1})).await;
+    assert_eq!(Value::Object(mapped), called["arguments"]);
 }

@@ -7,6 +7,7 @@
 //! fuzz` runs them for longer, under libFuzzer if cargo-fuzz is available.
 
 mod chunks;
+mod client;
 mod config;
 mod input;
 mod mutator;
@@ -46,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("anthropic", provider::anthropic, provider::ANTHROPIC),
     Target::new("cast", schema::cast_value, schema::TOKENS),
     Target::new("chat", provider::chat, provider::CHAT),
+    Target::new("client_message", client::message, client::TOKENS),
     Target::new("config_json", config::json_file, config::TOKENS),
     Target::new("config_toml", config::toml_file, config::TOKENS),
     Target::new("config_yaml", config::yaml_file, config::TOKENS),
@@ -71,6 +73,7 @@ pub const TARGETS: &[Target] = &[
         web::retry_after,
         &["Sun, 06 Nov 1994 08:49:37 GMT", "1e", ".", "-", "inf", "NaN", "\t"],
     ),
+    Target::new("scan_object", client::scan, client::TOKENS),
     Target::new("signs", secret::signs, secret::TOKENS),
     Target::new(
         "sse",

@@ -9,8 +9,8 @@ use super::chunks::ways;
 use crate::content::ContentPart;
 use crate::mcp::fuzz::answers;
 use crate::protocol::{
-    HeaderParams, Incoming, Page, TruncatedMessage, encode_error, encode_result, header_value, quick_response, read,
-    tool_definition, wire_definition,
+    HeaderParams, Incoming, Page, TruncatedMessage, decode_header_value, encode_error, encode_result, header_value,
+    quick_response, read, tool_definition, wire_definition,
 };
 use crate::tool::{Alias, ToolOutput};
 
@@ -158,18 +158,22 @@ pub(super) fn tool_output(data: &[u8]) {
     }
 }
 
-/// Header values are visible ASCII, and a header is only sent for values that can be decoded.
+/// Header values are visible ASCII, round-trip, and match the arguments that they mirror.
 pub(super) fn header_params(data: &[u8]) {
     let text = super::input::text(data);
     let (schema, arguments) = super::input::split_input(&text);
     let value = header_value(&text);
     let is_visible = |value: &str| value.bytes().all(|byte| (0x20..0x7f).contains(&byte) || byte == b'\t');
     assert!(is_visible(&value), "{value:?}");
+    assert_eq!(decode_header_value(&value).as_deref(), Some(&*text));
     let Ok(schema) = serde_json::from_str::<Value>(schema) else { return };
     let Ok(params) = HeaderParams::read(&schema) else { return };
     let Ok(arguments) = serde_json::from_str::<Map<String, Value>>(arguments) else { return };
-    for (name, value) in params.headers(&arguments) {
+    let headers = params.headers(&arguments);
+    let find = |name: &str| headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
+    assert_eq!(params.check(&arguments, find), Ok(()));
+    for (name, value) in &headers {
         assert!(name.bytes().all(|byte| byte.is_ascii_graphic()), "{name:?}");
-        assert!(is_visible(&value), "{value:?}");
+        assert!(is_visible(value), "{value:?}");
     }
 }

@@ -37,8 +37,8 @@ pub(super) struct Translation {
 }
 
 /// Native keys that restrict, and have no effect in another client's file.
-const NATIVE_KEYS: [&str; 8] =
-    ["chat", "collisions", "defaults", "disabled", "enabled", "enabled_servers", "lock", "tool_allowlist"];
+const NATIVE_KEYS: [&str; 9] =
+    ["chat", "collisions", "defaults", "disabled", "enabled", "enabled_servers", "gateway", "lock", "tool_allowlist"];
 
 /// Lists of servers that Gemini CLI may or may not start, in its current and former settings
 /// (<https://github.com/google-gemini/gemini-cli/blob/main/docs/get-started/configuration.md>).

@@ -4,6 +4,7 @@
 
 mod auth;
 mod chat;
+mod gateway;
 mod server;
 mod shorthand;
 mod values;
@@ -18,10 +19,11 @@ use serde_json::{Map, Value};
 
 pub use self::auth::{RawAuth, RawBasic};
 pub use self::chat::{RawApproval, RawChat, RawProvider, RawTemperature};
+pub use self::gateway::{RawGateway, RawGatewayLimits, RawPrefixMode, RawProfile};
 pub(super) use self::server::CONNECTION_KEYS;
 pub use self::server::{
-    RawEra, RawLimits, RawPreset, RawPrompts, RawReconnect, RawResources, RawServer, RawStart, RawTimeouts, RawTools,
-    RawTransport,
+    RawEra, RawIsolation, RawLimits, RawPreset, RawPrompts, RawReconnect, RawResources, RawServer, RawStart,
+    RawTimeouts, RawTools, RawTransport,
 };
 pub use self::shorthand::RawShorthand;
 pub use self::values::{RawByteSize, RawDuration, RawMap, RawText};
@@ -30,7 +32,8 @@ pub use self::values::{RawByteSize, RawDuration, RawMap, RawText};
 pub(super) const SERVER_ONLY_KEYS: [&str; 10] =
     ["alias", "transport", "command", "args", "env_file", "url", "headers", "auth", "trust_hints", "connection"];
 
-/// The MCP servers of a project, how their tools are exposed, and the model that `ropeway chat` uses.
+/// The MCP servers of a project, how their tools are exposed, the model that `ropeway chat` uses, and the gateway that
+/// `ropeway serve` runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "ropeway.yaml")]
@@ -65,6 +68,9 @@ pub struct RawConfig {
     /// The model that `ropeway chat` uses, and the tools that it may call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat: Option<RawChat>,
+    /// The gateway that `ropeway serve` runs: one MCP endpoint in front of all servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<RawGateway>,
 }
 
 /// Defaults for all servers: the keys of a server, except those that identify or connect it.

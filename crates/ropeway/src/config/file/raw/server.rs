@@ -83,6 +83,8 @@ record! {
         pub trust_hints: Option<bool>,
         /// The era of the MCP protocol to use. Defaults to `auto`.
         pub era: Option<RawEra>,
+        /// Whether the clients of a gateway share the connection to the server. Defaults to `auto`.
+        pub isolation: Option<RawIsolation>,
     }
 }
 
@@ -170,6 +172,19 @@ pub enum RawEra {
     Legacy,
     /// Version 2026-07-28, without sessions.
     Modern,
+}
+
+/// Whether the clients of a gateway share the connection to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Isolation")]
+pub enum RawIsolation {
+    /// Share a connection, until the server asks a question while several clients use it.
+    Auto,
+    /// Share one connection among all clients.
+    Shared,
+    /// Give each client its own process or session, for servers with state such as a browser or a shell.
+    Client,
 }
 
 record! {

@@ -113,7 +113,7 @@ impl<T: Into<String>> From<T> for RawText {
 
 inline_schema!(RawText, "Text", { "type": ["string", "number", "boolean"] });
 
-/// A duration: `30s`, `500ms`, `2m`, `1h`, or a number of seconds.
+/// A duration: `30s`, `500ms`, `2m`, `1h`, `7d`, or a number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawDuration(pub Duration);
 
@@ -126,6 +126,7 @@ impl RawDuration {
             "" | "s" => 1.0,
             "m" | "min" => 60.0,
             "h" => 3600.0,
+            "d" => 24.0 * 3600.0,
             _ => return None,
         };
         Self::seconds(text[..at].parse::<f64>().ok()? * seconds)
@@ -157,7 +158,7 @@ impl<'de> Deserialize<'de> for RawDuration {
 
 inline_schema!(RawDuration, "Duration", {
     "type": ["string", "number"],
-    "pattern": "^[0-9]+(\\.[0-9]+)? ?(ms|s|m|min|h)?$",
+    "pattern": "^[0-9]+(\\.[0-9]+)? ?(ms|s|m|min|h|d)?$",
     "minimum": 0,
     "examples": ["30s", "500ms", "2m", 45],
 });

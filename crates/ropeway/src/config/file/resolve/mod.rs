@@ -1,6 +1,7 @@
 //! Resolution: from decoded records to settings, with references replaced by their values.
 
 mod chat;
+mod gateway;
 mod limits;
 mod resolver;
 mod tools;
@@ -9,13 +10,14 @@ mod transport;
 use std::path::PathBuf;
 
 pub(super) use self::chat::resolve_chat;
+pub(super) use self::gateway::resolve_gateway;
 use self::limits::{limits, reconnect, timeouts};
 use self::resolver::Resolver;
 pub(super) use self::resolver::{ResolveContext, expand_path};
 use super::node::Node;
 use super::problem::ConfigProblem;
-use super::raw::{RawEra, RawPrompts, RawServer, RawShorthand, RawStart};
-use crate::config::settings::{EraChoice, ServerConfig, ServerEntry, ServerSettings, StartMode};
+use super::raw::{RawEra, RawIsolation, RawPrompts, RawServer, RawShorthand, RawStart};
+use crate::config::settings::{EraChoice, Isolation, ServerConfig, ServerEntry, ServerSettings, StartMode};
 
 /// A resolved server.
 pub(super) struct ResolvedServer {
@@ -76,6 +78,11 @@ pub(super) fn resolve(
         None => false,
         Some(RawShorthand::Short(tools)) => tools,
         Some(RawShorthand::Full(RawPrompts { tools })) => tools.unwrap_or(false),
+    };
+    entry.isolation = match raw.isolation {
+        None | Some(RawIsolation::Auto) => Isolation::Auto,
+        Some(RawIsolation::Shared) => Isolation::Shared,
+        Some(RawIsolation::Client) => Isolation::Client,
     };
     entry.instructions = raw.instructions.unwrap_or(false);
     entry.trust_hints = raw.trust_hints.unwrap_or(false);

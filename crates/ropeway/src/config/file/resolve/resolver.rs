@@ -62,8 +62,18 @@ impl<'a> Resolver<'a> {
 
     /// Reports a problem.
     pub(super) fn problem(&mut self, steps: &[PathStep], message: impl Into<String>) {
+        self.problem_with(steps, message, None::<String>);
+    }
+
+    /// Reports a problem, and the valid value most similar to the invalid one.
+    pub(super) fn problem_with(
+        &mut self,
+        steps: &[PathStep],
+        message: impl Into<String>,
+        suggestion: Option<impl Into<String>>,
+    ) {
         let problem = ConfigProblem::new(self.node.position_of(steps), format_path(self.base, steps), message);
-        self.report(problem, None::<String>);
+        self.report(problem, suggestion);
     }
 
     /// Reports a value other than the expected one.

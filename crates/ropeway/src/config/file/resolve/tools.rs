@@ -12,30 +12,7 @@ use crate::config::settings::{ResourceSettings, ToolOverride, ToolSettings};
 
 impl Resolver<'_> {
     pub(super) fn tools(&mut self, raw: &RawServer) -> ToolSettings {
-        let mut tools = ToolSettings::default();
-        match &raw.tools {
-            None => {}
-            Some(RawShorthand::Short(allow)) => {
-                self.check_globs(&[key("tools")], allow);
-                tools.allow.clone_from(allow);
-                if allow.is_empty() {
-                    tools.allowlists.push(Vec::new());
-                    let text = format!("`tools` of server `{}` is empty: all its tools are hidden", raw.alias);
-                    self.warnings.push(text);
-                }
-            }
-            Some(RawShorthand::Full(full)) => {
-                if full.allow.is_empty() && self.node.get("tools").is_some_and(|tools| tools.get("allow").is_some()) {
-                    let text = format!("`tools.allow` of server `{}` is empty: all its tools are allowed", raw.alias);
-                    self.warnings.push(text);
-                }
-                self.check_globs(&[key("tools"), key("allow")], &full.allow);
-                self.check_globs(&[key("tools"), key("deny")], &full.deny);
-                tools.allow.clone_from(&full.allow);
-                tools.deny.clone_from(&full.deny);
-                tools.overrides = self.overrides(full);
-            }
-        }
+        let mut tools = self.tool_settings(raw.tools.as_ref(), &format!("server `{}`", raw.alias));
         if self.node.get("tool_allowlist").is_some_and(Node::is_null) {
             self.mismatch(&[key("tool_allowlist")], "no value", "a list of globs", None::<String>);
         }
@@ -45,6 +22,37 @@ impl Resolver<'_> {
             if allowlist.is_empty() {
                 self.warnings
                     .push(format!("`tool_allowlist` of server `{}` is empty: all its tools are hidden", raw.alias));
+            }
+        }
+        tools
+    }
+
+    /// Resolves the key `tools` of a server or a profile, which `owner` names in warnings.
+    pub(super) fn tool_settings(
+        &mut self,
+        raw: Option<&RawShorthand<Vec<String>, RawTools>>,
+        owner: &str,
+    ) -> ToolSettings {
+        let mut tools = ToolSettings::default();
+        match raw {
+            None => {}
+            Some(RawShorthand::Short(allow)) => {
+                self.check_globs(&[key("tools")], allow);
+                tools.allow.clone_from(allow);
+                if allow.is_empty() {
+                    tools.allowlists.push(Vec::new());
+                    self.warnings.push(format!("`tools` of {owner} is empty: all its tools are hidden"));
+                }
+            }
+            Some(RawShorthand::Full(full)) => {
+                if full.allow.is_empty() && self.node.get("tools").is_some_and(|tools| tools.get("allow").is_some()) {
+                    self.warnings.push(format!("`tools.allow` of {owner} is empty: all its tools are allowed"));
+                }
+                self.check_globs(&[key("tools"), key("allow")], &full.allow);
+                self.check_globs(&[key("tools"), key("deny")], &full.deny);
+                tools.allow.clone_from(&full.allow);
+                tools.deny.clone_from(&full.deny);
+                tools.overrides = self.overrides(full);
             }
         }
         tools

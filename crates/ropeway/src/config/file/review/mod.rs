@@ -1,5 +1,6 @@
 //! Reviews of configuration files, for a user to decide whether to trust them.
 
+mod gateway;
 mod redact;
 mod references;
 #[cfg(test)]
@@ -12,6 +13,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use self::gateway::review_gateway;
 use self::redact::{redact_argument, redact_header, redact_json, redact_value};
 use self::references::{collect_references, dedup, has_reference, loads_code};
 use self::token::redact_token;
@@ -78,6 +80,9 @@ pub fn review(text: &str, origin: &Path) -> Result<ConfigReview, ConfigError> {
     }
     if let Some((raw, _)) = &document.chat {
         review.chat = Some(review_chat(raw, &mut references));
+    }
+    if let Some((raw, _)) = &document.gateway {
+        review.settings.extend(review_gateway(raw, &mut references));
     }
     if let Some((file, _)) = &document.secrets_file {
         references.push(ValueReference::File(file.clone()));

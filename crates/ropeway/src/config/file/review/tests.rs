@@ -236,3 +236,36 @@ chat: {provider: anthropic, key: '${file:missing}'}";
     assert_eq!(config.servers[0].settings, ServerSettings::Missing { secrets: missing });
     assert!(Config::parse(text, &origin, &Secrets::none()).is_err());
 }
+
+#[test]
+fn the_gateway_settings_that_open_the_machine_are_shown() {
+    let review = reviewed(
+        "gateway:
+  listen: 0.0.0.0:8931
+  allowed_hosts: [gateway.local]
+  allowed_origins: ['https://app.example']
+  keys: ['${GATEWAY_KEY}', '000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f']
+  page_size: 5
+  profiles: {a: {search: true, tools: {preset: {'*': {password: s3cret}}}}}
+servers: []
+",
+    );
+    let pair = |name: &str, value: &str| (format!("gateway.{name}"), value.to_owned());
+    let literal = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    let password = placeholder("s3cret", "a\0tools");
+    let expected = [
+        pair("listen", "0.0.0.0:8931 (warning: other machines can connect)"),
+        pair("allowed_hosts", "gateway.local"),
+        pair("allowed_origins", "https://app.example (warning: web pages can connect)"),
+        pair("keys", "${GATEWAY_KEY}"),
+        pair("keys", &placeholder(literal, "gateway\0keys")),
+        pair("profiles.a.tools", &format!(r#"{{"preset":{{"*":{{"password":"{password}"}}}}}}"#)),
+        pair("profiles.a.search", "true"),
+        pair("page_size", "5"),
+    ];
+    assert_eq!(review.settings, expected);
+    assert_eq!(review.variables, ["GATEWAY_KEY"]);
+    let local = reviewed("{gateway: {listen: '127.0.0.1:1'}, servers: [{alias: a, command: x, isolation: client}]}");
+    assert_eq!(local.settings, [pair("listen", "127.0.0.1:1")]);
+    assert_eq!(local.servers[0].settings, [("isolation".to_owned(), "client".to_owned())]);
+}

@@ -3,6 +3,7 @@
 mod chat;
 mod edit;
 mod foreign;
+mod gateway;
 mod manifest;
 
 mod problems;

@@ -2,27 +2,27 @@
 
 use serde_json::{Value, json};
 
-use crate::registry::Registry;
+use super::tools::Registry;
 use crate::tool::{Annotations, Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput};
 
 /// The name of the tool that finds tools, unless another tool has it.
-pub(super) const FIND_TOOLS: &str = "find_tools";
+pub(crate) const FIND_TOOLS: &str = "find_tools";
 
 /// The name of the tool that calls tools that were found, unless another tool has it.
-pub(super) const CALL_TOOL: &str = "call_tool";
+pub(crate) const CALL_TOOL: &str = "call_tool";
 
 /// Default and maximum number of search results.
 const DEFAULT_RESULTS: usize = 5;
 const MAX_RESULTS: usize = 20;
 
 /// Finds tools by words.
-pub(super) struct FindTools {
+pub(crate) struct FindTools {
     definition: ToolDefinition,
     tools: Registry,
 }
 
 impl FindTools {
-    pub(super) fn new(name: &str, call_tool: &str, tools: Registry, unlisted: usize) -> Self {
+    pub(crate) fn new(name: &str, call_tool: &str, tools: Registry, unlisted: usize) -> Self {
         let description = format!(
             "Find tools by what they do. {unlisted} tools are available that are not listed here. Returns the names, descriptions \
              and input schemas of the best matches; call them with `{call_tool}`."
@@ -41,17 +41,18 @@ impl FindTools {
         Self { definition, tools }
     }
 
-    fn find(&self, arguments: &Arguments) -> ToolOutput {
+    /// Returns the best matches as text for a model.
+    pub(crate) fn find(&self, arguments: &Arguments) -> String {
         let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default();
         let limit = arguments.get("limit").and_then(Value::as_u64).map_or(DEFAULT_RESULTS, |limit| limit as usize);
         let hits = self.tools.search(query, limit.clamp(1, MAX_RESULTS));
         if hits.is_empty() {
             let servers: Vec<&str> = self.tools.servers().into_iter().map(|server| server.as_str()).collect();
             let hint = if servers.is_empty() { String::new() } else { format!(" Servers: {}.", servers.join(", ")) };
-            return ToolOutput::text(format!("No tool matches `{query}`. Try other words.{hint}"));
+            return format!("No tool matches `{query}`. Try other words.{hint}");
         }
         let found: Vec<Value> = hits.iter().map(|hit| describe(hit.tool.definition())).collect();
-        ToolOutput::text(Value::Array(found).to_string())
+        Value::Array(found).to_string()
     }
 }
 
@@ -75,15 +76,15 @@ impl Tool for FindTools {
     }
 
     fn call<'a>(&'a self, arguments: Arguments, _: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
-        Box::pin(async move { Ok(self.find(&arguments)) })
+        Box::pin(async move { Ok(ToolOutput::text(self.find(&arguments))) })
     }
 }
 
-/// Calls a tool by name. Only its definition is used: the agent resolves such a call to the tool that it names.
-pub(super) struct CallTool(ToolDefinition);
+/// Calls a tool by name. Only its definition is used: an agent or a gateway resolves such a call to the tool that it names.
+pub(crate) struct CallTool(ToolDefinition);
 
 impl CallTool {
-    pub(super) fn new(name: &str, find_tools: &str) -> Self {
+    pub(crate) fn new(name: &str, find_tools: &str) -> Self {
         let description = format!("Call a tool found with `{find_tools}`.");
         let schema = json!({
             "type": "object",

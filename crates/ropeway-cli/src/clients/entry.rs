@@ -1,0 +1,135 @@
+//! The entry of ropeway in the files of other clients.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::discover::{Client, ClientPaths};
+use super::edit::EntryEditor;
+use super::edit_json::JsonEntries;
+use super::edit_toml::TomlEntries;
+
+/// How a client reaches the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EntryForm {
+    /// The client starts it.
+    Stdio { command: String, args: Vec<String> },
+    /// The client connects to a running one.
+    Http { url: String },
+}
+
+/// The file of a client that gets the entry.
+pub(crate) struct InstallTarget {
+    pub(crate) path: PathBuf,
+    pub(crate) editor: Box<dyn EntryEditor>,
+}
+
+impl InstallTarget {
+    /// Returns the file of a client: its own, or that of the project in the current folder, if the client has such files.
+    pub(crate) fn of(client: Client, paths: &ClientPaths, is_project: bool) -> Option<Self> {
+        // Visual Studio Code moved servers from settings.json to mcp.json.
+        let is_wanted = |path: &PathBuf| client != Client::Vscode || path.ends_with("mcp.json");
+        let candidates = client.candidates(paths).into_iter();
+        let candidates: Vec<PathBuf> =
+            candidates.filter(|path| is_wanted(path) && paths.is_project(path) == is_project).collect();
+        let is_there = |path: &&PathBuf| path.is_file();
+        let is_prepared = |path: &&PathBuf| path.parent().is_some_and(Path::is_dir);
+        let is_native = |path: &&PathBuf| !cfg!(target_os = "macos") || path.iter().any(|part| part == "Library");
+        let existing = candidates.iter().find(is_there).or_else(|| candidates.iter().find(is_prepared));
+        let path = existing.or_else(|| candidates.iter().find(is_native)).or(candidates.first())?.clone();
+        let editor: Box<dyn EntryEditor> = match client {
+            Client::Codex => Box::new(TomlEntries { key: "mcp_servers" }),
+            Client::Vscode => Box::new(JsonEntries { key: "servers" }),
+            Client::Zed => Box::new(JsonEntries { key: "context_servers" }),
+            Client::ClaudeDesktop | Client::ClaudeCode | Client::Cursor | Client::Windsurf => {
+                Box::new(JsonEntries { key: "mcpServers" })
+            }
+        };
+        Some(Self { path, editor })
+    }
+}
+
+impl Client {
+    /// Returns the entry for a client, or `None` if the client does not support the form.
+    pub(crate) fn entry(self, form: &EntryForm) -> Option<Value> {
+        let mut entry = Map::new();
+        let kind = match form {
+            EntryForm::Stdio { .. } => "stdio",
+            EntryForm::Http { .. } => "http",
+        };
+        match self {
+            Self::ClaudeCode | Self::Vscode => drop(entry.insert("type".to_owned(), json!(kind))),
+            Self::Zed if kind == "stdio" => drop(entry.insert("source".to_owned(), json!("custom"))),
+            _ => {}
+        }
+        match form {
+            EntryForm::Stdio { command, args } => {
+                entry.insert("command".to_owned(), json!(command));
+                entry.insert("args".to_owned(), json!(args));
+            }
+            EntryForm::Http { .. } if self == Self::ClaudeDesktop => return None,
+            EntryForm::Http { url } => {
+                let key = if self == Self::Windsurf { "serverUrl" } else { "url" };
+                entry.insert(key.to_owned(), json!(url));
+            }
+        }
+        Some(Value::Object(entry))
+    }
+}
+
+/// Returns `true` if an entry starts ropeway's gateway, or connects to one on this machine.
+pub(crate) fn is_own_entry(entry: &Value) -> bool {
+    let program = entry["command"].as_str().map(Path::new).and_then(Path::file_stem);
+    let starts_gateway = program.is_some_and(|program| program == "ropeway") && entry["args"][0] == "serve";
+    let url = entry["url"].as_str().or(entry["serverUrl"].as_str()).and_then(|url| url::Url::parse(url).ok());
+    let is_gateway = |url: url::Url| {
+        let is_local = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+        is_local && (url.path() == "/mcp" || url.path().starts_with("/mcp/"))
+    };
+    starts_gateway || url.is_some_and(is_gateway)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_gets_its_own_form() {
+        let stdio = EntryForm::Stdio { command: "/bin/ropeway".to_owned(), args: vec!["serve".to_owned()] };
+        let http = EntryForm::Http { url: "http://127.0.0.1:8931/mcp".to_owned() };
+        let plain = json!({"command": "/bin/ropeway", "args": ["serve"]});
+        let url = json!({"url": "http://127.0.0.1:8931/mcp"});
+        let typed = |mut entry: Value, kind: &str| {
+            entry["type"] = json!(kind);
+            entry
+        };
+        for (client, expected_stdio, expected_http) in [
+            (Client::ClaudeDesktop, plain.clone(), None),
+            (Client::ClaudeCode, typed(plain.clone(), "stdio"), Some(typed(url.clone(), "http"))),
+            (Client::Cursor, plain.clone(), Some(url.clone())),
+            (Client::Vscode, typed(plain.clone(), "stdio"), Some(typed(url.clone(), "http"))),
+            (Client::Windsurf, plain.clone(), Some(json!({"serverUrl": "http://127.0.0.1:8931/mcp"}))),
+            (Client::Codex, plain.clone(), Some(url.clone())),
+            (Client::Zed, json!({"source": "custom", "command": "/bin/ropeway", "args": ["serve"]}), Some(url)),
+        ] {
+            assert_eq!(client.entry(&stdio), Some(expected_stdio), "{client:?}");
+            assert_eq!(client.entry(&http), expected_http, "{client:?}");
+            assert!(client.entry(&stdio).is_some_and(|entry| is_own_entry(&entry)));
+        }
+    }
+
+    #[test]
+    fn only_entries_of_a_gateway_are_our_own() {
+        assert!(is_own_entry(&json!({"serverUrl": "http://localhost:1/mcp/coding"})));
+        for foreign in [
+            json!({"command": "npx", "args": ["serve"]}),
+            json!({"command": "ropeway", "args": ["demo-server"]}),
+            json!({"url": "https://example.com/mcp"}),
+            json!({"url": "http://127.0.0.1:1/other"}),
+            json!({}),
+            json!("ropeway"),
+        ] {
+            assert!(!is_own_entry(&foreign), "{foreign}");
+        }
+    }
+}

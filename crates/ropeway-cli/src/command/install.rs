@@ -1,0 +1,266 @@
+//! `ropeway install`: adds the gateway to other MCP clients.
+
+use std::path::PathBuf;
+
+use ropeway::config::{Config, ListenAddress, read_foreign};
+use serde_json::{Value, json};
+
+use super::install_record::InstallRecord;
+use super::serve::known_profile;
+use crate::clients::{Client, ClientPaths, Edit, EntryForm, FileProblem, InstallTarget, is_own_entry};
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::Origin;
+use crate::connect::command_context::CommandContext;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{ServerSource, Servers};
+use crate::failure::{Exit, Failure};
+use crate::files::file;
+use crate::output::diff::unified;
+use crate::output::print::{print, print_json, print_unredacted};
+use crate::secrets::literal;
+use crate::terminal::text::clean;
+
+/// Shown at the end of `--help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway install claude-desktop
+  ropeway install cursor --profile coding
+  ropeway install vscode --project --http
+  ropeway install codex --dry-run
+  ropeway install zed --remove
+
+The client starts `ropeway serve --stdio` with the configuration file in use. With --http, it connects to a running \
+`ropeway serve` or `ropeway up --listen`; Claude Desktop does not support that in its file.";
+
+/// Add the gateway to another MCP client
+///
+/// The client then uses all configured servers through one entry. Comments and the order of its file are kept; --remove restores
+/// the file. An entry of the same name that is not ropeway's is not replaced.
+#[derive(Debug, clap::Args)]
+pub(super) struct Install {
+    /// Client to change
+    #[arg(value_name = "CLIENT")]
+    client: Client,
+    /// Connect over HTTP instead of starting the gateway
+    #[arg(long)]
+    http: bool,
+    /// Profile or server to use, instead of all servers
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Name of the entry
+    #[arg(long, value_name = "NAME", default_value = "ropeway")]
+    name: String,
+    /// Change the client's file of the project in the current folder
+    #[arg(long, help_heading = "File")]
+    project: bool,
+    /// Remove the entry
+    #[arg(long, conflicts_with_all = ["http", "profile", "config"])]
+    remove: bool,
+    /// Show the change without writing it
+    #[arg(long, help_heading = "File")]
+    dry_run: bool,
+    /// Replace an entry that is not ropeway's
+    #[arg(long, help_heading = "File")]
+    force: bool,
+    /// Configuration file for the gateway, if not the one in use
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// A change of the client's file.
+struct Change {
+    after: String,
+    /// What was inserted, unless an entry was removed.
+    record: Option<InstallRecord>,
+    /// The file did not exist before the installation that is removed.
+    deletes_file: bool,
+}
+
+impl Install {
+    pub(super) fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
+        let target = self.target()?;
+        let before = file::read(&target.path)?;
+        let text = before.as_deref().unwrap_or_default();
+        let problem = |FileProblem(problem)| {
+            Failure::usage(format!("cannot edit `{}`: {problem}", target.path.display())).hint("nothing was changed")
+        };
+        let existing = target.editor.entry(text, &self.name).map_err(problem)?;
+        if let Some(entry) = existing.as_ref().filter(|entry| !self.force && !is_own_entry(entry)) {
+            return Err(self.foreign(&target, entry));
+        }
+        if self.remove && existing.is_none() {
+            return self.report(context, &target, "", false);
+        }
+        let (base, deletes_file) = self.without_entry(&target, text, existing.is_some()).map_err(problem)?;
+        let (change, notes) = if self.remove {
+            (Change { after: base, record: None, deletes_file }, Vec::new())
+        } else {
+            let servers = self.servers(context)?;
+            let entry = self.entry(&servers)?;
+            let edits = target.editor.add(&base, &self.name, &entry).map_err(problem)?;
+            let after = Edit::apply(&edits, &base).unwrap_or_default();
+            let record = InstallRecord::new(&after, edits, before.is_none() || deletes_file);
+            (Change { after, record: Some(record), deletes_file: false }, notes(&target, &base, &servers))
+        };
+        let diff = unified(text, &change.after);
+        if !self.dry_run && change.after != text {
+            self.write(&target, before.as_deref(), &change)?;
+        }
+        self.report(context, &target, &diff, change.after != text)?;
+        if !context.json {
+            notes.iter().try_for_each(|note| print(&format!("{note}\n")))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn target(&self) -> Result<InstallTarget, Failure> {
+        let title = self.client.title();
+        InstallTarget::of(self.client, &ClientPaths::of_process(), self.project).ok_or_else(|| {
+            if self.project {
+                Failure::usage(format!("{title} has no project files")).hint("try it without `--project`")
+            } else {
+                Failure::usage(format!("no folder for the file of {title}: `HOME` is not set"))
+            }
+        })
+    }
+
+    fn foreign(&self, target: &InstallTarget, entry: &Value) -> Failure {
+        let what = entry["command"].as_str().or(entry["url"].as_str()).or(entry["serverUrl"].as_str());
+        let what = what.map(|what| format!(" (`{what}`)")).unwrap_or_default();
+        let verb = if self.remove { "remove" } else { "replace" };
+        Failure::usage(format!("`{}` has an entry `{}` that is not ropeway's{what}", target.path.display(), self.name))
+            .hint(format!("nothing was changed; choose another `--name`, or {verb} it with `--force`"))
+    }
+
+    /// Returns the text without the entry, and whether only the installation had created the file.
+    fn without_entry(&self, target: &InstallTarget, text: &str, is_there: bool) -> Result<(String, bool), FileProblem> {
+        if !is_there {
+            return Ok((text.to_owned(), false));
+        }
+        if let Some(record) = InstallRecord::read(&target.path, &self.name, text)
+            && let Some(before) = record.undo(text)
+        {
+            return Ok((before, record.is_created));
+        }
+        let edits = target.editor.remove(text, &self.name)?;
+        let without = Edit::apply(&edits, text).unwrap_or_else(|| text.to_owned());
+        Ok((without, false))
+    }
+
+    fn write(&self, target: &InstallTarget, before: Option<&str>, change: &Change) -> Result<(), Failure> {
+        if change.deletes_file && change.after.is_empty() {
+            std::fs::remove_file(&target.path).map_err(|error| {
+                Failure::usage(format!("could not remove `{}`", target.path.display())).caused_by(&error)
+            })?;
+        } else {
+            file::replace(&target.path, before, &change.after, file::SHARED)?;
+        }
+        match &change.record {
+            Some(record) => record.write(&target.path, &self.name),
+            None => {
+                InstallRecord::delete(&target.path, &self.name);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the servers of the gateway. A project file must be trusted, since the client starts its servers.
+    fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
+        let options = ServerOptions { config: self.config.clone(), ..ServerOptions::default() };
+        let servers = options.servers(context)?;
+        if let Some(profile) = &self.profile {
+            known_profile(profile, &servers)?;
+        }
+        Ok(servers)
+    }
+
+    /// Returns the entry for the client.
+    fn entry(&self, servers: &Servers) -> Result<Value, Failure> {
+        let form = if self.http {
+            EntryForm::Http { url: url(&servers.config, self.profile.as_deref())? }
+        } else {
+            self.stdio_form(servers)?
+        };
+        self.client.entry(&form).ok_or_else(|| {
+            Failure::usage(format!("{} does not support `--http` in its file", self.client.title()))
+                .hint("try it without `--http`")
+        })
+    }
+
+    fn stdio_form(&self, servers: &Servers) -> Result<EntryForm, Failure> {
+        let text = |path: PathBuf| {
+            path.into_os_string()
+                .into_string()
+                .map_err(|path| Failure::usage(format!("the path is not UTF-8: `{}`", path.to_string_lossy())))
+        };
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::usage("could not find the program that is running").caused_by(&error))?;
+        let mut args = vec!["serve".to_owned(), "--stdio".to_owned()];
+        if let (ServerSource::File(path), Some(file)) = (&servers.source, &servers.file) {
+            let path = std::path::absolute(path)
+                .map_err(|error| Failure::usage(format!("could not find `{}`", path.display())).caused_by(&error))?;
+            args.extend(["--config".to_owned(), text(path)?]);
+            if matches!(file, ConfigFile { origin: Origin::Project, .. }) {
+                args.push("--require-trust".to_owned());
+            }
+        }
+        if let Some(profile) = &self.profile {
+            args.extend(["--profile".to_owned(), profile.clone()]);
+        }
+        Ok(EntryForm::Stdio { command: text(program)?, args })
+    }
+
+    fn report(
+        &self,
+        context: &CommandContext,
+        target: &InstallTarget,
+        diff: &str,
+        is_changed: bool,
+    ) -> Result<Exit, Failure> {
+        let file = target.path.display();
+        if context.json {
+            let written = is_changed && !self.dry_run;
+            let change = if self.remove { "removed" } else { "added" };
+            let changes: Vec<&str> = is_changed.then_some(self.name.as_str()).into_iter().collect();
+            print_json(
+                &json!({"client": self.client.word(), "file": target.path, change: changes, "written": written}),
+            )?;
+            return Ok(Exit::Done);
+        }
+        let name = &self.name;
+        let words = match (is_changed, self.remove, self.dry_run) {
+            (false, true, _) => format!("{file} has no entry `{name}`"),
+            (false, false, _) => format!("{file} already has the entry `{name}`"),
+            (true, true, false) => format!("Removed `{name}` from {file}"),
+            (true, false, false) => format!("Added `{name}` to {file}; restart {} to use it", self.client.title()),
+            (true, _, true) => {
+                let lines: String = diff.lines().map(|line| literal::redact_line(line) + "\n").collect();
+                return print_unredacted(&format!("--- {file}\n+++ {file}\n{}", clean(&lines))).map(|()| Exit::Done);
+            }
+        };
+        print(&(words + "\n"))?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Returns the URL of the gateway.
+fn url(config: &Config, profile: Option<&str>) -> Result<String, Failure> {
+    let address = match &config.gateway.listen {
+        ListenAddress::Tcp(address) if address.port() != 0 => address,
+        other => {
+            return Err(Failure::usage(format!("`gateway.listen` is `{other}`, which has no fixed URL"))
+                .hint("set it to an address with a port, such as 127.0.0.1:8931"));
+        }
+    };
+    let path = profile.map(|profile| format!("/{profile}")).unwrap_or_default();
+    Ok(format!("http://{address}/mcp{path}"))
+}
+
+/// Names the servers that the client has already, and that it would now have twice.
+fn notes(target: &InstallTarget, text: &str, servers: &Servers) -> Vec<String> {
+    let Ok(theirs) = read_foreign(text, &target.path) else { return Vec::new() };
+    let ours = servers.names();
+    let both = theirs.servers.iter().map(|server| server.server.alias.as_str());
+    let both: Vec<&str> = both.filter(|name| ours.iter().any(|alias| alias.as_str() == *name)).collect();
+    if both.is_empty() { Vec::new() } else { vec![format!("also configured there: {}", both.join(", "))] }
+}

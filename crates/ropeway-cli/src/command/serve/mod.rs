@@ -1,0 +1,196 @@
+//! `ropeway serve`: one MCP server in front of all configured servers.
+
+mod background;
+mod endpoint;
+mod port_owner;
+mod prepare;
+mod report;
+mod serving;
+mod setup;
+mod stop_signals;
+
+use std::path::PathBuf;
+
+use ropeway::config::{GatewaySettings, ListenAddress};
+use ropeway::gateway::Gateway;
+use serde_json::json;
+
+use self::background::Background;
+use self::endpoint::Endpoint;
+use self::prepare::ConfigChange;
+use self::report::Report;
+use self::serving::Serving;
+use self::stop_signals::StopSignals;
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::Origin;
+use crate::connect::command_context::CommandContext;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::Servers;
+use crate::failure::{Exit, Failure};
+use crate::output::print::print_json_line;
+use ropeway::suggest;
+
+/// Shown at the end of `--help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway serve
+  ropeway serve --listen 127.0.0.1:0 --json
+  ropeway serve --stdio --profile coding
+  ropeway serve --command 'uvx mcp-server-time'
+
+Clients: `ropeway install` adds the gateway to Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex or Zed.
+
+Names: with several servers, tools and prompts are named SERVER_NAME; see `gateway.prefix`. With one server, they keep their \
+own names.
+
+Sessions: a restarted gateway resumes the sessions of its clients. The keys for that are `gateway.keys`, the variable \
+ROPEWAY_GATEWAY_KEYS, or ~/.local/state/ropeway/gateway/keys (see XDG_STATE_HOME).";
+
+/// Serve all configured servers as one MCP server
+///
+/// Clients connect to http://127.0.0.1:8931/mcp and use the tools, resources and prompts of all servers. /mcp/NAME serves one
+/// profile of the configuration file, or one server. With --stdio, one client is served on standard input and output.
+///
+/// Clients of both protocol eras are served at once. Changes of the configuration file are applied; a changed project file is
+/// applied once it is trusted again. Ctrl-C and SIGTERM end the gateway after the calls in progress, within 10 s; a second
+/// signal ends it at once.
+#[derive(Debug, clap::Args)]
+#[command(mut_arg("stdio", |arg| arg.long("command")))]
+pub(super) struct Serve {
+    /// Address to listen on, such as 127.0.0.1:0 or unix:PATH; overrides `gateway.listen`
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "over_stdio")]
+    listen: Option<ListenAddress>,
+    /// Serve one client on standard input and output
+    #[arg(long = "stdio")]
+    over_stdio: bool,
+    /// Profile or server to serve, instead of all servers
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Refuse a file named by --config unless it is trusted
+    #[arg(long, requires = "config")]
+    require_trust: bool,
+    /// Socket for other commands; set by `ropeway up`
+    #[arg(long, value_name = "SOCKET", hide = true, conflicts_with_all = ["over_stdio", "profile"])]
+    background: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+impl Serve {
+    /// Returns `true` if standard output carries the protocol.
+    pub(super) fn is_stdio(&self) -> bool {
+        self.over_stdio
+    }
+
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        if self.over_stdio && context.json {
+            return Err(Failure::usage("`--json` cannot be used with `--stdio`: standard output carries the protocol"));
+        }
+        let mut signals = StopSignals::install(self.background.is_some())?;
+        let change = ConfigChange { era: self.server.era.map(Into::into), is_plain: self.background.is_some() };
+        let mut servers = self.servers(&context)?;
+        servers.config = change.apply(servers.config);
+        self.check_profile(&servers)?;
+        let endpoint = self.endpoint(&servers.config.gateway)?;
+        let background = self.background.as_deref().map(|socket| Background::listen(socket, &servers)).transpose()?;
+        let is_ephemeral = endpoint.is_none();
+        let gateway = setup::build(&servers, &context, is_ephemeral, self.background.is_some())?;
+        let report = Report::new(&gateway, context.verbose);
+        prepare::watch(&gateway, &servers, &context, change, background.as_ref().map(Background::accepted));
+        let url = endpoint.as_ref().map(|endpoint| endpoint.url(self.profile.as_deref()));
+        if let Some(background) = &background {
+            background.publish(url.clone())?;
+        }
+        let mut serving = self.serving(&gateway, endpoint, background.as_ref())?;
+        if let Some(url) = url.as_ref().filter(|_| context.json) {
+            print_json_line(&json!({ "url": url }))?;
+        }
+        let done = tokio::select! {
+            ended = serving.ended() => ended.map(|()| Exit::Done),
+            failure = start(&gateway) => Err(failure),
+            never = report.follow(url.as_deref(), self.over_stdio) => match never {},
+            never = background::follow(background.as_ref(), gateway.bridge().events()) => match never {},
+            () = signals.next() => Ok(Exit::Done),
+            () = gateway.stop_requested() => Ok(Exit::Done),
+            // The end of `--timeout` is success.
+            () = deadline(&context) => Ok(Exit::Done),
+        };
+        // Commands that start now use their own servers.
+        drop(background);
+        tokio::select! {
+            () = serving.drain(&gateway) => done,
+            () = signals.next() => Ok(Exit::Interrupted),
+        }
+    }
+
+    fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
+        let file = self.server.config_file()?;
+        let file = file.map(|file| {
+            let origin = if self.require_trust { Origin::Project } else { file.origin };
+            ConfigFile { origin, ..file }
+        });
+        self.server.servers_of(file, context)
+    }
+
+    fn check_profile(&self, servers: &Servers) -> Result<(), Failure> {
+        match &self.profile {
+            Some(name) => known_profile(name, servers),
+            None => Ok(()),
+        }
+    }
+
+    /// Binds the address for HTTP clients. A gateway in the background has one only if it is given.
+    fn endpoint(&self, settings: &GatewaySettings) -> Result<Option<Endpoint>, Failure> {
+        let is_optional = self.over_stdio || self.background.is_some();
+        let address = self.listen.as_ref().or((!is_optional).then_some(&settings.listen));
+        address.map(Endpoint::bind).transpose()
+    }
+
+    fn serving(
+        &self,
+        gateway: &Gateway,
+        endpoint: Option<Endpoint>,
+        background: Option<&Background>,
+    ) -> Result<Serving, Failure> {
+        let mut serving = Serving::default();
+        if self.over_stdio {
+            serving.stdio(gateway, self.profile.clone());
+        }
+        if let Some(endpoint) = endpoint {
+            serving.http(gateway, endpoint);
+        }
+        if let Some(background) = background {
+            serving.lines(gateway, background.listener()?);
+        }
+        Ok(serving)
+    }
+}
+
+/// Returns a failure unless a configuration has this profile or server.
+pub(super) fn known_profile(name: &str, servers: &Servers) -> Result<(), Failure> {
+    let profiles = servers.config.gateway.profiles.iter().map(|profile| profile.name.as_str());
+    let names: Vec<&str> = profiles.chain(servers.names().into_iter().map(|alias| alias.as_str())).collect();
+    if name == "default" || names.contains(&name) {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("unknown profile or server `{name}`"));
+    Err(match suggest::did_you_mean(name, names.iter().copied()) {
+        Some(question) => failure.hint(question),
+        None => failure.hint(format!("profiles and servers: {}", names.join(", "))),
+    })
+}
+
+/// Starts the servers. Returns only if a required server fails.
+async fn start(gateway: &Gateway) -> Failure {
+    match gateway.start().await {
+        Ok(_) => std::future::pending().await,
+        Err(error) => Failure::start(error),
+    }
+}
+
+async fn deadline(context: &CommandContext) {
+    match &context.deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.at()).await,
+        None => std::future::pending().await,
+    }
+}

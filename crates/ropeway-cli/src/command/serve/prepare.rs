@@ -1,0 +1,108 @@
+//! The configuration of a gateway: what this command changes in it, and changes of its file.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ropeway::config::{Config, EraChoice, GatewaySettings, ResourceSettings, Secrets, ServerSettings, ToolSettings};
+use ropeway::gateway::Gateway;
+
+use crate::config::config_paths::Origin;
+use crate::connect::command_context::CommandContext;
+use crate::connect::servers::{ServerSource, Servers};
+use crate::output::print::say;
+use crate::terminal::style::warning;
+use crate::trust::{ReloadGuard, sha256};
+
+/// What a command changes in a configuration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConfigChange {
+    /// The era of `--era`.
+    pub(super) era: Option<EraChoice>,
+    /// Shows the servers as they are. Commands that use a gateway in the background apply filters, names and the lock themselves.
+    pub(super) is_plain: bool,
+}
+
+impl ConfigChange {
+    pub(super) fn apply(self, mut config: Config) -> Config {
+        for entry in &mut config.servers {
+            if let (Some(era), ServerSettings::Known(settings)) = (self.era, &mut entry.settings) {
+                settings.era = era;
+            }
+            if self.is_plain {
+                entry.required = false;
+                entry.prefix = String::new();
+                entry.description_prefix = None;
+                entry.tools = ToolSettings::default();
+                entry.resources = ResourceSettings::default();
+                entry.prompt_tools = false;
+            }
+        }
+        if self.is_plain {
+            config.gateway.profiles.clear();
+        }
+        config
+    }
+}
+
+/// Applies changes of the configuration file, if they are trusted. `accepted` receives the digest of each accepted text.
+pub(super) fn watch(
+    gateway: &Gateway,
+    servers: &Servers,
+    context: &CommandContext,
+    change: ConfigChange,
+    accepted: Option<Arc<Mutex<String>>>,
+) {
+    let (ServerSource::File(path), Some(file)) = (&servers.source, &servers.file) else { return };
+    let is_project = file.origin == Origin::Project;
+    let guard = is_project.then(|| ReloadGuard::new(&file.path, &file.text, context.trust));
+    let accept = move |text: &str| {
+        if let Some(guard) = &guard {
+            guard.accepts(text)?;
+        }
+        if let Some(accepted) = &accepted {
+            *accepted.lock().unwrap_or_else(PoisonError::into_inner) = sha256(text);
+        }
+        Ok(())
+    };
+    let before = Mutex::new(servers.config.gateway.clone());
+    let source = Path::to_owned(path);
+    let prepare = move |config: Config| {
+        let config = change.apply(config);
+        let servers = Servers::new(config, ServerSource::File(source.clone()));
+        servers.redact_secrets();
+        let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in fixed_changes(&before, &servers.config.gateway) {
+            say(&warning(&format!("`gateway.{key}` changed; restart the gateway to apply it")));
+        }
+        before.clone_from(&servers.config.gateway);
+        servers.config
+    };
+    gateway.watch(path, Secrets::from_env(), accept, prepare);
+}
+
+/// Returns the keys that differ and that a running gateway does not apply.
+fn fixed_changes(before: &GatewaySettings, after: &GatewaySettings) -> Vec<&'static str> {
+    let changes = [
+        ("listen", before.listen != after.listen),
+        ("keys", before.keys != after.keys),
+        ("session_life", before.session_life != after.session_life),
+        ("limits", before.limits != after.limits),
+    ];
+    changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_needs_a_restart_is_named() {
+        let before = GatewaySettings::default();
+        let mut after = before.clone();
+        after.name = "other".to_owned();
+        assert_eq!(fixed_changes(&before, &after), [""; 0]);
+        after.listen = "127.0.0.1:1".parse().expect("an address");
+        after.limits.calls = 1;
+        assert_eq!(fixed_changes(&before, &after), ["listen", "limits"]);
+    }
+}

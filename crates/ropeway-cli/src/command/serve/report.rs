@@ -1,0 +1,142 @@
+//! The messages of a gateway on standard error: its address, its servers and their problems.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use ropeway::bridge::Bridge;
+use ropeway::event::{Event, EventStream};
+use ropeway::gateway::Gateway;
+use ropeway::registry::{ServerState, ServerStatus};
+use ropeway::tool::Alias;
+
+use crate::connect::advice::{is_available, is_pending, is_unavailable, tool_count};
+use crate::output::print::say;
+use crate::terminal::style::warning;
+
+/// Time for servers to connect before the address is printed.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Prints the messages of a gateway.
+pub(super) struct Report {
+    bridge: Bridge,
+    events: RefCell<EventStream>,
+    /// Verbose output shows the problems of servers already.
+    is_verbose: bool,
+}
+
+impl Report {
+    /// Listens for events from now on.
+    pub(super) fn new(gateway: &Gateway, is_verbose: bool) -> Self {
+        let bridge = gateway.bridge().clone();
+        Self { events: RefCell::new(bridge.events()), bridge, is_verbose }
+    }
+
+    /// Prints the address, the servers once they are connected, and their problems.
+    pub(super) async fn follow(&self, url: Option<&str>, is_quiet: bool) -> Infallible {
+        let (address, problems) = (self.print_address(url, is_quiet), self.print_problems());
+        let (_, never) = tokio::join!(address, problems);
+        never
+    }
+
+    async fn print_address(&self, url: Option<&str>, is_quiet: bool) {
+        let settled = self.bridge.until_statuses(|statuses| !statuses.iter().any(is_starting));
+        let early = tokio::time::timeout(PATIENCE, settled).await;
+        if let Some(url) = url {
+            say(&format!("listening on {url} ({})\n", summary(&self.bridge.statuses())));
+        }
+        if early.is_err() && !is_quiet {
+            let statuses = self.bridge.until_statuses(|statuses| !statuses.iter().any(is_starting)).await;
+            say(&format!("connected: {}\n", summary(&statuses)));
+        }
+    }
+
+    async fn print_problems(&self) -> Infallible {
+        let mut problems = Problems::default();
+        let mut events = self.events.replace(self.bridge.events());
+        while let Some(event) = events.next().await {
+            if let Some(words) = problems.of(&event).filter(|_| !self.is_verbose) {
+                say(&warning(&words));
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+fn is_starting(status: &ServerStatus) -> bool {
+    is_pending(&status.state)
+}
+
+/// Counts the tools and servers: "12 tools of 3 servers, 1 connecting".
+fn summary(statuses: &[ServerStatus]) -> String {
+    let outcomes = || statuses.iter().map(|status| &status.state);
+    let tools: usize = outcomes()
+        .map(|outcome| match outcome {
+            ServerState::Ready { tools } | ServerState::Cached { tools } => *tools,
+            _ => 0,
+        })
+        .sum();
+    let available = outcomes().filter(|outcome| is_available(outcome)).count();
+    let connecting = outcomes().filter(|outcome| is_pending(outcome)).count();
+    let unavailable = outcomes().filter(|outcome| is_unavailable(outcome) && !is_pending(outcome)).count();
+    let servers = if available == 1 { "1 server".to_owned() } else { format!("{available} servers") };
+    let mut text = format!("{} of {servers}", tool_count(tools));
+    for (count, what) in [(connecting, "connecting"), (unavailable, "unavailable")] {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    text
+}
+
+/// The last problem of each server, to print each once.
+#[derive(Default)]
+struct Problems(HashMap<Option<Alias>, String>);
+
+impl Problems {
+    /// Returns the message for an event that is a new problem.
+    fn of(&mut self, event: &Event) -> Option<String> {
+        let words = match event {
+            Event::Warning { message, .. } => message.clone(),
+            Event::Down { server, cause, .. } => format!("server `{server}` is unavailable: {cause}"),
+            Event::NeedsAuth { server, .. } => format!("server `{server}` needs authentication"),
+            Event::Ready { server, .. } => {
+                self.0.remove(&Some(server.clone()));
+                return None;
+            }
+            _ => return None,
+        };
+        let last = self.0.insert(event.server().cloned(), words.clone());
+        (last.as_ref() != Some(&words)).then_some(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_and_servers_are_counted() {
+        let status = |outcome| ServerStatus::new("a", outcome);
+        assert_eq!(summary(&[]), "no tools of 0 servers");
+        assert_eq!(summary(&[status(ServerState::Ready { tools: 1 })]), "1 tool of 1 server");
+        let statuses = [
+            status(ServerState::Ready { tools: 8 }),
+            status(ServerState::Cached { tools: 4 }),
+            status(ServerState::Connecting),
+            status(ServerState::Down { cause: "gone".to_owned() }),
+            status(ServerState::Disabled),
+        ];
+        assert_eq!(summary(&statuses), "12 tools of 2 servers, 1 connecting, 1 unavailable");
+    }
+
+    #[test]
+    fn a_problem_that_repeats_is_printed_once() {
+        let mut problems = Problems::default();
+        let down = |cause: &str| Event::Down { server: "a".into(), cause: cause.to_owned(), retry_in: None };
+        assert_eq!(problems.of(&down("gone")).as_deref(), Some("server `a` is unavailable: gone"));
+        assert_eq!(problems.of(&down("gone")), None);
+        assert!(problems.of(&down("refused")).is_some());
+    }
+}

@@ -1,0 +1,67 @@
+//! The tasks that serve the clients of a gateway.
+
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use ropeway::gateway::{Gateway, GatewayError};
+use tokio::task::JoinSet;
+
+use super::endpoint::{Endpoint, Listener};
+use super::setup::gateway_failure;
+use crate::failure::{Exit, Failure};
+
+/// Time for the calls in progress to finish.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Time for the last responses to be written after that.
+const FLUSH: Duration = Duration::from_millis(500);
+
+/// The tasks that serve clients.
+#[derive(Default)]
+pub(super) struct Serving(JoinSet<Result<(), GatewayError>>);
+
+impl Serving {
+    /// Serves one client on standard input and output.
+    pub(super) fn stdio(&mut self, gateway: &Gateway, profile: Option<String>) {
+        let gateway = gateway.clone();
+        self.0.spawn(async move {
+            gateway.serve_stdio(profile.as_deref(), tokio::io::stdin(), tokio::io::stdout()).await;
+            Ok(())
+        });
+    }
+
+    /// Serves HTTP clients.
+    pub(super) fn http(&mut self, gateway: &Gateway, endpoint: Endpoint) {
+        let gateway = gateway.clone();
+        self.0.spawn(async move {
+            match endpoint.listener {
+                Listener::Tcp(listener) => gateway.serve_http(listener).await,
+                // The guard removes the socket at the end.
+                Listener::Unix(listener, _guard) => gateway.serve_http_unix(listener).await,
+            }
+        });
+    }
+
+    /// Serves other commands.
+    pub(super) fn lines(&mut self, gateway: &Gateway, listener: UnixListener) {
+        let gateway = gateway.clone();
+        self.0.spawn(async move { gateway.serve_lines(listener).await });
+    }
+
+    /// Waits until a listener fails, or the client on standard input is gone.
+    pub(super) async fn ended(&mut self) -> Result<(), Failure> {
+        match self.0.join_next().await {
+            Some(Ok(ended)) => ended.map_err(gateway_failure),
+            Some(Err(error)) => Err(Failure::new(Exit::Unreachable, "a listener failed").caused_by(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the calls in progress, and stops the servers.
+    pub(super) async fn drain(mut self, gateway: &Gateway) {
+        gateway.drain(DRAIN).await;
+        let flushed = async { while self.0.join_next().await.is_some() {} };
+        // A client that does not read its responses is not waited for.
+        let _ = tokio::time::timeout(FLUSH, flushed).await;
+    }
+}

@@ -1,0 +1,102 @@
+//! Builds the gateway: its servers, its lock, its keys and its journal.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use ropeway::bridge::BridgeBuilder;
+use ropeway::config::{GatewaySettings, Secret};
+use ropeway::gateway::{Gateway, GatewayError, KeyError, KeySource};
+
+use crate::connect::command_context::CommandContext;
+use crate::connect::lockfile;
+use crate::connect::servers::{ServerSource, Servers};
+use crate::failure::{Exit, Failure};
+use crate::files::user_folders::state_folder;
+use crate::secrets::redaction;
+use crate::trust::sha256;
+
+/// The variable with the keys that seal sessions and cursors, separated by commas.
+const KEYS: &str = "ROPEWAY_GATEWAY_KEYS";
+
+/// Builds the gateway. `is_ephemeral` makes sessions end with it; `is_plain` ignores ropeway.lock.
+pub(super) fn build(
+    servers: &Servers,
+    context: &CommandContext,
+    is_ephemeral: bool,
+    is_plain: bool,
+) -> Result<Gateway, Failure> {
+    let locked = if is_plain { None } else { lockfile::load(servers)? };
+    let bridge = |builder: BridgeBuilder| {
+        let builder = builder.events(context.events.clone()).redact(redaction::redactor());
+        match &locked {
+            Some(locked) => builder.lock(locked.lock.clone(), locked.policy),
+            None => builder,
+        }
+    };
+    let mut builder = Gateway::builder(servers.config.clone()).bridge(bridge);
+    if !is_ephemeral {
+        let folder = gateway_folder()?;
+        builder = builder.keys(keys(&servers.config.gateway, folder.as_deref())?);
+        if let Some(folder) = folder {
+            builder = builder.journal(folder.join(journal_name(&servers.source)));
+        }
+    }
+    builder.build().map_err(gateway_failure)
+}
+
+/// Returns the folder of keys and journals, which only this user can read.
+fn gateway_folder() -> Result<Option<PathBuf>, Failure> {
+    let Some(folder) = state_folder().map(|folder| folder.join("gateway")) else { return Ok(None) };
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    created.map_err(|error| Failure::usage(format!("could not create `{}`", folder.display())).caused_by(&error))?;
+    Ok(Some(folder))
+}
+
+/// Returns the keys of the configuration, of the environment, or of the state folder.
+fn keys(settings: &GatewaySettings, folder: Option<&Path>) -> Result<KeySource, Failure> {
+    if !settings.missing_keys.is_empty() {
+        let names = settings.missing_keys.join("`, `");
+        let are = if settings.missing_keys.len() == 1 { "is" } else { "are" };
+        return Err(Failure::usage(format!("`gateway.keys` needs `{names}`, which {are} not set"))
+            .hint("with other keys, the gateway would refuse the sessions of its clients"));
+    }
+    if !settings.keys.is_empty() {
+        return Ok(KeySource::Given(settings.keys.clone()));
+    }
+    let given = std::env::var(KEYS).unwrap_or_default();
+    let given: Vec<Secret> = given.split(',').map(str::trim).filter(|key| !key.is_empty()).map(Secret::new).collect();
+    if !given.is_empty() {
+        return Ok(KeySource::Given(given));
+    }
+    Ok(folder.map_or(KeySource::Ephemeral, |folder| KeySource::File(folder.join("keys"))))
+}
+
+/// Returns the name of the journal for a configuration file. Each file has its own sessions.
+fn journal_name(source: &ServerSource) -> String {
+    let path = match source {
+        ServerSource::File(path) => std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()),
+        ServerSource::Line | ServerSource::Demo => PathBuf::new(),
+    };
+    format!("sessions-{}.jsonl", &sha256(&path.to_string_lossy())[..16])
+}
+
+/// Converts an error of the gateway to a failure with a fix.
+pub(super) fn gateway_failure(error: GatewayError) -> Failure {
+    match error {
+        GatewayError::Bridge(error) => Failure::start(error),
+        GatewayError::Io(error) => Failure::new(Exit::Unreachable, "the gateway stopped listening").caused_by(&error),
+        error => {
+            let failure = Failure::usage(error.to_string()).caused_by_source(&error);
+            match error {
+                GatewayError::Keys(KeyError::Exposed { .. }) => {
+                    failure.hint("try `chmod 600` on the file `gateway/keys` of the state folder")
+                }
+                GatewayError::Keys(KeyError::Malformed { .. } | KeyError::Count { .. }) => {
+                    failure.hint("a key is 32 random bytes: try `openssl rand -base64 32`")
+                }
+                _ => failure,
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! `ropeway up`: keeps the servers running in the background.
+
+use std::path::PathBuf;
+
+use ropeway::config::ListenAddress;
+use serde_json::json;
+
+use super::gateway_status::{render_servers, summary_json};
+use crate::config::config_paths::Origin;
+use crate::connect::command_context::CommandContext;
+use crate::connect::gateway_client::GatewayProblem;
+use crate::connect::gateway_files::GatewayFiles;
+use crate::connect::gateway_process::{self, RunningStatus};
+use crate::connect::running_gateway::VERSION;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{ServerSource, Servers};
+use crate::failure::{Exit, Failure};
+use crate::output::print::{print, print_json};
+use crate::trust::TrustMode;
+
+/// Shown at the end of `--help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway up
+  ropeway up --listen 127.0.0.1:8931
+  ropeway up && ropeway call browser.open url=https://example.com && ropeway call browser.screenshot
+
+The servers get the environment of `ropeway up`, including the secrets that are set then. Other commands with the same \
+configuration file use them until `ropeway down`; --direct or ROPEWAY_DIRECT=1 make a command start its own servers.";
+
+/// Keep the servers running in the background
+///
+/// Starts a gateway that other commands use, such as `tools`, `call` and `chat`. They start faster, and servers keep their
+/// state between calls. Only this user can connect to it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Up {
+    /// Configuration file, if not the one in use
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Also serve HTTP clients at this address, as `ropeway serve` does
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<ListenAddress>,
+}
+
+/// What `up` had to do.
+enum Outcome {
+    Running,
+    Started,
+    Restarted,
+}
+
+impl Up {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let options = ServerOptions { config: self.config.clone(), ..ServerOptions::default() };
+        let servers = options.servers(&context)?;
+        let files = files_of(&servers)?;
+        files.create_folder()?;
+        let _lock = files.lock()?;
+        let start = self.start(&files, &servers, &context);
+        let (outcome, status) = context.status.during("starting the servers", start).await?;
+        let info = files.read_info();
+        if context.json {
+            let mut summary = summary_json(info.as_ref(), &status);
+            summary["started"] = json!(!matches!(outcome, Outcome::Running));
+            print_json(&summary)?;
+            return Ok(Exit::Done);
+        }
+        let what = match outcome {
+            Outcome::Running => "already running",
+            Outcome::Started => "started",
+            Outcome::Restarted => "restarted",
+        };
+        let process = info.as_ref().map(|info| format!(" (process {})", info.pid)).unwrap_or_default();
+        let url = info.and_then(|info| info.url).map(|url| format!(", listening on {url}")).unwrap_or_default();
+        print(&format!("{what}{process}{url}\n{}", render_servers(&status.servers, &servers.source)))?;
+        Ok(Exit::Done)
+    }
+
+    async fn start(
+        &self,
+        files: &GatewayFiles,
+        servers: &Servers,
+        context: &CommandContext,
+    ) -> Result<(Outcome, RunningStatus), Failure> {
+        let info = files.read_info();
+        let outcome = match gateway_process::running(files).await {
+            Ok(status) if info.as_ref().is_some_and(|info| info.version == VERSION) => {
+                return self.already_running(info.and_then(|info| info.url)).map(|()| (Outcome::Running, status));
+            }
+            // Another version, or a process that hangs.
+            Ok(_) | Err(GatewayProblem::NoResponse) => {
+                gateway_process::stop(files).await?;
+                Outcome::Restarted
+            }
+            // The files of a process that was killed.
+            Err(GatewayProblem::NotRunning) => {
+                files.remove();
+                Outcome::Started
+            }
+        };
+        let (ServerSource::File(path), Some(file)) = (&servers.source, &servers.file) else {
+            return Err(no_file());
+        };
+        let listen = self.listen.as_ref().map(ToString::to_string);
+        let mut arguments = Vec::new();
+        if file.origin == Origin::Project {
+            arguments.push("--require-trust");
+        }
+        if context.trust == TrustMode::TrustAll {
+            arguments.push("--trust");
+        }
+        if let Some(listen) = &listen {
+            arguments.extend(["--listen", listen]);
+        }
+        let status = gateway_process::start(files, &arguments, path).await?;
+        Ok((outcome, status))
+    }
+
+    /// Refuses another address than that of the running gateway.
+    fn already_running(&self, url: Option<String>) -> Result<(), Failure> {
+        match (&self.listen, url) {
+            (Some(listen), url) if !url.as_deref().is_some_and(|url| url.contains(&listen.to_string())) => {
+                Err(Failure::usage(format!("the gateway is already running, but does not listen on `{listen}`"))
+                    .hint("try `ropeway down` first"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the files of the gateway for a configuration file.
+fn files_of(servers: &Servers) -> Result<GatewayFiles, Failure> {
+    match &servers.source {
+        ServerSource::File(path) => GatewayFiles::of(path),
+        ServerSource::Line | ServerSource::Demo => Err(no_file()),
+    }
+}
+
+fn no_file() -> Failure {
+    Failure::usage("no configuration file found").hint("try `ropeway add`, or `--config FILE`")
+}

@@ -1,0 +1,212 @@
+//! The servers of a bridge as the gateway sees them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::handle::Bridge;
+use super::shutdown::ShutdownSignal;
+use super::slot::ServerSlot;
+use super::slot_task::call_error;
+use super::tool::{report_failure, with_timeouts};
+use crate::checked::CheckedTool;
+use crate::config::{Isolation, ServerEntry};
+use crate::event::Relay;
+use crate::mcp::{Handlers, Mcp};
+use crate::registry::{ServerStatus, ToolShape};
+use crate::sync::lock;
+use crate::tool::{Alias, CallContext, CallError, ToolDefinition};
+
+/// One server at one moment.
+#[derive(Debug)]
+pub(crate) struct ServerView {
+    pub(crate) alias: Alias,
+    pub(crate) entry: Arc<ServerEntry>,
+    pub(crate) status: ServerStatus,
+    /// The connection, once the bridge is started.
+    pub(crate) mcp: Option<Mcp>,
+    /// The tools, if they are listed.
+    pub(crate) tools: Vec<CheckedTool>,
+    /// Changes with every change of the tools.
+    pub(crate) version: u64,
+    /// Changes when the server is stopped, or restarted with other settings. Isolated connections are outdated then.
+    pub(crate) slot: u64,
+    shape: ToolShape,
+}
+
+impl ServerView {
+    /// Creates the view of a server that is not connected.
+    #[cfg(test)]
+    pub(crate) fn fixture(entry: ServerEntry, status: ServerStatus, tools: &[Arc<dyn crate::tool::Tool>]) -> Self {
+        let shape = ToolShape::new(&entry).expect("globs");
+        let tools = shape.apply_all(tools.iter().cloned());
+        Self {
+            alias: entry.alias.clone(),
+            entry: Arc::new(entry),
+            status,
+            mcp: None,
+            tools,
+            version: 1,
+            slot: 1,
+            shape,
+        }
+    }
+
+    /// Returns the definition of one of the tools under its name without a prefix.
+    pub(crate) fn definition(&self, tool: &CheckedTool) -> Option<ToolDefinition> {
+        let exposed = tool.definition();
+        let original = match &exposed.provenance.original {
+            Some(original) => ToolDefinition::clone(original),
+            None => ToolDefinition { name: exposed.own_name().to_owned(), ..exposed.clone() },
+        };
+        // Allowlists are not about the tools that the bridge generates.
+        let (definition, _) = self.shape.allowing_all().transformed(&original)?;
+        Some(ToolDefinition { provenance: exposed.provenance.clone(), ..definition })
+    }
+}
+
+/// The right to send requests to a server until it is stopped.
+#[derive(Debug)]
+pub(crate) struct ServerLease {
+    pub(crate) mcp: Mcp,
+    alias: Alias,
+    shutdown: Arc<ShutdownSignal>,
+    /// Idle and total timeout, if those of the connection do not apply.
+    timeouts: Option<(Duration, Duration)>,
+    /// Forwards the events of the connection.
+    _relay: Option<Arc<Relay>>,
+}
+
+impl ServerLease {
+    /// Returns the alias of the server.
+    pub(crate) fn alias(&self) -> &Alias {
+        &self.alias
+    }
+
+    /// Returns the context of a request, with the timeouts of the server.
+    pub(crate) fn context(&self) -> CallContext {
+        let cx = CallContext::default().with_stop(self.shutdown.token());
+        if self.timeouts.is_some() { with_timeouts(&cx, self.timeouts) } else { cx }
+    }
+
+    /// Runs a request until it completes or the server is stopped.
+    pub(crate) async fn guard<T>(&self, work: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+        match self.shutdown.guard(work).await {
+            Ok(outcome) => outcome.map_err(|error| error.with_server(&self.alias)),
+            Err(interrupted) => Err(interrupted.into_error(self.alias.clone())),
+        }
+    }
+}
+
+impl Bridge {
+    /// Returns all servers, in the order of the configuration.
+    pub(crate) fn views(&self) -> Vec<ServerView> {
+        let view = |slot: Arc<ServerSlot>| {
+            let snapshot = slot.snapshot();
+            ServerView {
+                alias: slot.alias().clone(),
+                entry: Arc::new(slot.entry.clone()),
+                mcp: slot.mcp(),
+                tools: if snapshot.tools > 0 { slot.tools() } else { Vec::new() },
+                version: snapshot.version,
+                slot: slot.id,
+                shape: slot.shape.clone(),
+                status: self.state.status(&slot, snapshot),
+            }
+        };
+        self.state.slots().into_iter().map(view).collect()
+    }
+
+    /// Returns a receiver that is notified when the tools or the state of a server change.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.state.shared.changes()
+    }
+
+    /// Returns the connection for a request, for a call of one of the server's tools if `own_name` is given. Starts a lazy server.
+    pub(crate) async fn connect_for(&self, alias: &Alias, own_name: Option<&str>) -> Result<ServerLease, CallError> {
+        let slot = self.slot(alias)?;
+        let connect = async {
+            slot.wake().await?;
+            slot.mcp().ok_or_else(|| CallError::NotConnected { server: alias.clone() })
+        };
+        lease(&slot, own_name, connect).await
+    }
+
+    /// Returns a connection of its own to a server, which is not connected yet: the process or session of one client.
+    ///
+    /// It lives as long as its handles. [`connect_isolated`](Self::connect_isolated) sends requests to it.
+    pub(crate) fn isolated(&self, alias: &Alias, handlers: Handlers) -> Option<Mcp> {
+        let slot = self.slot(alias).ok()?;
+        let mcp = Mcp::with_host(slot.config()?.clone(), handlers, slot.events().clone());
+        if let Some(info) = slot.mcp().and_then(|shared| shared.server_info()) {
+            mcp.assume_era(info.era);
+        }
+        Some(mcp)
+    }
+
+    /// Returns an [isolated](Self::isolated) connection for a request like [`connect_for`](Self::connect_for). Connects it.
+    pub(crate) async fn connect_isolated(
+        &self,
+        alias: &Alias,
+        own_name: Option<&str>,
+        mcp: &Mcp,
+    ) -> Result<ServerLease, CallError> {
+        let slot = self.slot(alias)?;
+        let connect = async {
+            if !mcp.is_connected() {
+                mcp.connect().await.map_err(|error| call_error(alias, error))?;
+            }
+            Ok(mcp.clone())
+        };
+        lease(&slot, own_name, connect).await
+    }
+
+    /// Returns whether the clients of a gateway share the connection to a server.
+    pub(crate) fn isolation(&self, alias: &Alias) -> Isolation {
+        self.slot(alias).map(|slot| slot.entry.isolation).unwrap_or_default()
+    }
+
+    /// Returns the number of a server's [slot](ServerView::slot).
+    pub(crate) fn slot_id(&self, alias: &Alias) -> Option<u64> {
+        self.slot(alias).ok().map(|slot| slot.id)
+    }
+
+    fn slot(&self, alias: &Alias) -> Result<Arc<ServerSlot>, CallError> {
+        let servers = lock(&self.state.servers);
+        let slot = servers.slots.iter().find(|slot| slot.alias() == alias);
+        slot.cloned().ok_or_else(|| CallError::NotConnected { server: alias.clone() })
+    }
+}
+
+/// Connects and creates a lease, which does not hold the slot. Fails if the tool is hidden, or has changed under a strict lock.
+async fn lease(
+    slot: &ServerSlot,
+    own_name: Option<&str>,
+    connect: impl Future<Output = Result<Mcp, CallError>>,
+) -> Result<ServerLease, CallError> {
+    let work = async {
+        let mcp = connect.await?;
+        if let Some(error) = own_name.and_then(|own_name| slot.refusal(own_name)) {
+            return Err(error);
+        }
+        let locked = own_name.filter(|_| slot.shared.is_strict());
+        if let Some(source) = locked.and_then(|own_name| slot.source(own_name)) {
+            mcp.check_unchanged(source.definition(), &CallContext::default()).await?;
+        }
+        let (alias, shutdown) = (slot.alias().clone(), slot.shutdown.clone());
+        Ok(ServerLease { mcp, alias, shutdown, timeouts: slot.timeouts(), _relay: slot.relay() })
+    };
+    let leased = match slot.shutdown.guard(work).await {
+        Ok(leased) => leased,
+        Err(interrupted) => Err(interrupted.into_error(slot.alias().clone())),
+    };
+    leased.inspect_err(|error| {
+        if let Some(own_name) = own_name {
+            report_failure(slot, own_name, &CallContext::default(), error);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,371 @@
+//! One client of the gateway: its era, its capabilities, and the questions that it has not answered yet.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use super::outbound::{Frame, FrameKind, Outbound};
+use crate::mcp::QuestionMethod;
+use crate::protocol::{Era, meta};
+use crate::sync::lock;
+use crate::tool::CancelToken;
+
+/// The identity that a client has proven. Empty for clients without authentication.
+pub(crate) type Principal = Arc<str>;
+
+/// Maximum number of questions that wait for answers of one client.
+const MAX_QUESTIONS: usize = 16;
+
+/// The levels of log messages, from the least severe one
+/// (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>).
+const LOG_LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// A level of log messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LogLevel(u8);
+
+impl LogLevel {
+    /// The most severe level.
+    pub(crate) const MAX: Self = Self(LOG_LEVELS.len() as u8 - 1);
+
+    /// Finds a level by its name.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        LOG_LEVELS.iter().position(|level| *level == name).map(|index| Self(index as u8))
+    }
+
+    /// Returns the name of the level.
+    pub(crate) fn name(self) -> &'static str {
+        LOG_LEVELS[usize::from(self.0)]
+    }
+}
+
+/// Identifies a client within this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClientId(u64);
+
+impl ClientId {
+    /// Returns the number behind the id.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Returns an id that no other client has.
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// What a client can do for servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct ClientCapabilities {
+    pub(crate) form: bool,
+    pub(crate) url: bool,
+    pub(crate) sampling: bool,
+    pub(crate) roots: bool,
+    pub(crate) tasks: bool,
+}
+
+impl ClientCapabilities {
+    /// Reads the `capabilities` of a client. Malformed ones count as absent.
+    pub(crate) fn read(json: &RawValue) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Declared<'a> {
+            #[serde(borrow)]
+            elicitation: Option<Elicitation<'a>>,
+            #[serde(borrow)]
+            sampling: Option<&'a RawValue>,
+            #[serde(borrow)]
+            roots: Option<&'a RawValue>,
+            #[serde(borrow)]
+            extensions: HashMap<&'a str, &'a RawValue>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Elicitation<'a> {
+            #[serde(borrow)]
+            form: Option<&'a RawValue>,
+            #[serde(borrow)]
+            url: Option<&'a RawValue>,
+        }
+        let declared = serde_json::from_str::<Declared<'_>>(json.get()).unwrap_or_default();
+        Self {
+            // An empty object means forms only.
+            form: declared.elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none()),
+            url: declared.elicitation.as_ref().is_some_and(|modes| modes.url.is_some()),
+            sampling: declared.sampling.is_some(),
+            roots: declared.roots.is_some(),
+            tasks: declared.extensions.contains_key(meta::TASKS_EXTENSION),
+        }
+    }
+
+    /// Returns `true` if the client can answer a question.
+    pub(crate) fn can_answer(self, method: QuestionMethod) -> bool {
+        match method {
+            QuestionMethod::Elicit { url: false } => self.form,
+            QuestionMethod::Elicit { url: true } => self.url,
+            QuestionMethod::Sample => self.sampling,
+            QuestionMethod::Roots => self.roots,
+        }
+    }
+}
+
+/// What a client says about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientDescription {
+    /// The negotiated protocol version.
+    pub(crate) version: Box<str>,
+    /// The JSON of `capabilities`.
+    pub(crate) capabilities: Box<str>,
+    /// The JSON of `clientInfo`.
+    pub(crate) info: Box<str>,
+}
+
+/// One client.
+///
+/// A legacy client lives as long as its session, a modern one as long as its request.
+pub(crate) struct Client {
+    pub(crate) id: ClientId,
+    pub(crate) era: Era,
+    pub(crate) description: ClientDescription,
+    pub(crate) capabilities: ClientCapabilities,
+    pub(crate) principal: Principal,
+    /// The name of the profile that the client uses.
+    pub(crate) profile: Arc<str>,
+    /// Clients with equal keys share their isolated connections.
+    pub(crate) isolation_key: u64,
+    /// `clientInfo` and `clientCapabilities` for a modern server: the text of a JSON object without its braces.
+    pub(crate) modern_meta: Arc<str>,
+    /// Frames that belong to no request of the client.
+    pub(crate) outbound: Outbound,
+    /// Number of streams that are open to the client.
+    streams: AtomicUsize,
+    log_level: AtomicU8,
+    questions: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
+    next_question: AtomicU64,
+    /// Tokens of running requests by the text of their ids.
+    running: Mutex<HashMap<Box<str>, CancelToken>>,
+}
+
+/// The answer of a client to a question: the JSON of the result, or of the error.
+pub(crate) type Answer = Result<Box<RawValue>, Box<RawValue>>;
+
+/// Why a client did not answer a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// Too many questions wait for the client.
+    TooMany,
+    /// The client is gone.
+    Gone,
+}
+
+impl Client {
+    pub(crate) fn new(
+        era: Era,
+        description: ClientDescription,
+        principal: Principal,
+        profile: Arc<str>,
+        isolation_key: Option<u64>,
+    ) -> Self {
+        let id = ClientId::next();
+        let raw: &RawValue = serde_json::from_str(&description.capabilities).unwrap_or(RawValue::NULL);
+        let capabilities = ClientCapabilities::read(raw);
+        let modern_meta = format!(
+            r#""{}":{},"{}":{}"#,
+            meta::CLIENT_INFO,
+            description.info,
+            meta::CLIENT_CAPABILITIES,
+            description.capabilities
+        );
+        Self {
+            id,
+            era,
+            capabilities,
+            principal,
+            profile,
+            isolation_key: isolation_key.unwrap_or(id.0),
+            modern_meta: modern_meta.into(),
+            outbound: Outbound::default(),
+            streams: AtomicUsize::new(0),
+            log_level: AtomicU8::new(0),
+            questions: Mutex::default(),
+            next_question: AtomicU64::new(1),
+            running: Mutex::default(),
+            description,
+        }
+    }
+
+    /// Returns the minimum level of log messages for the client.
+    pub(crate) fn log_level(&self) -> LogLevel {
+        LogLevel(self.log_level.load(Ordering::Relaxed))
+    }
+
+    /// Sets the minimum level of log messages for the client.
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
+        self.log_level.store(level.0, Ordering::Relaxed);
+    }
+
+    /// Registers a running request. Returns `None` if its id is in use.
+    pub(crate) fn begin(self: &Arc<Self>, id: &RawValue) -> Option<RunningRequest> {
+        let token = CancelToken::new();
+        let mut running = lock(&self.running);
+        if running.contains_key(id.get()) {
+            return None;
+        }
+        running.insert(id.get().into(), token.clone());
+        drop(running);
+        Some(RunningRequest { client: self.clone(), id: id.get().into(), token })
+    }
+
+    /// Cancels a running request. Unknown ids are ignored.
+    pub(crate) fn cancel(&self, id: &RawValue) {
+        if let Some(token) = lock(&self.running).get(id.get()) {
+            token.cancel();
+        }
+    }
+
+    /// Returns the number of running requests.
+    pub(crate) fn running(&self) -> usize {
+        lock(&self.running).len()
+    }
+
+    /// Sends a question to a legacy client and waits for the answer. Dropping the future withdraws the question.
+    pub(crate) async fn ask(&self, stream: &Outbound, method: &str, params: &RawValue) -> Result<Answer, Unanswered> {
+        let number = self.next_question.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        {
+            let mut questions = lock(&self.questions);
+            if questions.len() >= MAX_QUESTIONS {
+                return Err(Unanswered::TooMany);
+            }
+            questions.insert(number, sender);
+        }
+        let mut open = OpenQuestion { client: self, stream, number, is_answered: false };
+        let message =
+            format!(r#"{{"jsonrpc":"2.0","id":"rw-{number}","method":"{method}","params":{}}}"#, params.get());
+        if !stream.send(Frame::new(FrameKind::Question, message)) {
+            return Err(Unanswered::Gone);
+        }
+        let answer = answer.await;
+        open.is_answered = answer.is_ok();
+        answer.map_err(|_| Unanswered::Gone)
+    }
+
+    /// Delivers the answer to a question. Returns `false` if the question is unknown or already answered.
+    pub(crate) fn answer(&self, id: &RawValue, answer: Answer) -> bool {
+        let text = serde_json::from_str::<&str>(id.get()).unwrap_or_default();
+        let number = text.strip_prefix("rw-").and_then(|number| number.parse().ok());
+        let sender = number.and_then(|number: u64| lock(&self.questions).remove(&number));
+        sender.is_some_and(|sender| sender.send(answer).is_ok())
+    }
+
+    /// Counts an open stream to the client until the guard is dropped.
+    pub(crate) fn open_stream(self: &Arc<Self>) -> OpenStream {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        OpenStream(self.clone())
+    }
+
+    /// Returns `true` if the client has neither running requests nor open streams.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running() == 0 && self.streams.load(Ordering::Relaxed) == 0
+    }
+
+    /// Ends everything that waits for the client, because it is gone.
+    pub(crate) fn close(&self) {
+        lock(&self.questions).clear();
+        lock(&self.running).values().for_each(CancelToken::cancel);
+        self.outbound.close();
+    }
+}
+
+/// A question without an answer. Dropping it tells the client that the question was withdrawn.
+struct OpenQuestion<'a> {
+    client: &'a Client,
+    stream: &'a Outbound,
+    number: u64,
+    is_answered: bool,
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        if self.is_answered || lock(&self.client.questions).remove(&self.number).is_none() {
+            return;
+        }
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":"rw-{}"}}}}"#,
+            self.number
+        );
+        self.stream.send(Frame::new(FrameKind::Question, message));
+    }
+}
+
+/// An open stream to a client.
+pub(crate) struct OpenStream(Arc<Client>);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A request in progress. Dropping it frees the id.
+pub(crate) struct RunningRequest {
+    client: Arc<Client>,
+    id: Box<str>,
+    token: CancelToken,
+}
+
+impl RunningRequest {
+    /// Returns the token that `notifications/cancelled` cancels.
+    pub(crate) fn token(&self) -> &CancelToken {
+        &self.token
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        lock(&self.client.running).remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capabilities(json: &str) -> ClientCapabilities {
+        ClientCapabilities::read(serde_json::from_str(json).expect("JSON"))
+    }
+
+    #[test]
+    fn an_empty_elicitation_capability_means_forms_only() {
+        let forms = ClientCapabilities { form: true, ..ClientCapabilities::default() };
+        assert_eq!(capabilities(r#"{"elicitation":{}}"#), forms);
+        assert_eq!(capabilities(r#"{"elicitation":{"form":{}}}"#), forms);
+        let urls = ClientCapabilities { url: true, ..ClientCapabilities::default() };
+        assert_eq!(capabilities(r#"{"elicitation":{"url":{}}}"#), urls);
+        let all = r#"{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{"listChanged":true},
+            "extensions":{"io.modelcontextprotocol/tasks":{}},"experimental":{"x":1}}"#;
+        let expected = ClientCapabilities { form: true, url: true, sampling: true, roots: true, tasks: true };
+        assert_eq!(capabilities(all), expected);
+    }
+
+    #[test]
+    fn malformed_capabilities_count_as_absent() {
+        for malformed in ["null", "[]", r#"{"elicitation":7}"#, r#"{"extensions":[]}"#] {
+            assert_eq!(capabilities(malformed), ClientCapabilities::default(), "{malformed}");
+        }
+    }
+
+    #[test]
+    fn log_levels_are_ordered_by_severity() {
+        let level = |name| LogLevel::parse(name).expect("a level");
+        assert!(level("debug") < level("info") && level("error") < level("emergency"));
+        assert_eq!(level("warning").name(), "warning");
+        assert_eq!(LogLevel::parse("verbose"), None);
+    }
+}

@@ -1,0 +1,279 @@
+//! Error responses to clients, with their HTTP status.
+
+use serde_json::{Value, json};
+
+use crate::error_chain::chain;
+use crate::protocol::{Era, HeaderMismatch, InvalidMessage, MODERN, code};
+use crate::tool::CallError;
+
+/// The code of errors that only concern the transport. The SDKs use it for HTTP requests that they refuse.
+const REFUSED: i64 = -32000;
+
+/// A JSON-RPC error for a client.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ErrorReply {
+    /// The JSON-RPC error code.
+    pub(crate) code: i64,
+    /// The message for the client.
+    pub(crate) message: String,
+    /// Additional data.
+    pub(crate) data: Option<Value>,
+    /// The HTTP status, if the error is the whole response.
+    pub(crate) status: u16,
+}
+
+impl ErrorReply {
+    fn new(status: u16, code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: None, status }
+    }
+
+    fn with_data(self, data: Value) -> Self {
+        Self { data: Some(data), ..self }
+    }
+
+    /// The message is not a valid request.
+    pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(400, code::INVALID_REQUEST, message)
+    }
+
+    /// The message could not be read.
+    pub(crate) fn invalid_message(error: &InvalidMessage<'_>) -> Self {
+        Self::new(400, error.code, &*error.message)
+    }
+
+    /// A request with the same id is in flight.
+    pub(crate) fn duplicate_id() -> Self {
+        Self::invalid_request("request id is in use")
+    }
+
+    /// A legacy request came before `initialize`.
+    pub(crate) fn not_initialized() -> Self {
+        Self::invalid_request("`initialize` must come first")
+    }
+
+    /// The parameters are invalid.
+    pub(crate) fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(200, code::INVALID_PARAMS, message)
+    }
+
+    /// `_meta` of a modern request lacks a required member. Unlike other invalid parameters, this has the status 400.
+    pub(crate) fn missing_meta(key: &str) -> Self {
+        Self { status: 400, ..Self::invalid_params(format!("`_meta` has no `{key}`")) }
+    }
+
+    /// The method does not exist.
+    pub(crate) fn method_not_found(method: &str, client: Era) -> Self {
+        let status = status(code::METHOD_NOT_FOUND, client);
+        Self::new(status, code::METHOD_NOT_FOUND, format!("method not found: {method}"))
+    }
+
+    /// A header contradicts the body.
+    pub(crate) fn header_mismatch(mismatch: &HeaderMismatch) -> Self {
+        Self::new(400, code::HEADER_MISMATCH, mismatch.to_string())
+    }
+
+    /// A modern request has a protocol version that is not supported.
+    pub(crate) fn unsupported_version(requested: &str) -> Self {
+        Self::new(400, code::UNSUPPORTED_VERSION, "Unsupported protocol version")
+            .with_data(json!({"supported": [MODERN], "requested": requested}))
+    }
+
+    /// The header `MCP-Protocol-Version` of a legacy request is not supported.
+    pub(crate) fn unsupported_legacy_version() -> Self {
+        Self::new(400, REFUSED, "Bad Request: Unsupported protocol version")
+    }
+
+    /// A legacy request has no session header.
+    pub(crate) fn session_required() -> Self {
+        Self::new(400, REFUSED, "Bad Request: Mcp-Session-Id header is required")
+    }
+
+    /// The session does not exist, has ended, or belongs to another client.
+    pub(crate) fn session_not_found() -> Self {
+        Self::new(404, code::TIMEOUT, "Session not found")
+    }
+
+    /// The gateway is at its limits, or about to stop.
+    pub(crate) fn overloaded(message: impl Into<String>) -> Self {
+        Self::new(503, REFUSED, message)
+    }
+
+    /// The transport refuses the request with this status.
+    pub(crate) fn refused(status: u16, message: impl Into<String>) -> Self {
+        Self::new(status, REFUSED, message)
+    }
+
+    /// No tool has this name.
+    pub(crate) fn unknown_tool(name: &str, nearest: Option<&str>) -> Self {
+        Self::unknown("tool", name, nearest)
+    }
+
+    /// No prompt has this name.
+    pub(crate) fn unknown_prompt(name: &str, nearest: Option<&str>) -> Self {
+        Self::unknown("prompt", name, nearest)
+    }
+
+    fn unknown(kind: &str, name: &str, nearest: Option<&str>) -> Self {
+        // The beginning is that of the SDKs.
+        let help = nearest.map(|nearest| format!("; did you mean `{nearest}`?")).unwrap_or_default();
+        Self::invalid_params(format!("Unknown {kind}: {name}{help}"))
+    }
+
+    /// The resource does not exist.
+    pub(crate) fn resource_not_found(uri: &str, client: Era) -> Self {
+        let code = resource_code(code::RESOURCE_NOT_FOUND, client);
+        Self::new(200, code, format!("Resource not found: {uri}")).with_data(json!({"uri": uri}))
+    }
+
+    /// An internal error occurred.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(200, code::INTERNAL, message)
+    }
+
+    /// Converts the error of a call.
+    ///
+    /// Errors of the server keep their code, message and data. They stay protocol errors: a result with `isError` would claim that
+    /// the tool failed.
+    pub(crate) fn from_call(error: &CallError, client: Era) -> Self {
+        match error {
+            CallError::Refused { code, message, data, .. } => {
+                let code = resource_code(*code, client);
+                Self { code, message: message.clone(), data: data.clone(), status: status(code, client) }
+            }
+            CallError::UnknownTool { tool, nearest } => Self::unknown_tool(tool, nearest.first().map(String::as_str)),
+            CallError::Hidden { .. } | CallError::InvalidArguments { .. } => Self::invalid_params(chain(error)),
+            CallError::Timeout { .. } => Self::new(200, code::TIMEOUT, chain(error)).with_data(reason(error)),
+            _ => Self::internal(chain(error)).with_data(reason(error)),
+        }
+    }
+}
+
+/// Returns the data of an error that is not the server's own: the server, if it is known, and the reason.
+fn reason(error: &CallError) -> Value {
+    let reason = match error {
+        CallError::NotConnected { .. } => "unavailable",
+        error => error.kind(),
+    };
+    match error {
+        CallError::NotConnected { server }
+        | CallError::Stopped { server }
+        | CallError::Unavailable { server, .. }
+        | CallError::NeedsAuth { server, .. }
+        | CallError::Timeout { server, .. }
+        | CallError::Protocol { server, .. }
+        | CallError::TooLarge { server, .. } => json!({"server": server, "reason": reason}),
+        _ => json!({"reason": reason}),
+    }
+}
+
+/// Returns the error code for an unknown resource in the era of the client; other codes are the same in both.
+fn resource_code(code: i64, client: Era) -> i64 {
+    match (code, client) {
+        (code::RESOURCE_NOT_FOUND, Era::Modern) => code::INVALID_PARAMS,
+        (code, _) => code,
+    }
+}
+
+fn status(code: i64, client: Era) -> u16 {
+    match client {
+        Era::Legacy => 200,
+        Era::Modern => modern_status(code),
+    }
+}
+
+/// Returns the HTTP status of an error that is the whole response to a modern request.
+pub(crate) fn modern_status(code: i64) -> u16 {
+    match code {
+        code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION => 400,
+        code::METHOD_NOT_FOUND => 404,
+        _ => 200,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::protocol::read_client_message;
+    use crate::tool::{Alias, TimeoutKind};
+
+    fn refused(code: i64, data: Option<Value>) -> CallError {
+        CallError::Refused { server: Alias::new("web"), code, message: "no".into(), data }
+    }
+
+    #[test]
+    fn an_error_of_a_server_keeps_its_code_message_and_data() {
+        let data = json!({"uri": "file:///a"});
+        let error = ErrorReply::from_call(&refused(-5, Some(data.clone())), Era::Modern);
+        assert_eq!(error, ErrorReply { code: -5, message: "no".into(), data: Some(data), status: 200 });
+        assert_eq!(ErrorReply::from_call(&refused(code::METHOD_NOT_FOUND, None), Era::Modern).status, 404);
+        assert_eq!(ErrorReply::from_call(&refused(code::METHOD_NOT_FOUND, None), Era::Legacy).status, 200);
+    }
+
+    #[test]
+    fn an_unknown_resource_has_the_code_of_the_era() {
+        let code = |code, client| ErrorReply::from_call(&refused(code, None), client).code;
+        assert_eq!(code(-32002, Era::Modern), -32602);
+        assert_eq!(code(-32002, Era::Legacy), -32002);
+        assert_eq!(code(-32602, Era::Legacy), -32602);
+        assert_eq!(ErrorReply::resource_not_found("a:b", Era::Modern).code, -32602);
+        let error = ErrorReply::resource_not_found("a:b", Era::Legacy);
+        assert_eq!((error.code, error.data), (-32002, Some(json!({"uri": "a:b"}))));
+    }
+
+    #[test]
+    fn an_error_without_an_answer_of_the_server_has_a_reason() {
+        let server = Alias::new("web");
+        let from = |error: CallError| {
+            let reply = ErrorReply::from_call(&error, Era::Modern);
+            (reply.code, reply.message, reply.data.unwrap_or_default())
+        };
+        let expected = |reason: &str| json!({"server": "web", "reason": reason});
+        assert_eq!(
+            from(CallError::Unavailable { server: server.clone(), source: "connection refused".into() }),
+            (-32603, "server `web` is unavailable: connection refused".into(), expected("unavailable"))
+        );
+        assert_eq!(from(CallError::NotConnected { server: server.clone() }).2, expected("unavailable"));
+        assert_eq!(from(CallError::Stopped { server: server.clone() }).2, expected("stopped"));
+        assert_eq!(from(CallError::NeedsAuth { server: server.clone(), challenge: None }).2, expected("needs_auth"));
+        assert_eq!(from(CallError::TooLarge { server: server.clone(), limit: 9 }).2, expected("too_large"));
+        assert_eq!(from(CallError::Protocol { server: server.clone(), source: "bad".into() }).2, expected("protocol"));
+        assert_eq!(from(CallError::Changed { tool: "a".into() }).2, json!({"reason": "changed"}));
+        let after = Duration::from_secs(1);
+        let timeout = from(CallError::Timeout { server, after, clock: TimeoutKind::Idle, hint: None });
+        assert_eq!((timeout.0, timeout.2), (-32001, expected("timeout")));
+    }
+
+    #[test]
+    fn an_unknown_tool_is_answered_with_the_nearest_name() {
+        let error = CallError::UnknownTool { tool: "serch".into(), nearest: vec!["search".into(), "find".into()] };
+        let reply = ErrorReply::from_call(&error, Era::Legacy);
+        assert_eq!((reply.code, reply.message), (-32602, "Unknown tool: serch; did you mean `search`?".into()));
+        assert_eq!(ErrorReply::unknown_prompt("x", None).message, "Unknown prompt: x");
+    }
+
+    #[test]
+    fn an_invalid_message_is_answered_with_its_code() {
+        let invalid = read_client_message(b"[]").expect_err("a batch");
+        let reply = ErrorReply::invalid_message(&invalid);
+        assert_eq!((reply.status, reply.code, &*reply.message), (400, -32600, "batches are not supported"));
+    }
+
+    #[test]
+    fn the_status_of_a_modern_error_follows_from_its_code() {
+        let reply = ErrorReply::unsupported_version("2030-01-01");
+        assert_eq!(reply.data, Some(json!({"supported": ["2026-07-28"], "requested": "2030-01-01"})));
+        for reply in [
+            reply,
+            ErrorReply::missing_capability("sampling"),
+            ErrorReply::header_mismatch(&HeaderMismatch::Missing { header: "Mcp-Method".into() }),
+            ErrorReply::method_not_found("x", Era::Modern),
+            ErrorReply::invalid_params("x"),
+        ] {
+            assert_eq!(reply.status, modern_status(reply.code), "{reply:?}");
+        }
+        assert_eq!(ErrorReply::missing_meta("k").status, 400);
+        assert_eq!(ErrorReply::method_not_found("x", Era::Legacy).status, 200);
+    }
+}

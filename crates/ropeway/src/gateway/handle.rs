@@ -1,0 +1,331 @@
+//! The handle of a gateway.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::AbortHandle;
+
+use super::catalog::Catalog;
+use super::clients::{Clients, ModernClients};
+use super::exchange::Exchanges;
+use super::http;
+use super::journal::Journal;
+use super::limits::Limits;
+use super::parked::ParkedCalls;
+use super::profile::Selector;
+use super::replay::Streams;
+use super::router::RouterSet;
+use super::seal::{KeyError, KeyRing};
+use super::session::Sessions;
+use super::shared::{GatewayShared, GatewayStatus};
+use super::socket;
+use super::stdio;
+use super::subscriptions::Subscriptions;
+use super::switchboard::Switchboard;
+use super::upkeep;
+use super::upstream::Upstreams;
+use crate::bridge::{Bridge, BridgeBuilder, BridgeError};
+use crate::config::{Config, GatewaySettings, Secrets};
+use crate::mcp::Handlers;
+use crate::registry::ServerStatus;
+use crate::secret::Secret;
+use crate::sync::lock;
+use crate::tool::{BoxError, CancelToken};
+
+/// Time between two looks at the calls in progress while a gateway drains.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The error of a [`Gateway`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// The configuration is invalid.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    /// The keys could not be loaded.
+    #[error("could not load the keys of the gateway")]
+    Keys(#[from] KeyError),
+    /// The session journal could not be opened.
+    #[error("could not open the session journal `{}`", path.display())]
+    Journal {
+        /// The path of the journal.
+        path: PathBuf,
+        /// The error of the file system.
+        source: io::Error,
+    },
+    /// The address is reachable from other machines, and clients are not authenticated.
+    #[error("listening on `{address}` needs authentication, which is not available yet; try `127.0.0.1`")]
+    NotLocal {
+        /// The address.
+        address: std::net::SocketAddr,
+    },
+    /// The listener failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Where the keys of a gateway come from. They seal session ids, cursors and everything else that clients send back.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum KeySource {
+    /// New keys. Sessions end with the gateway.
+    #[default]
+    Ephemeral,
+    /// Given keys: 32 bytes each, in base64 or hexadecimal. The first one seals, all of them open.
+    Given(Vec<Secret>),
+    /// A file with one key per line, which is created if it does not exist.
+    File(PathBuf),
+}
+
+impl KeySource {
+    fn load(&self) -> Result<KeyRing, KeyError> {
+        match self {
+            Self::Ephemeral => KeyRing::generate(),
+            Self::Given(secrets) => KeyRing::parse(&secrets.iter().map(Secret::expose).collect::<Vec<_>>().join(" ")),
+            Self::File(path) => KeyRing::load_or_create(path),
+        }
+    }
+}
+
+/// Settings of a [`Gateway`].
+#[derive(Clone)]
+pub struct GatewayBuilder {
+    bridge: BridgeBuilder,
+    settings: GatewaySettings,
+    keys: KeySource,
+    journal: Option<PathBuf>,
+}
+
+impl GatewayBuilder {
+    /// Changes the settings of the bridge to the servers, such as the lock and the cache. Its handlers are set by the gateway.
+    #[must_use]
+    pub fn bridge(mut self, change: impl FnOnce(BridgeBuilder) -> BridgeBuilder) -> Self {
+        self.bridge = change(self.bridge);
+        self
+    }
+
+    /// Sets the settings of the gateway in place of those of the configuration.
+    #[must_use]
+    pub fn settings(mut self, settings: GatewaySettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Sets the keys. With the same keys, a restarted gateway knows the sessions of before.
+    #[must_use]
+    pub fn keys(mut self, keys: KeySource) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// Keeps log levels, subscriptions and ended sessions in a file.
+    #[must_use]
+    pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
+        self.journal = Some(path.into());
+        self
+    }
+
+    /// Builds the gateway without starting any server.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the configuration is invalid, or if the keys or the journal cannot be read.
+    pub fn build(self) -> Result<Gateway, GatewayError> {
+        let Self { bridge, settings, keys, journal } = self;
+        let keys = Arc::new(keys.load()?);
+        let journal = match journal {
+            Some(path) => Journal::open(&path).map_err(|source| GatewayError::Journal { path, source })?,
+            None => Journal::in_memory(),
+        };
+        let clients = Arc::<Clients>::default();
+        let exchanges = Arc::<Exchanges>::default();
+        let subscriptions = Arc::<Subscriptions>::default();
+        let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone());
+        let bridge = bridge.handlers(Handlers::new().with_tap(switchboard.clone())).build()?;
+        let limits = settings.limits;
+        let shared = GatewayShared {
+            routers: RwLock::new(Arc::new(RouterSet::build(&settings, &bridge.views(), None))),
+            clients,
+            modern_clients: ModernClients::default(),
+            exchanges,
+            subscriptions,
+            upstreams: Upstreams::new(bridge.clone(), switchboard.clone(), &limits),
+            switchboard,
+            catalog: Catalog::default(),
+            parked: ParkedCalls::new(keys.clone(), limits.parked, limits.parked_for),
+            sessions: Sessions::new(keys.clone(), journal, settings.session_life, limits.sessions),
+            streams: Streams::new(keys.clone(), limits.streams_per_client),
+            limits: Limits::new(limits.connections, limits.calls, limits.calls_per_client),
+            started: CancelToken::new(),
+            draining: CancelToken::new(),
+            stop_requested: CancelToken::new(),
+            keys,
+            bridge,
+            settings: RwLock::new(Arc::new(settings)),
+        };
+        Ok(Gateway { inner: Arc::new(GatewayInner { shared: Arc::new(shared), upkeep: Mutex::default() }) })
+    }
+}
+
+/// One MCP server in front of all servers of a configuration.
+///
+/// Cloning is cheap. Dropping the last clone stops the gateway and its servers.
+#[derive(Clone)]
+pub struct Gateway {
+    inner: Arc<GatewayInner>,
+}
+
+struct GatewayInner {
+    shared: Arc<GatewayShared>,
+    upkeep: Mutex<Option<AbortHandle>>,
+}
+
+impl Drop for GatewayInner {
+    fn drop(&mut self) {
+        self.shared.draining.cancel();
+        if let Some(task) = lock(&self.upkeep).take() {
+            task.abort();
+        }
+    }
+}
+
+impl Gateway {
+    /// Returns a builder for the servers and the gateway settings of a configuration.
+    pub fn builder(config: Config) -> GatewayBuilder {
+        let settings = config.gateway.clone();
+        GatewayBuilder { bridge: Bridge::builder(config), settings, keys: KeySource::default(), journal: None }
+    }
+
+    /// Returns the bridge to the servers.
+    pub fn bridge(&self) -> &Bridge {
+        &self.inner.shared.bridge
+    }
+
+    /// Starts the servers, and waits until each of them is ready or has failed once. Clients can be served before.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a required server is not available.
+    pub async fn start(&self) -> Result<Vec<ServerStatus>, BridgeError> {
+        {
+            let mut task = lock(&self.inner.upkeep);
+            if task.is_none() {
+                *task = Some(tokio::spawn(upkeep::run(Arc::downgrade(&self.inner.shared))).abort_handle());
+            }
+        }
+        let statuses = self.bridge().start().await;
+        // A client may call a tool before the background task has noticed the servers.
+        self.inner.shared.rebuild_routes();
+        self.inner.shared.started.cancel();
+        statuses
+    }
+
+    /// Replaces the configuration. Sessions continue.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the new configuration is invalid. The gateway then goes on with the previous one.
+    pub async fn reload(&self, config: Config) -> Result<(), BridgeError> {
+        let settings = config.gateway.clone();
+        self.bridge().reload(config).await?;
+        self.inner.shared.set_settings(settings);
+        self.inner.shared.rebuild_routes();
+        Ok(())
+    }
+
+    /// Reloads the configuration file whenever it changes, until the gateway is drained.
+    ///
+    /// `accept` sees the text of the file, and exactly that text is used if it returns `Ok`. `prepare` changes the configuration
+    /// before it is used. If the file is invalid or not accepted, a warning is emitted and the gateway goes on with the previous
+    /// configuration.
+    pub fn watch(
+        &self,
+        file: impl Into<PathBuf>,
+        secrets: Secrets,
+        accept: impl Fn(&str) -> Result<(), BoxError> + Send + Sync + 'static,
+        prepare: impl Fn(Config) -> Config + Send + Sync + 'static,
+    ) {
+        let shared = Arc::downgrade(&self.inner.shared);
+        let prepare = move |config: Config| {
+            let config = prepare(config);
+            if let Some(shared) = shared.upgrade() {
+                shared.set_settings(config.gateway.clone());
+                shared.rebuild_routes();
+            }
+            config
+        };
+        self.bridge().watch_prepared(file, secrets, accept, prepare);
+    }
+
+    /// Serves HTTP clients at `/mcp` until the gateway is drained.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the address is not a loopback address, or if the listener fails.
+    pub async fn serve_http(&self, listener: std::net::TcpListener) -> Result<(), GatewayError> {
+        let address = listener.local_addr()?;
+        if !address.ip().to_canonical().is_loopback() {
+            return Err(GatewayError::NotLocal { address });
+        }
+        Ok(http::serve_tcp(self.inner.shared.clone(), listener).await?)
+    }
+
+    /// Serves HTTP clients on a Unix socket until the gateway is drained.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the listener fails.
+    pub async fn serve_http_unix(&self, listener: std::os::unix::net::UnixListener) -> Result<(), GatewayError> {
+        Ok(http::serve_unix(self.inner.shared.clone(), listener).await?)
+    }
+
+    /// Serves clients on a Unix socket, one JSON message per line, until the gateway is drained. Only processes of the same user
+    /// can connect.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the listener fails.
+    pub async fn serve_lines(&self, listener: std::os::unix::net::UnixListener) -> Result<(), GatewayError> {
+        Ok(socket::serve(self.inner.shared.clone(), listener).await?)
+    }
+
+    /// Serves one client over a pair of streams, one JSON message per line, until the input ends. `profile` is the name of a
+    /// profile or a server; `None` selects all servers.
+    pub async fn serve_stdio(
+        &self,
+        profile: Option<&str>,
+        input: impl AsyncRead + Send + Unpin + 'static,
+        output: impl AsyncWrite + Send + Unpin + 'static,
+    ) {
+        let selector = profile.map_or(Selector::All, |name| Selector::Named(name.to_owned()));
+        stdio::serve(self.inner.shared.clone(), selector, input, output).await;
+    }
+
+    /// Waits until a client of the socket asks the gateway to stop.
+    pub async fn stop_requested(&self) {
+        self.inner.shared.stop_requested.cancelled().await;
+    }
+
+    /// Refuses new sessions and calls, waits for the calls in progress up to `limit`, and stops the servers.
+    pub async fn drain(&self, limit: Duration) {
+        let shared = &self.inner.shared;
+        shared.draining.cancel();
+        let finished = async {
+            while shared.exchanges.len() > 0 {
+                tokio::time::sleep(DRAIN_INTERVAL).await;
+            }
+        };
+        if tokio::time::timeout(limit, finished).await.is_err() {
+            tracing::warn!("{} requests were in progress when the gateway stopped", shared.exchanges.len());
+        }
+        shared.bridge.stop().await;
+    }
+
+    /// Counts what is in progress.
+    pub fn status(&self) -> GatewayStatus {
+        self.inner.shared.status()
+    }
+}

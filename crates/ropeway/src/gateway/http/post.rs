@@ -1,0 +1,219 @@
+//! POST of Streamable HTTP: one message, answered with JSON or with an event stream.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response};
+
+use super::body::{Body, Events, KEEP_ALIVE, read_body};
+use super::head::{self, METHOD, NAME, SESSION, VERSION, anyone};
+use super::response;
+use crate::gateway::dispatch::{Caller, ClientRef, Dispatch, dispatch};
+use crate::gateway::event_stream::{EventReader, EventStream};
+use crate::gateway::exchange::{Exchange, Next, Work, next};
+use crate::gateway::header_view::HeaderView;
+use crate::gateway::profile::Selector;
+use crate::gateway::shared::GatewayShared;
+use crate::gateway::step::{step, texts};
+use crate::protocol::{Era, LATEST_LEGACY};
+use crate::sync::lock;
+use crate::tool::CancelToken;
+
+/// Time within which a legacy client can resume the stream of a running request.
+const RESUME_GRACE: Duration = Duration::from_secs(30);
+
+/// Handles one message. `closed` ends requests whose clients may come back.
+pub(super) async fn post(
+    shared: &Arc<GatewayShared>,
+    closed: &CancelToken,
+    head: &Parts,
+    body: Incoming,
+    selector: Selector,
+) -> Response<Body> {
+    if !head::is_json(&head.headers) {
+        return response::refuse(415, "Unsupported Media Type: Content-Type must be application/json");
+    }
+    if !head::accepts(&head.headers, "application/json") || !head::accepts(&head.headers, "text/event-stream") {
+        let message = "Not Acceptable: Client must accept both application/json and text/event-stream";
+        return response::refuse(406, message);
+    }
+    if head::is_repeated(&head.headers, &SESSION) {
+        return response::refuse(400, "Bad Request: several Mcp-Session-Id headers");
+    }
+    let limit = shared.settings().limits.body;
+    let body = match read_body(body, limit).await {
+        Ok(body) => body,
+        Err(error) => return response::bad_body(error, limit),
+    };
+    match receive(shared, &head.headers, selector, &body) {
+        Dispatch::Done { status, reply } => response::json(status, reply),
+        Dispatch::Opened { session, reply, .. } => {
+            let mut response = response::json(200, reply);
+            if let Ok(session) = HeaderValue::from_str(&session) {
+                response.headers_mut().insert(SESSION, session);
+            }
+            response
+        }
+        Dispatch::Accepted => response::empty(202),
+        Dispatch::Running { exchange, work } => run(shared, closed, exchange, work).await,
+    }
+}
+
+/// Dispatches a message with the headers that belong to it.
+fn receive(shared: &Arc<GatewayShared>, headers: &HeaderMap, selector: Selector, body: &Bytes) -> Dispatch {
+    let get = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
+    let headers = HeaderView {
+        version: head::text(headers, &VERSION),
+        method: head::text(headers, &METHOD),
+        name: head::text(headers, &NAME),
+        session: head::text(headers, &SESSION),
+        get: &get,
+    };
+    let client = ClientRef::Unknown;
+    dispatch(shared, &Caller { client, selector, principal: anyone(), headers: Some(headers) }, body)
+}
+
+/// Waits for what comes first: the response, which becomes a JSON body, or anything else, which starts an event stream.
+async fn run(
+    shared: &Arc<GatewayShared>,
+    closed: &CancelToken,
+    exchange: Arc<Exchange>,
+    mut work: Work,
+) -> Response<Body> {
+    let first = match tokio::time::timeout(KEEP_ALIVE, next(&exchange, &mut work)).await {
+        Ok(Next::Outcome(outcome)) => {
+            // A cancelled request has no response.
+            let reply = outcome.into_reply(&exchange.id(), exchange.client.era);
+            return reply.map_or_else(|| response::empty(202), |(status, reply)| response::json(status, reply));
+        }
+        Ok(Next::Questions(asked)) => return response::json(200, shared.parked.park(exchange, work, asked)),
+        Ok(Next::Frames(frames)) => texts(frames),
+        Err(_) => Vec::new(),
+    };
+    match exchange.client.era {
+        Era::Modern => response::events(RunningEvents::new(Arc::clone(shared), exchange, work, first)),
+        Era::Legacy => response::events(resumable(shared, closed, exchange, work, first)),
+    }
+}
+
+/// The events of a modern request. Dropping them cancels the request.
+struct RunningEvents {
+    /// Adds events to the queue; done when the response is there.
+    source: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    queue: Arc<Mutex<VecDeque<Bytes>>>,
+}
+
+impl RunningEvents {
+    fn new(shared: Arc<GatewayShared>, exchange: Arc<Exchange>, work: Work, first: Vec<Bytes>) -> Self {
+        let queue = Arc::new(Mutex::new(first.iter().map(|message| event(message)).collect::<VecDeque<_>>()));
+        let source = {
+            let queue = Arc::clone(&queue);
+            async move {
+                let mut work = Some(work);
+                while let Some(running) = work {
+                    let step = step(&shared, &exchange, running).await;
+                    lock(&queue).extend(step.messages.iter().map(|message| event(message)));
+                    work = step.work;
+                    pause().await;
+                }
+            }
+        };
+        Self { source: Some(Box::pin(source)), queue }
+    }
+}
+
+impl Events for RunningEvents {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            let event = lock(&self.queue).pop_front();
+            if event.is_some() {
+                return Poll::Ready(event);
+            }
+            let Some(source) = &mut self.source else { return Poll::Ready(None) };
+            match source.as_mut().poll(cx) {
+                Poll::Ready(()) => self.source = None,
+                Poll::Pending if lock(&self.queue).is_empty() => return Poll::Pending,
+                Poll::Pending => {}
+            }
+        }
+    }
+}
+
+/// Returns once without a wake-up. The events that were queued are sent before the next poll.
+async fn pause() {
+    let mut is_first = true;
+    poll_fn(|_| if std::mem::take(&mut is_first) { Poll::Pending } else { Poll::Ready(()) }).await;
+}
+
+/// Encodes an event without an id.
+fn event(message: &[u8]) -> Bytes {
+    [b"data: ", message, b"\n\n"].concat().into()
+}
+
+/// Moves a request of a legacy client to a task that the client can return to. Returns the reader of its events.
+fn resumable(
+    shared: &Arc<GatewayShared>,
+    closed: &CancelToken,
+    exchange: Arc<Exchange>,
+    work: Work,
+    first: Vec<Bytes>,
+) -> EventReader {
+    let stream = shared.streams.open(&exchange.client, Some(&exchange.id()));
+    prime(&stream, &exchange.client.description.version);
+    for message in &first {
+        stream.push(message);
+    }
+    let reader = stream.read();
+    tokio::spawn(write_events(Arc::clone(shared), closed.clone(), exchange, work, stream));
+    reader
+}
+
+/// Sends the first event, which older clients would take for a message.
+pub(super) fn prime(stream: &EventStream, version: &str) {
+    if version >= LATEST_LEGACY {
+        stream.prime();
+    }
+}
+
+/// Writes the messages of a request to its stream, until the response or until the client stays away.
+async fn write_events(
+    shared: Arc<GatewayShared>,
+    closed: CancelToken,
+    exchange: Arc<Exchange>,
+    work: Work,
+    stream: Arc<EventStream>,
+) {
+    let write = async {
+        let mut work = Some(work);
+        while let Some(running) = work {
+            stream.writable().await;
+            let step = step(&shared, &exchange, running).await;
+            for message in &step.messages {
+                stream.push(message);
+            }
+            work = step.work;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = write => {}
+        () = stream.abandoned(RESUME_GRACE) => {}
+        () = closed.cancelled() => {}
+    }
+    stream.close();
+    shared.streams.trim();
+}
+
+impl Events for EventReader {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.poll_next(cx)
+    }
+}

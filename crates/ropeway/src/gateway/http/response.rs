@@ -1,0 +1,86 @@
+//! Responses of the HTTP listener.
+
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+
+use super::body::{Body, BodyError, Events};
+use crate::gateway::errors::ErrorReply;
+use crate::gateway::reply::Reply;
+
+/// Responds without a body.
+pub(super) fn empty(status: u16) -> Response<Body> {
+    with_status(status, Body::empty())
+}
+
+/// Responds with one JSON-RPC message.
+pub(super) fn json(status: u16, reply: Reply) -> Response<Body> {
+    let mut response = with_status(status, Body::pieces(reply.pieces()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if matches!(status, 429 | 503) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// Responds with a JSON document that is not a JSON-RPC message.
+pub(super) fn document(status: u16, text: impl Into<bytes::Bytes>) -> Response<Body> {
+    let mut response = with_status(status, Body::one(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Responds with plain text.
+pub(super) fn text(status: u16, text: &'static str) -> Response<Body> {
+    let mut response = with_status(status, Body::one(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
+
+/// Responds with an error to a request whose id is unknown.
+pub(super) fn error(error: &ErrorReply) -> Response<Body> {
+    json(error.status, Reply::error(None, error))
+}
+
+/// Refuses a request because of its headers or its path.
+pub(super) fn refuse(status: u16, message: impl Into<String>) -> Response<Body> {
+    error(&ErrorReply::refused(status, message))
+}
+
+/// Refuses a method.
+pub(super) fn method_not_allowed(allow: &'static str) -> Response<Body> {
+    let mut response = refuse(405, "Method Not Allowed");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+/// Refuses a body that could not be read, and closes the connection, because the rest of the body may follow.
+pub(super) fn bad_body(error: BodyError, limit: usize) -> Response<Body> {
+    closing(match error {
+        BodyError::TooLarge => refuse(413, format!("the body exceeds {limit} bytes")),
+        BodyError::TooSlow => refuse(408, "the body did not arrive in time"),
+        BodyError::Broken => refuse(400, "the body is incomplete"),
+    })
+}
+
+/// Responds with an event stream.
+pub(super) fn events(events: impl Events + 'static) -> Response<Body> {
+    let mut response = with_status(200, Body::events(events));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    // Nginx would buffer the events.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// Closes the connection behind the response.
+pub(super) fn closing(mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+fn with_status(status: u16, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}

@@ -1,0 +1,145 @@
+//! Paths of the HTTP listener.
+
+use hyper::Method;
+
+use crate::gateway::profile::Selector;
+
+/// Maximum length of the name of a profile or server in a path.
+const MAX_NAME: usize = 256;
+
+/// The handler of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// Streamable HTTP: `/mcp` and `/mcp/NAME`.
+    Mcp(Selector),
+    /// The event stream of legacy HTTP+SSE: `/sse` and `/sse/NAME`.
+    Sse(Selector),
+    /// The messages of legacy HTTP+SSE.
+    Messages,
+    Health,
+    Ready,
+    /// A browser asks whether a page may send a request.
+    Preflight,
+    NotFound,
+    /// The path has no such method. Contains the value of `Allow`.
+    Method(&'static str),
+}
+
+/// Finds the handler of a request.
+pub(super) fn route(method: &Method, path: &str) -> Route {
+    let (route, allowed) = match endpoint(path) {
+        Some(endpoint) => endpoint,
+        None => return Route::NotFound,
+    };
+    if *method == Method::OPTIONS {
+        return Route::Preflight;
+    }
+    let is_allowed = allowed.split(", ").any(|name| name == method.as_str());
+    if is_allowed { route } else { Route::Method(allowed) }
+}
+
+/// Returns the handler of a path, and its methods.
+fn endpoint(path: &str) -> Option<(Route, &'static str)> {
+    Some(match path {
+        "/messages" => (Route::Messages, "POST"),
+        "/health" => (Route::Health, "GET, HEAD"),
+        "/ready" => (Route::Ready, "GET, HEAD"),
+        _ => match (below(path, "/mcp"), below(path, "/sse")) {
+            (Some(name), _) => (Route::Mcp(selector(name)?), "GET, POST, DELETE"),
+            (_, Some(name)) => (Route::Sse(selector(name)?), "GET"),
+            _ => return None,
+        },
+    })
+}
+
+/// Returns the rest of a path below a folder, without the slash.
+fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(folder)?;
+    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
+}
+
+/// Returns the profile or server that a path selects; `None` if the path cannot be one.
+fn selector(name: &str) -> Option<Selector> {
+    if name.is_empty() {
+        return Some(Selector::All);
+    }
+    let name = percent_decoded(name)?;
+    let is_name = name.len() <= MAX_NAME && !name.contains(['/', '\\', '\0']) && name != "." && name != "..";
+    is_name.then_some(Selector::Named(name))
+}
+
+/// Decodes a segment of a path; `None` if it is malformed.
+fn percent_decoded(segment: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = rest.get(..2)?;
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> Selector {
+        Selector::Named(name.to_owned())
+    }
+
+    #[test]
+    fn paths_lead_to_their_handlers() {
+        for (method, path, expected) in [
+            (Method::POST, "/mcp", Route::Mcp(Selector::All)),
+            (Method::GET, "/mcp/", Route::Mcp(Selector::All)),
+            (Method::DELETE, "/mcp/coding", Route::Mcp(named("coding"))),
+            (Method::POST, "/mcp/a%20b", Route::Mcp(named("a b"))),
+            (Method::GET, "/sse", Route::Sse(Selector::All)),
+            (Method::GET, "/sse/web", Route::Sse(named("web"))),
+            (Method::POST, "/messages", Route::Messages),
+            (Method::GET, "/health", Route::Health),
+            (Method::HEAD, "/ready", Route::Ready),
+            (Method::OPTIONS, "/mcp/coding", Route::Preflight),
+        ] {
+            assert_eq!(route(&method, path), expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn unknown_and_malformed_paths_are_not_found() {
+        for path in [
+            "",
+            "/",
+            "/mcpx",
+            "/mcp/a/b",
+            "/mcp/..",
+            "/mcp/%2e%2e",
+            "/mcp/..%2f..",
+            "/mcp/%",
+            "/mcp/%zz",
+            "/mcp/%ff",
+            "/mcp/%00",
+            "/health/",
+            "/MCP",
+            "//mcp",
+        ] {
+            assert_eq!(route(&Method::POST, path), Route::NotFound, "{path}");
+        }
+        assert_eq!(route(&Method::POST, &format!("/mcp/{}", "x".repeat(MAX_NAME + 1))), Route::NotFound);
+    }
+
+    #[test]
+    fn a_wrong_method_names_the_right_ones() {
+        assert_eq!(route(&Method::PUT, "/mcp"), Route::Method("GET, POST, DELETE"));
+        assert_eq!(route(&Method::POST, "/sse"), Route::Method("GET"));
+        assert_eq!(route(&Method::GET, "/messages"), Route::Method("POST"));
+        assert_eq!(route(&Method::POST, "/health"), Route::Method("GET, HEAD"));
+    }
+}

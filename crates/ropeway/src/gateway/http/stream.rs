@@ -1,0 +1,147 @@
+//! GET and DELETE of Streamable HTTP: the standalone stream, resumed streams, and the end of a session.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response};
+use serde_json::value::RawValue;
+
+use super::body::{Body, Events};
+use super::head::{self, LAST_EVENT, SESSION, VERSION, anyone};
+use super::post::prime;
+use super::response;
+use crate::gateway::client::{Client, OpenStream};
+use crate::gateway::errors::ErrorReply;
+use crate::gateway::event_stream::EventReader;
+use crate::gateway::profile::Selector;
+use crate::gateway::replay::Resumed;
+use crate::gateway::reply::Reply;
+use crate::gateway::shared::GatewayShared;
+use crate::gateway::subscribe;
+use crate::protocol::{LEGACY_VERSIONS, is_modern};
+
+/// Opens the standalone stream of a session, or continues a stream behind `Last-Event-ID`.
+pub(super) fn get(shared: &Arc<GatewayShared>, head: &Parts, selector: &Selector) -> Response<Body> {
+    let client = match legacy_client(shared, &head.headers, selector) {
+        Ok(client) => client,
+        Err(refused) => return refused,
+    };
+    if !head::accepts(&head.headers, "text/event-stream") {
+        return response::refuse(406, "Not Acceptable: Client must accept text/event-stream");
+    }
+    let Some(last_event) = head::text(&head.headers, &LAST_EVENT) else { return standalone(shared, client) };
+    match shared.streams.resume(&client, last_event) {
+        Resumed::Found(reader) if reader.stream().is_standalone() => {
+            response::events(StandaloneEvents::new(shared, client, reader))
+        }
+        Resumed::Found(reader) => response::events(reader),
+        Resumed::Lost { request: Some(request), is_restarted } => lost(shared, &client, &request, is_restarted),
+        // Changes that the client has missed are announced by the revival of its session.
+        Resumed::Lost { request: None, .. } | Resumed::Unknown => standalone(shared, client),
+    }
+}
+
+/// Ends a session.
+pub(super) fn delete(shared: &Arc<GatewayShared>, head: &Parts, selector: &Selector) -> Response<Body> {
+    if let Err(refused) = legacy_client(shared, &head.headers, selector) {
+        return refused;
+    }
+    let ended = head::text(&head.headers, &SESSION).and_then(|id| shared.sessions.end(id, &anyone()));
+    if let Some(client) = ended {
+        shared.streams.close_client(client.id);
+        shared.forget(&client);
+    }
+    response::empty(204)
+}
+
+/// Returns the client of the request's session. Modern requests have no session, and only POST.
+fn legacy_client(
+    shared: &Arc<GatewayShared>,
+    headers: &HeaderMap,
+    selector: &Selector,
+) -> Result<Arc<Client>, Response<Body>> {
+    let version = head::text(headers, &VERSION);
+    if version.is_some_and(is_modern) || !headers.contains_key(SESSION) {
+        return Err(response::method_not_allowed("POST"));
+    }
+    if version.is_some_and(|version| !LEGACY_VERSIONS.contains(&version)) {
+        return Err(response::error(&ErrorReply::unsupported_legacy_version()));
+    }
+    if head::is_repeated(headers, &SESSION) {
+        return Err(response::refuse(400, "Bad Request: several Mcp-Session-Id headers"));
+    }
+    let profile = shared.profile(selector).map_err(|error| response::error(&error))?;
+    let client = head::text(headers, &SESSION).and_then(|id| find_session(shared, id));
+    // The path selects the profile, and a session belongs to one.
+    let client = client.filter(|client| client.profile == profile);
+    client.ok_or_else(|| response::error(&ErrorReply::session_not_found()))
+}
+
+/// Finds a session. Its subscriptions are restored if the gateway was restarted.
+fn find_session(shared: &Arc<GatewayShared>, id: &str) -> Option<Arc<Client>> {
+    let (client, subscriptions) = shared.session(id, &anyone())?;
+    subscribe::restore(shared, &client, subscriptions);
+    Some(client)
+}
+
+fn standalone(shared: &Arc<GatewayShared>, client: Arc<Client>) -> Response<Body> {
+    let stream = shared.streams.open(&client, None);
+    prime(&stream, &client.description.version);
+    response::events(StandaloneEvents::new(shared, client, stream.read()))
+}
+
+/// Answers a request whose response is lost, so that its client does not wait forever.
+fn lost(shared: &Arc<GatewayShared>, client: &Client, request: &RawValue, is_restarted: bool) -> Response<Body> {
+    let message = if is_restarted {
+        "the gateway was restarted during the call; it may have been executed"
+    } else {
+        "the response is not available any more; the call may have been executed"
+    };
+    let stream = shared.streams.open(client, Some(request));
+    stream.push(&Reply::error(Some(request), &ErrorReply::internal(message)).into_bytes());
+    stream.close();
+    response::events(stream.read())
+}
+
+/// The events of a standalone stream: frames of the client that belong to no request.
+struct StandaloneEvents {
+    client: Arc<Client>,
+    reader: EventReader,
+    /// Keeps the session in memory.
+    _open: OpenStream,
+    /// Ends the stream when the gateway stops.
+    draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl StandaloneEvents {
+    fn new(shared: &Arc<GatewayShared>, client: Arc<Client>, reader: EventReader) -> Self {
+        let draining = shared.draining.clone();
+        let draining = Box::pin(async move { draining.cancelled().await });
+        Self { _open: client.open_stream(), client, reader, draining }
+    }
+}
+
+impl Events for StandaloneEvents {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        // Frames stay with the client, which bounds them, until its connection takes them.
+        if let Poll::Ready(event) = self.reader.poll_next(cx) {
+            return Poll::Ready(event);
+        }
+        if self.draining.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        while self.client.outbound.poll_ready(cx).is_ready() {
+            for frame in self.client.outbound.take() {
+                self.reader.stream().push(&frame.text);
+            }
+            if let Poll::Ready(event) = self.reader.poll_next(cx) {
+                return Poll::Ready(event);
+            }
+        }
+        if self.client.outbound.is_closed() { Poll::Ready(None) } else { Poll::Pending }
+    }
+}

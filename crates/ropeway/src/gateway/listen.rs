@@ -1,0 +1,54 @@
+//! `subscriptions/listen`: a modern client waits for changes.
+
+use std::sync::Arc;
+
+use super::clients::{ListenFilter, listened};
+use super::errors::ErrorReply;
+use super::exchange::{Dispatch, Outcome};
+use super::methods::Requester;
+use super::outbound::{Frame, FrameKind};
+use super::reply::ResultExtras;
+use super::shared::GatewayShared;
+use super::subscribe;
+use super::subscriptions::{Subscriber, SubscriberKey};
+use crate::protocol::{ClientParams, meta};
+
+/// Maximum number of resources that one request listens for.
+const MAX_RESOURCES: usize = 1000;
+
+/// Handles `subscriptions/listen`. The request stays open until the client closes it or the gateway stops.
+pub(crate) fn listen(
+    shared: &Arc<GatewayShared>,
+    requester: &Requester<'_>,
+    params: &ClientParams<'_>,
+) -> Result<Dispatch, ErrorReply> {
+    let invalid = || ErrorReply::invalid_params("`notifications` is missing or invalid");
+    let filter = params.get("notifications").ok_or_else(invalid)?;
+    let mut filter: ListenFilter = serde_json::from_str(filter.get()).map_err(|_| invalid())?;
+    if filter.resource_subscriptions.len() > MAX_RESOURCES {
+        return Err(ErrorReply::invalid_params(format!("more than {MAX_RESOURCES} resource subscriptions")));
+    }
+    let started = requester.start(shared, params)?;
+    let info = shared.info_text();
+    let shared_ = shared.clone();
+    Ok(started.run(shared, |exchange| async move {
+        let key = SubscriberKey::Listener(exchange.key);
+        let _subscriptions = subscribe::RemoveOnDrop { shared: shared_.clone(), key };
+        let mut honoured = Vec::new();
+        for uri in std::mem::take(&mut filter.resource_subscriptions) {
+            let subscriber = Subscriber::Listener(Arc::downgrade(&exchange));
+            if subscribe::add(&shared_, &exchange.client, key, subscriber, &uri).await.is_ok() {
+                honoured.push(uri);
+            }
+        }
+        filter.resource_subscriptions = honoured;
+        let acknowledged = serde_json::to_string(&filter).unwrap_or_else(|_| "{}".to_owned());
+        let _listener = shared_.clients.listen(&exchange, filter);
+        let params = format!(r#""notifications":{acknowledged}"#);
+        let message = listened("notifications/subscriptions/acknowledged", &params, &exchange.id());
+        exchange.outbound.send(Frame::new(FrameKind::Question, message));
+        shared_.draining.cancelled().await;
+        let result = format!(r#"{{"_meta":{{"{}":{}}}}}"#, meta::SUBSCRIPTION_ID, exchange.id().get());
+        Outcome::composed(result, ResultExtras::default(), &info)
+    }))
+}

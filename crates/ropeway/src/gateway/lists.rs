@@ -1,0 +1,119 @@
+//! Lists of tools, prompts, resources and resource templates.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::catalog::{ListKind, Listing};
+use super::cursor::CursorPayload;
+use super::errors::ErrorReply;
+use super::exchange::{Dispatch, Outcome};
+use super::methods::{Method, Requester};
+use super::reply::ResultExtras;
+use super::router::Entry;
+use super::seal::SealKind;
+use super::shared::GatewayShared;
+use crate::protocol::ClientParams;
+
+/// How long a cursor is valid.
+const CURSOR_LIFETIME: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// Maximum size of one page.
+const MAX_PAGE_BYTES: usize = 8 << 20;
+
+/// The key of `_meta` that names the servers whose entries are missing.
+const MISSING_SERVERS: &str = "dev.ropeway/servers";
+
+/// Handles the four list methods.
+pub(crate) fn list(
+    shared: &Arc<GatewayShared>,
+    requester: &Requester<'_>,
+    method: Method,
+    params: &ClientParams<'_>,
+) -> Result<Dispatch, ErrorReply> {
+    let (kind, key) = match method {
+        Method::ListPrompts => (ListKind::Prompts, "prompts"),
+        Method::ListResources => (ListKind::Resources, "resources"),
+        Method::ListTemplates => (ListKind::Templates, "resourceTemplates"),
+        _ => (ListKind::Tools, "tools"),
+    };
+    let cursor = params.get("cursor").map(|cursor| serde_json::from_str::<String>(cursor.get()));
+    let cursor = cursor.transpose().map_err(|_| ErrorReply::invalid_params("`cursor` is not a string"))?;
+    let started = requester.start(shared, params)?;
+    let shared_ = shared.clone();
+    Ok(started.run(shared, |exchange| async move {
+        let profile = &exchange.client.profile;
+        let page = async {
+            let position = match &cursor {
+                Some(cursor) => Some(open_cursor(&shared_, &exchange.client.principal, profile, kind, cursor)?),
+                None => None,
+            };
+            let listing = shared_.list(profile, kind).await?;
+            write_page(&shared_, &exchange.client.principal, profile, kind, key, &listing, position)
+        };
+        match page.await {
+            Ok((text, extras)) => Outcome::composed(text, extras, &shared_.info_text()),
+            Err(error) => Outcome::Error(error),
+        }
+    }))
+}
+
+/// Returns the name after which a page starts.
+fn open_cursor(
+    shared: &GatewayShared,
+    principal: &str,
+    profile: &str,
+    kind: ListKind,
+    cursor: &str,
+) -> Result<String, ErrorReply> {
+    let payload = shared.keys.open(SealKind::Cursor, principal, cursor).map_err(|_| invalid_cursor())?;
+    CursorPayload::decode(&payload).and_then(|payload| payload.position(kind, profile)).ok_or_else(invalid_cursor)
+}
+
+/// Writes one page of a list.
+fn write_page(
+    shared: &GatewayShared,
+    principal: &str,
+    profile: &str,
+    kind: ListKind,
+    key: &str,
+    listing: &Listing,
+    after: Option<String>,
+) -> Result<(String, ResultExtras), ErrorReply> {
+    let start = match after {
+        None => 0,
+        // If the entry is gone, so is the position. The client starts again.
+        Some(last) => listing.entries.iter().position(|entry| *entry.name == *last).ok_or_else(invalid_cursor)? + 1,
+    };
+    let page_size = shared.settings().page_size;
+    let limit = if page_size == 0 { usize::MAX } else { page_size };
+    let mut text = format!(r#"{{"{key}":["#);
+    let mut last: Option<&Entry> = None;
+    for (index, entry) in listing.entries.iter().skip(start).enumerate() {
+        if index >= limit || (index > 0 && text.len() + entry.json.len() > MAX_PAGE_BYTES) {
+            break;
+        }
+        if index > 0 {
+            text.push(',');
+        }
+        text.push_str(&entry.json);
+        last = Some(entry);
+    }
+    text.push(']');
+    let is_end = last.is_none_or(|last| listing.entries.last().is_some_and(|end| std::ptr::eq(end, last)));
+    if let Some(last) = last.filter(|_| !is_end) {
+        let payload = CursorPayload { kind, profile: profile.to_owned(), last: last.name.to_string() }.encode();
+        let cursor = shared.keys.seal(SealKind::Cursor, principal, CURSOR_LIFETIME, &payload);
+        text.push_str(&format!(r#","nextCursor":"{cursor}""#));
+    }
+    if !listing.missing.is_empty() {
+        let missing: Vec<Value> = listing.missing.iter().map(|server| serde_json::json!(server)).collect();
+        text.push_str(&format!(r#","_meta":{{"{MISSING_SERVERS}":{}}}"#, Value::from(missing)));
+    }
+    text.push('}');
+    Ok((text, ResultExtras::cacheable(listing.ttl_ms)))
+}
+
+fn invalid_cursor() -> ErrorReply {
+    ErrorReply::invalid_params("invalid cursor")
+}

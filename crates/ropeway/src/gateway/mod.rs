@@ -1,0 +1,70 @@
+//! One MCP server in front of all servers of a configuration.
+//!
+//! A [`Gateway`] serves clients of both protocol eras at once over HTTP, standard input and output, and Unix sockets, whatever
+//! era each server speaks. Results are passed on as the bytes that the server sent.
+//!
+//! # Examples
+//!
+//! ```no_run
+//! use ropeway::config::{Config, Secrets};
+//! use ropeway::gateway::Gateway;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::load("ropeway.yaml", &Secrets::from_env())?;
+//! let gateway = Gateway::builder(config).build()?;
+//! gateway.start().await?;
+//! gateway.serve_http(std::net::TcpListener::bind("127.0.0.1:8931")?).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod accept;
+mod calls;
+mod catalog;
+mod client;
+mod clients;
+mod cursor;
+mod dispatch;
+mod errors;
+mod event_stream;
+mod exchange;
+mod handle;
+mod header_view;
+mod http;
+mod journal;
+mod limits;
+mod line_io;
+mod list_kind;
+mod listen;
+mod lists;
+mod methods;
+mod names;
+mod notification;
+mod origin;
+mod outbound;
+mod parked;
+mod pipe;
+mod profile;
+mod relay;
+mod replay;
+mod reply;
+mod router;
+mod seal;
+mod search;
+mod server_list;
+mod session;
+mod shared;
+mod socket;
+mod stdio;
+mod step;
+mod subscribe;
+mod subscriptions;
+mod switchboard;
+mod translate;
+mod upkeep;
+mod upstream;
+mod uris;
+
+pub use self::handle::{Gateway, GatewayBuilder, GatewayError, KeySource};
+pub use self::seal::KeyError;
+pub use self::shared::GatewayStatus;

@@ -1,0 +1,197 @@
+//! Checks `Host` and `Origin`, against DNS rebinding.
+//!
+//! A web page can send requests to a port of this machine. Its `Host` or `Origin` then names another host. See
+//! [Security Warning](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning).
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Maximum length of a refused value in a log line.
+const MAX_SHOWN: usize = 200;
+
+/// The hosts and origins that may use the gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct HostRules {
+    /// `None` on a Unix socket, which no web page can reach.
+    listen: Option<IpAddr>,
+    /// Lower case, with a port or without.
+    hosts: Vec<String>,
+    /// Lower case, without a slash at the end.
+    origins: Vec<String>,
+}
+
+/// The error of [`HostRules::check`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Denied {
+    /// The request has no `Host`, or one that is not allowed.
+    #[error("Host is not allowed")]
+    Host(String),
+    /// The request comes from a web page that is not allowed.
+    #[error("Origin is not allowed")]
+    Origin(String),
+}
+
+impl Denied {
+    /// Returns the refused value, escaped and shortened for a log line.
+    pub(crate) fn shown(&self) -> String {
+        let (Self::Host(value) | Self::Origin(value)) = self;
+        value.escape_debug().take(MAX_SHOWN).collect()
+    }
+}
+
+impl HostRules {
+    /// Creates rules for a TCP listener. Loopback names and the address itself are always allowed.
+    pub(crate) fn new(listen: SocketAddr, hosts: &[String], origins: &[String]) -> Self {
+        let ip = Some(listen.ip()).filter(|ip| !ip.is_unspecified());
+        let listen = ip.unwrap_or(IpAddr::from([127, 0, 0, 1]));
+        Self { listen: Some(listen), ..Self::unix(hosts, origins) }
+    }
+
+    /// Creates rules for a Unix socket, where every `Host` is allowed.
+    pub(crate) fn unix(hosts: &[String], origins: &[String]) -> Self {
+        let lower = |values: &[String]| values.iter().map(|value| value.trim_end_matches('/').to_lowercase()).collect();
+        Self { listen: None, hosts: lower(hosts), origins: lower(origins) }
+    }
+
+    /// Checks the headers of a request. A client that is not a web page sends no `Origin`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the host is missing, or if the host or the origin is not allowed.
+    pub(crate) fn check(&self, host: Option<&str>, origin: Option<&str>) -> Result<(), Denied> {
+        if self.listen.is_some() && !host.is_some_and(|host| self.allows_host(host)) {
+            return Err(Denied::Host(host.unwrap_or_default().to_owned()));
+        }
+        match origin {
+            Some(origin) if !self.allows_origin(origin) => Err(Denied::Origin(origin.to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    fn allows_origin(&self, origin: &str) -> bool {
+        let origin = origin.to_lowercase();
+        if self.origins.contains(&origin) {
+            return true;
+        }
+        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        host.is_some_and(|host| self.allows_host(host))
+    }
+
+    fn allows_host(&self, host: &str) -> bool {
+        let host = host.to_lowercase();
+        let Some(name) = without_port(&host) else { return false };
+        if name == "localhost" || self.hosts.iter().any(|allowed| *allowed == host || allowed == name) {
+            return true;
+        }
+        let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+        bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback() || Some(ip) == self.listen)
+    }
+}
+
+/// Returns a host without its port; `None` if the value is not `HOST` or `HOST:PORT`.
+fn without_port(host: &str) -> Option<&str> {
+    let name_end = match host.strip_prefix('[') {
+        Some(rest) => rest.find(']')? + 2,
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    let (name, port) = host.split_at(name_end);
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
+    let is_valid = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+    (is_valid && !name.is_empty() && name.bytes().all(is_name)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> HostRules {
+        let listen = "192.168.1.5:8931".parse().unwrap();
+        HostRules::new(
+            listen,
+            &["Gateway.local".to_owned(), "proxy:8443".to_owned()],
+            &["https://App.example/".to_owned()],
+        )
+    }
+
+    #[test]
+    fn loopback_the_address_and_configured_hosts_are_allowed() {
+        for host in [
+            "localhost",
+            "LOCALHOST:8931",
+            "127.0.0.1:8931",
+            "127.1.2.3",
+            "[::1]:8931",
+            "[::ffff:127.0.0.1]",
+            "192.168.1.5",
+            "192.168.1.5:80",
+            "gateway.local:1",
+            "proxy:8443",
+        ] {
+            assert_eq!(rules().check(Some(host), None), Ok(()), "{host}");
+        }
+    }
+
+    #[test]
+    fn foreign_and_malformed_hosts_are_refused() {
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "localhost:8931.evil.example",
+            "evil.example:8931",
+            "127.0.0.1.nip.io",
+            "localhost@evil.example",
+            "evil.example#localhost",
+            "[::1",
+            "[::1]evil",
+            "proxy",
+            "192.168.1.6",
+            ":8931",
+            "localhost:",
+            "0.0.0.0",
+        ] {
+            assert_eq!(rules().check(Some(host), None), Err(Denied::Host(host.to_owned())), "{host}");
+        }
+        assert_eq!(rules().check(None, None), Err(Denied::Host(String::new())));
+    }
+
+    #[test]
+    fn foreign_and_opaque_origins_are_refused() {
+        let check = |origin: &str| rules().check(Some("localhost"), Some(origin));
+        for origin in [
+            "http://localhost:6274",
+            "https://127.0.0.1",
+            "https://app.example",
+            "HTTPS://APP.EXAMPLE",
+            "http://gateway.local",
+        ] {
+            assert_eq!(check(origin), Ok(()), "{origin}");
+        }
+        for origin in [
+            "null",
+            "",
+            "https://evil.example",
+            "http://app.example",
+            "https://app.example.evil",
+            "file://",
+            "localhost",
+        ] {
+            assert_eq!(check(origin), Err(Denied::Origin(origin.to_owned())), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_unix_socket_allows_every_host_but_not_every_origin() {
+        let rules = HostRules::unix(&[], &[]);
+        assert_eq!(rules.check(None, None), Ok(()));
+        assert_eq!(rules.check(Some("anything"), Some("http://localhost")), Ok(()));
+        assert!(rules.check(Some("anything"), Some("https://evil.example")).is_err());
+    }
+
+    #[test]
+    fn a_refused_value_is_short_and_printable() {
+        let shown = Denied::Host(format!("\u{1b}[31m\n{}", "x".repeat(1000))).shown();
+        assert_eq!(shown.chars().count(), MAX_SHOWN);
+        assert!(shown.starts_with(r"\u{1b}[31m\n"), "{shown}");
+    }
+}

@@ -1,0 +1,217 @@
+//! Calls of modern clients that wait for input. A legacy server has asked, and the client answers with a retry.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::client::Client;
+use super::errors::ErrorReply;
+use super::exchange::{Exchange, OpenQuestion, Outcome, RequestIdentity, Work};
+use super::reply::Reply;
+use super::seal::{KeyRing, SealKind};
+use crate::mcp::QuestionMethod;
+use crate::sync::lock;
+
+/// The calls that wait for input.
+pub(crate) struct ParkedCalls {
+    keys: Arc<KeyRing>,
+    limit: usize,
+    lifetime: Duration,
+    next: AtomicU64,
+    table: Mutex<HashMap<u64, ParkedCall>>,
+}
+
+/// The content of a `requestState`.
+#[derive(Serialize, Deserialize)]
+struct State {
+    slot: u64,
+    nonce: u64,
+}
+
+/// A call that waits for the retry of its client. Its work goes on in a task.
+struct ParkedCall {
+    nonce: u64,
+    exchange: Arc<Exchange>,
+    asked: Vec<OpenQuestion>,
+    work: RunningWork,
+    /// Ends the call when the client does not come back.
+    expiry: AbortHandle,
+}
+
+/// Work that runs in a task. Dropping it ends the task.
+struct RunningWork {
+    outcome: oneshot::Receiver<Outcome>,
+    task: AbortHandle,
+}
+
+impl RunningWork {
+    fn spawn(work: Work) -> Self {
+        let (sender, outcome) = oneshot::channel();
+        let task = tokio::spawn(async move { drop(sender.send(work.await)) });
+        Self { outcome, task: task.abort_handle() }
+    }
+
+    async fn finish(mut self) -> Outcome {
+        let lost = || Outcome::Error(ErrorReply::internal("the call was lost"));
+        (&mut self.outcome).await.unwrap_or_else(|_| lost())
+    }
+}
+
+impl Drop for RunningWork {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for ParkedCall {
+    fn drop(&mut self) {
+        self.expiry.abort();
+        for open in self.asked.drain(..) {
+            dismiss(open);
+        }
+    }
+}
+
+/// Answers a question that the client will not answer.
+fn dismiss(open: OpenQuestion) {
+    if let QuestionMethod::Elicit { .. } = open.question.method {
+        let cancelled = RawValue::from_string(r#"{"action":"cancel"}"#.to_owned());
+        if let Ok(cancelled) = cancelled {
+            open.question.answer(Ok(&cancelled));
+        }
+    }
+    // Dropping other questions answers them with an error.
+}
+
+/// What a retry leads to.
+pub(crate) enum Retry {
+    /// The call goes on.
+    Continued { exchange: Arc<Exchange>, work: Work },
+    /// Answers are missing. The client gets the remaining questions again.
+    Incomplete(Reply),
+}
+
+impl ParkedCalls {
+    pub(crate) fn new(keys: Arc<KeyRing>, limit: usize, lifetime: Duration) -> Arc<Self> {
+        Arc::new(Self { keys, limit, lifetime, next: AtomicU64::new(1), table: Mutex::default() })
+    }
+
+    /// Returns the number of calls that wait for input.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.table).len()
+    }
+
+    /// Keeps a call for the retry of its client, and returns the response with the questions.
+    pub(crate) fn park(self: &Arc<Self>, exchange: Arc<Exchange>, work: Work, asked: Vec<OpenQuestion>) -> Reply {
+        self.insert(exchange, RunningWork::spawn(work), asked)
+    }
+
+    fn insert(self: &Arc<Self>, exchange: Arc<Exchange>, work: RunningWork, asked: Vec<OpenQuestion>) -> Reply {
+        let id = exchange.id();
+        let slot = self.next.fetch_add(1, Ordering::Relaxed);
+        let nonce = fastrand::u64(..);
+        let state = serde_json::to_vec(&State { slot, nonce }).unwrap_or_default();
+        let state = self.keys.seal(SealKind::RequestState, &exchange.client.principal, self.lifetime, &state);
+        let result = input_required(&asked, &state);
+        let expiry = tokio::spawn({
+            let (parked, lifetime) = (Arc::downgrade(self), self.lifetime);
+            async move {
+                tokio::time::sleep(lifetime).await;
+                let expired = parked.upgrade().and_then(|parked| lock(&parked.table).remove(&slot));
+                drop(expired);
+            }
+        });
+        let call = ParkedCall { nonce, exchange, asked, work, expiry: expiry.abort_handle() };
+        let mut table = lock(&self.table);
+        if table.len() >= self.limit {
+            drop(table);
+            drop(call);
+            return Reply::error(Some(&id), &ErrorReply::internal("too many calls wait for input"));
+        }
+        table.insert(slot, call);
+        Reply::result(&id, result.into())
+    }
+
+    /// Returns `true` if this gateway made a request state for the principal.
+    pub(crate) fn is_own(&self, client: &Client, state: &str) -> bool {
+        self.keys.open(SealKind::RequestState, &client.principal, state).is_ok()
+    }
+
+    /// Continues a parked call with the answers of its client. A state can be used once.
+    pub(crate) fn retry(
+        self: &Arc<Self>,
+        client: &Client,
+        state: &str,
+        request: &RequestIdentity,
+        id: (&RawValue, Option<&RawValue>),
+        answers: &Map<String, Value>,
+    ) -> Result<Retry, ErrorReply> {
+        let invalid = || ErrorReply::invalid_params("`requestState` is invalid or has expired");
+        let payload = self.keys.open(SealKind::RequestState, &client.principal, state).map_err(|_| invalid())?;
+        let State { slot, nonce } = serde_json::from_slice(&payload).map_err(|_| invalid())?;
+        let mut table = lock(&self.table);
+        let call = table.get(&slot).filter(|call| call.nonce == nonce).ok_or_else(invalid)?;
+        if !call.exchange.request.get().is_some_and(|parked| parked.is_same(request)) {
+            return Err(ErrorReply::invalid_params("`requestState` belongs to another request"));
+        }
+        for open in &call.asked {
+            if let Some(answer) = answers.get(&*open.key) {
+                check_answer(open, answer)?;
+            }
+        }
+        let Some(mut call) = table.remove(&slot) else { return Err(invalid()) };
+        drop(table);
+        call.expiry.abort();
+        call.exchange.reattach(id.0, id.1);
+        let mut missing = Vec::new();
+        for open in std::mem::take(&mut call.asked) {
+            match answers.get(&*open.key).map(|answer| RawValue::from_string(answer.to_string())) {
+                Some(Ok(answer)) => open.question.answer(Ok(&answer)),
+                _ => missing.push(open),
+            }
+        }
+        let exchange = call.exchange.clone();
+        let work = std::mem::replace(&mut call.work, RunningWork::spawn(Box::pin(std::future::ready(Outcome::Silent))));
+        if !missing.is_empty() {
+            return Ok(Retry::Incomplete(self.insert(exchange, work, missing)));
+        }
+        Ok(Retry::Continued { exchange, work: Box::pin(work.finish()) })
+    }
+}
+
+/// Checks the shape of an answer. The server checks its content.
+fn check_answer(open: &OpenQuestion, answer: &Value) -> Result<(), ErrorReply> {
+    let invalid =
+        |expected: &str| Err(ErrorReply::invalid_params(format!("`inputResponses.{}` must be {expected}", open.key)));
+    match open.question.method {
+        _ if !answer.is_object() => invalid("an object"),
+        QuestionMethod::Elicit { .. } => match (answer["action"].as_str(), answer.get("content")) {
+            (Some("accept"), None | Some(Value::Object(_))) | (Some("decline" | "cancel"), _) => Ok(()),
+            (Some("accept"), Some(_)) => invalid("an answer whose `content` is an object"),
+            _ => invalid("an answer with `action`: accept, decline or cancel"),
+        },
+        QuestionMethod::Sample | QuestionMethod::Roots => Ok(()),
+    }
+}
+
+/// Writes the result that asks a modern client for input.
+fn input_required(asked: &[OpenQuestion], state: &str) -> String {
+    let mut requests = Map::new();
+    for open in asked {
+        let mut params: Value = serde_json::from_str(open.question.params.get()).unwrap_or_default();
+        if let (QuestionMethod::Elicit { url: true }, Some(params)) = (open.question.method, params.as_object_mut()) {
+            // Modern servers have no ids for elicitations.
+            params.shift_remove("elicitationId");
+        }
+        let request = serde_json::json!({"method": open.question.method.as_str(), "params": params});
+        requests.insert(open.key.to_string(), request);
+    }
+    serde_json::json!({"resultType": "input_required", "inputRequests": requests, "requestState": state}).to_string()
+}

@@ -1,0 +1,90 @@
+//! Sends one request of a client to its server, and the result back.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::errors::ErrorReply;
+use super::exchange::{Exchange, Outcome};
+use super::reply::{ResultExtras, ServerInfoText};
+use super::shared::GatewayShared;
+use super::translate::InputRound;
+use crate::mcp::{RawReply, RawRequest};
+use crate::protocol::{Era, meta};
+use crate::tool::{Alias, CallError};
+
+/// Maximum number of input rounds of one call.
+const MAX_ROUNDS: usize = 16;
+
+/// A request for one server.
+pub(crate) struct ServerRequest {
+    pub(crate) server: Alias,
+    pub(crate) method: &'static str,
+    /// The server's own name of the tool or prompt, the URI or the task.
+    pub(crate) name: Option<String>,
+    /// The params without `_meta`.
+    pub(crate) params: Bytes,
+    /// The arguments, if the tool has header params.
+    pub(crate) arguments: Option<Bytes>,
+    /// Entries of `_meta` that are forwarded: the text of a JSON object without its braces.
+    pub(crate) meta: String,
+    /// Whether a legacy server runs the tool as a task only.
+    pub(crate) as_task: bool,
+    pub(crate) extras: ResultExtras,
+}
+
+/// Sends a request, in as many rounds as the server needs. A failure is the outcome for the client.
+pub(crate) async fn send(
+    shared: &Arc<GatewayShared>,
+    exchange: &Arc<Exchange>,
+    request: ServerRequest,
+) -> Result<RawReply, Outcome> {
+    let failed = |error: CallError| Outcome::Error(ErrorReply::from_call(&error, exchange.client.era));
+    let own_name = request.name.as_deref().filter(|_| request.method == "tools/call");
+    let lease = shared.upstreams.connect(&request.server, own_name, &exchange.client).await.map_err(failed)?;
+    let modern_meta = modern_meta(exchange);
+    let mut params = request.params;
+    for round in 0..MAX_ROUNDS {
+        let raw = RawRequest {
+            method: Cow::Borrowed(request.method),
+            params: params.clone(),
+            name: request.name.clone(),
+            meta: request.meta.clone(),
+            modern_meta: modern_meta.clone(),
+            arguments: request.arguments.clone(),
+        };
+        let reply = if request.as_task {
+            lease.guard(lease.mcp.forward_as_task(raw, exchange.clone(), lease.context())).await
+        } else {
+            lease.guard(lease.mcp.forward(raw, exchange.clone(), lease.context())).await
+        };
+        let reply = reply.map_err(failed)?;
+        match InputRound::read(exchange, &reply)? {
+            None => return Ok(reply),
+            Some(input) => params = input.answer(exchange, &params, round).await?,
+        }
+    }
+    let server = request.server;
+    Err(failed(CallError::Protocol { server, source: "the server asked for input too often".into() }))
+}
+
+/// Returns how a request ends for the client.
+pub(crate) fn finish(exchange: &Exchange, reply: RawReply, extras: ResultExtras) -> Outcome {
+    let (from, info) = (reply.info.era, &reply.info);
+    let is_translated = from == Era::Legacy && exchange.client.era == Era::Modern;
+    let server = is_translated.then(|| ServerInfoText::new(&info.name, &info.version));
+    Outcome::Result { result: reply.result, from, extras, server }
+}
+
+/// Returns the `_meta` entries of the client for a modern server.
+fn modern_meta(exchange: &Exchange) -> Arc<str> {
+    let level = match exchange.client.era {
+        Era::Legacy => Some(exchange.client.log_level()),
+        Era::Modern => exchange.log_level,
+    };
+    match level {
+        None => exchange.client.modern_meta.clone(),
+        Some(level) => format!(r#"{},"{}":"{}""#, exchange.client.modern_meta, meta::LOG_LEVEL, level.name()).into(),
+    }
+}

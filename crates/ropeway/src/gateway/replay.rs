@@ -1,0 +1,295 @@
+//! Event streams of legacy clients, which can be resumed with `Last-Event-ID`.
+//!
+//! See [Resumability](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery).
+//! The id of an event is the sealed name of its stream and a plain sequence number, so that a gateway that was restarted can
+//! tell a client which of its requests is lost.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::client::{Client, ClientId};
+use super::event_stream::{EventReader, EventStream};
+use super::seal::{KeyRing, SealKind};
+use crate::sync::lock;
+
+/// Maximum size of the kept events of all streams.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Maximum number of ended streams that are kept for one client.
+const MAX_ENDED: usize = 64;
+
+/// How long a stream without a reader is kept.
+const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
+
+/// How long an event id can be resumed, and name the request that was lost.
+const TOKEN_LIFE: Duration = Duration::from_secs(60 * 60);
+
+/// Minimum time between two searches for streams that are too old.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// Maximum length of a `Last-Event-ID`.
+const MAX_EVENT_ID: usize = 4 << 10;
+
+/// All event streams of legacy clients.
+pub(crate) struct Streams {
+    keys: Arc<KeyRing>,
+    /// Distinguishes this process from earlier ones.
+    epoch: u64,
+    per_client: usize,
+    bytes: Arc<AtomicUsize>,
+    table: Mutex<Table>,
+}
+
+struct Table {
+    next_number: u64,
+    by_client: HashMap<ClientId, Vec<Arc<EventStream>>>,
+    swept: Instant,
+}
+
+/// The outcome of [`Streams::resume`].
+pub(crate) enum Resumed {
+    /// The stream goes on with the events that the client has missed.
+    Found(EventReader),
+    /// The events are lost. `request` is the id of the request that the stream answered.
+    Lost { request: Option<Box<RawValue>>, is_restarted: bool },
+    /// The id is not the id of an event of this client.
+    Unknown,
+}
+
+/// The sealed content of an event id: stream, process, and id of the request.
+type Token = (u64, u64, Option<Box<RawValue>>);
+
+impl Streams {
+    /// Creates an empty table. A client may have `per_client` live streams.
+    pub(crate) fn new(keys: Arc<KeyRing>, per_client: usize) -> Self {
+        let table = Table { next_number: 1, by_client: HashMap::new(), swept: Instant::now() };
+        Self {
+            keys,
+            epoch: fastrand::u64(..),
+            per_client: per_client.max(1),
+            bytes: Arc::default(),
+            table: Mutex::new(table),
+        }
+    }
+
+    /// Opens a stream: for the response to a request, or the standalone stream of a client, which replaces the previous one.
+    pub(crate) fn open(&self, client: &Client, request: Option<&RawValue>) -> Arc<EventStream> {
+        self.trim();
+        let mut table = lock(&self.table);
+        let number = table.next_number;
+        table.next_number += 1;
+        let token: Token = (number, self.epoch, request.map(ToOwned::to_owned));
+        let payload = serde_json::to_vec(&token).unwrap_or_default();
+        let token = self.keys.seal(SealKind::Event, &client.principal, TOKEN_LIFE, &payload);
+        let stream = Arc::new(EventStream::new(number, request.is_none(), token, Arc::clone(&self.bytes)));
+        let streams = table.by_client.entry(client.id).or_default();
+        if stream.is_standalone() {
+            streams.iter().filter(|other| other.is_standalone()).for_each(|other| other.close());
+        }
+        let live: Vec<_> = streams.iter().filter(|other| !other.has_ended()).cloned().collect();
+        let surplus = (live.len() + 1).saturating_sub(self.per_client);
+        live.iter().take(surplus).for_each(|other| other.close());
+        let ended = streams.iter().filter(|other| other.has_ended()).count();
+        let mut forgotten = ended.saturating_sub(MAX_ENDED);
+        streams.retain(|other| {
+            let is_forgotten = forgotten > 0 && other.has_ended();
+            forgotten -= usize::from(is_forgotten);
+            !is_forgotten
+        });
+        streams.push(Arc::clone(&stream));
+        stream
+    }
+
+    /// Finds the stream of an event and continues behind it.
+    pub(crate) fn resume(&self, client: &Client, last_event: &str) -> Resumed {
+        let Some((token, sequence)) = last_event.rsplit_once('.').filter(|_| last_event.len() <= MAX_EVENT_ID) else {
+            return Resumed::Unknown;
+        };
+        let payload = self.keys.open(SealKind::Event, &client.principal, token).ok();
+        let token: Option<Token> = payload.and_then(|payload| serde_json::from_slice(&payload).ok());
+        let (Some((number, epoch, request)), Ok(sequence)) = (token, sequence.parse::<u64>()) else {
+            return Resumed::Unknown;
+        };
+        if epoch != self.epoch {
+            return Resumed::Lost { request, is_restarted: true };
+        }
+        let table = lock(&self.table);
+        let found = table.by_client.get(&client.id).and_then(|all| all.iter().find(|stream| stream.number() == number));
+        match found {
+            Some(stream) => Resumed::Found(stream.read_from(sequence.saturating_add(1))),
+            None => Resumed::Lost { request, is_restarted: false },
+        }
+    }
+
+    /// Ends all streams of a client and forgets their events.
+    pub(crate) fn close_client(&self, client: ClientId) {
+        let streams = lock(&self.table).by_client.remove(&client);
+        streams.into_iter().flatten().for_each(|stream| stream.close());
+    }
+
+    /// Returns the number of streams that have a reader or may still get events.
+    pub(crate) fn live(&self) -> usize {
+        let table = lock(&self.table);
+        table.by_client.values().flatten().filter(|stream| stream.is_live()).count()
+    }
+
+    /// Forgets streams that are too old, and the oldest ones without a reader while all together are too large.
+    pub(crate) fn trim(&self) {
+        let mut table = lock(&self.table);
+        let now = Instant::now();
+        if now.duration_since(table.swept) >= SWEEP_EVERY {
+            table.swept = now;
+            table.retain(|stream| !stream.is_unread_for(KEPT_FOR, now));
+        }
+        while self.bytes.load(Ordering::Relaxed) > MAX_BYTES {
+            let unread = table.by_client.values().flatten().filter(|stream| !stream.has_reader());
+            let Some(number) = unread.map(|stream| stream.number()).min() else { return };
+            table.retain(|stream| stream.number() != number);
+        }
+    }
+}
+
+impl Table {
+    /// Keeps the streams that satisfy a condition, and closes the others.
+    fn retain(&mut self, is_kept: impl Fn(&EventStream) -> bool) {
+        self.by_client.retain(|_, streams| {
+            streams.retain(|stream| {
+                let keep = is_kept(stream);
+                if !keep {
+                    stream.close();
+                }
+                keep
+            });
+            !streams.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::gateway::client::{ClientDescription, Principal};
+    use crate::protocol::Era;
+
+    fn client(principal: &str) -> Client {
+        let description =
+            ClientDescription { version: "2025-11-25".into(), capabilities: "{}".into(), info: "{}".into() };
+        Client::new(Era::Legacy, description, Principal::from(principal), "default".into(), None)
+    }
+
+    fn keys() -> Arc<KeyRing> {
+        Arc::new(KeyRing::generate().unwrap())
+    }
+
+    fn id(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    async fn next(reader: &EventReader) -> Option<String> {
+        let event = poll_fn(|cx| reader.poll_next(cx)).await?;
+        Some(String::from_utf8_lossy(&event).into_owned())
+    }
+
+    /// Returns the id of an event.
+    fn id_of(event: &str) -> &str {
+        event.strip_prefix("id: ").unwrap().split('\n').next().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_stream_goes_on_behind_the_last_event() {
+        let (streams, client) = (Streams::new(keys(), 8), client(""));
+        let stream = streams.open(&client, Some(&id("7")));
+        let reader = stream.read();
+        assert!(stream.push(b"one") && stream.push(b"two"));
+        let first = next(&reader).await.unwrap();
+        drop(reader);
+        let Resumed::Found(reader) = streams.resume(&client, id_of(&first)) else { panic!("the stream is lost") };
+        assert!(next(&reader).await.unwrap().ends_with("data: two\n\n"));
+    }
+
+    #[tokio::test]
+    async fn foreign_and_malformed_event_ids_are_unknown() {
+        let (streams, owner) = (Streams::new(keys(), 8), client("alice"));
+        let stream = streams.open(&owner, None);
+        stream.prime();
+        let event = next(&stream.read()).await.unwrap();
+        let resume = |client: &Client, id: &str| matches!(streams.resume(client, id), Resumed::Unknown);
+        assert!(resume(&client("bob"), id_of(&event)));
+        for malformed in ["", ".", "x.1", "1", &format!("{}x", id_of(&event)), &"x.".repeat(5000)] {
+            assert!(resume(&owner, malformed), "{malformed:.20}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_restarted_gateway_knows_the_request_that_was_lost() {
+        let (keys, client) = (keys(), client(""));
+        let before = Streams::new(Arc::clone(&keys), 8);
+        let stream = before.open(&client, Some(&id("\"r\"")));
+        stream.prime();
+        let event = next(&stream.read()).await.unwrap();
+        let after = Streams::new(keys, 8);
+        let Resumed::Lost { request, is_restarted: true } = after.resume(&client, id_of(&event)) else {
+            panic!("the event is unknown")
+        };
+        assert_eq!(request.unwrap().get(), "\"r\"");
+    }
+
+    #[tokio::test]
+    async fn the_oldest_stream_ends_when_a_client_has_too_many() {
+        let (streams, client) = (Streams::new(keys(), 2), client(""));
+        let open = |request: &str| streams.open(&client, Some(&id(request)));
+        let (first, second) = (open("1"), open("2"));
+        assert_eq!(streams.live(), 2);
+        let third = open("3");
+        assert_eq!([first.has_ended(), second.has_ended(), third.has_ended()], [true, false, false]);
+        streams.close_client(client.id);
+        assert!(second.has_ended() && third.has_ended());
+        assert_eq!(streams.live(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_second_standalone_stream_replaces_the_first() {
+        let (streams, client) = (Streams::new(keys(), 8), client(""));
+        let (request, first) = (streams.open(&client, Some(&id("1"))), streams.open(&client, None));
+        let second = streams.open(&client, None);
+        assert_eq!([request.has_ended(), first.has_ended(), second.has_ended()], [false, true, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_without_a_reader_are_forgotten_after_a_while() {
+        let (streams, client) = (Streams::new(keys(), 8), client(""));
+        let stream = streams.open(&client, Some(&id("1")));
+        stream.prime();
+        let reader = stream.read();
+        let event = next(&reader).await.unwrap();
+        stream.close();
+        drop((stream, reader));
+        assert!(streams.bytes.load(Ordering::Relaxed) > 0);
+        tokio::time::advance(KEPT_FOR + SWEEP_EVERY).await;
+        streams.trim();
+        assert_eq!(streams.bytes.load(Ordering::Relaxed), 0);
+        let lost = streams.resume(&client, id_of(&event));
+        assert!(matches!(lost, Resumed::Lost { request: Some(_), is_restarted: false }));
+    }
+
+    #[tokio::test]
+    async fn all_streams_together_are_bounded() {
+        let streams = Streams::new(keys(), 8);
+        let clients: Vec<Client> = (0..5).map(|_| client("")).collect();
+        for client in &clients {
+            let stream = streams.open(client, Some(&id("1")));
+            assert!(stream.push(&vec![b'x'; MAX_BYTES / 4]));
+            stream.close();
+        }
+        streams.trim();
+        assert!(streams.bytes.load(Ordering::Relaxed) <= MAX_BYTES);
+        assert!(!lock(&streams.table).by_client.contains_key(&clients[0].id), "the oldest goes first");
+    }
+}

@@ -1,0 +1,377 @@
+//! Routes of a profile: the tools that its clients see, and where calls of them go.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::names::NameTable;
+use super::profile::{Profile, Profiles, Selector};
+use super::uris;
+use crate::bridge::{Bridge, ServerView};
+use crate::checked::CheckedTool;
+use crate::config::{CollisionPolicy, GatewaySettings, Glob, ServerEntry, ToolSettings};
+use crate::protocol::{HeaderParams, wire_definition_text};
+use crate::registry::search_tools::{CALL_TOOL, CallTool, FIND_TOOLS, FindTools};
+use crate::registry::{Registry, ServerState, ServerStatus, ToolShape};
+use crate::suggest;
+use crate::tool::{
+    Alias, ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput,
+};
+
+/// The annotation of schemas whose arguments are mirrored in headers.
+const HEADER_ANNOTATION: &str = "x-mcp-header";
+
+/// The routers of all profiles.
+#[derive(Default)]
+pub(crate) struct RouterSet {
+    profiles: Profiles,
+    routers: HashMap<Arc<str>, Arc<Router>>,
+}
+
+impl RouterSet {
+    /// Builds the routers of all profiles. Those of `before` whose servers have not changed are shared.
+    pub(crate) fn build(settings: &GatewaySettings, views: &[ServerView], before: Option<&Self>) -> Self {
+        let enabled = views.iter().filter(|view| view.entry.enabled);
+        let aliases: Vec<Alias> = enabled.map(|view| view.alias.clone()).collect();
+        let profiles = Profiles::new(settings, &aliases);
+        let router = |name: &Arc<str>| {
+            let profile = profiles.get(name)?;
+            let known =
+                before.and_then(|before| before.routers.get(name)).filter(|known| known.is_same(profile, views));
+            Some((name.clone(), known.cloned().unwrap_or_else(|| Arc::new(Router::build(profile, views)))))
+        };
+        let routers = profiles.names().filter_map(router).collect();
+        Self { profiles, routers }
+    }
+
+    /// Returns the name of the profile that a path selects.
+    pub(crate) fn select(&self, selector: &Selector) -> Option<Arc<str>> {
+        self.profiles.get(selector.name()).map(|profile| profile.name.clone())
+    }
+
+    /// Returns the router of a profile.
+    pub(crate) fn get(&self, profile: &str) -> Option<Arc<Router>> {
+        self.routers.get(profile).cloned()
+    }
+}
+
+/// An entry of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The name, URI or URI template that identifies the entry for clients.
+    pub(crate) name: Box<str>,
+    pub(crate) json: Arc<str>,
+}
+
+/// A server whose entries are missing in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct MissingServer {
+    pub(crate) alias: Alias,
+    pub(crate) state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+}
+
+/// Where calls of a tool go.
+pub(crate) struct CallRoute {
+    pub(crate) server: Alias,
+    /// The server's own name of the tool.
+    pub(crate) own_name: Box<str>,
+    /// The tool as clients see it. Maps arguments of clients to those of the server.
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) mapping: ArgumentMapping,
+    /// The server runs the tool as a task only.
+    pub(crate) needs_task: bool,
+    /// The arguments that modern clients mirror in headers.
+    pub(crate) headers: HeaderParams,
+    /// Whether the server's own schema has such arguments.
+    pub(crate) has_header_params: bool,
+}
+
+/// A server of a router, as it was when the router was built.
+pub(crate) struct RoutedServer {
+    pub(crate) alias: Alias,
+    pub(crate) entry: Arc<ServerEntry>,
+    status: ServerStatus,
+    slot: u64,
+    version: u64,
+    tools: usize,
+}
+
+/// The routes of a profile.
+pub(crate) struct Router {
+    pub(crate) profile: Arc<Profile>,
+    /// Unique within the process.
+    pub(crate) id: u64,
+    pub(crate) routed: Vec<RoutedServer>,
+    tools: HashMap<Box<str>, Arc<CallRoute>>,
+    tool_entries: Vec<Entry>,
+    find_tools: Option<FindTools>,
+    /// The URIs of user interfaces that tools refer to.
+    pub(crate) ui_uris: Vec<(Box<str>, Alias)>,
+}
+
+impl Router {
+    /// Builds the routes of a profile from its servers, in the order of the configuration.
+    pub(crate) fn build(profile: &Arc<Profile>, views: &[ServerView]) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mut router = Self {
+            profile: profile.clone(),
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            routed: Vec::new(),
+            tools: HashMap::new(),
+            tool_entries: Vec::new(),
+            find_tools: None,
+            ui_uris: Vec::new(),
+        };
+        let mut names = NameTable::new(profile.is_prefixed());
+        let mut found = Vec::new();
+        for view in views.iter().filter(|view| profile.servers.contains(&view.alias)) {
+            router.routed.push(RoutedServer::new(view));
+            router.add_tools(view, &mut names, &mut found);
+        }
+        if profile.search {
+            router.replace_by_search(found);
+        }
+        router
+    }
+
+    fn add_tools(&mut self, view: &ServerView, names: &mut NameTable, found: &mut Vec<CheckedTool>) {
+        let shape = profile_shape(&self.profile.tools, &view.entry);
+        for tool in &view.tools {
+            let Some((mut definition, shaped)) = shaped(view, tool, shape.as_ref()) else { continue };
+            definition.name = names.assign(&view.entry, &definition.name);
+            self.qualify_ui(&mut definition, &view.alias);
+            let route = Arc::new(CallRoute::new(&view.alias, &definition, shaped));
+            let json: Arc<str> = wire_definition_text(&definition).into();
+            let name: Box<str> = definition.name.as_str().into();
+            if self.profile.search {
+                found.push(CheckedTool::new(Arc::new(FoundTool { definition, tool: route.tool.clone() })));
+            }
+            self.tool_entries.push(Entry { name: name.clone(), json });
+            self.tools.insert(name, route);
+        }
+    }
+
+    /// Names the server in the URI of a tool's user interface, if a tool of an earlier server has the same URI.
+    fn qualify_ui(&mut self, definition: &mut ToolDefinition, alias: &Alias) {
+        let meta = definition.meta.as_mut();
+        let Some(Value::String(uri)) = meta.and_then(|meta| meta.get_mut("ui")?.get_mut("resourceUri")) else { return };
+        match self.ui_uris.iter().find(|(known, _)| **known == **uri) {
+            Some((_, owner)) if owner != alias => *uri = uris::qualify(alias, uri),
+            Some(_) => {}
+            None => self.ui_uris.push((uri.as_str().into(), alias.clone())),
+        }
+    }
+
+    /// Lists two tools that find and call the others.
+    fn replace_by_search(&mut self, found: Vec<CheckedTool>) {
+        let count = found.len();
+        let (registry, _) = Registry::assemble([found], CollisionPolicy::LastWins);
+        let find = FindTools::new(FIND_TOOLS, CALL_TOOL, registry, count);
+        let call = CallTool::new(CALL_TOOL, FIND_TOOLS);
+        let entry = |definition: &ToolDefinition| Entry {
+            name: definition.name.as_str().into(),
+            json: wire_definition_text(definition).into(),
+        };
+        self.tool_entries = vec![entry(find.definition()), entry(call.definition())];
+        self.find_tools = Some(find);
+    }
+
+    /// Returns the servers of the profile, in the order of the configuration.
+    pub(crate) fn servers(&self) -> Vec<Alias> {
+        self.routed.iter().map(|server| server.alias.clone()).collect()
+    }
+
+    /// Returns `true` if the profile has a server.
+    pub(crate) fn has_server(&self, alias: &Alias) -> bool {
+        self.routed.iter().any(|server| server.alias == *alias)
+    }
+
+    /// Returns `true` if the tools are found by search.
+    pub(crate) fn is_search(&self) -> bool {
+        self.profile.search
+    }
+
+    /// Returns the tool that finds tools, if the tools are found by search.
+    pub(crate) fn find_tools(&self) -> Option<&FindTools> {
+        self.find_tools.as_ref()
+    }
+
+    /// Returns where calls of a tool go.
+    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<CallRoute>> {
+        self.tools.get(name)
+    }
+
+    /// Returns the name of a tool that is similar to an unknown name.
+    pub(crate) fn nearest_tool(&self, name: &str) -> Option<String> {
+        let mut names: Vec<&str> = self.tools.keys().map(|name| &**name).collect();
+        names.sort_unstable();
+        suggest::closest(name, names).into_iter().next().map(str::to_owned)
+    }
+
+    /// Returns the tools that clients see.
+    pub(crate) fn tool_entries(&self) -> &[Entry] {
+        &self.tool_entries
+    }
+
+    /// Returns `true` if clients see the same tools as with another router.
+    pub(crate) fn has_same_tools(&self, other: &Self) -> bool {
+        self.id == other.id || self.tool_entries == other.tool_entries
+    }
+
+    /// Returns the servers whose tools are missing.
+    pub(crate) fn missing_tools(&self) -> Vec<MissingServer> {
+        let missing = self.routed.iter().filter(|server| server.tools == 0);
+        missing.filter_map(|server| missing_server(&server.status)).collect()
+    }
+
+    /// Returns `true` if a server of the profile is connecting for the first time.
+    pub(crate) fn is_pending(&self, bridge: &Bridge) -> bool {
+        let pending =
+            |status: &ServerStatus| status.state == ServerState::Connecting && self.has_server(&status.server);
+        let has_no_tools = |alias: &Alias| self.routed.iter().any(|server| server.alias == *alias && server.tools == 0);
+        bridge.statuses().iter().any(|status| pending(status) && has_no_tools(&status.server))
+    }
+
+    /// Returns `true` if the tools of a server have changed since the router was built.
+    pub(crate) fn is_outdated(&self, views: &[ServerView]) -> bool {
+        let mut current = views.iter().filter(|view| self.profile.servers.contains(&view.alias));
+        !self.routed.iter().all(|server| current.next().is_some_and(|view| server.has_same_tools(view)))
+    }
+
+    /// Returns `true` if a router for this profile and these servers would be the same.
+    fn is_same(&self, profile: &Arc<Profile>, views: &[ServerView]) -> bool {
+        let mut current = views.iter().filter(|view| profile.servers.contains(&view.alias));
+        self.profile == *profile
+            && self.routed.iter().all(|server| current.next().is_some_and(|view| server.is_same(view)))
+            && current.next().is_none()
+    }
+}
+
+impl RoutedServer {
+    fn new(view: &ServerView) -> Self {
+        Self {
+            alias: view.alias.clone(),
+            entry: view.entry.clone(),
+            status: view.status.clone(),
+            slot: view.slot,
+            version: view.version,
+            tools: view.tools.len(),
+        }
+    }
+
+    fn has_same_tools(&self, view: &ServerView) -> bool {
+        (&self.alias, self.slot, self.version, self.tools) == (&view.alias, view.slot, view.version, view.tools.len())
+    }
+
+    fn is_same(&self, view: &ServerView) -> bool {
+        self.has_same_tools(view) && self.status == view.status && *self.entry == *view.entry
+    }
+
+    /// Returns the status of the server when the router was built.
+    pub(crate) fn status(&self) -> &ServerStatus {
+        &self.status
+    }
+}
+
+impl CallRoute {
+    fn new(server: &Alias, definition: &ToolDefinition, tool: Arc<dyn Tool>) -> Self {
+        let original = definition.original();
+        // Only few schemas have such arguments, and parsing takes time.
+        let has_annotation = |definition: &ToolDefinition| definition.input_schema.text().contains(HEADER_ANNOTATION);
+        let read =
+            |definition: &ToolDefinition| HeaderParams::read(&definition.input_schema.read()).unwrap_or_default();
+        Self {
+            server: server.clone(),
+            own_name: definition.own_name().into(),
+            mapping: tool.argument_mapping(),
+            needs_task: original.extra.get("execution").and_then(|execution| execution.get("taskSupport"))
+                == Some(&json!("required")),
+            headers: if has_annotation(definition) { read(definition) } else { HeaderParams::default() },
+            has_header_params: has_annotation(original),
+            tool,
+        }
+    }
+}
+
+/// Returns the definition of a tool as the profile changes it, and the tool; `None` if the profile filters it out.
+fn shaped(view: &ServerView, tool: &CheckedTool, shape: Option<&ToolShape>) -> Option<(ToolDefinition, Arc<dyn Tool>)> {
+    let definition = view.definition(tool)?;
+    let Some(shape) = shape else { return Some((definition, tool.tool())) };
+    let (changed, _) = shape.transformed(&definition)?;
+    let changed = ToolDefinition { provenance: definition.provenance, ..changed };
+    Some((changed, shape.apply(tool.tool())?))
+}
+
+/// Returns the filters and overrides of a profile for the tools of one server, if it has any.
+fn profile_shape(tools: &ToolSettings, entry: &ServerEntry) -> Option<ToolShape> {
+    if *tools == ToolSettings::default() {
+        return None;
+    }
+    let globs = |globs: &[String]| globs.iter().flat_map(|glob| server_globs(glob, &entry.alias)).collect::<Vec<_>>();
+    let overrides = tools
+        .overrides
+        .iter()
+        .flat_map(|(glob, change)| server_globs(glob, &entry.alias).into_iter().map(|glob| (glob, change.clone())));
+    let mut settings = ToolSettings::default()
+        .with_allow(globs(&tools.allow))
+        .with_deny(globs(&tools.deny))
+        .with_overrides(overrides.collect::<Vec<_>>());
+    settings.allowlists = tools.allowlists.iter().map(|list| globs(list)).collect();
+    let mut shaped = ServerEntry::with_settings(entry.alias.clone(), entry.settings.clone()).with_tools(settings);
+    shaped.trust_hints = entry.trust_hints;
+    match ToolShape::new(&shaped) {
+        Ok(shape) => Some(shape),
+        Err(error) => {
+            // Only settings that were built in code can be invalid. Nothing is exposed that they might exclude.
+            tracing::warn!(server = %entry.alias, "all tools are left out: {error}");
+            Some(ToolShape::plain(entry.alias.clone()).with_filter(|_| false))
+        }
+    }
+}
+
+/// Returns the globs over a server's own tool names for a glob of a profile, which may be `SERVER.TOOL`.
+fn server_globs(glob: &str, alias: &Alias) -> Vec<String> {
+    let own = glob.split_once('.').filter(|(server, tool)| {
+        Glob::new(server).is_ok_and(|server| server.matches(alias.as_str())) && Glob::new(tool).is_ok()
+    });
+    std::iter::once(glob.to_owned()).chain(own.map(|(_, tool)| tool.to_owned())).collect()
+}
+
+/// Describes why the entries of a server are missing; `None` if nothing is missing.
+pub(crate) fn missing_server(status: &ServerStatus) -> Option<MissingServer> {
+    let (state, reason) = match &status.state {
+        ServerState::NotStarted => ("not_started", None),
+        ServerState::Connecting => ("connecting", None),
+        ServerState::NeedsAuth => ("needs_auth", None),
+        ServerState::Down { cause } => ("down", Some(cause.clone())),
+        ServerState::Skipped { secrets } => ("skipped", Some(format!("secrets are not set: {}", secrets.join(", ")))),
+        ServerState::Invalid { reason } => ("invalid", Some(reason.clone())),
+        ServerState::Hidden { of } => ("hidden", Some(format!("`ropeway lock` has not accepted its tools ({of})"))),
+        _ => return None,
+    };
+    Some(MissingServer { alias: status.server.clone(), state, reason })
+}
+
+/// A tool under the name and definition that clients see, for search.
+struct FoundTool {
+    definition: ToolDefinition,
+    tool: Arc<dyn Tool>,
+}
+
+impl Tool for FoundTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    fn call<'a>(&'a self, arguments: Arguments, cx: &'a CallContext) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        self.tool.call(arguments, cx)
+    }
+}
+
+#[cfg(test)]
+mod tests;

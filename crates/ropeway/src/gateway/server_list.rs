@@ -1,0 +1,259 @@
+//! One list of one server, fetched once for all clients.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde::Deserializer as _;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::list_kind::ListKind;
+use crate::duration::format_duration;
+use crate::error_chain::chain;
+use crate::mcp::{LinkKey, Mcp, PagedList, RawList};
+use crate::protocol::one_line;
+use crate::sync::lock;
+
+/// Maximum entries and bytes of a list of one server. Further entries are dropped with a warning.
+const MAX_ENTRIES: usize = 10_000;
+const MAX_BYTES: usize = 8 << 20;
+
+/// Maximum bytes of a name, URI or URI template. Entries with longer ones are dropped, since no request can name them.
+const MAX_ID_BYTES: usize = 8 << 10;
+
+/// A list of a server, kept until it changes or expires.
+#[derive(Default)]
+pub(super) struct ServerList {
+    state: Mutex<ListState>,
+    /// Notified when a request ends.
+    finished: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct ListState {
+    entries: Option<Arc<ServerEntries>>,
+    /// Counts the changes that the server has reported.
+    changes: u64,
+    /// The failure of the last request.
+    failure: Option<String>,
+    is_fetching: bool,
+}
+
+/// The entries of a list.
+#[derive(Debug)]
+pub(super) struct ServerEntries {
+    pub(super) entries: Vec<ServerEntry>,
+    /// The connection that the list was received on.
+    pub(super) link: LinkKey,
+    fetched: Instant,
+    ttl: Option<Duration>,
+    /// [`ListState::changes`] at the time of the request.
+    changes: u64,
+}
+
+/// An entry of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServerEntry {
+    /// The name, URI or URI template.
+    pub(super) id: Box<str>,
+    /// The entry as the server sent it, in one line.
+    pub(super) json: Arc<str>,
+}
+
+impl Default for ServerEntries {
+    fn default() -> Self {
+        Self { entries: Vec::new(), link: LinkKey(0), fetched: Instant::now(), ttl: None, changes: 0 }
+    }
+}
+
+impl ServerEntries {
+    /// Returns how long clients may cache the list.
+    pub(super) fn remaining_ttl(&self) -> Duration {
+        self.ttl.unwrap_or_default().saturating_sub(self.fetched.elapsed())
+    }
+
+    fn is_fresh(&self, link: LinkKey, changes: u64) -> bool {
+        self.link == link && self.changes == changes && self.ttl.is_none_or(|ttl| self.fetched.elapsed() < ttl)
+    }
+}
+
+impl ServerList {
+    /// Returns the entries that are known, which may be outdated.
+    pub(super) fn known(&self) -> Option<Arc<ServerEntries>> {
+        lock(&self.state).entries.clone()
+    }
+
+    /// Makes the next request fetch the list again.
+    pub(super) fn invalidate(&self) {
+        lock(&self.state).changes += 1;
+    }
+
+    /// Returns the current entries, or the reason why they are missing. A request that takes longer than `timeout` goes on, so
+    /// that a later one finds its result.
+    pub(super) async fn fetch(
+        self: &Arc<Self>,
+        mcp: &Mcp,
+        kind: ListKind,
+        timeout: Duration,
+    ) -> Result<Arc<ServerEntries>, String> {
+        let link = mcp.link();
+        let mut finished = {
+            let mut state = lock(&self.state);
+            if let Some(entries) = state.entries.clone().filter(|entries| entries.is_fresh(link, state.changes)) {
+                return Ok(entries);
+            }
+            let finished = self.finished.subscribe();
+            if !std::mem::replace(&mut state.is_fetching, true) {
+                let (list, changes) = (FetchGuard(self.clone()), state.changes);
+                tokio::spawn(list.run(mcp.clone(), kind, changes));
+            }
+            finished
+        };
+        let late = || format!("no response within {}", format_duration(timeout));
+        // The sender is part of this list.
+        tokio::time::timeout(timeout, finished.changed()).await.map_err(|_| late())?.map_err(|_| late())?;
+        let state = lock(&self.state);
+        match (&state.failure, &state.entries) {
+            (None, Some(entries)) if entries.link == link => Ok(entries.clone()),
+            (failure, _) => Err(failure.clone().unwrap_or_else(late)),
+        }
+    }
+}
+
+/// A request in progress. Dropping it lets another one start.
+struct FetchGuard(Arc<ServerList>);
+
+impl FetchGuard {
+    async fn run(self, mcp: Mcp, kind: ListKind, changes: u64) {
+        let paged = PagedList { method: kind.method(), key: kind.key(), noun: kind.noun() };
+        let fetched = mcp.list_raw(paged, kind.capability()).await;
+        let mut state = lock(&self.0.state);
+        match fetched {
+            Ok(RawList { entries, ttl }) => {
+                let entries = read_entries(mcp.alias().as_str(), kind, &entries);
+                let (link, fetched) = (mcp.link(), Instant::now());
+                state.entries = Some(Arc::new(ServerEntries { entries, link, fetched, ttl, changes }));
+                state.failure = None;
+            }
+            Err(error) => state.failure = Some(chain(&error)),
+        }
+    }
+}
+
+impl Drop for FetchGuard {
+    fn drop(&mut self) {
+        lock(&self.0.state).is_fetching = false;
+        self.0.finished.send_modify(|count| *count += 1);
+    }
+}
+
+/// Reads the entries of a list, within the limits.
+fn read_entries(server: &str, kind: ListKind, raw: &[Box<RawValue>]) -> Vec<ServerEntry> {
+    let mut entries = Vec::new();
+    let (mut bytes, mut invalid) = (0, 0);
+    for entry in raw {
+        let Some(id) = member(entry.get(), kind.id()).filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES) else {
+            invalid += 1;
+            continue;
+        };
+        bytes += entry.get().len();
+        if entries.len() >= MAX_ENTRIES || bytes > MAX_BYTES {
+            let left_out = raw.len() - entries.len() - invalid;
+            tracing::warn!(server, "left out {left_out} entries of the {} list: it is too large", kind.noun());
+            break;
+        }
+        entries.push(ServerEntry { id: id.into(), json: one_line(entry.get().into()).into() });
+    }
+    if invalid > 0 {
+        tracing::warn!(
+            server,
+            "left out {invalid} entries of the {} list without a valid `{}`",
+            kind.noun(),
+            kind.id()
+        );
+    }
+    entries
+}
+
+/// Returns a member of a JSON object that is a string.
+fn member(text: &str, key: &str) -> Option<String> {
+    let mut found = None;
+    each_member(text, |name, value| {
+        if name == key {
+            found = serde_json::from_str(value.get()).ok();
+        }
+    })?;
+    found
+}
+
+/// Replaces the value of a member in the text of a JSON object. Everything else stays as it is.
+pub(super) fn replace_member(text: &str, key: &str, value: &str) -> Option<String> {
+    let mut replaced = String::with_capacity(text.len() + value.len());
+    let mut done = 0;
+    each_member(text, |name, old| {
+        if name == key {
+            // The value is a slice of the text.
+            let start = old.get().as_ptr().addr() - text.as_ptr().addr();
+            replaced.push_str(&text[done..start]);
+            replaced.push_str(value);
+            done = start + old.get().len();
+        }
+    })?;
+    replaced.push_str(&text[done..]);
+    Some(replaced)
+}
+
+/// Passes each member of a JSON object to `take`. Returns `None` if the text is not an object.
+fn each_member<'a>(text: &'a str, take: impl FnMut(&str, &'a RawValue)) -> Option<()> {
+    struct Members<F>(F);
+    impl<'de, F: FnMut(&str, &'de RawValue)> Visitor<'de> for Members<F> {
+        type Value = ();
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+            while let Some((key, value)) = map.next_entry::<Cow<'de, str>, &'de RawValue>()? {
+                (self.0)(&key, value);
+            }
+            Ok(())
+        }
+    }
+    serde_json::Deserializer::from_str(text).deserialize_map(Members(take)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_value_of_a_member_is_replaced() {
+        let text = r#"{ "a" : 1.50, "name": "x\u0041" ,"z":{"name":"y"}, "name":null}"#;
+        let expected = r#"{ "a" : 1.50, "name": "b" ,"z":{"name":"y"}, "name":"b"}"#;
+        assert_eq!(replace_member(text, "name", r#""b""#).as_deref(), Some(expected));
+        assert_eq!(replace_member(text, "other", "1").as_deref(), Some(text));
+        assert_eq!(replace_member("[1]", "name", "1"), None);
+        assert_eq!(member(r#"{"name":"x\u0041"}"#, "name").as_deref(), Some("xA"));
+        assert_eq!(member(r#"{"name":7}"#, "name"), None);
+    }
+
+    #[test]
+    fn a_list_is_bounded_and_keeps_its_text() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).expect("JSON");
+        let entries = read_entries(
+            "s",
+            ListKind::Resources,
+            &[raw("{\"uri\":\"a:b\",\n\"size\":1.0,\"x\":{}}"), raw("7"), raw(r#"{"uri":""}"#), raw(r#"{"name":"c"}"#)],
+        );
+        assert_eq!(entries, [ServerEntry { id: "a:b".into(), json: r#"{"uri":"a:b","size":1.0,"x":{}}"#.into() }]);
+        let many: Vec<_> = (0..MAX_ENTRIES + 5).map(|number| raw(&format!(r#"{{"name":"{number}"}}"#))).collect();
+        assert_eq!(read_entries("s", ListKind::Prompts, &many).len(), MAX_ENTRIES);
+        let large = raw(&format!(r#"{{"name":"a","text":"{}"}}"#, "x".repeat(MAX_BYTES / 2)));
+        assert_eq!(read_entries("s", ListKind::Prompts, &[large.clone(), large]).len(), 1);
+    }
+}

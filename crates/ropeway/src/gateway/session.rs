@@ -1,0 +1,256 @@
+//! Sessions of legacy clients. A session id is sealed, so a gateway that was restarted knows the sessions of before.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::client::{Client, ClientDescription, LogLevel, Principal};
+use super::journal::{self, Journal, SessionNotes};
+use super::seal::{KeyRing, SealKind};
+use crate::protocol::Era;
+use crate::sync::lock;
+
+/// How long a session without requests and streams stays in memory. Its id revives it later.
+const MAX_IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// Maximum size of a description that is part of the session id. Larger ones are reduced.
+const MAX_INFO_BYTES: usize = 512;
+
+/// The content of a session id.
+#[derive(Serialize, Deserialize)]
+struct Payload {
+    /// Identifies the session in the journal.
+    uid: String,
+    version: Box<str>,
+    profile: Arc<str>,
+    capabilities: Box<str>,
+    info: Box<str>,
+    expires: u64,
+}
+
+/// A session in memory.
+struct Session {
+    client: Arc<Client>,
+    uid: String,
+    expires: u64,
+    used_at: Instant,
+}
+
+/// A session that was found by its id.
+pub(crate) struct FoundSession {
+    pub(crate) client: Arc<Client>,
+    /// Set if the session was not in memory. The caller restores its subscriptions.
+    pub(crate) revived: Option<SessionNotes>,
+}
+
+/// The sessions of a gateway.
+pub(crate) struct Sessions {
+    keys: Arc<KeyRing>,
+    journal: Journal,
+    lifetime: Duration,
+    limit: usize,
+    table: Mutex<HashMap<Arc<str>, Session>>,
+}
+
+/// The gateway has as many sessions as it may have, and all of them are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooManySessions;
+
+impl Sessions {
+    pub(crate) fn new(keys: Arc<KeyRing>, journal: Journal, lifetime: Duration, limit: usize) -> Self {
+        Self { keys, journal, lifetime, limit, table: Mutex::default() }
+    }
+
+    /// Starts a session and returns its id.
+    pub(crate) fn create(
+        &self,
+        description: ClientDescription,
+        principal: &Principal,
+        profile: &Arc<str>,
+    ) -> Result<(Arc<str>, Arc<Client>), TooManySessions> {
+        let expires = journal::now() + self.lifetime.as_secs();
+        let payload = Payload {
+            uid: random_id(),
+            version: description.version.clone(),
+            profile: profile.clone(),
+            capabilities: bounded(&description.capabilities, "{}"),
+            info: bounded(&description.info, r#"{"name":"unknown","version":"0"}"#),
+            expires,
+        };
+        // A struct of strings and numbers always has a JSON form.
+        let text = serde_json::to_vec(&payload).unwrap_or_default();
+        let id: Arc<str> = self.keys.seal(SealKind::Session, principal, self.lifetime, &text).into();
+        let client = Arc::new(Client::new(Era::Legacy, description, principal.clone(), profile.clone(), None));
+        self.insert(&id, client.clone(), payload.uid, expires)?;
+        Ok((id, client))
+    }
+
+    /// Finds a session of the principal by its id, in memory or by opening the id.
+    pub(crate) fn find(&self, id: &str, principal: &Principal) -> Option<FoundSession> {
+        if let Some(session) = lock(&self.table).get_mut(id) {
+            session.used_at = Instant::now();
+            let is_own = session.client.principal == *principal;
+            return is_own.then(|| FoundSession { client: session.client.clone(), revived: None });
+        }
+        let payload = self.keys.open(SealKind::Session, principal, id).ok()?;
+        let payload: Payload = serde_json::from_slice(&payload).ok()?;
+        let notes = self.journal.notes(&payload.uid).unwrap_or_default();
+        if notes.ended {
+            return None;
+        }
+        let description =
+            ClientDescription { version: payload.version, capabilities: payload.capabilities, info: payload.info };
+        let client = Client::new(Era::Legacy, description, principal.clone(), payload.profile, None);
+        if let Some(level) = notes.log_level.as_deref().and_then(LogLevel::parse) {
+            client.set_log_level(level);
+        }
+        let client = Arc::new(client);
+        self.insert(&id.into(), client.clone(), payload.uid, payload.expires).ok()?;
+        Some(FoundSession { client, revived: Some(notes) })
+    }
+
+    /// Adds a session. Makes room by forgetting the one that was not used for the longest time.
+    fn insert(&self, id: &Arc<str>, client: Arc<Client>, uid: String, expires: u64) -> Result<(), TooManySessions> {
+        let mut table = lock(&self.table);
+        if table.len() >= self.limit {
+            let idle = table.iter().filter(|(_, session)| session.client.is_idle());
+            let oldest = idle.min_by_key(|(_, session)| session.used_at).map(|(id, _)| id.clone());
+            table.remove(&oldest.ok_or(TooManySessions)?);
+        }
+        table.insert(id.clone(), Session { client, uid, expires, used_at: Instant::now() });
+        Ok(())
+    }
+
+    /// Ends a session for good. Returns its client, or `None` if the session is unknown.
+    pub(crate) fn end(&self, id: &str, principal: &Principal) -> Option<Arc<Client>> {
+        let client = self.find(id, principal)?.client;
+        let session = lock(&self.table).remove(id)?;
+        self.journal.change(&session.uid, session.expires, |notes| {
+            *notes = SessionNotes { ended: true, expires: notes.expires, ..SessionNotes::default() };
+        });
+        client.close();
+        Some(client)
+    }
+
+    /// Changes what is kept about a session.
+    pub(crate) fn note(&self, client: &Client, change: impl FnOnce(&mut SessionNotes)) {
+        let found = {
+            let table = lock(&self.table);
+            let session = table.values().find(|session| session.client.id == client.id);
+            session.map(|session| (session.uid.clone(), session.expires))
+        };
+        if let Some((uid, expires)) = found {
+            self.journal.change(&uid, expires, change);
+        }
+    }
+
+    /// Forgets sessions that were not used for a while. Their ids stay valid. Returns their clients.
+    pub(crate) fn forget_idle(&self) -> Vec<Arc<Client>> {
+        let mut table = lock(&self.table);
+        let is_old = |session: &Session| session.client.is_idle() && session.used_at.elapsed() > MAX_IDLE;
+        let ids: Vec<Arc<str>> =
+            table.iter().filter(|(_, session)| is_old(session)).map(|(id, _)| id.clone()).collect();
+        ids.iter().filter_map(|id| table.remove(id)).map(|session| session.client).collect()
+    }
+
+    /// Returns the clients of all sessions in memory.
+    #[cfg(test)]
+    pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
+        lock(&self.table).values().map(|session| session.client.clone()).collect()
+    }
+
+    /// Returns the number of sessions in memory.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.table).len()
+    }
+}
+
+/// Returns the text, or a replacement if it is too large for a session id.
+fn bounded(text: &str, replacement: &str) -> Box<str> {
+    if text.len() <= MAX_INFO_BYTES { text.into() } else { replacement.into() }
+}
+
+/// Returns 128 random bits in hexadecimal.
+fn random_id() -> String {
+    let mut bytes = [0; 16];
+    // The seal of the id protects it. The random number only has to be different.
+    if SystemRandom::new().fill(&mut bytes).is_err() {
+        bytes = (u128::from(fastrand::u64(..)) << 64 | u128::from(fastrand::u64(..))).to_be_bytes();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn description() -> ClientDescription {
+        ClientDescription {
+            version: "2025-06-18".into(),
+            capabilities: r#"{"roots":{}}"#.into(),
+            info: r#"{"name":"c","version":"1"}"#.into(),
+        }
+    }
+
+    fn sessions(keys: &Arc<KeyRing>, limit: usize) -> Sessions {
+        Sessions::new(keys.clone(), Journal::in_memory(), DAY, limit)
+    }
+
+    fn keys() -> Arc<KeyRing> {
+        Arc::new(KeyRing::generate().expect("random numbers"))
+    }
+
+    #[test]
+    fn a_session_id_is_known_after_a_restart() {
+        let (keys, alice, bob) = (keys(), Principal::from("alice"), Principal::from("bob"));
+        let before = sessions(&keys, 10);
+        let (id, _) = before.create(description(), &alice, &"default".into()).expect("room");
+        assert!(before.find(&id, &alice).is_some_and(|found| found.revived.is_none()));
+        let after = sessions(&keys, 10);
+        assert!(after.find(&id, &bob).is_none());
+        let found = after.find(&id, &alice).expect("the session");
+        assert!(found.revived.is_some() && found.client.capabilities.roots);
+        assert_eq!(&*found.client.description.version, "2025-06-18");
+        assert!(after.find(&id, &bob).is_none(), "a session in memory is bound to its principal, too");
+    }
+
+    #[test]
+    fn an_ended_session_stays_ended() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("sessions.jsonl");
+        let (keys, anyone) = (keys(), Principal::from(""));
+        let open = || Sessions::new(keys.clone(), Journal::open(&path).expect("a journal"), DAY, 10);
+        let before = open();
+        let (id, _) = before.create(description(), &anyone, &"default".into()).expect("room");
+        assert!(before.end(&id, &anyone).is_some());
+        assert!(before.find(&id, &anyone).is_none());
+        assert!(before.end(&id, &anyone).is_none());
+        assert!(open().find(&id, &anyone).is_none());
+    }
+
+    #[test]
+    fn the_oldest_idle_session_makes_room_and_is_revived() {
+        let (keys, anyone) = (keys(), Principal::from(""));
+        let sessions = sessions(&keys, 2);
+        let create = || sessions.create(description(), &anyone, &"default".into());
+        let (first, _) = create().expect("room");
+        let (_second, client) = create().expect("room");
+        let _busy = client.begin(serde_json::from_str("1").expect("an id")).expect("a free id");
+        create().expect("room");
+        assert_eq!(sessions.len(), 2);
+        assert!(sessions.find(&first, &anyone).is_some_and(|found| found.revived.is_some()));
+        let busy: Vec<_> = sessions
+            .clients()
+            .iter()
+            .filter_map(|client| client.begin(serde_json::from_str("9").expect("an id")))
+            .collect();
+        assert_eq!(busy.len(), 2);
+        assert_eq!(create().err(), Some(TooManySessions));
+    }
+}

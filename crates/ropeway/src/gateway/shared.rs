@@ -1,0 +1,257 @@
+//! The state of a gateway that all its parts share.
+
+use std::sync::{Arc, RwLock};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::catalog::{Catalog, ListKind, Listing};
+use super::client::{Client, Principal};
+use super::clients::{ChangedList, Clients, ModernClients};
+use super::errors::ErrorReply;
+use super::exchange::Exchanges;
+use super::limits::Limits;
+use super::parked::ParkedCalls;
+use super::profile::Selector;
+use super::replay::Streams;
+use super::reply::ServerInfoText;
+use super::router::{Router, RouterSet};
+use super::seal::KeyRing;
+use super::session::Sessions;
+use super::subscriptions::{SubscriberKey, Subscriptions};
+use super::switchboard::Switchboard;
+use super::upstream::Upstreams;
+use crate::bridge::Bridge;
+use crate::config::GatewaySettings;
+use crate::protocol::{Era, meta};
+use crate::sync::{read, write};
+use crate::tool::CancelToken;
+
+/// Maximum size of the instructions of all servers together.
+const MAX_INSTRUCTIONS_BYTES: usize = 16 << 10;
+
+/// The state of a gateway.
+pub(crate) struct GatewayShared {
+    pub(crate) bridge: Bridge,
+    pub(super) settings: RwLock<Arc<GatewaySettings>>,
+    pub(super) routers: RwLock<Arc<RouterSet>>,
+    pub(crate) keys: Arc<KeyRing>,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) modern_clients: ModernClients,
+    pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) switchboard: Arc<Switchboard>,
+    pub(crate) upstreams: Upstreams,
+    pub(crate) catalog: Catalog,
+    pub(crate) parked: Arc<ParkedCalls>,
+    pub(crate) sessions: Sessions,
+    pub(crate) streams: Streams,
+    pub(crate) limits: Limits,
+    /// Cancelled when all servers have been started.
+    pub(crate) started: CancelToken,
+    /// Cancelled when the gateway accepts no new work.
+    pub(crate) draining: CancelToken,
+    /// Cancelled when a client asks the gateway to stop.
+    pub(crate) stop_requested: CancelToken,
+}
+
+/// What a gateway says about itself to a client.
+pub(crate) struct GatewayDescription {
+    pub(crate) info: Value,
+    pub(crate) capabilities: Value,
+    pub(crate) instructions: Option<String>,
+}
+
+/// Counts of a gateway at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct GatewayStatus {
+    /// Open connections of clients.
+    pub connections: usize,
+    /// Sessions of legacy clients in memory.
+    pub sessions: usize,
+    /// Requests in progress.
+    pub requests: usize,
+    /// Calls that wait for input of their clients.
+    pub parked: usize,
+    /// Questions of servers without an answer.
+    pub questions: usize,
+    /// Event streams of legacy clients that are read, or that may still get events.
+    pub streams: usize,
+    /// Modern clients that listen for changes.
+    pub listeners: usize,
+    /// Resources with subscribers.
+    pub subscriptions: usize,
+    /// Connections to servers that belong to one client.
+    pub isolated: usize,
+}
+
+impl GatewayShared {
+    /// Returns the current settings.
+    pub(crate) fn settings(&self) -> Arc<GatewaySettings> {
+        read(&self.settings).clone()
+    }
+
+    /// Replaces the settings.
+    pub(crate) fn set_settings(&self, settings: GatewaySettings) {
+        *write(&self.settings) = Arc::new(settings);
+    }
+
+    pub(crate) fn routers(&self) -> Arc<RouterSet> {
+        read(&self.routers).clone()
+    }
+
+    /// Returns the name of the profile that a path selects.
+    pub(crate) fn profile(&self, selector: &Selector) -> Result<Arc<str>, ErrorReply> {
+        self.routers().select(selector).ok_or_else(|| ErrorReply::refused(404, "unknown server or profile"))
+    }
+
+    /// Returns the routes of a profile.
+    pub(crate) fn router(&self, profile: &str) -> Result<Arc<Router>, ErrorReply> {
+        self.routers().get(profile).ok_or_else(|| ErrorReply::refused(404, "the profile was removed"))
+    }
+
+    /// Returns the routes of a profile, built anew if its servers have changed just now.
+    pub(crate) fn current_router(&self, profile: &str) -> Result<Arc<Router>, ErrorReply> {
+        let router = self.router(profile)?;
+        if !router.is_outdated(&self.bridge.views()) {
+            return Ok(router);
+        }
+        self.rebuild_routes();
+        self.router(profile)
+    }
+
+    /// Builds the routes anew, and tells the clients whose tools have changed.
+    pub(crate) fn rebuild_routes(&self) {
+        let views = self.bridge.views();
+        for view in &views {
+            if let Some(mcp) = &view.mcp {
+                self.switchboard.add_link(mcp.link(), &view.alias, None);
+            }
+        }
+        let mut routers = write(&self.routers);
+        let before = routers.clone();
+        let after = Arc::new(RouterSet::build(&self.settings(), &views, Some(&before)));
+        *routers = after.clone();
+        drop(routers);
+        self.catalog.retain(&views.iter().map(|view| view.alias.clone()).collect::<Vec<_>>());
+        let has_changed = |profile: &str| match (before.get(profile), after.get(profile)) {
+            (Some(before), Some(after)) => !before.has_same_tools(&after),
+            (before, after) => before.is_some() != after.is_some(),
+        };
+        self.clients.notify_changed(ChangedList::Tools, has_changed);
+    }
+
+    /// Finds a session, and restores what it had before a restart.
+    pub(crate) fn session(self: &Arc<Self>, id: &str, principal: &Principal) -> Option<(Arc<Client>, Vec<String>)> {
+        let found = self.sessions.find(id, principal)?;
+        let Some(notes) = found.revived else { return Some((found.client, Vec::new())) };
+        self.clients.add(&found.client);
+        Some((found.client, notes.subscriptions.into_iter().collect()))
+    }
+
+    /// Ends everything that a client has here.
+    pub(crate) fn forget(&self, client: &Client) {
+        client.close();
+        for resource in self.subscriptions.remove_all(SubscriberKey::Client(client.id)) {
+            self.upstreams.unsubscribe(&resource.server, &resource.uri);
+        }
+        self.upstreams.close_of(client);
+    }
+
+    /// Returns the name and version of the gateway.
+    pub(crate) fn info_text(&self) -> ServerInfoText {
+        ServerInfoText::new(&self.settings().name, env!("CARGO_PKG_VERSION"))
+    }
+
+    /// Describes a profile to a client. A profile with one server is described as that server.
+    pub(crate) fn describe(&self, profile: &str, era: Era) -> GatewayDescription {
+        let settings = self.settings();
+        let servers = self.routers().get(profile).map(|router| router.servers()).unwrap_or_default();
+        let known: Vec<_> = servers.iter().filter_map(|server| Some((server, self.upstreams.info(server)?))).collect();
+        let is_complete = known.len() == servers.len();
+        let info = match known.as_slice() {
+            [(_, info)] if servers.len() == 1 => json!({"name": info.name, "version": info.version}),
+            _ => json!({"name": settings.name, "version": env!("CARGO_PKG_VERSION")}),
+        };
+        let instructions = settings.instructions.clone().or_else(|| {
+            let texts = known.iter().filter_map(|(server, info)| {
+                let text = info.instructions.as_deref()?;
+                Some(if servers.len() == 1 { text.to_owned() } else { format!("{server}: {text}") })
+            });
+            let mut joined = texts.collect::<Vec<_>>().join("\n\n");
+            joined.truncate(joined.floor_char_boundary(MAX_INSTRUCTIONS_BYTES));
+            (!joined.is_empty()).then_some(joined)
+        });
+        let has = |path: &[&str]| known.iter().any(|(_, info)| info.has_capability(path));
+        let mut capabilities = Map::new();
+        // A server that connects later may have any of these, and clients ask once.
+        let mut add = |name: &str, value: Value, is_there: bool| {
+            if is_there {
+                capabilities.insert(name.to_owned(), value);
+            }
+        };
+        add("tools", json!({"listChanged": true}), true);
+        add("prompts", json!({"listChanged": true}), has(&["prompts"]) || !is_complete);
+        let subscribe = has(&["resources", "subscribe"]) || era == Era::Modern || !is_complete;
+        let resources =
+            if subscribe { json!({"listChanged": true, "subscribe": true}) } else { json!({"listChanged": true}) };
+        add("resources", resources, has(&["resources"]) || !is_complete);
+        add("completions", json!({}), has(&["completions"]) || !is_complete);
+        add("logging", json!({}), has(&["logging"]) || !is_complete);
+        let has_tasks = has(&["extensions", meta::TASKS_EXTENSION]);
+        add("extensions", json!({meta::TASKS_EXTENSION: {}}), era == Era::Modern && has_tasks);
+        let legacy_tasks = known.iter().find_map(|(_, info)| info.capabilities.get("tasks").cloned());
+        add("tasks", legacy_tasks.clone().unwrap_or_default(), era == Era::Legacy && legacy_tasks.is_some());
+        GatewayDescription { info, capabilities: Value::Object(capabilities), instructions }
+    }
+
+    /// Lists what the servers of a profile have. Waits for servers that are still connecting.
+    pub(crate) async fn list(&self, profile: &str, kind: ListKind) -> Result<Listing, ErrorReply> {
+        let timeout = self.settings().list_timeout;
+        self.wait_for_first_attempts(profile, timeout).await;
+        let router = self.current_router(profile)?;
+        Ok(self.catalog.list(&self.bridge, &router, kind, timeout).await)
+    }
+
+    /// Waits until each server of a profile is ready or has failed once.
+    async fn wait_for_first_attempts(&self, profile: &str, timeout: std::time::Duration) {
+        let mut changes = self.bridge.changes();
+        let settled = async {
+            loop {
+                changes.borrow_and_update();
+                match self.router(profile) {
+                    Ok(router) if router.is_pending(&self.bridge) => {}
+                    _ => return,
+                }
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // A server that is not there in time is named in the list.
+        let _ = tokio::time::timeout(timeout, settled).await;
+    }
+
+    /// Sets the level of log messages of all servers to the most verbose one that a client wants.
+    pub(crate) fn update_log_levels(&self) {
+        if let Some(level) = self.clients.legacy().iter().map(|client| client.log_level()).min() {
+            self.upstreams.set_log_level(level.name());
+        }
+    }
+
+    /// Counts what is in progress.
+    pub(crate) fn status(&self) -> GatewayStatus {
+        GatewayStatus {
+            connections: self.limits.connections(),
+            sessions: self.sessions.len(),
+            requests: self.exchanges.len(),
+            parked: self.parked.len(),
+            questions: self.switchboard.open_questions(),
+            streams: self.streams.live(),
+            listeners: self.clients.listeners(),
+            subscriptions: self.subscriptions.len(),
+            isolated: self.upstreams.isolated(),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The Unix socket of a gateway in the background: JSON lines behind a preamble, for clients of the same user.
+
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::net::UnixStream;
+use tokio::task::JoinSet;
+
+use super::accept::accept;
+use super::dispatch::PipeClient;
+use super::errors::ErrorReply;
+use super::line_io::{Line, LineReader};
+use super::pipe::Pipe;
+use super::profile::Selector;
+use super::reply::Reply;
+use super::shared::{GatewayShared, GatewayStatus};
+use crate::protocol::{ClientMessage, read_client_message};
+use crate::registry::ServerStatus;
+
+/// The version of the preamble.
+const VERSION: u64 = 1;
+
+/// Maximum length of the preamble.
+const MAX_PREAMBLE: usize = 4 << 10;
+
+/// Time within which a client has to send the preamble.
+const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Length of a message's beginning that may name a private method.
+const PRIVATE_HEAD: usize = 256;
+
+/// All clients of the socket share their isolated connections: a command runs once and exits, and the next one goes on with the
+/// same servers.
+const ISOLATION_KEY: u64 = 0;
+
+/// The first line of a client.
+#[derive(Debug, Deserialize)]
+struct Preamble {
+    ropeway: u64,
+    /// The server that the client wants to use alone.
+    #[serde(default)]
+    server: Option<String>,
+}
+
+/// The result of `ropeway/status`.
+#[derive(Serialize)]
+struct SocketStatus {
+    #[serde(flatten)]
+    counts: GatewayStatus,
+    servers: Vec<ServerStatus>,
+}
+
+/// Serves clients of the same user until the gateway stops.
+pub(crate) async fn serve(shared: Arc<GatewayShared>, listener: UnixListener) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let mut clients = JoinSet::new();
+    loop {
+        tokio::select! {
+            (stream, permit) = accept(&listener, &shared.limits) => {
+                let shared = Arc::clone(&shared);
+                clients.spawn(async move {
+                    serve_client(shared, stream).await;
+                    drop(permit);
+                });
+            }
+            Some(ended) = clients.join_next(), if !clients.is_empty() => {
+                if ended.is_err_and(|error| error.is_panic()) {
+                    tracing::error!("a connection ended with a panic");
+                }
+            }
+            () = shared.draining.cancelled() => break,
+        }
+    }
+    drop(listener);
+    while clients.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn serve_client(shared: Arc<GatewayShared>, stream: UnixStream) {
+    let (input, mut output) = tokio::io::split(stream);
+    let mut reader = LineReader::new(input, MAX_PREAMBLE);
+    let selector = match tokio::time::timeout(PREAMBLE_TIMEOUT, read_preamble(&mut reader)).await {
+        Ok(Some(Ok(selector))) => selector,
+        Ok(Some(Err(error))) => return refuse(&mut output, &error).await,
+        // The client has disconnected, or is too slow.
+        Ok(None) | Err(_) => return,
+    };
+    reader.set_limit(shared.settings().limits.message);
+    let pipe = Pipe { client: Arc::new(PipeClient::new(Some(ISOLATION_KEY))), selector, shared: Arc::clone(&shared) };
+    pipe.serve(reader, output, &|message| private_reply(&shared, message)).await;
+}
+
+async fn read_preamble(reader: &mut LineReader<ReadHalf<UnixStream>>) -> Option<Result<Selector, ErrorReply>> {
+    let line = reader.next().await.ok()??;
+    Some(selector_of(&line))
+}
+
+/// Returns what a preamble selects.
+fn selector_of(line: &Line) -> Result<Selector, ErrorReply> {
+    let text = match line {
+        Line::Message(text) => text.as_ref(),
+        Line::TooLong => b"",
+    };
+    let preamble: Preamble =
+        serde_json::from_slice(text).map_err(|_| ErrorReply::invalid_request("the first line is not a preamble"))?;
+    if preamble.ropeway != VERSION {
+        let message = format!("version {} of the preamble is not supported (supported: {VERSION})", preamble.ropeway);
+        return Err(ErrorReply::invalid_request(message));
+    }
+    Ok(preamble.server.map_or(Selector::All, Selector::Named))
+}
+
+async fn refuse(output: &mut WriteHalf<UnixStream>, error: &ErrorReply) {
+    let mut line = Reply::error(None, error).into_bytes().to_vec();
+    line.push(b'\n');
+    let _ = tokio::time::timeout(PREAMBLE_TIMEOUT, output.write_all(&line)).await;
+}
+
+/// Answers `ropeway/status` and `ropeway/stop`, which only commands of the same user can send.
+fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
+    let head = &message[..message.len().min(PRIVATE_HEAD)];
+    memchr::memmem::find(head, b"\"ropeway/")?;
+    let Ok(ClientMessage::Request { id, method, .. }) = read_client_message(message) else { return None };
+    let result = match &*method {
+        "ropeway/status" => {
+            let status = SocketStatus { counts: shared.status(), servers: shared.bridge.statuses() };
+            serde_json::to_vec(&status).ok()?
+        }
+        "ropeway/stop" => {
+            shared.stop_requested.cancel();
+            b"{}".to_vec()
+        }
+        _ => return None,
+    };
+    Some(Reply::result(id, result.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn selector(line: &str) -> Result<Selector, String> {
+        let line = Line::Message(Bytes::copy_from_slice(line.as_bytes()));
+        selector_of(&line).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn a_preamble_selects_one_server_or_all() {
+        assert_eq!(selector(r#"{"ropeway":1,"server":"git"}"#), Ok(Selector::Named("git".to_owned())));
+        assert_eq!(selector(r#"{"ropeway":1,"server":null}"#), Ok(Selector::All));
+        assert_eq!(selector(r#"{"ropeway":1,"later":true}"#), Ok(Selector::All));
+    }
+
+    #[test]
+    fn another_preamble_is_refused() {
+        assert!(selector(r#"{"ropeway":2}"#).unwrap_err().contains("version 2"));
+        assert!(selector(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).is_err());
+        assert!(selector("GET / HTTP/1.1").is_err());
+        assert!(selector_of(&Line::TooLong).is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! The messages of a request in progress, for every kind of listener.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::dispatch::PipeClient;
+use super::exchange::{Exchange, Next, Work, next};
+use super::outbound::Frame;
+use super::shared::GatewayShared;
+
+/// What a client gets next for one of its requests.
+pub(crate) struct Step {
+    /// Messages in the order in which they have to be sent.
+    pub(crate) messages: Vec<Bytes>,
+    /// The work, unless the last message is the response.
+    pub(crate) work: Option<Work>,
+}
+
+/// Waits for the next messages of a request. Dropping the future cancels the request.
+pub(crate) async fn step(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, mut work: Work) -> Step {
+    match next(exchange, &mut work).await {
+        Next::Frames(frames) => Step { messages: texts(frames), work: Some(work) },
+        Next::Questions(asked) => {
+            let reply = shared.parked.park(Arc::clone(exchange), work, asked);
+            Step { messages: vec![reply.into_bytes()], work: None }
+        }
+        Next::Outcome(outcome) => {
+            // Frames that arrived together with the response belong before it.
+            let mut messages = texts(exchange.outbound.take());
+            let reply = outcome.into_reply(&exchange.id(), exchange.client.era);
+            messages.extend(reply.map(|(_, reply)| reply.into_bytes()));
+            Step { messages, work: None }
+        }
+    }
+}
+
+/// Ends everything that a client on a pipe has here, because the pipe is closed.
+pub(crate) fn close_pipe(shared: &GatewayShared, pipe: &PipeClient) {
+    for client in pipe.close() {
+        shared.forget(&client);
+    }
+}
+
+/// Returns the texts of frames.
+pub(crate) fn texts(frames: Vec<Frame>) -> Vec<Bytes> {
+    frames.into_iter().map(|frame| frame.text).collect()
+}

@@ -1,0 +1,196 @@
+//! Subscriptions to resources: one upstream subscription serves all clients.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, Weak};
+
+use super::client::{Client, ClientId};
+use super::clients::listened;
+use super::exchange::Exchange;
+use super::outbound::{Frame, FrameKind};
+use crate::mcp::ExchangeKey;
+use crate::sync::lock;
+use crate::tool::Alias;
+
+/// Maximum number of subscriptions of one client.
+const MAX_PER_CLIENT: usize = 1000;
+
+/// Who has subscribed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SubscriberKey {
+    /// A legacy client.
+    Client(ClientId),
+    /// A listening request of a modern client.
+    Listener(ExchangeKey),
+}
+
+/// Where the notifications of a subscriber go.
+#[derive(Clone)]
+pub(crate) enum Subscriber {
+    Client(Weak<Client>),
+    Listener(Weak<Exchange>),
+}
+
+impl Subscriber {
+    fn notify(&self, uri: &str) {
+        let uri = serde_json::Value::from(uri);
+        let method = "notifications/resources/updated";
+        match self {
+            Self::Client(client) => {
+                if let Some(client) = client.upgrade() {
+                    let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"uri":{uri}}}}}"#);
+                    client.outbound.send(Frame::new(FrameKind::Change, message));
+                }
+            }
+            Self::Listener(exchange) => {
+                if let Some(exchange) = exchange.upgrade() {
+                    let message = listened(method, &format!(r#""uri":{uri}"#), &exchange.id());
+                    exchange.outbound.send(Frame::new(FrameKind::Change, message));
+                }
+            }
+        }
+    }
+}
+
+/// A resource of a server, by the server's own URI.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SubscribedResource {
+    pub(crate) server: Alias,
+    pub(crate) uri: String,
+}
+
+/// The client has too many subscriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooManySubscriptions;
+
+/// All subscriptions of clients.
+#[derive(Default)]
+pub(crate) struct Subscriptions(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// The subscribers of a resource, each with the URI that it knows.
+    resources: HashMap<SubscribedResource, HashMap<SubscriberKey, (Subscriber, String)>>,
+    counts: HashMap<SubscriberKey, usize>,
+}
+
+impl Subscriptions {
+    /// Adds a subscription. Returns `true` if it is the first one to the resource, which has to be subscribed upstream.
+    pub(crate) fn add(
+        &self,
+        resource: SubscribedResource,
+        key: SubscriberKey,
+        subscriber: Subscriber,
+        client_uri: &str,
+    ) -> Result<bool, TooManySubscriptions> {
+        let mut table = lock(&self.0);
+        let Table { resources, counts } = &mut *table;
+        let count = counts.entry(key).or_default();
+        if *count >= MAX_PER_CLIENT {
+            return Err(TooManySubscriptions);
+        }
+        let subscribers = resources.entry(resource).or_default();
+        let is_first = subscribers.is_empty();
+        if subscribers.insert(key, (subscriber, client_uri.to_owned())).is_none() {
+            *count += 1;
+        }
+        Ok(is_first)
+    }
+
+    /// Removes a subscription. Returns `true` if it was the last one to the resource.
+    pub(crate) fn remove(&self, resource: &SubscribedResource, key: SubscriberKey) -> bool {
+        let mut table = lock(&self.0);
+        let Some(subscribers) = table.resources.get_mut(resource) else { return false };
+        if subscribers.remove(&key).is_none() {
+            return false;
+        }
+        let is_last = subscribers.is_empty();
+        if is_last {
+            table.resources.remove(resource);
+        }
+        table.release(key);
+        is_last
+    }
+
+    /// Removes all subscriptions of a subscriber. Returns the resources without a subscriber.
+    pub(crate) fn remove_all(&self, key: SubscriberKey) -> Vec<SubscribedResource> {
+        let mut table = lock(&self.0);
+        if table.counts.remove(&key).is_none() {
+            return Vec::new();
+        }
+        let mut unused = Vec::new();
+        table.resources.retain(|resource, subscribers| {
+            if subscribers.remove(&key).is_some() && subscribers.is_empty() {
+                unused.push(resource.clone());
+            }
+            !subscribers.is_empty()
+        });
+        unused
+    }
+
+    /// Tells all subscribers that a resource has changed.
+    pub(crate) fn notify(&self, server: &Alias, uri: &str) {
+        let resource = SubscribedResource { server: server.clone(), uri: uri.to_owned() };
+        let subscribers: Vec<(Subscriber, String)> = {
+            let table = lock(&self.0);
+            table.resources.get(&resource).map(|all| all.values().cloned().collect()).unwrap_or_default()
+        };
+        for (subscriber, client_uri) in subscribers {
+            subscriber.notify(&client_uri);
+        }
+    }
+
+    /// Returns the number of subscribed resources.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).resources.len()
+    }
+}
+
+impl Table {
+    fn release(&mut self, key: SubscriberKey) {
+        if let Some(count) = self.counts.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(uri: &str) -> SubscribedResource {
+        SubscribedResource { server: "s".into(), uri: uri.to_owned() }
+    }
+
+    #[test]
+    fn only_the_first_and_the_last_subscription_concern_the_server() {
+        let subscriptions = Subscriptions::default();
+        let (one, two) = (SubscriberKey::Client(ClientId::next()), SubscriberKey::Client(ClientId::next()));
+        let add = |key, uri: &str| subscriptions.add(resource(uri), key, Subscriber::Client(Weak::new()), uri);
+        assert_eq!(add(one, "a:"), Ok(true));
+        assert_eq!(add(one, "a:"), Ok(false));
+        assert_eq!(add(two, "a:"), Ok(false));
+        assert_eq!(add(two, "b:"), Ok(true));
+        assert!(!subscriptions.remove(&resource("a:"), one));
+        assert!(!subscriptions.remove(&resource("a:"), one), "it is not subscribed");
+        let mut unused: Vec<String> = subscriptions.remove_all(two).into_iter().map(|resource| resource.uri).collect();
+        unused.sort();
+        assert_eq!(unused, ["a:", "b:"]);
+        assert_eq!(subscriptions.len(), 0);
+        assert!(lock(&subscriptions.0).counts.is_empty());
+    }
+
+    #[test]
+    fn subscriptions_of_one_client_are_bounded() {
+        let subscriptions = Subscriptions::default();
+        let key = SubscriberKey::Client(ClientId::next());
+        let add = |number: usize| {
+            subscriptions.add(resource(&format!("a:{number}")), key, Subscriber::Client(Weak::new()), "")
+        };
+        assert!((0..MAX_PER_CLIENT).all(|number| add(number).is_ok()));
+        assert_eq!(add(MAX_PER_CLIENT), Err(TooManySubscriptions));
+        assert_eq!(subscriptions.len(), MAX_PER_CLIENT);
+    }
+}

@@ -1,0 +1,53 @@
+//! The background task of a gateway: it follows the servers and forgets what is not used anymore.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use super::clients::ChangedList;
+use super::shared::GatewayShared;
+
+/// Changes within this time become one.
+const DEBOUNCE: Duration = Duration::from_millis(10);
+
+/// Time between two searches for unused sessions and connections.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// Follows the servers until the gateway is gone.
+pub(super) async fn run(shared: Weak<GatewayShared>) {
+    let Some(strong) = shared.upgrade() else { return };
+    let (mut changes, board) = (strong.bridge.changes(), strong.switchboard.clone());
+    strong.rebuild_routes();
+    drop(strong);
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        tokio::select! {
+            changed = changes.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                tokio::time::sleep(DEBOUNCE).await;
+                changes.borrow_and_update();
+                let Some(shared) = shared.upgrade() else { return };
+                shared.rebuild_routes();
+            }
+            lists = board.changes() => {
+                tokio::time::sleep(DEBOUNCE).await;
+                let Some(shared) = shared.upgrade() else { return };
+                for (server, list) in lists.into_iter().filter(|(_, list)| *list != ChangedList::Tools) {
+                    shared.catalog.invalidate(&server, list);
+                    let routers = shared.routers();
+                    shared.clients.notify_changed(list, |profile| {
+                        routers.get(profile).is_some_and(|router| router.has_server(&server))
+                    });
+                }
+            }
+            _ = sweep.tick() => {
+                let Some(shared) = shared.upgrade() else { return };
+                for client in shared.sessions.forget_idle() {
+                    shared.forget(&client);
+                }
+                shared.upstreams.close_idle();
+            }
+        }
+    }
+}

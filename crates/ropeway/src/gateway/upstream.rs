@@ -1,0 +1,238 @@
+//! Connections to servers: shared by all clients, or one for each client.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::client::Client;
+use super::switchboard::{IsolatedTap, Switchboard};
+use crate::bridge::{Bridge, ServerLease};
+use crate::config::{GatewayLimits, Isolation};
+use crate::mcp::{Handlers, Mcp, ServerInfo};
+use crate::protocol::Era;
+use crate::sync::lock;
+use crate::tool::{Alias, CallError};
+
+/// The connections of a gateway to its servers.
+pub(crate) struct Upstreams {
+    bridge: Bridge,
+    switchboard: Arc<Switchboard>,
+    limit: usize,
+    max_idle: Duration,
+    isolated: Mutex<HashMap<(u64, Alias), Arc<IsolatedConnection>>>,
+}
+
+/// The connection of one client to a server of its own.
+struct IsolatedConnection {
+    mcp: Mcp,
+    switchboard: Arc<Switchboard>,
+    /// The slot of the server when the connection was made.
+    slot: u64,
+    /// Number of requests in progress.
+    requests: AtomicUsize,
+    used_at: Mutex<Instant>,
+}
+
+/// The right to send requests to a server, on a shared connection or on one of the client's own.
+pub(crate) struct UpstreamLease {
+    lease: ServerLease,
+    _request: Option<RequestGuard>,
+}
+
+impl Deref for UpstreamLease {
+    type Target = ServerLease;
+
+    fn deref(&self) -> &ServerLease {
+        &self.lease
+    }
+}
+
+/// Counts a request on an isolated connection until it is dropped.
+struct RequestGuard(Arc<IsolatedConnection>);
+
+impl RequestGuard {
+    fn new(connection: &Arc<IsolatedConnection>) -> Self {
+        connection.requests.fetch_add(1, Ordering::Relaxed);
+        Self(connection.clone())
+    }
+}
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        *lock(&self.0.used_at) = Instant::now();
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl IsolatedConnection {
+    fn is_busy(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for IsolatedConnection {
+    fn drop(&mut self) {
+        // The process or session ends with the last handle of the connection.
+        self.switchboard.remove_link(self.mcp.link());
+    }
+}
+
+/// The reason why a client gets no connection of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("too many isolated connections are in use (limit: {0})")]
+struct TooManyIsolated(usize);
+
+impl Upstreams {
+    pub(crate) fn new(bridge: Bridge, switchboard: Arc<Switchboard>, limits: &GatewayLimits) -> Self {
+        let (limit, max_idle) = (limits.isolated, limits.isolated_idle);
+        Self { bridge, switchboard, limit, max_idle, isolated: Mutex::default() }
+    }
+
+    /// Returns the connection for a request of a client, for a call of one of the server's tools if `own_name` is given.
+    pub(crate) async fn connect(
+        &self,
+        server: &Alias,
+        own_name: Option<&str>,
+        client: &Arc<Client>,
+    ) -> Result<UpstreamLease, CallError> {
+        if !self.is_isolated(server, client) {
+            let lease = self.bridge.connect_for(server, own_name).await?;
+            return Ok(UpstreamLease { lease, _request: None });
+        }
+        let connection = self.isolated_connection(server, client)?;
+        self.switchboard.add_link(connection.mcp.link(), server, Some(client));
+        let request = RequestGuard::new(&connection);
+        let lease = self.bridge.connect_isolated(server, own_name, &connection.mcp).await?;
+        Ok(UpstreamLease { lease, _request: Some(request) })
+    }
+
+    /// Returns `true` if a client needs its own connection to a server.
+    fn is_isolated(&self, server: &Alias, client: &Client) -> bool {
+        match self.bridge.isolation(server) {
+            Isolation::Shared => false,
+            Isolation::Client => true,
+            Isolation::Auto => {
+                let can = client.capabilities;
+                (can.form || can.url || can.sampling || can.roots) && self.switchboard.is_ambiguous(server)
+            }
+        }
+    }
+
+    /// Returns the connection of a client, which is created if necessary.
+    fn isolated_connection(&self, server: &Alias, client: &Arc<Client>) -> Result<Arc<IsolatedConnection>, CallError> {
+        let key = (client.isolation_key, server.clone());
+        let slot = self.bridge.slot_id(server);
+        let mut isolated = lock(&self.isolated);
+        if let Some(known) = isolated.get(&key).filter(|known| Some(known.slot) == slot) {
+            return Ok(known.clone());
+        }
+        // The settings of the server have changed.
+        let outdated = isolated.remove(&key);
+        let evicted = if isolated.len() >= self.limit { Some(self.evict(&mut isolated, server)?) } else { None };
+        let tap = IsolatedTap { board: self.switchboard.clone(), client: Arc::downgrade(client) };
+        let mcp = self.bridge.isolated(server, Handlers::new().with_tap(Arc::new(tap)));
+        let (Some(mcp), Some(slot)) = (mcp, slot) else {
+            return Err(CallError::NotConnected { server: server.clone() });
+        };
+        let connection = Arc::new(IsolatedConnection {
+            mcp,
+            switchboard: self.switchboard.clone(),
+            slot,
+            requests: AtomicUsize::new(0),
+            used_at: Mutex::new(Instant::now()),
+        });
+        isolated.insert(key, connection.clone());
+        drop(isolated);
+        // Connections end when they are dropped: not under the lock.
+        drop((outdated, evicted));
+        Ok(connection)
+    }
+
+    /// Removes the connection that was not used for the longest time.
+    fn evict(
+        &self,
+        isolated: &mut HashMap<(u64, Alias), Arc<IsolatedConnection>>,
+        server: &Alias,
+    ) -> Result<Arc<IsolatedConnection>, CallError> {
+        let idle = isolated.iter().filter(|(_, connection)| !connection.is_busy());
+        let oldest = idle.min_by_key(|(_, connection)| *lock(&connection.used_at)).map(|(key, _)| key.clone());
+        let oldest = oldest.and_then(|key| isolated.remove(&key));
+        oldest.ok_or_else(|| CallError::Unavailable {
+            server: server.clone(),
+            source: Box::new(TooManyIsolated(self.limit)),
+        })
+    }
+
+    /// Closes the isolated connections of a client that is gone.
+    pub(crate) fn close_of(&self, client: &Client) {
+        self.close_where(|key, _| key == client.isolation_key);
+    }
+
+    /// Closes isolated connections that were not used for a while.
+    pub(crate) fn close_idle(&self) {
+        self.close_where(|_, connection| !connection.is_busy() && lock(&connection.used_at).elapsed() >= self.max_idle);
+    }
+
+    fn close_where(&self, is_closed: impl Fn(u64, &IsolatedConnection) -> bool) {
+        let mut closed = Vec::new();
+        lock(&self.isolated).retain(|(key, _), connection| {
+            let is_closed = is_closed(*key, connection);
+            if is_closed {
+                closed.push(connection.clone());
+            }
+            !is_closed
+        });
+        drop(closed);
+    }
+
+    /// Returns the number of isolated connections.
+    pub(crate) fn isolated(&self) -> usize {
+        lock(&self.isolated).len()
+    }
+
+    /// Returns the description of a server, if it is connected.
+    pub(crate) fn info(&self, server: &Alias) -> Option<Arc<ServerInfo>> {
+        self.bridge.server(server)?.server_info()
+    }
+
+    /// Returns the protocol era of a server, if it is connected.
+    pub(crate) fn era(&self, server: &Alias) -> Option<Era> {
+        self.info(server).map(|info| info.era)
+    }
+
+    /// Subscribes to changes of a resource. Starts a lazy server.
+    pub(crate) async fn subscribe(&self, server: &Alias, uri: &str) {
+        match self.bridge.connect_for(server, None).await {
+            Ok(lease) => lease.mcp.subscribe(uri),
+            Err(error) => {
+                tracing::debug!(%server, "could not subscribe to `{uri}` yet: {}", crate::error_chain::chain(&error));
+                // The subscription begins once the server is connected.
+                self.bridge.server(server).into_iter().for_each(|mcp| mcp.subscribe(uri));
+            }
+        }
+    }
+
+    /// Ends the subscription to a resource.
+    pub(crate) fn unsubscribe(&self, server: &Alias, uri: &str) {
+        self.bridge.server(server).into_iter().for_each(|mcp| mcp.unsubscribe(uri));
+    }
+
+    /// Tells the servers of a client's own that its roots have changed.
+    pub(crate) fn roots_changed(&self, client: &Client) {
+        const MESSAGE: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
+        let is_own = |(key, _): &(&(u64, Alias), &Arc<IsolatedConnection>)| key.0 == client.isolation_key;
+        let own: Vec<Mcp> = lock(&self.isolated).iter().filter(is_own).map(|(_, own)| own.mcp.clone()).collect();
+        own.iter().for_each(|mcp| mcp.notify(MESSAGE.to_vec()));
+    }
+
+    /// Sets the minimum level of log messages of all servers.
+    pub(crate) fn set_log_level(&self, level: &'static str) {
+        let shared = self.bridge.servers().into_iter().filter_map(|alias| self.bridge.server(alias));
+        let isolated: Vec<Mcp> = lock(&self.isolated).values().map(|connection| connection.mcp.clone()).collect();
+        shared.chain(isolated).for_each(|mcp| mcp.set_log_level(level));
+    }
+}

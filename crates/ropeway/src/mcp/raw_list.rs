@@ -1,0 +1,42 @@
+//! Raw lists: resources, templates and prompts of a server as JSON text.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::client::Mcp;
+use super::pages::{self, ListWarnings, PagedList};
+use super::redaction;
+use super::session::Session;
+use crate::tool::{CallContext, CallError};
+
+/// A list of a server: all pages, redacted.
+#[derive(Debug, Default)]
+pub(crate) struct RawList {
+    pub(crate) entries: Vec<Box<RawValue>>,
+    /// How long the server allows the list to be cached.
+    pub(crate) ttl: Option<Duration>,
+}
+
+impl Mcp {
+    /// Fetches all pages of a list. Returns an empty list if the server does not declare the capability.
+    pub(crate) async fn list_raw(&self, list: PagedList, capability: &str) -> Result<RawList, CallError> {
+        let connection = &self.inner.connection;
+        let cx = CallContext::default();
+        let session = connection.session(&cx, connection.timeouts(&cx)).await?;
+        // A server that declares no capabilities at all may still have the list.
+        if !session.info.capabilities.is_empty() && !session.info.has_capability(&[capability]) {
+            return Ok(RawList::default());
+        }
+        let mut entries = Vec::new();
+        let take = |entry: &RawValue, _: &Session, warnings: &mut ListWarnings<'_>| match redaction::redact_entry(
+            connection.host.redactor(),
+            entry,
+        ) {
+            Some(entry) => entries.push(entry.into_owned()),
+            None => warnings.warn(&format!("skipped an entry of the {} list that cannot be redacted", list.noun)),
+        };
+        let summary = pages::fetch(connection, list, &cx, take).await?;
+        Ok(RawList { entries, ttl: summary.ttl })
+    }
+}

@@ -1,0 +1,116 @@
+//! The tap: receives the requests and notifications of servers unparsed, in place of [`Handlers`](super::Handlers).
+
+use std::fmt;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::raw_caller::ExchangeKey;
+use crate::protocol::{Era, RpcError};
+
+/// Identifies the connection of one [`Mcp`](super::Mcp), also after it was re-established.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct LinkKey(pub(crate) u64);
+
+/// Receives what servers send in addition to responses.
+///
+/// All methods run on the task that reads messages and must not block.
+pub(crate) trait ServerTap: Send + Sync {
+    /// Returns the client capabilities that servers of an era get.
+    fn capabilities(&self, era: Era) -> Value;
+
+    /// Receives a request of the server. Dropping the question answers it with an error.
+    fn on_question(&self, question: Question);
+
+    /// Reports that the server does not wait for the answer to a question anymore: it cancelled the request, or its link is
+    /// closed.
+    fn on_withdrawn(&self, link: LinkKey, id: &RawValue);
+
+    /// Receives a notification, except for progress. `callers` are the raw requests that it can belong to.
+    fn on_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: Vec<ExchangeKey>);
+}
+
+/// The method of a [`Question`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuestionMethod {
+    /// `elicitation/create`.
+    Elicit {
+        /// The mode is `url`, not `form`.
+        url: bool,
+    },
+    /// `sampling/createMessage`.
+    Sample,
+    /// `roots/list`.
+    Roots,
+}
+
+impl QuestionMethod {
+    /// Returns the method on the wire.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Elicit { .. } => "elicitation/create",
+            Self::Sample => "sampling/createMessage",
+            Self::Roots => "roots/list",
+        }
+    }
+}
+
+/// A request of a server that waits for an answer. Dropping it answers with an error.
+pub(crate) struct Question {
+    /// The connection that the question arrived on.
+    pub(crate) link: LinkKey,
+    /// The server's id of the request, unique among the open questions of the link.
+    pub(crate) id: Box<RawValue>,
+    pub(crate) method: QuestionMethod,
+    /// The params; `{}` if the request has none.
+    pub(crate) params: Box<RawValue>,
+    /// The raw requests that the question can belong to.
+    pub(crate) callers: Vec<ExchangeKey>,
+    /// `None` once answered.
+    pub(super) answer: Option<Box<dyn AnswerSink>>,
+}
+
+/// Sends the answer to a question.
+pub(crate) trait AnswerSink: Send + Sync {
+    fn send(&self, outcome: Result<&RawValue, RpcError>);
+}
+
+impl Question {
+    /// Creates a question that sends its answer to `answer`.
+    pub(crate) fn new(
+        (link, id): (LinkKey, Box<RawValue>),
+        method: QuestionMethod,
+        params: Box<RawValue>,
+        callers: Vec<ExchangeKey>,
+        answer: Box<dyn AnswerSink>,
+    ) -> Self {
+        Self { link, id, method, params, callers, answer: Some(answer) }
+    }
+
+    /// Sends the result or the error to the server, unless it has withdrawn the question.
+    pub(crate) fn answer(mut self, outcome: Result<&RawValue, RpcError>) {
+        if let Some(answer) = self.answer.take() {
+            answer.send(outcome);
+        }
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            let message = format!("`{}` was not answered", self.method.as_str());
+            answer.send(Err(RpcError { code: crate::protocol::code::INTERNAL, message, data: None }));
+        }
+    }
+}
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Question")
+            .field("link", &self.link)
+            .field("id", &self.id.get())
+            .field("method", &self.method)
+            .field("callers", &self.callers)
+            .finish_non_exhaustive()
+    }
+}
