@@ -34,9 +34,6 @@ pub(crate) struct GatewayInfo {
     pub(crate) config: PathBuf,
     /// The SHA-256 of the configuration that is loaded.
     pub(crate) digest: String,
-    /// The address for HTTP clients, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) url: Option<String>,
     /// When the gateway was started, in seconds since 1970.
     pub(crate) started: u64,
 }
@@ -181,7 +178,6 @@ mod tests {
             version: String::new(),
             config: PathBuf::new(),
             digest: String::new(),
-            url: None,
             started: 0,
         };
         let ours = std::process::id();

@@ -70,7 +70,7 @@ pub(super) struct Serve {
     #[arg(long, requires = "config")]
     require_trust: bool,
     /// Socket for other commands; set by `ropeway up`
-    #[arg(long, value_name = "SOCKET", hide = true, conflicts_with_all = ["over_stdio", "profile"])]
+    #[arg(long, value_name = "SOCKET", hide = true, conflicts_with_all = ["over_stdio", "profile", "listen"])]
     background: Option<PathBuf>,
     #[command(flatten)]
     server: ServerOptions,
@@ -99,7 +99,7 @@ impl Serve {
         prepare::watch(&gateway, &servers, &context, change, background.as_ref().map(Background::accepted));
         let url = endpoint.as_ref().map(|endpoint| endpoint.url(self.profile.as_deref()));
         if let Some(background) = &background {
-            background.publish(url.clone())?;
+            background.publish()?;
         }
         let mut serving = self.serving(&gateway, endpoint, background.as_ref())?;
         if let Some(url) = url.as_ref().filter(|_| context.json) {
@@ -139,11 +139,12 @@ impl Serve {
         }
     }
 
-    /// Binds the address for HTTP clients. A gateway in the background has one only if it is given.
+    /// Binds the address for HTTP clients, unless clients use standard input and output or the socket.
     fn endpoint(&self, settings: &GatewaySettings) -> Result<Option<Endpoint>, Failure> {
-        let is_optional = self.over_stdio || self.background.is_some();
-        let address = self.listen.as_ref().or((!is_optional).then_some(&settings.listen));
-        address.map(Endpoint::bind).transpose()
+        if self.over_stdio || self.background.is_some() {
+            return Ok(None);
+        }
+        Endpoint::bind(self.listen.as_ref().unwrap_or(&settings.listen)).map(Some)
     }
 
     fn serving(
