@@ -3,8 +3,11 @@
 pub mod agent_case;
 pub mod baseline;
 pub mod bench_case;
+pub mod event_reader;
+pub mod http_client;
 pub mod meter;
 pub mod payloads;
+pub mod process_tree;
 pub mod recorded_tools;
 pub mod runner;
 pub mod script;

@@ -2,15 +2,20 @@
 
 #![allow(unreachable_pub, reason = "in a program, `pub` means visible outside of the file")]
 
+mod background;
 mod bench;
+mod clients;
 mod conformance;
 mod dist;
 mod fuzz;
+mod gateway;
 mod licences;
 mod llm;
+mod needs;
 mod paths;
 mod process;
 mod servers;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -22,11 +27,17 @@ Usage: cargo xtask COMMAND
 
 Commands:
   test                          Run all checks: formatting, lints, tests, real servers, conformance
-  bench engine|bridge|providers|agent|redaction [--json] [--quick]
+  bench engine|bridge|providers|agent|redaction|gateway [--json] [--quick]
                                 Run a benchmark: one connection; many servers and the command line; the model dialects;
-                                the agent; redaction of text
+                                the agent; redaction of text; the gateway
+  clients URL | --stdio COMMAND [ARGUMENT...]
+                                List tools, call one, read a resource and get a prompt with real MCP clients;
+                                --tool NAME and --arguments JSON before the endpoint select the call
   conformance client [--scenario NAME]
                                 Run the client scenarios of the official conformance suite
+  conformance server [--through-gateway [--behind legacy|modern]] [--scenario NAME]
+                                Run the server scenarios against the reference server, or against `ropeway serve` in
+                                front of one
   dist [--host]                 Build the static release binary with man pages, completions and checksums into target/dist-files/;
                                 --host builds for this machine
   fuzz [TARGET] [--seconds N] [--mutator]
@@ -36,6 +47,8 @@ Commands:
   llm [ARGUMENT...]             Download a real model (1.2 GB, once), run it locally, test it over three dialects,
                                 and run an agent with real servers
   servers                       Install the real servers of the tests, at pinned versions, into target/servers/
+  soak [--minutes N] [--seed N] Run mixed load on `ropeway serve` while servers are killed, the configuration is reloaded
+                                and the gateway is restarted (default 1 minute)
   help                          Print this help
 
 With CI=true in the environment, `test` fails if a test is skipped.";
@@ -46,12 +59,15 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["test"] => test::run(),
         ["bench", ..] => bench::run(&args[1..]),
-        ["conformance", "client"] => conformance::run(None),
-        ["conformance", "client", "--scenario", name] => conformance::run(Some(name)),
+        ["clients", ..] => clients::run(&args[1..]),
+        ["conformance", "client"] => conformance::client::run(None),
+        ["conformance", "client", "--scenario", name] => conformance::client::run(Some(name)),
+        ["conformance", "server", ..] => conformance::server::run(&args[2..]),
         ["dist", ..] => dist::run(&args[1..]),
         ["fuzz", ..] => fuzz::run(&args[1..]),
         ["llm", ..] => llm::ask(&args[1..]),
         ["servers"] => servers::run(),
+        ["soak", ..] => soak::run(&args[1..]),
         ["help" | "--help" | "-h"] => {
             println!("{HELP}");
             Ok(())

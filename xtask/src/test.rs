@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::needs::Missing;
 use crate::process::{self, cargo};
 use crate::{conformance, licences, servers};
 
@@ -103,7 +104,7 @@ pub fn run() -> Result<()> {
         Ok(()) => Outcome::Ran(Count::default()),
         Err(error) => {
             have_servers = false;
-            match error.downcast::<servers::Missing>() {
+            match error.downcast::<Missing>() {
                 Ok(missing) => Outcome::Skipped(format!("missing: {}", missing.names())),
                 Err(error) => Outcome::Failed(Count::default(), error),
             }
@@ -141,10 +142,13 @@ pub fn run() -> Result<()> {
         if !have_servers {
             return Outcome::Skipped("the suite is not installed".to_owned());
         }
-        match conformance::client(None) {
-            Ok(count) => Outcome::Ran(Count { passed: count.passed, failed: count.failed, ..Count::default() }),
-            Err(error) => Outcome::Failed(Count::default(), error),
+        conformed(conformance::client::test(None))
+    });
+    step("conformance of the reference server", &mut || {
+        if !have_servers {
+            return Outcome::Skipped("the suite is not installed".to_owned());
         }
+        conformed(conformance::server::direct())
     });
     report(&steps, &missing, std::env::var("CI").is_ok_and(|value| value == "true"))
 }
@@ -154,7 +158,7 @@ fn missing() -> Vec<String> {
     let components = [("rustfmt", "fmt"), ("clippy", "clippy")];
     let absent = components.iter().filter(|(_, command)| !process::works("cargo", &[command, "--version"]));
     let mut lines: Vec<String> = absent.map(|(name, _)| format!("{name}: try `rustup component add {name}`")).collect();
-    lines.extend(servers::missing().iter().flat_map(servers::Missing::lines));
+    lines.extend(servers::missing().iter().flat_map(Missing::lines));
     lines
 }
 
@@ -162,6 +166,14 @@ fn missing() -> Vec<String> {
 fn plain(done: Result<()>) -> Outcome {
     match done {
         Ok(()) => Outcome::Ran(Count::default()),
+        Err(error) => Outcome::Failed(Count::default(), error),
+    }
+}
+
+/// Converts the result of a conformance run.
+fn conformed(done: Result<conformance::Count>) -> Outcome {
+    match done {
+        Ok(count) => Outcome::Ran(Count { passed: count.passed, failed: count.failed, ..Count::default() }),
         Err(error) => Outcome::Failed(Count::default(), error),
     }
 }

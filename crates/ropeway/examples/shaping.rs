@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use ropeway::prelude::*;
-use ropeway::registry::ProviderOptions;
+use ropeway::registry::ToolTransform;
 use serde_json::json;
 
 const CONFIG: &str = "
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             tool.description = Some(description.split(". ").next()?.to_owned());
             Some(tool)
         })
-        .transformer(ProviderOptions::new("openai", json!({"strict": true})))
+        .transformer(ToolTransform::provider_options("openai", json!({"strict": true})))
         .build()?;
     let agent = Agent::builder()
         .provider(Provider::from_env(Dialect::Chat)?)

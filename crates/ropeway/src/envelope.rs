@@ -158,7 +158,7 @@ impl Envelope {
             return EnvelopeData::Json(value);
         }
         match &self.meta.content[..] {
-            [ContentPart::Text(only)] => EnvelopeData::Text(Cow::Borrowed(&only.text)),
+            [ContentPart::Text { text, .. }] => EnvelopeData::Text(Cow::Borrowed(text)),
             parts => plain_text(parts).map_or(EnvelopeData::Parts(parts), |text| EnvelopeData::Text(Cow::Owned(text))),
         }
     }

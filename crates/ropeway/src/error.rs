@@ -37,11 +37,7 @@ pub enum Error {
     #[cfg(feature = "providers")]
     #[error(transparent)]
     Recording(Box<crate::provider::RecordingError>),
-    /// The settings of an agent are incomplete or contradict each other.
-    #[cfg(feature = "agent")]
-    #[error(transparent)]
-    AgentBuild(Box<crate::agent::AgentBuildError>),
-    /// An agent's turn failed.
+    /// An agent could not be built, or its turn failed.
     #[cfg(feature = "agent")]
     #[error(transparent)]
     Agent(Box<crate::agent::AgentError>),
@@ -71,7 +67,6 @@ from! {
     #[cfg(feature = "providers")] Provider: crate::provider::ProviderError,
     #[cfg(feature = "providers")] Output: crate::provider::OutputError,
     #[cfg(feature = "providers")] Recording: crate::provider::RecordingError,
-    #[cfg(feature = "agent")] AgentBuild: crate::agent::AgentBuildError,
     #[cfg(feature = "agent")] Agent: crate::agent::AgentError,
     #[cfg(feature = "agent")] Generate: crate::agent::GenerateError,
 }

@@ -70,6 +70,7 @@ pub mod bridge;
 pub mod checked;
 pub mod config;
 pub mod content;
+mod conversions;
 pub mod duration;
 pub mod envelope;
 mod error;
@@ -81,6 +82,7 @@ mod hash;
 pub mod json;
 #[cfg(feature = "bridge")]
 pub mod lock;
+mod loose_json;
 pub mod lowering;
 #[cfg(feature = "mcp")]
 pub mod mcp;
@@ -97,6 +99,10 @@ pub mod registry;
 pub mod schema;
 pub mod secret;
 mod setters;
+#[cfg(feature = "bridge")]
+// Hidden from the docs: used by the binary; not covered by semantic versioning.
+#[doc(hidden)]
+pub mod suggest;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -1,18 +1,34 @@
 //! The `with_*` methods of settings types.
 
-/// Implements one `with_*` method for each listed field. The methods take anything that converts into the field's type.
+/// Implements builder methods that each set one field: `method(argument: Type) => field = value;`.
+///
+/// The short form `method => field: Type,` takes anything that converts into the type of the field.
 macro_rules! setters {
-    ($type:ty { $($method:ident => $field:ident: $value:ty,)+ }) => {
-        impl $type {
+    (@impl [$($generics:tt)*] $type:ty {
+        $($(#[$meta:meta])* $method:ident($($arg:ident: $arg_type:ty),+) => $($field:ident).+ = $value:expr;)+
+    }) => {
+        impl $($generics)* $type {
             $(
-                #[doc = concat!("Sets the field `", stringify!($field), "`.")]
-                #[must_use]
-                pub fn $method(mut self, $field: impl Into<$value>) -> Self {
-                    self.$field = $field.into();
+                $(#[$meta])*
+                #[must_use = "returns the changed value"]
+                pub fn $method(mut self, $($arg: $arg_type),+) -> Self {
+                    self.$($field).+ = $value;
                     self
                 }
             )+
         }
+    };
+    (<$life:lifetime> $type:ty { $($methods:tt)+ }) => {
+        setters!(@impl [<$life>] $type { $($methods)+ });
+    };
+    ($type:ty { $($method:ident => $field:ident: $value:ty,)+ }) => {
+        setters!(@impl [] $type { $(
+            #[doc = concat!("Sets the field `", stringify!($field), "`.")]
+            $method($field: impl Into<$value>) => $field = $field.into();
+        )+ });
+    };
+    ($type:ty { $($methods:tt)+ }) => {
+        setters!(@impl [] $type { $($methods)+ });
     };
 }
 

@@ -24,7 +24,7 @@ impl Contestant for Ours {
             return Ok(structured["rows"].as_array().map_or(0, Vec::len));
         }
         let sizes = output.content.iter().map(|part| match part {
-            ContentPart::Text(text) => text.text.len(),
+            ContentPart::Text { text, .. } => text.len(),
             ContentPart::Image(image) => image.base64.len(),
             _ => 0,
         });

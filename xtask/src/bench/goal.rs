@@ -11,6 +11,7 @@ pub(super) enum Unit {
     Milliseconds,
     Microseconds,
     Megabytes,
+    Kibibytes,
 }
 
 impl Unit {
@@ -21,6 +22,7 @@ impl Unit {
             Self::Milliseconds => "ms",
             Self::Microseconds => "µs",
             Self::Megabytes => "MB",
+            Self::Kibibytes => "KiB",
         }
     }
 
@@ -31,6 +33,7 @@ impl Unit {
             Self::Milliseconds => "milliseconds",
             Self::Microseconds => "microseconds",
             Self::Megabytes => "megabytes",
+            Self::Kibibytes => "kibibytes",
         }
     }
 }

@@ -4,6 +4,8 @@ mod agent;
 mod bridge;
 mod cli;
 mod engine;
+mod gateway;
+mod gateways;
 mod goal;
 mod providers;
 mod redaction;
@@ -20,7 +22,7 @@ use serde_json::Value;
 use crate::paths;
 use crate::process::{cargo, run as run_command};
 
-/// Runs `bench engine|bridge|providers|agent|redaction [--json] [--quick]`.
+/// Runs `bench engine|bridge|providers|agent|redaction|gateway [--json] [--quick]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let Some((what, flags)) = args.split_first() else { bail!(USAGE) };
     let (mut json, mut quick) = (false, false);
@@ -52,6 +54,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             let report = redaction::Report::measure(&build_only("ropeway-peers", &redaction::PROGRAMS)?, quick)?;
             (report.to_json(), report.to_text())
         }
+        "gateway" => {
+            let report = gateway::Report::measure(&build(&["ropeway-peers", "ropeway-cli"])?, quick)?;
+            (report.to_json(), report.to_text())
+        }
         _ => bail!(USAGE),
     };
     if json {
@@ -62,7 +68,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers|agent|redaction [--json] [--quick]";
+const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers|agent|redaction|gateway [--json] [--quick]";
 
 /// Builds the programs of these packages and returns their folder.
 fn build(packages: &[&str]) -> Result<PathBuf> {

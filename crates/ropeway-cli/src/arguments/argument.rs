@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::io::Read as _;
 
 use ropeway::json;
+use ropeway::suggest;
 use ropeway::tool::{Arguments, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::call_syntax::{CallExpression, CallValue};
-use crate::arguments::suggest;
 use crate::describe::schema;
 use crate::describe::types;
 use crate::failure::Failure;
@@ -192,15 +192,25 @@ impl RawArguments {
 
     /// Returns the arguments for a tool. Pairs are converted by its schema and override the object.
     pub(crate) fn for_tool(self, tool: &ToolDefinition) -> Result<Arguments, Failure> {
+        self.convert("tool", tool)
+    }
+
+    /// Returns the arguments for a prompt, in the form of a tool.
+    pub(crate) fn for_prompt(self, prompt: &ToolDefinition) -> Result<Arguments, Failure> {
+        self.convert("prompt", prompt)
+    }
+
+    /// Converts the arguments; `noun` is what messages call the owner.
+    fn convert(self, noun: &str, tool: &ToolDefinition) -> Result<Arguments, Failure> {
         let mut arguments = self.object.unwrap_or_default();
         let mut typed: Vec<String> = Vec::new();
         let mut pairs: VecDeque<Pair> = self.pairs.into();
         if let Some(value) = self.unnamed {
-            pairs.push_front(Pair { name: only_argument(tool)?, value, option: None });
+            pairs.push_front(Pair { name: only_argument(noun, tool)?, value, option: None });
         }
         while let Some(Pair { name, value, option }) = pairs.pop_front() {
             let name = match &option {
-                Some(spelling) => option_name(tool, &name, spelling)?,
+                Some(spelling) => option_name(noun, tool, &name, spelling)?,
                 None => name,
             };
             if typed.contains(&name) {
@@ -208,7 +218,7 @@ impl RawArguments {
             }
             let value = match value {
                 PairValue::Json(value) => value,
-                PairValue::Plain(text) => convert(tool, &name, text)?,
+                PairValue::Plain(text) => convert(noun, tool, &name, text)?,
                 PairValue::Next(next) if is_switch(tool, &name) => {
                     let said = next.as_deref().and_then(|next| next.parse().ok());
                     if let (None, Some(next)) = (said, next) {
@@ -216,7 +226,7 @@ impl RawArguments {
                     }
                     Value::Bool(said.unwrap_or(true))
                 }
-                PairValue::Next(Some(text)) => convert(tool, &name, text)?,
+                PairValue::Next(Some(text)) => convert(noun, tool, &name, text)?,
                 PairValue::Next(None) => {
                     let failure = Failure::usage(format!("argument `--{name}` requires a value")).kind(INVALID);
                     return Err(failure.hint(format!("try --{name}=VALUE")).about(tool));
@@ -247,13 +257,13 @@ fn behind_switch(name: &str, next: &str) -> Result<Pair, Failure> {
 }
 
 /// Returns the name of the argument that an unnamed value sets.
-fn only_argument(tool: &ToolDefinition) -> Result<String, Failure> {
+fn only_argument(noun: &str, tool: &ToolDefinition) -> Result<String, Failure> {
     let fields = types::fields(&tool.input_schema);
     let required: Vec<&types::Field> = fields.iter().filter(|field| field.required).collect();
     match (&fields[..], &required[..]) {
         ([only], _) => Ok(only.name.clone()),
         (_, [only]) => Ok(only.name.clone()),
-        _ => Err(Failure::usage(format!("tool `{}` has several arguments; the value needs a name", tool.name))
+        _ => Err(Failure::usage(format!("{noun} `{}` has several arguments; the value needs a name", tool.name))
             .kind(INVALID)
             .hint("try name: value")
             .about(tool)),
@@ -261,7 +271,7 @@ fn only_argument(tool: &ToolDefinition) -> Result<String, Failure> {
 }
 
 /// Returns the argument that an option names, ignoring dashes, underscores and case.
-fn option_name(tool: &ToolDefinition, name: &str, spelling: &OptionSpelling) -> Result<String, Failure> {
+fn option_name(noun: &str, tool: &ToolDefinition, name: &str, spelling: &OptionSpelling) -> Result<String, Failure> {
     let fields = types::fields(&tool.input_schema);
     if fields.iter().any(|field| field.name == name) {
         return Ok(name.to_owned());
@@ -273,21 +283,21 @@ fn option_name(tool: &ToolDefinition, name: &str, spelling: &OptionSpelling) -> 
     if let [field] = same[..] {
         return Ok(field.name.clone());
     }
-    let failure = Failure::usage(format!("tool `{}` has no argument `{name}`", tool.name)).kind(INVALID);
+    let failure = Failure::usage(format!("{noun} `{}` has no argument `{name}`", tool.name)).kind(INVALID);
     let near = suggest::closest(name, fields.iter().map(|field| field.name.as_str()));
     let near: Vec<String> = near.into_iter().map(str::to_owned).chain(spelling.nearest.clone()).collect();
     let near: Vec<String> = near.into_iter().map(|name| format!("--{name}")).collect();
-    let question = suggest::did_you_mean_one_of(&near.iter().map(String::as_str).collect::<Vec<_>>());
+    let question = suggest::did_you_mean_one_of(&near);
     Err(question.into_iter().fold(failure, Failure::hint).about(tool))
 }
 
 /// Converts a plain value to the type in the tool's schema.
-fn convert(tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Failure> {
+fn convert(noun: &str, tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Failure> {
     let root: &Value = &tool.input_schema;
     let Some(property) = schema::property(root, name) else {
         let fields = types::fields(root);
         let question = suggest::did_you_mean(name, fields.iter().map(|field| field.name.as_str()));
-        let failure = Failure::usage(format!("tool `{}` has no argument `{name}`", tool.name)).kind(INVALID);
+        let failure = Failure::usage(format!("{noun} `{}` has no argument `{name}`", tool.name)).kind(INVALID);
         return match question {
             // Most schemas are open, but a name close to a known argument is most likely misspelled.
             Some(question) if schema::is_open(root) => {
@@ -484,7 +494,7 @@ mod tests {
             ("deep", "1,2", None),
             ("objects", "1,2", None),
         ] {
-            assert_eq!(convert(&tool, name, text.to_owned()).ok(), expected, "{name}={text}");
+            assert_eq!(convert("tool", &tool, name, text.to_owned()).ok(), expected, "{name}={text}");
         }
     }
 
@@ -530,7 +540,7 @@ mod tests {
     fn a_single_item_is_suggested_as_a_list() {
         let tags = json!({"properties": {"tags": {"type": "array", "items": {"type": "string"}}}});
         let tool = ToolDefinition::new("tag").with_input_schema(tags);
-        let failure = convert(&tool, "tags", "a,".to_owned()).expect_err("no list");
+        let failure = convert("tool", &tool, "tags", "a,".to_owned()).expect_err("no list");
         let text = anstream::adapter::strip_str(&failure.render()).to_string();
         assert!(text.contains("expected `string[]`\n  try tags='[\"a,\"]'\n"), "{text}");
     }

@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use clap::{Arg, Command};
+use ropeway::suggest;
 
 use crate::arguments::argument::option_word;
 use crate::arguments::command_words::{CommandWords, Role};
-use crate::arguments::suggest;
 
 /// Commands whose first word may be a server.
 const TAKE_SERVER: [&str; 9] =
@@ -99,6 +99,20 @@ fn is_name(word: &str) -> bool {
 
 fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Returns why the path of a program cannot be a server, or `None` if the word is not a path.
+pub(crate) fn unusable_path(word: &str) -> Option<String> {
+    let path = Path::new(word);
+    let reason = match path.metadata() {
+        _ if !is_path(word) => return None,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist".to_owned(),
+        Err(error) => format!("cannot be read: {error}"),
+        Ok(metadata) if metadata.is_dir() => "is a directory, not a program".to_owned(),
+        Ok(_) if !is_program(path) => format!("is not executable; run `chmod +x {word}`"),
+        Ok(_) => return None,
+    };
+    Some(format!("`{word}` {reason}"))
 }
 
 /// Returns `true` if the words contain `--json`.

@@ -5,4 +5,3 @@ pub(crate) mod call_syntax;
 pub(crate) mod command_rewrite;
 pub(crate) mod command_words;
 pub(crate) mod names;
-pub(crate) mod suggest;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use ropeway::config::Config;
 use ropeway::registry::naming::tool_name;
+use ropeway::suggest;
 use ropeway::tool::{Alias, CallError, Origin, ToolDefinition};
 
-use crate::arguments::suggest;
 use crate::failure::Failure;
 use crate::terminal::text::clean_line;
 
@@ -103,7 +103,7 @@ impl ToolNames {
         let alone: Vec<String> = short().collect();
         let near = suggest::closest(wanted, alone.iter().map(String::as_str));
         let near = alone.iter().zip(&names).filter(|(alone, _)| near.contains(&alone.as_str()));
-        let near: Vec<&str> = near.map(|(_, name)| name.as_str()).take(suggest::MOST).collect();
+        let near: Vec<&str> = near.map(|(_, name)| name.as_str()).take(suggest::MAX_SUGGESTIONS).collect();
         let question = suggest::did_you_mean_one_of(&near)
             .or_else(|| suggest::did_you_mean(wanted, names.iter().map(String::as_str)));
         // Without a similar tool, the server may be misspelled.

@@ -1,11 +1,11 @@
 //! Prompts by name, with arguments.
 
-use ropeway::mcp::{Mcp, Prompt, PromptResult};
+use ropeway::mcp::{Mcp, Prompt, PromptArgument, PromptResult};
+use ropeway::suggest;
 use ropeway::tool::{Alias, CallContext, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::argument::RawArguments;
-use crate::arguments::suggest;
 use crate::connect::fan_out::fan_out;
 use crate::connect::session::Session;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ pub(crate) async fn fill(session: &Session, name: &str, words: &[String]) -> Res
 
 pub(crate) async fn get(session: &Session, name: &str, typed: RawArguments) -> Result<PromptResult, Failure> {
     let (alias, server, prompt) = choose(session, name).await?;
-    let arguments = typed.for_tool(&as_tool(&prompt))?;
+    let arguments = typed.for_prompt(&as_tool(&prompt))?;
     for name in arguments.keys() {
         known(&prompt, name)?;
     }
@@ -46,11 +46,19 @@ fn known(prompt: &Prompt, name: &str) -> Result<(), Failure> {
     })
 }
 
-/// Converts a prompt to a tool with string arguments.
+/// Converts a prompt to a tool with string arguments and no others.
 fn as_tool(prompt: &Prompt) -> ToolDefinition {
+    let property = |argument: &PromptArgument| match &argument.description {
+        Some(description) => json!({"type": "string", "description": description}),
+        None => json!({"type": "string"}),
+    };
     let properties: Map<String, Value> =
-        prompt.arguments.iter().map(|argument| (argument.name.clone(), json!({"type": "string"}))).collect();
-    ToolDefinition::new(prompt.name.clone()).with_input_schema(json!({"type": "object", "properties": properties}))
+        prompt.arguments.iter().map(|argument| (argument.name.clone(), property(argument))).collect();
+    let required = prompt.arguments.iter().filter(|argument| argument.required).map(|argument| argument.name.as_str());
+    let required: Vec<&str> = required.collect();
+    ToolDefinition::new(prompt.name.clone()).with_input_schema(
+        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}),
+    )
 }
 
 async fn choose(session: &Session, name: &str) -> Result<(Alias, Mcp, Prompt), Failure> {

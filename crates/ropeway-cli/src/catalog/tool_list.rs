@@ -36,16 +36,18 @@ pub(crate) fn text(session: &Session, source: &ServerSource, words: &str, width:
 
 /// Returns the tools by server as JSON.
 pub(crate) fn list_json(session: &Session, listing: &ToolListing) -> Value {
-    let server = |verdict: &ServerStatus| {
+    let server = |status: &ServerStatus| {
         let tools: Vec<&ToolDefinition> =
-            listing.registry.of_server(&verdict.server).map(|tool| tool.definition()).collect();
+            listing.registry.of_server(&status.server).map(|tool| tool.definition()).collect();
         let mut fields = Map::new();
-        fields.insert("server".to_owned(), json!(verdict.server));
-        fields.insert("verdict".to_owned(), json!(verdict.outcome));
-        if let Some(note) = &verdict.note {
+        fields.insert("server".to_owned(), json!(status.server));
+        fields.insert("status".to_owned(), json!(status.state));
+        // The former name of `status`.
+        fields.insert("verdict".to_owned(), json!(status.state));
+        if let Some(note) = &status.note {
             fields.insert("note".to_owned(), json!(note));
         }
-        if let Some(info) = session.server_info(&verdict.server) {
+        if let Some(info) = session.server_info(&status.server) {
             fields.insert("name".to_owned(), json!(info.name));
             fields.insert("version".to_owned(), json!(info.version));
             fields.insert("era".to_owned(), json!(info.era.as_str()));
@@ -53,7 +55,7 @@ pub(crate) fn list_json(session: &Session, listing: &ToolListing) -> Value {
             fields.insert("capabilities".to_owned(), json!(info.capabilities));
             fields.extend(info.instructions.as_ref().map(|text| ("instructions".to_owned(), json!(text))));
         }
-        if let Some(hidden) = hidden(listing, verdict) {
+        if let Some(hidden) = hidden(listing, status) {
             fields.insert("hidden".to_owned(), json!(hidden));
         }
         fields.insert("tools".to_owned(), json!(tools));
@@ -72,10 +74,10 @@ pub(crate) fn list(
 ) -> String {
     match &listing.statuses[..] {
         [] => session.advice.no_servers(),
-        [verdict] => one_server(session, listing, verdict, source, whole, width),
-        verdicts => {
-            let server = |verdict: &ServerStatus| group(session, listing, verdict, width);
-            verdicts.iter().map(server).collect::<Vec<_>>().join("\n")
+        [status] => one_server(session, listing, status, source, whole, width),
+        statuses => {
+            let server = |status: &ServerStatus| group(session, listing, status, width);
+            statuses.iter().map(server).collect::<Vec<_>>().join("\n")
         }
     }
 }
@@ -84,71 +86,71 @@ pub(crate) fn list(
 pub(crate) fn one_server(
     session: &Session,
     listing: &ToolListing,
-    verdict: &ServerStatus,
+    status: &ServerStatus,
     source: &ServerSource,
     whole: bool,
     width: usize,
 ) -> String {
-    let mut text = title(session, verdict, source);
-    let info = session.server_info(&verdict.server);
+    let mut text = title(session, status, source);
+    let info = session.server_info(&status.server);
     let instructions = info.as_deref().and_then(|info| info.instructions.as_deref());
     if let Some(instructions) = instructions.filter(|_| whole) {
         text.push_str(&wrap(&clean(instructions), width, 2));
     }
-    for tool in listing.registry.of_server(&verdict.server).map(|tool| tool.definition()) {
+    for tool in listing.registry.of_server(&status.server).map(|tool| tool.definition()) {
         text.push_str(&format!("\n{}", entry(session.names.short(tool), tool, width)));
         if whole {
             text.push_str(&arguments(tool, width, 4));
         }
     }
-    if let Some(advice) = session.advice.for_status(verdict) {
+    if let Some(advice) = session.advice.for_status(status) {
         text.push_str(&wrap(&advice, width, 4));
     }
-    text + &note(verdict, width)
+    text + &note(status, width)
 }
 
 /// Lists the tools of one of several servers.
-pub(crate) fn group(session: &Session, listing: &ToolListing, verdict: &ServerStatus, width: usize) -> String {
-    let there = matches!(verdict.outcome, ServerState::Ready { .. } | ServerState::Cached { .. });
+pub(crate) fn group(session: &Session, listing: &ToolListing, status: &ServerStatus, width: usize) -> String {
+    let there = matches!(status.state, ServerState::Ready { .. } | ServerState::Cached { .. });
     if !there {
-        return session.advice.problem_text(verdict, width);
+        return session.advice.problem_text(status, width);
     }
-    let info = session.server_info(&verdict.server);
+    let info = session.server_info(&status.server);
     let about = info.as_deref().map(about).unwrap_or_default();
-    let tools = listing.registry.of_server(&verdict.server).map(|tool| among_many(session, tool.definition(), width));
-    let mut text = session.advice.heading(verdict, &about) + &tools.collect::<String>();
-    if let Some(hidden) = hidden(listing, verdict) {
-        text.push_str(&faint(&wrap(&why_hidden(session, hidden, listing, &verdict.server), width, 4)));
+    let tools = listing.registry.of_server(&status.server).map(|tool| among_many(session, tool.definition(), width));
+    let mut text = session.advice.heading(status, &about) + &tools.collect::<String>();
+    if let Some(hidden) = hidden(listing, status) {
+        text.push_str(&faint(&wrap(&why_hidden(session, hidden, listing, &status.server), width, 4)));
     }
-    text + &note(verdict, width)
+    text + &note(status, width)
 }
 
 /// Lists the cached tools of a server that is still connecting.
 pub(crate) fn remembered_group(
     session: &Session,
-    verdict: &ServerStatus,
+    status: &ServerStatus,
     tools: &[ToolDefinition],
     width: usize,
 ) -> String {
     let words = format!("still connecting; {} (cached)", count(tools.len()));
     let tools = tools.iter().map(|tool| among_many(session, tool, width));
-    status_line(StatusIcon::Half, &verdict.server, &words, "") + &tools.collect::<String>()
+    status_line(StatusIcon::Half, &status.server, &words, "") + &tools.collect::<String>()
 }
 
 /// Returns the note about an incomplete list, if any.
-fn note(verdict: &ServerStatus, width: usize) -> String {
-    verdict.note.as_deref().map(|note| faint(&wrap(&clean_line(note), width, 4))).unwrap_or_default()
+fn note(status: &ServerStatus, width: usize) -> String {
+    status.note.as_deref().map(|note| faint(&wrap(&clean_line(note), width, 4))).unwrap_or_default()
 }
 
 /// Returns the number of tools hidden by name collisions.
-fn hidden(listing: &ToolListing, verdict: &ServerStatus) -> Option<usize> {
-    let listed = listing.registry.of_server(&verdict.server).count();
-    verdict.outcome.tools().checked_sub(listed).filter(|hidden| *hidden > 0)
+fn hidden(listing: &ToolListing, status: &ServerStatus) -> Option<usize> {
+    let listed = listing.registry.of_server(&status.server).count();
+    status.state.tools().checked_sub(listed).filter(|hidden| *hidden > 0)
 }
 
 fn why_hidden(session: &Session, hidden: usize, listing: &ToolListing, server: &Alias) -> String {
     let has_tools = |other: &&Alias| *other != server && listing.registry.of_server(other).next().is_some();
-    let others: Vec<&Alias> = listing.statuses.iter().map(|verdict| &verdict.server).filter(has_tools).collect();
+    let others: Vec<&Alias> = listing.statuses.iter().map(|status| &status.server).filter(has_tools).collect();
     let (tools, names) = if hidden == 1 { ("tool", "the same tool name") } else { ("tools", "the same tool names") };
     let who = match others[..] {
         [other] => format!("`{}` has", clean_line(other.as_str())),
@@ -163,20 +165,20 @@ fn about(info: &ServerInfo) -> String {
 }
 
 /// Formats the heading of a single server: its configured name, or the name that it reports.
-fn title(session: &Session, verdict: &ServerStatus, source: &ServerSource) -> String {
-    let info = session.server_info(&verdict.server);
+fn title(session: &Session, status: &ServerStatus, source: &ServerSource) -> String {
+    let info = session.server_info(&status.server);
     let protocol = info.as_deref().map(|info| format!("MCP {}", clean_line(&info.protocol_version)));
     match (info, source) {
         (Some(info), ServerSource::File(_)) => {
             let more = [about(&info), protocol.unwrap_or_default()];
             let more: Vec<String> = more.into_iter().filter(|part| !part.is_empty()).collect();
-            session.advice.heading(verdict, &more.join(" · "))
+            session.advice.heading(status, &more.join(" · "))
         }
-        (None, _) => session.advice.heading(verdict, ""),
+        (None, _) => session.advice.heading(status, ""),
         (Some(info), _) => {
-            let name = if info.name.is_empty() { verdict.server.as_str() } else { &info.name };
+            let name = if info.name.is_empty() { status.server.as_str() } else { &info.name };
             let title = clean_line(&format!("{name} {}", info.version));
-            let (count, protocol) = (count(verdict.outcome.tools()), protocol.unwrap_or_default());
+            let (count, protocol) = (count(status.state.tools()), protocol.unwrap_or_default());
             format!("{NAME}{title}{NAME:#} {FAINT}· {count} · {protocol}{FAINT:#}\n")
         }
     }
@@ -214,7 +216,7 @@ pub(crate) fn found(session: &Session, listing: &ToolListing, words: &str, width
         text = format!("No matches for `{}` in {}.\n", clean_line(words), count(listing.registry.len()));
     }
     // Unavailable servers were not searched.
-    let mut absent = listing.statuses.iter().filter(|verdict| is_unavailable(&verdict.outcome)).peekable();
+    let mut absent = listing.statuses.iter().filter(|status| is_unavailable(&status.state)).peekable();
     if absent.peek().is_some() {
         text.push_str(&format!(
             "\n{}",
@@ -227,7 +229,9 @@ pub(crate) fn found(session: &Session, listing: &ToolListing, words: &str, width
 pub(crate) fn found_json(listing: &ToolListing, words: &str) -> Value {
     let hits = listing.registry.search(words, MOST_FOUND);
     let hit = |hit: &SearchHit<'_>| json!({"score": hit.score, "tool": hit.tool.definition()});
-    json!({"found": hits.iter().map(hit).collect::<Vec<_>>(), "servers": listing.statuses})
+    let hits: Vec<Value> = hits.iter().map(hit).collect();
+    // `found` is the former name of `matches`.
+    json!({"matches": hits, "found": hits, "servers": listing.statuses})
 }
 
 #[cfg(test)]

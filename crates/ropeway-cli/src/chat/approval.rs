@@ -7,10 +7,10 @@ use clap::Args;
 use ropeway::agent::{Approval, Permission, Policy, ToolPattern};
 use ropeway::config::ToolApproval;
 use ropeway::message::CallArguments;
+use ropeway::suggest;
 use ropeway::tool::{Arguments, Origin, ToolDefinition};
 
 use super::call_display;
-use crate::arguments::suggest;
 use crate::terminal::text::{clean_line, columns};
 
 const NAME: Style = Style::new().bold();
@@ -171,7 +171,7 @@ fn suggestion(pattern: &ToolPattern, tools: &[&ToolDefinition]) -> Option<String
             let all = servers.iter().map(String::as_str).chain(dotted.iter().map(String::as_str)).chain(names);
             let mut near: Vec<String> = suggest::closest(text, all).into_iter().map(as_typed).collect();
             near.dedup();
-            suggest::did_you_mean_one_of(&near.iter().map(String::as_str).collect::<Vec<_>>())
+            suggest::did_you_mean_one_of(&near)
         }
     }
 }

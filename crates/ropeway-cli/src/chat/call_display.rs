@@ -40,7 +40,7 @@ pub(crate) fn format_arguments(arguments: &CallArguments) -> String {
                 |(name, value): (&String, &Value)| format!("{}: {}", quote_name(name), escaped(&value.to_string()));
             fields.iter().map(field).collect::<Vec<_>>().join(", ")
         }
-        CallArguments::Broken(broken) => escaped(&broken.text),
+        CallArguments::Broken { text, .. } => escaped(text),
     }
 }
 

@@ -197,9 +197,9 @@ impl Screen {
     /// Shows a step other than text in the text format.
     fn event(&mut self, step: &Step, help: &ServerAdvice, status: &Status) -> Result<(), Failure> {
         match step {
-            Step::Servers { statuses: verdicts } => {
+            Step::Servers { statuses } => {
                 self.end()?;
-                self.server_statuses(verdicts, help);
+                self.server_statuses(statuses, help);
             }
             Step::Answered { .. } => self.end()?,
             Step::CallStarted { call, tool, origin, arguments, summary } => {
@@ -244,26 +244,26 @@ impl Screen {
     }
 
     /// Shows the servers that are connecting or unavailable, unless that was shown before.
-    pub(crate) fn server_statuses(&mut self, verdicts: &[ServerStatus], help: &ServerAdvice) {
+    pub(crate) fn server_statuses(&mut self, statuses: &[ServerStatus], help: &ServerAdvice) {
         if matches!(self.format, OutputFormat::Json) {
             return;
         }
-        for verdict in verdicts.iter().filter(|verdict| !self.last_statuses.contains(verdict)) {
+        for status in statuses.iter().filter(|status| !self.last_statuses.contains(status)) {
             let was_connecting = || {
-                let before = self.last_statuses.iter().find(|last_statuses| last_statuses.server == verdict.server);
-                before.is_some_and(|last_statuses| is_pending(&last_statuses.outcome))
+                let before = self.last_statuses.iter().find(|last_statuses| last_statuses.server == status.server);
+                before.is_some_and(|last_statuses| is_pending(&last_statuses.state))
             };
-            match &verdict.outcome {
+            match &status.state {
                 outcome if is_pending(outcome) => {
-                    say(&status_line(StatusIcon::Half, &verdict.server, "still connecting", ""))
+                    say(&status_line(StatusIcon::Half, &status.server, "still connecting", ""))
                 }
-                outcome if is_unavailable(outcome) => say(&help.problem_text(verdict, width())),
-                _ if was_connecting() => say(&help.heading(verdict, "")),
+                outcome if is_unavailable(outcome) => say(&help.problem_text(status, width())),
+                _ if was_connecting() => say(&help.heading(status, "")),
                 _ => continue,
             }
             self.last = None;
         }
-        self.last_statuses = verdicts.to_vec();
+        self.last_statuses = statuses.to_vec();
     }
 
     /// Prints a warning.

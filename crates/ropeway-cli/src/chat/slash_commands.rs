@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ropeway::duration::format_duration;
 use ropeway::message::{Conversation, Message};
+use ropeway::suggest;
 
 use super::save_file;
 use super::slash_parser::{self, SlashCommand};
 use super::state::Chat;
-use crate::arguments::suggest;
 use crate::catalog::{fill_prompt, tools_text};
 use crate::failure::{Exit, Failure};
 use crate::terminal::style::faint;
@@ -33,11 +33,11 @@ impl Chat<'_> {
                 self.note(&text);
             }
             SlashCommand::Servers => {
-                let verdicts = self.session.bridge.statuses();
-                let text = match &verdicts[..] {
+                let statuses = self.session.bridge.statuses();
+                let text = match &statuses[..] {
                     [] => "no servers configured\n".to_owned(),
-                    verdicts => {
-                        verdicts.iter().map(|verdict| self.session.advice.problem_text(verdict, width())).collect()
+                    statuses => {
+                        statuses.iter().map(|status| self.session.advice.problem_text(status, width())).collect()
                     }
                 };
                 self.note(&text);

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::save_file::expand_home;
-use crate::arguments::suggest;
+use ropeway::suggest;
+
 use crate::failure::Failure;
 use crate::terminal::table::{Cell, Overflow, Table};
 use crate::terminal::text::{width, wrap};

@@ -8,10 +8,11 @@ use ropeway::config::raw::{RawAuth, RawMap, RawServer, RawStart, RawText, RawTra
 use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerSettings, edit};
 use serde_json::json;
 
-use super::doctor::patience;
+use super::doctor::examine_settings;
 use crate::config::config_target::{self, ConfigTarget};
 use crate::connect::command_context::CommandContext;
-use crate::doctor::{Environment, examine_entry};
+use crate::connect::servers::{ServerSource, Servers};
+use crate::doctor::examine_entry;
 use crate::failure::{Exit, Failure};
 use crate::files::file;
 use crate::output::print::{print, print_json};
@@ -142,10 +143,11 @@ impl Add {
         let lines: Vec<String> =
             config_target::added_lines(target.text(), &text).into_iter().map(literal::redact_line).collect();
         let report = match (entry, settings) {
-            (Some(entry), Some(ServerSettings::Known(config))) if self.check => {
-                redaction::add_secrets(&config.secrets());
-                let environment = Environment::of_process();
-                let examined = examine_entry(entry, config, &environment, patience(&context));
+            (Some(entry), Some(ServerSettings::Known(own))) if self.check => {
+                redaction::add_secrets(&own.secrets());
+                let servers = Servers::new(config.clone(), ServerSource::File(target.path.clone()));
+                let settings = examine_settings(&servers, None, &context);
+                let examined = examine_entry(entry, own, &settings);
                 Some(context.status.during(&format!("trying {}", server.alias), examined).await)
             }
             _ => None,
@@ -222,24 +224,24 @@ impl Add {
         Ok(server)
     }
 
-    /// Returns the `cwd` to write. A program with a relative path runs in the current folder.
+    /// Returns the `cwd` to write. A program with a relative path runs in the current directory.
     fn folder(&self, file: &Path) -> Result<Option<String>, Failure> {
         let here = std::env::current_dir()
-            .map_err(|error| Failure::usage("could not determine the current folder").caused_by(&error))?;
+            .map_err(|error| Failure::usage("could not determine the current directory").caused_by(&error))?;
         let is_here = |word: &String| {
             let path = Path::new(word);
             path.is_relative() && (word == "." || (word.contains('/') && path.exists()) || path.is_file())
         };
         let folder = match &self.cwd {
             Some(folder) if !folder.is_dir() => {
-                return Err(Failure::usage(format!("`{}` is not a folder", folder.display())));
+                return Err(Failure::usage(format!("`{}` is not a directory", folder.display())));
             }
             Some(folder) => here.join(folder),
             None if self.command.iter().any(is_here) => here,
             None => return Ok(None),
         };
         let beside = std::path::absolute(file).ok().and_then(|file| file.parent().map(Path::to_owned));
-        // A relative path keeps working if the folder moves.
+        // A relative path keeps working if the directory moves.
         let written = match beside.as_deref().and_then(|beside| folder.strip_prefix(beside).ok()) {
             Some(below) if below.as_os_str().is_empty() => ".".to_owned(),
             Some(below) => below.to_string_lossy().into_owned(),

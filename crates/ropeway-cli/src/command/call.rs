@@ -59,7 +59,7 @@ pub(super) struct Call {
     /// Arguments as one JSON object
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
-    /// Save images, audio and other files of the result to this folder
+    /// Save images, audio and other files of the result to this directory
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
     /// Print text byte for byte, even on a terminal; a single binary result is written to a pipe or file as is

@@ -71,7 +71,7 @@ pub(super) struct Chat {
     /// Attach a text, image or PDF file to the first message (repeatable)
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
-    /// Continue the latest conversation in this folder
+    /// Continue the latest conversation in this directory
     #[arg(long = "continue", conflicts_with = "resume")]
     continues: bool,
     /// Continue a saved conversation, by the start of its id or by a file of --save
@@ -86,7 +86,7 @@ pub(super) struct Chat {
     /// Also save the conversation to FILE after each turn; continue it with --resume FILE
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Save images, audio and other files of results to this folder
+    /// Save images, audio and other files of results to this directory
     #[arg(long, value_name = "DIR")]
     save_files: Option<PathBuf>,
     /// Allow servers to send sampling requests to the model
@@ -336,12 +336,10 @@ impl Chat {
                 let tools: Vec<_> = listing.registry.definitions().collect();
                 // Tools hidden by the lock are unknown, too.
                 let hides = |server: &Alias| listing.differences.iter().any(|difference| difference.server == *server);
-                let absent = listing
-                    .statuses
-                    .iter()
-                    .filter(|verdict| is_unavailable(&verdict.outcome) || hides(&verdict.server));
+                let absent =
+                    listing.statuses.iter().filter(|status| is_unavailable(&status.state) || hides(&status.server));
                 let unseen: Vec<_> = absent
-                    .filter_map(|verdict| prefixes.iter().find(|(alias, _)| *alias == verdict.server))
+                    .filter_map(|status| prefixes.iter().find(|(alias, _)| *alias == status.server))
                     .map(|(alias, prefix)| (alias.as_str(), prefix.clone()))
                     .collect();
                 for warning in unmatched_warnings(&recipe.rules.policy(), &tools, &unseen) {

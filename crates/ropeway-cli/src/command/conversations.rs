@@ -106,7 +106,7 @@ fn local_time(time: &str) -> String {
     local.map_or_else(|_| time.to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
-/// Formats a folder with `~` for the home folder.
+/// Formats a directory with `~` for the home directory.
 fn below_home(folder: &str) -> String {
     let home = std::env::var("HOME").ok().and_then(|home| std::fs::canonicalize(home).ok());
     match home.and_then(|home| Path::new(folder).strip_prefix(home).ok().map(Path::to_owned)) {

@@ -12,9 +12,10 @@ use tokio::time::Instant;
 use super::config::problems_text;
 use crate::config::config_file::ConfigFile;
 use crate::connect::command_context::CommandContext;
+use crate::connect::lockfile::{self, LoadedLock};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
-use crate::doctor::{Environment, Finding, Report, examine, examine_entry};
+use crate::doctor::{Environment, ExamineSettings, Finding, Report, examine, examine_entry};
 use crate::failure::{Exit, Failure, worst_exit};
 use crate::output::print::{print, print_json};
 use crate::terminal::status_icon::StatusIcon;
@@ -42,17 +43,18 @@ impl Doctor {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         if let Some(file) = self.server.config_file()? {
             file.admit(context.trust)?;
-            return configured(file, &self.names, context).await;
+            return self.examine_configured(file, context).await;
         }
         let mut servers = self.server.servers(&context)?;
         for name in &self.names {
             servers = servers.only(name)?;
         }
-        let config = self.server.config()?;
-        let limit = patience(&context);
+        let settings = examine_settings(&servers, None, &context);
+        let [ServerEntry { settings: ServerSettings::Known(config), .. }] = &servers.config.servers[..] else {
+            return Err(Failure::usage("no server to examine"));
+        };
         let label = format!("examining {}", config.alias);
-        let environment = Environment::of_process();
-        let examined = examine(&config, &environment, limit);
+        let examined = examine(config, &settings);
         let report = context.status.during(&label, examined).await;
         if context.json {
             print_json(&json!({"servers": [report.json()]}))?
@@ -61,52 +63,67 @@ impl Doctor {
         }
         Ok(report.exit())
     }
+
+    /// Examines the servers of a file.
+    async fn examine_configured(self, file: ConfigFile, context: CommandContext) -> Result<Exit, Failure> {
+        let config = match file.parse() {
+            Ok(config) => config,
+            Err(error) if error.problems.is_empty() || context.json => return Err(Failure::config(&error)),
+            Err(error) => {
+                print(&problems_text(&error))?;
+                return Ok(Exit::Usage);
+            }
+        };
+        let file = file.path.as_path();
+        let servers = Servers::new(config, ServerSource::File(file.to_owned())).eager().lists_servers();
+        let servers = self.server.with_era(servers);
+        servers.redact_secrets();
+        servers.show_warnings();
+        let locked = lockfile::load(&servers)?;
+        let settings = examine_settings(&servers, locked.as_ref(), &context);
+        let entries = chosen(&servers, &self.names)?;
+        // A single disabled server is a problem, as in `ropeway tools`.
+        let is_alone = entries.len() == 1;
+        let examine_server = async |entry: &ServerEntry| match &entry.settings {
+            _ if !entry.enabled => switched_off(entry, &servers.config, is_alone),
+            ServerSettings::Missing { secrets } => without(secrets, entry, &servers.config),
+            ServerSettings::Invalid { reason } => unsupported(reason, entry),
+            ServerSettings::Known(config) => examine_entry(entry, config, &settings).await,
+        };
+        let label = match &entries[..] {
+            [entry] => format!("examining {}", entry.alias),
+            entries => format!("examining {} servers", entries.len()),
+        };
+        let reports = stream::iter(entries.iter().map(examine_server)).buffered(AT_ONCE).collect();
+        let reports: Vec<Report> = context.status.during(&label, reports).await;
+        if context.json {
+            let records: Vec<Value> = reports.iter().map(Report::json).collect();
+            print_json(&json!({"config": file, "warnings": servers.config.warnings, "servers": records}))?;
+        } else {
+            print(&show(file, &reports))?
+        }
+        Ok(worst_exit(reports.iter().map(Report::exit)))
+    }
+}
+
+/// Returns the settings of a session with these servers.
+pub(super) fn examine_settings<'a>(
+    servers: &Servers,
+    locked: Option<&'a LoadedLock>,
+    context: &CommandContext,
+) -> ExamineSettings<'a> {
+    ExamineSettings {
+        environment: Environment::of_process(),
+        handlers: servers.handlers.clone(),
+        lock: locked.map(|locked| (&locked.lock, locked.policy)),
+        limit: patience(context),
+    }
 }
 
 /// Returns the remaining time of `--timeout`, if set.
-pub(super) fn patience(context: &CommandContext) -> Option<Duration> {
+fn patience(context: &CommandContext) -> Option<Duration> {
     let deadline = context.deadline.as_ref()?;
     Some(deadline.at().saturating_duration_since(Instant::now()).saturating_sub(MARGIN))
-}
-
-/// Examines the servers of a file.
-async fn configured(file: ConfigFile, names: &[String], context: CommandContext) -> Result<Exit, Failure> {
-    let config = match file.parse() {
-        Ok(config) => config,
-        Err(error) if error.problems.is_empty() || context.json => return Err(Failure::config(&error)),
-        Err(error) => {
-            print(&problems_text(&error))?;
-            return Ok(Exit::Usage);
-        }
-    };
-    let file = file.path.as_path();
-    let servers = Servers::new(config, ServerSource::File(file.to_owned())).eager().lists_servers();
-    servers.redact_secrets();
-    servers.show_warnings();
-    let entries = chosen(&servers, names)?;
-    // A single disabled server is a problem, as in `ropeway tools`.
-    let is_alone = entries.len() == 1;
-    let environment = Environment::of_process();
-    let limit = patience(&context);
-    let examine_server = async |entry: &ServerEntry| match &entry.settings {
-        _ if !entry.enabled => switched_off(entry, &servers.config, is_alone),
-        ServerSettings::Missing { secrets } => without(secrets, entry, &servers.config),
-        ServerSettings::Invalid { reason } => unsupported(reason, entry),
-        ServerSettings::Known(config) => examine_entry(entry, config, &environment, limit).await,
-    };
-    let label = match &entries[..] {
-        [entry] => format!("examining {}", entry.alias),
-        entries => format!("examining {} servers", entries.len()),
-    };
-    let reports = stream::iter(entries.iter().map(examine_server)).buffered(AT_ONCE).collect();
-    let reports: Vec<Report> = context.status.during(&label, reports).await;
-    if context.json {
-        let records: Vec<Value> = reports.iter().map(Report::json).collect();
-        print_json(&json!({"config": file, "warnings": servers.config.warnings, "servers": records}))?;
-    } else {
-        print(&show(file, &reports))?
-    }
-    Ok(worst_exit(reports.iter().map(Report::exit)))
 }
 
 /// Returns the named servers, or all.

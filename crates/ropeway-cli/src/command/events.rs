@@ -37,25 +37,25 @@ const NARROWEST: usize = 20;
 
 /// Start the servers and print their events until Ctrl-C
 ///
-/// Servers that stop are restarted. Changes of the configuration file are applied, unless a single server is named; a
+/// Servers that stop are restarted. Changes of the configuration file are applied, unless servers are named; a
 /// changed project file is applied once it is trusted again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Follow {
-    /// Only start this server
+    /// Only start these servers
     #[arg(value_name = "SERVER")]
-    name: Option<String>,
+    names: Vec<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
 
 impl Follow {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&context)?.maybe_only(self.name.as_deref())?;
+        let servers = self.server.servers(&context)?.only_these(&self.names)?;
         let source = servers.source.clone();
         let bridge =
             Bridge::builder(servers.config.clone()).events(context.events.clone()).build().map_err(Failure::start)?;
         let mut events = bridge.events();
-        if let (ServerSource::File(file), None) = (&source, &self.name) {
+        if let (ServerSource::File(file), true) = (&source, self.names.is_empty()) {
             // A changed project file is applied only after it is trusted.
             match &servers.file {
                 Some(ConfigFile { path, text, origin: Origin::Project }) => {
@@ -76,11 +76,9 @@ impl Follow {
         };
         let advice = ServerAdvice::new(source, None);
         // Disabled servers have no events.
-        let idle = |outcome: &ServerState| matches!(outcome, ServerState::Disabled);
-        for ServerStatus { server, outcome, .. } in
-            bridge.statuses().into_iter().filter(|verdict| idle(&verdict.outcome))
-        {
-            print_event(&Event::Warning { server: Some(server), message: advice.status_text(&outcome) })?;
+        let idle = |state: &ServerState| matches!(state, ServerState::Disabled);
+        for ServerStatus { server, state, .. } in bridge.statuses().into_iter().filter(|status| idle(&status.state)) {
+            print_event(&Event::Warning { server: Some(server), message: advice.status_text(&state) })?;
         }
         let follow = async {
             while let Some(event) = events.next().await {

@@ -1,6 +1,6 @@
 //! Short examples for `--help`.
 
-use crate::failure::EXIT_CODES;
+use crate::failure::{EXIT_CODES, FILE_EXIT_CODES};
 
 pub(super) const ROPEWAY: &str = "\
 Examples:
@@ -45,7 +45,7 @@ typed messages and -p TEXT.
 
 Saving: conversations are saved after each turn to ~/.local/state/ropeway/conversations (see XDG_STATE_HOME), \
 readable by the user only and with known secrets redacted, unless --no-save is given. ROPEWAY_CONVERSATIONS_DIR sets \
-another folder; an empty value disables saving. The latest 200 conversations are kept, up to 1 GiB in total. A \
+another directory; an empty value disables saving. The latest 200 conversations are kept, up to 1 GiB in total. A \
 conversation continued in two terminals is saved as two. A resumed conversation keeps its model and provider unless \
 options override them.
 
@@ -72,7 +72,7 @@ Exit codes:
 pub(super) const RESOURCES: &str = "\
 Examples:
   ropeway resources
-  ropeway resources files --json";
+  ropeway resources files notes --json";
 
 pub(super) const READ: &str = "\
 Examples:
@@ -82,7 +82,7 @@ Examples:
 pub(super) const PROMPTS: &str = "\
 Examples:
   ropeway prompts
-  ropeway prompts github";
+  ropeway prompts github linear";
 
 pub(super) const PROMPT: &str = "\
 Examples:
@@ -99,7 +99,7 @@ Examples:
 pub(super) const EVENTS: &str = "\
 Examples:
   ropeway events
-  ropeway events github --timeout 1m
+  ropeway events github linear --timeout 1m
   ropeway events --json";
 
 pub(super) const REMOVE: &str = "\
@@ -136,6 +136,11 @@ Examples:
 /// Appends the exit codes to examples.
 pub(super) fn with_exit_codes(examples: &str) -> String {
     format!("{examples}\n\n{EXIT_CODES}")
+}
+
+/// Appends the exit codes of commands that only read and write files.
+pub(super) fn with_file_exit_codes(examples: &str) -> String {
+    format!("{examples}\n\n{FILE_EXIT_CODES}")
 }
 
 #[cfg(test)]

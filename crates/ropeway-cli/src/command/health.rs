@@ -29,22 +29,22 @@ const LEAST_IMPORTANT: [usize; 5] = [6, 2, 3, 4, 5];
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway health
-  ropeway health files
+  ropeway health files github
   ropeway health --json --timeout 5s";
 
 /// Show server status
 #[derive(Debug, clap::Args)]
 pub(super) struct Health {
-    /// Only show this server
+    /// Only show these servers
     #[arg(value_name = "SERVER")]
-    name: Option<String>,
+    names: Vec<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
 
 impl Health {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&context)?.lists_servers().maybe_only(self.name.as_deref())?;
+        let servers = self.server.servers(&context)?.lists_servers().only_these(&self.names)?;
         Session::with_any(servers, &context, async |session| {
             let health = session.health().await;
             if context.json {
@@ -53,8 +53,8 @@ impl Health {
                 print(&show(&health, &session.advice))?
             }
             let failing = health.servers.iter().filter(|server| !server.is_healthy());
-            let failing = failing.map(|server| ServerStatus::new(server.server.clone(), server.outcome.clone()));
-            Ok(worst_exit(failing.map(|verdict| session.exit_of(&verdict))))
+            let failing = failing.map(|server| ServerStatus::new(server.server.clone(), server.state.clone()));
+            Ok(worst_exit(failing.map(|status| session.exit_of(&status))))
         })
         .await
     }
@@ -73,8 +73,8 @@ fn show(health: &Record, advice: &ServerAdvice) -> String {
 }
 
 fn row(server: &ServerHealth) -> [Cell; 7] {
-    let mark = if server.is_healthy() || StatusIcon::for_state(&server.outcome) != StatusIcon::Good {
-        StatusIcon::for_state(&server.outcome)
+    let mark = if server.is_healthy() || StatusIcon::for_state(&server.state) != StatusIcon::Good {
+        StatusIcon::for_state(&server.state)
     } else {
         StatusIcon::Bad
     };
@@ -86,17 +86,17 @@ fn row(server: &ServerHealth) -> [Cell; 7] {
     };
     [
         Cell::new(server.server.as_str()),
-        mark.cell(state(&server.outcome)),
+        mark.cell(state(&server.state)),
         faint(era),
         faint(server.protocol_version.as_deref()),
         faint(server.latency.map(format_duration).as_deref()),
-        if is_available(&server.outcome) { Cell::new(&server.tools.to_string()) } else { faint(None) },
+        if is_available(&server.state) { Cell::new(&server.tools.to_string()) } else { faint(None) },
         faint(version.as_deref()),
     ]
 }
 
-fn state(outcome: &ServerState) -> &'static str {
-    match outcome {
+fn state(state: &ServerState) -> &'static str {
+    match state {
         ServerState::Ready { .. } => "ready",
         ServerState::Cached { .. } => "idle",
         ServerState::Connecting => "connecting",
@@ -125,12 +125,12 @@ fn heading(mark: StatusIcon, server: &ServerHealth, words: &str, width: usize) -
 
 /// Formats the problem of a server, its output and advice.
 fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String {
-    let unresponsive = !server.is_healthy() && StatusIcon::for_state(&server.outcome) == StatusIcon::Good;
+    let unresponsive = !server.is_healthy() && StatusIcon::for_state(&server.state) == StatusIcon::Good;
     if let (Some(note), false, None) = (&server.note, unresponsive, &server.last_error) {
         return format!("\n{}", heading(StatusIcon::Half, server, &clean_line(note), width));
     }
-    let mut verdict = ServerStatus::new(server.server.clone(), server.outcome.clone());
-    let mut text = match (&server.outcome, &server.last_error) {
+    let mut status = ServerStatus::new(server.server.clone(), server.state.clone());
+    let mut text = match (&server.state, &server.last_error) {
         (ServerState::Cached { .. } | ServerState::Disabled, _) | (ServerState::Ready { .. }, None) => {
             return String::new();
         }
@@ -138,19 +138,23 @@ fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String
             // The server is connected but has or had an error.
             let state = if unresponsive { "not responding" } else { "reported an error" };
             if unresponsive {
-                verdict.outcome = ServerState::Down { cause: error.clone() };
+                status.state = ServerState::Down { cause: error.clone() };
             }
             let ago = server.last_error_ago.filter(|ago| ago.as_secs() > 1);
             let ago = ago.map(|ago| format!(" · {} ago", format_duration(ago))).unwrap_or_default();
             let mark = if unresponsive { StatusIcon::Bad } else { StatusIcon::Half };
             heading(mark, server, &format!("{state}{ago}"), width) + &wrap(&clean_line(error), width, 4)
         }
-        (outcome, _) => {
-            let cause = match outcome {
-                ServerState::Down { cause } => wrap(&clean_line(cause), width, 4),
+        (state, _) => {
+            let cause = match state {
+                ServerState::Down { cause } => {
+                    let remedy =
+                        advice.remedy(&server.server).map(|remedy| faint(&wrap(&clean_line(&remedy), width, 4)));
+                    wrap(&clean_line(cause), width, 4) + &remedy.unwrap_or_default()
+                }
                 _ => String::new(),
             };
-            heading(StatusIcon::for_state(outcome), server, &advice.status_text(outcome), width) + &cause
+            heading(StatusIcon::for_state(state), server, &advice.status_text(state), width) + &cause
         }
     };
     if !server.is_healthy() {
@@ -162,6 +166,6 @@ fn details(server: &ServerHealth, advice: &ServerAdvice, width: usize) -> String
             text.push_str(&faint(&cut(&format!("    stderr: {}", clean_line(said)), width)));
         }
     }
-    advice.for_status(&verdict).into_iter().for_each(|advice| text.push_str(&faint(&wrap(&advice, width, 4))));
+    advice.for_status(&status).into_iter().for_each(|advice| text.push_str(&faint(&wrap(&advice, width, 4))));
     format!("\n{text}")
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum as _;
 use ropeway::config::raw::RawServer;
 use ropeway::config::{Config, ConfigReview, Secrets, ServerSettings, edit, review};
+use ropeway::suggest;
 
 use super::import_report::{ImportReport, secrets_in_words, short};
-use crate::arguments::suggest;
 use crate::clients::{self, Client, ClientFile, ClientPaths, ImportTarget, KnownSecrets, Merged};
 use crate::config::config_target::ConfigTarget;
 use crate::connect::command_context::CommandContext;
@@ -32,13 +32,13 @@ Examples:
   ropeway import --global --secrets
   ropeway import --from cursor --workspace ~/code/shop";
 
-/// Maximum prompts for a folder.
+/// Maximum prompts for a directory.
 const MOST_QUESTIONS: usize = 3;
 
 /// Import servers from other MCP clients
 ///
 /// Finds the configuration files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex and Zed and adds their servers to
-/// ropeway.yaml. Literal secrets are replaced by references and never printed. Files of the project in the current folder need
+/// ropeway.yaml. Literal secrets are replaced by references and never printed. Files of the project in the current directory need
 /// approval, unless they are named.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
@@ -71,7 +71,7 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
         if let Some(folder) = self.workspace.as_ref().filter(|folder| !folder.is_dir()) {
-            return Err(Failure::usage(format!("`{}` is not a folder", folder.display())));
+            return Err(Failure::usage(format!("`{}` is not a directory", folder.display())));
         }
         let found = self.find(context)?;
         let target = ConfigTarget::find(self.to.clone(), self.global)?.trusted(context.trust)?.validated()?;
@@ -112,7 +112,7 @@ impl Import {
             )),
         }
         if found.iter().any(|found| self.left_out(found).next().is_some()) {
-            merged.notes.push("--workspace DIR sets `${workspaceFolder}`".to_owned());
+            merged.notes.push("set `${workspaceFolder}` with --workspace DIR".to_owned());
         }
         let text = written(&target, &base, &merged)?;
         let is_changed = !merged.servers.is_empty() || base != target.text();
@@ -166,7 +166,7 @@ impl Import {
         Ok(if is_broken { Exit::Usage } else { Exit::Done })
     }
 
-    /// Returns the servers skipped for lack of a workspace folder.
+    /// Returns the servers skipped for lack of a workspace directory.
     fn left_out<'a>(&self, found: &'a ClientFile) -> impl Iterator<Item = &'a String> {
         let names = found.servers.iter().flat_map(|foreign| &foreign.without_workspace);
         names.filter(|name| self.only.is_empty() || self.only.contains(name))
@@ -182,7 +182,7 @@ impl Import {
         }
         let width = terminal_width(&std::io::stderr()).unwrap_or(usize::MAX);
         let words = format!(
-            "{} uses ${{workspaceFolder}} for {}, but is outside of a project.",
+            "{} uses ${{workspaceFolder}} for {}, which is unknown outside of a project.",
             clean_line(&short(file)),
             servers.join(", ")
         );
@@ -246,10 +246,10 @@ fn new_file(merged: &Merged) -> String {
     edit::write(merged.servers.iter().map(|one| (&one.server, one.comments.as_slice())))
 }
 
-/// Prompts for an existing folder. An empty answer skips the servers.
+/// Prompts for an existing directory. An empty answer skips the servers.
 fn ask_folder() -> Option<PathBuf> {
     for _ in 0..MOST_QUESTIONS {
-        say("Folder [skip these servers]: ");
+        say("Directory [skip these servers]: ");
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);
         let answer = answer.trim();
@@ -264,7 +264,7 @@ fn ask_folder() -> Option<PathBuf> {
         if folder.is_dir() {
             return Some(folder);
         }
-        say(&format!("`{}` is not a folder\n", clean_line(answer)));
+        say(&format!("`{}` is not a directory\n", clean_line(answer)));
     }
     None
 }

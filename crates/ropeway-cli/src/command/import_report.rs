@@ -147,15 +147,17 @@ impl ImportReport<'_> {
         let servers: Vec<&str> = self.merged.servers.iter().map(|one| one.server.alias.as_str()).collect();
         let is_written = !self.dry_run && self.is_changed;
         let moved: BTreeSet<&str> = self.of_known.iter().map(|taken| taken.name.as_str()).collect();
+        let found: Vec<Value> = self.found.iter().map(found).collect();
+        // `found` is the former name of `sources`.
         json!({
-            "file": self.target.path, "written": is_written, "found": self.found.iter().map(found).collect::<Vec<_>>(),
+            "file": self.target.path, "written": is_written, "sources": found, "found": found,
             "servers": servers, "notes": self.merged.notes, "missing": self.missing, "secrets_file": self.secrets_file,
             "moved": moved, "warning": self.warning, "text": self.dry_run.then_some(text),
         })
     }
 }
 
-/// Formats a path with `~` for the home folder.
+/// Formats a path with `~` for the home directory.
 pub(super) fn short(path: &Path) -> String {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     match home.as_ref().and_then(|home| path.strip_prefix(home).ok()) {

@@ -103,8 +103,8 @@ impl Lock {
         if !context.json {
             print(&review.text(&contents, &file, exists))?;
         }
-        for verdict in &review.unreached {
-            say(&warning(&format!("{verdict}; its tools were not checked")));
+        for status in &review.unreached {
+            say(&warning(&format!("{status}; its tools were not checked")));
         }
         if !self.check && (has_changes || !exists) {
             if self.asks(&context) && !accepted(review.differences.len()).await {
@@ -145,15 +145,15 @@ async fn accepted(differences: usize) -> bool {
 impl Review {
     fn new(contents: &Contents, listing: ToolListing, removed: Vec<Alias>) -> Self {
         let (mut reached, mut unreached, mut differences) = (Vec::new(), Vec::new(), Vec::new());
-        for verdict in listing.statuses {
-            let alias = verdict.server.clone();
-            if is_available(&verdict.outcome) {
+        for status in listing.statuses {
+            let alias = status.server.clone();
+            if is_available(&status.state) {
                 let tools: Vec<ToolDefinition> =
                     listing.registry.of_server(&alias).map(|tool| tool.definition().clone()).collect();
                 differences.extend(contents.compare(&alias, &tools));
                 reached.push((alias, tools));
-            } else if is_unavailable(&verdict.outcome) {
-                unreached.push(verdict);
+            } else if is_unavailable(&status.state) {
+                unreached.push(status);
             }
         }
         for alias in &removed {
@@ -186,7 +186,7 @@ impl Review {
                     let about = now.map(|text| format!(": {}", described(text)));
                     text.push_str(&line('+', AnsiColor::Green, &name, &format!("new{}", about.unwrap_or_default())));
                 }
-                DifferenceKind::Gone => text.push_str(&line('-', AnsiColor::Red, &name, "gone")),
+                DifferenceKind::Gone => text.push_str(&line('-', AnsiColor::Red, &name, "removed")),
                 DifferenceKind::Changed(changes) => {
                     text.push_str(&line('~', AnsiColor::Yellow, &name, "changed"));
                     for change in changes {
@@ -229,16 +229,16 @@ impl Review {
 
     /// Returns the exit code for the unavailable servers.
     fn exit(&self) -> Exit {
-        let any = |is: fn(&ServerState) -> bool| self.unreached.iter().any(|verdict| is(&verdict.outcome));
+        let any = |is: fn(&ServerState) -> bool| self.unreached.iter().any(|status| is(&status.state));
         match () {
             () if self.unreached.is_empty() => Exit::Done,
-            () if any(|outcome| {
-                !matches!(outcome, ServerState::NeedsAuth | ServerState::Skipped { .. } | ServerState::Invalid { .. })
+            () if any(|state| {
+                !matches!(state, ServerState::NeedsAuth | ServerState::Skipped { .. } | ServerState::Invalid { .. })
             }) =>
             {
                 Exit::Unreachable
             }
-            () if any(|outcome| *outcome == ServerState::NeedsAuth) => Exit::NeedsAuth,
+            () if any(|state| *state == ServerState::NeedsAuth) => Exit::NeedsAuth,
             () => Exit::Usage,
         }
     }

@@ -47,14 +47,14 @@ use ropeway::mcp::{
 use tokio::signal::unix::SignalKind;
 use tokio::time::Instant;
 
-use self::examples::with_exit_codes;
+use self::examples::{with_exit_codes, with_file_exit_codes};
 use crate::arguments::command_rewrite::{asks_for_json, rewrite};
 use crate::chat::line_editor;
 use crate::completion;
 use crate::connect::command_context::CommandContext;
 use crate::connect::deadline::Deadline;
 use crate::demo;
-use crate::failure::{EXIT_CODES, Exit, Failure};
+use crate::failure::{CHECK_EXIT_CODES, EXIT_CODES, Exit, FILE_EXIT_CODES, Failure};
 use crate::output::print::{has_written, print_json, print_unredacted, say};
 use crate::output::verbose_log;
 use crate::secrets::redaction::RedactingJsonWriter;
@@ -142,17 +142,17 @@ enum Command {
     Doctor(doctor::Doctor),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::EVENTS))]
     Events(events::Follow),
-    #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", add::EXAMPLES))]
+    #[command(after_help = CHECK_EXIT_CODES, after_long_help = format!("{}\n\n{CHECK_EXIT_CODES}", add::EXAMPLES))]
     Add(add::Add),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::REMOVE))]
+    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(examples::REMOVE))]
     Remove(remove::Remove),
-    #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", import::EXAMPLES))]
+    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(import::EXAMPLES))]
     Import(import::Import),
     #[command(after_help = trust::EXIT_CODES, after_long_help = format!("{}\n\n{}", trust::EXAMPLES, trust::EXIT_CODES))]
     Trust(trust::Trust),
     #[command(after_help = lock::EXIT_CODES, after_long_help = format!("{}\n\n{}", lock::EXAMPLES, lock::EXIT_CODES))]
     Lock(lock::Lock),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::CONFIG))]
+    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(examples::CONFIG))]
     Config(config::Config),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),

@@ -19,16 +19,16 @@ const FAINT: Style = Style::new().dimmed();
 /// List prompts
 #[derive(Debug, clap::Args)]
 pub(super) struct Prompts {
-    /// Only list prompts of this server
+    /// Only list prompts of these servers
     #[arg(value_name = "SERVER")]
-    name: Option<String>,
+    names: Vec<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
 
 impl Prompts {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&context)?.lists_servers().eager().maybe_only(self.name.as_deref())?;
+        let servers = self.server.servers(&context)?.lists_servers().eager().only_these(&self.names)?;
         Session::with_list(servers, &context, async |session| {
             let found = fan_out(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
             if context.json {

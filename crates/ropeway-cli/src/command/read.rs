@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ropeway::content::{ContentPart, EmbeddedResource};
 use ropeway::mcp::{Mcp, ResourceTemplate};
-use ropeway::tool::{Alias, CallContext};
+use ropeway::tool::{Alias, CallContext, CallError};
 use serde_json::{Value, json};
 
 use crate::connect::command_context::CommandContext;
@@ -24,7 +24,7 @@ pub(super) struct Read {
     /// URI of the resource, optionally after the name of its server
     #[arg(value_name = "URI", required = true, num_args = 1..=2)]
     words: Vec<String>,
-    /// Save binary contents to this folder
+    /// Save binary contents to this directory
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
     /// Print text byte for byte, even on a terminal; a binary resource is written to a pipe or file as is
@@ -45,7 +45,10 @@ impl Read {
         Session::with(servers, &context, async |session| {
             let (alias, server) = owner(session, uri).await?;
             let cx = CallContext::default();
-            let contents = session.step("reading from", &alias, server.read_resource_with(uri, &cx)).await??;
+            let contents = match session.step("reading from", &alias, server.read_resource_with(uri, &cx)).await? {
+                Ok(contents) => contents,
+                Err(error) => return Err(read_failure(session, &alias, &server, uri, error).await?),
+            };
             let folder = self.save.as_deref().map(|path| SaveFolder::new(path, alias.as_str()));
             let parts: Vec<ContentPart> = contents.into_iter().map(ContentPart::Resource).collect();
             if context.json {
@@ -76,6 +79,35 @@ impl Read {
         })
         .await
     }
+}
+
+/// Returns the failure of a read. A resource that the server does not list is unknown, as if no server lists it.
+async fn read_failure(
+    session: &Session,
+    alias: &Alias,
+    server: &Mcp,
+    uri: &str,
+    error: CallError,
+) -> Result<Failure, Failure> {
+    if !matches!(error, CallError::Refused { .. }) {
+        return Ok(error.into());
+    }
+    // A server that cannot list its resources does not know this one either.
+    let known = session.step("listing the resources of", alias, matches(server, uri)).await?;
+    Ok(if known.is_ok_and(|(_, is_known)| is_known) {
+        error.into()
+    } else {
+        Failure::usage(format!("server `{alias}` has no resource `{uri}`"))
+            .caused_by(&error)
+            .hint("try `ropeway resources` to list the available ones")
+    })
+}
+
+/// Returns whether a server lists a resource, and whether it does or has a matching template.
+async fn matches(server: &Mcp, uri: &str) -> Result<(bool, bool), CallError> {
+    let exact = server.list_resources().await?.iter().any(|resource| resource.uri == uri);
+    let like = |template: &ResourceTemplate| fits(&template.uri_template, uri);
+    Ok((exact, exact || server.list_resource_templates().await?.iter().any(like)))
 }
 
 /// A single text is printed without its URI.
@@ -119,12 +151,7 @@ async fn owner(session: &Session, uri: &str) -> Result<(Alias, Mcp), Failure> {
 
 /// Returns the servers that list a resource (`true`) or have a matching template (`false`).
 async fn listed(session: &Session, uri: &str) -> Result<Vec<(Alias, bool)>, Failure> {
-    let found = fan_out(session, "asking", async |server| {
-        let exact = server.list_resources().await?.iter().any(|resource| resource.uri == uri);
-        let like = |template: &ResourceTemplate| fits(&template.uri_template, uri);
-        Ok((exact, exact || server.list_resource_templates().await?.iter().any(like)))
-    });
-    let found = found.await?;
+    let found = fan_out(session, "asking", async |server| matches(&server, uri).await).await?;
     if found.exit() == Exit::Timeout && !found.answered().any(|(_, (exact, _))| *exact) {
         return Err(session.timeout_failure("asking"));
     }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anstyle::Style;
 use ropeway::config::edit::{self, EditError};
+use ropeway::suggest;
 use serde_json::json;
 
-use crate::arguments::suggest;
 use crate::config::config_target::{self, ConfigTarget};
 use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};

@@ -21,9 +21,9 @@ const FAINT: Style = Style::new().dimmed();
 /// List resources
 #[derive(Debug, clap::Args)]
 pub(super) struct Resources {
-    /// Only list resources of this server
+    /// Only list resources of these servers
     #[arg(value_name = "SERVER")]
-    name: Option<String>,
+    names: Vec<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -36,7 +36,7 @@ struct ServerResources {
 
 impl Resources {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&context)?.lists_servers().eager().maybe_only(self.name.as_deref())?;
+        let servers = self.server.servers(&context)?.lists_servers().eager().only_these(&self.names)?;
         Session::with_list(servers, &context, async |session| {
             let found = fan_out(session, "listing the resources of", async |server| {
                 let (resources, templates) = (server.list_resources().await?, server.list_resource_templates().await?);

@@ -78,7 +78,7 @@ impl Tools {
             return Session::with(servers, &context, async |session| {
                 session.wait_for_servers().await?;
                 let listing = session.listing();
-                let found = select(session, &selectors)?;
+                let found = select(session, &selectors).await?;
                 match (self.names, context.json) {
                     (true, json) => print_names(&selected_names(session, &listing, &found), json)?,
                     (false, true) => print_json(&selected_json(session, &listing, &found))?,
@@ -101,8 +101,8 @@ impl Tools {
                         print_names(&listed_names(session, &session.listing(), words.as_deref()), json)?;
                     }
                     let listing = session.listing();
-                    let absent = listing.statuses.iter().filter(|verdict| is_unavailable(&verdict.outcome));
-                    absent.for_each(|verdict| say(&session.advice.problem_text(verdict, width())));
+                    let absent = listing.statuses.iter().filter(|status| is_unavailable(&status.state));
+                    absent.for_each(|status| say(&session.advice.problem_text(status, width())));
                 }
                 (Some(words), is_json) => {
                     arrival::wait_for_most(session, SEARCH_PATIENCE).await?;
@@ -113,7 +113,7 @@ impl Tools {
                         output(&found(session, &listing, words, width()))?
                     }
                     // Servers that are still connecting do not affect the exit code.
-                    let is_any_there = listing.statuses.iter().any(|verdict| is_available(&verdict.outcome));
+                    let is_any_there = listing.statuses.iter().any(|status| is_available(&status.state));
                     return Ok(if is_any_there { Exit::Done } else { session.exit(&listing.statuses) });
                 }
                 (None, true) => {
@@ -147,10 +147,10 @@ async fn print_as_they_arrive(
     arrival::for_each_ready(session, is_remembered, |servers| {
         let listing = session.listing();
         let show = |at: &usize| {
-            let verdict = listing.statuses.get(*at)?;
-            Some(match remembered.get(*at).filter(|_| is_pending(&verdict.outcome)) {
-                Some(tools) => remembered_group(session, verdict, tools, width()),
-                None => group(session, &listing, verdict, width()),
+            let status = listing.statuses.get(*at)?;
+            Some(match remembered.get(*at).filter(|_| is_pending(&status.state)) {
+                Some(tools) => remembered_group(session, status, tools, width()),
+                None => group(session, &listing, status, width()),
             })
         };
         let groups: Vec<String> = servers.iter().filter_map(show).collect();
@@ -172,10 +172,10 @@ async fn print_names_as_they_arrive(session: &Session, remembered: &RememberedTo
         let listing = session.listing();
         let names = servers.iter().filter_map(|at| Some((listing.statuses.get(*at)?, remembered.get(*at))));
         let names: Vec<String> = names
-            .flat_map(|(verdict, remembered)| match remembered.filter(|_| is_pending(&verdict.outcome)) {
+            .flat_map(|(status, remembered)| match remembered.filter(|_| is_pending(&status.state)) {
                 Some(tools) => tools.iter().map(|tool| session.names.dotted(tool)).collect::<Vec<_>>(),
                 None => {
-                    let tools = listing.registry.of_server(&verdict.server);
+                    let tools = listing.registry.of_server(&status.server);
                     tools.map(|tool| session.names.dotted(tool.definition())).collect()
                 }
             })
@@ -192,12 +192,15 @@ enum Selected {
     Tool(CheckedTool),
 }
 
-fn select(session: &Session, selectors: &[Selector]) -> Result<Vec<Selected>, Failure> {
-    let one = |selector: &Selector| match selector {
-        Selector::Server(alias) => Ok(Selected::Server(Alias::from(alias.as_str()))),
-        Selector::Tool(name) => session.tool(name).map(Selected::Tool),
-    };
-    selectors.iter().map(one).collect()
+async fn select(session: &Session, selectors: &[Selector]) -> Result<Vec<Selected>, Failure> {
+    let mut selected = Vec::with_capacity(selectors.len());
+    for selector in selectors {
+        selected.push(match selector {
+            Selector::Server(alias) => Selected::Server(Alias::from(alias.as_str())),
+            Selector::Tool(name) => Selected::Tool(session.known_tool(name).await?),
+        });
+    }
+    Ok(selected)
 }
 
 /// Describes the selected tools and lists the selected servers.
@@ -218,8 +221,8 @@ fn selected_text(
             };
             describe(&name, tool, options, width())
         }
-        Selected::Server(alias) => match listing.statuses.iter().find(|verdict| verdict.server == *alias) {
-            Some(verdict) => one_server(session, listing, verdict, source, true, width()),
+        Selected::Server(alias) => match listing.statuses.iter().find(|status| status.server == *alias) {
+            Some(status) => one_server(session, listing, status, source, true, width()),
             None => String::new(),
         },
     };
@@ -269,7 +272,7 @@ fn listed_names(session: &Session, listing: &ToolListing, words: Option<&str>) -
             listing.registry.search(words, MOST_FOUND).iter().map(|hit| name(hit.tool.definition())).collect()
         }
         None => {
-            let servers = listing.statuses.iter().map(|verdict| &verdict.server);
+            let servers = listing.statuses.iter().map(|status| &status.server);
             servers.flat_map(|server| listing.registry.of_server(server)).map(|tool| name(tool.definition())).collect()
         }
     }

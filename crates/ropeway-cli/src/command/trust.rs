@@ -24,7 +24,7 @@ Examples:
   ropeway trust --list
   ropeway trust --revoke
 
-A project file is a ropeway.yaml in the current folder or above. Until it is
+A project file is a ropeway.yaml in the current directory or above. Until it is
 trusted, no command runs its servers, reads its secrets or expands its
 variables. A changed file must be trusted again. Files named by --config or
 ROPEWAY_CONFIG and the user configuration file need no trust.
@@ -45,7 +45,7 @@ const FAINT: Style = Style::new().dimmed();
 /// Shows what the file runs, reads and connects to, then stores its path and a digest of its content. On a terminal, asks first.
 #[derive(Debug, clap::Args)]
 pub(super) struct Trust {
-    /// File to review [default: the project file of the current folder]
+    /// File to review [default: the project file of the current directory]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// List trusted files
@@ -71,7 +71,7 @@ fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Fail
         Some(path) => ConfigFile::read(&path, Origin::Project)?,
         None => {
             let (path, origin) = config_paths::find_with_origin().ok_or_else(|| {
-                Failure::usage("no project file in the current folder or above")
+                Failure::usage("no project file in the current directory or above")
                     .hint("try `ropeway config path` to list the searched paths")
             })?;
             ConfigFile::read(&path, origin)?

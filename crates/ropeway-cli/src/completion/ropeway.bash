@@ -1,4 +1,4 @@
-# Completion of ropeway for bash. The program itself answers from the configuration and from remembered tools; it starts no server.
+# bash completion for ropeway. Candidates come from the configuration and from cached tools; no server is started.
 _ropeway() {
     local line
     COMPREPLY=()

@@ -1,4 +1,4 @@
-# Completion of ropeway for fish. The program itself answers from the configuration and from remembered tools; it starts no server.
+# fish completion for ropeway. Candidates come from the configuration and from cached tools; no server is started.
 function __ropeway_complete
     set -l words (commandline -opc)
     set -l raw (commandline -ct)

@@ -1,5 +1,5 @@
 #compdef ropeway
-# Completion of ropeway for zsh. The program itself answers from the configuration and from remembered tools; it starts no server.
+# zsh completion for ropeway. Candidates come from the configuration and from cached tools; no server is started.
 _ropeway() {
     local program=${(Q)words[1]} line value
     local -a whole whole_shown open open_shown

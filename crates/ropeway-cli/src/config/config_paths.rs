@@ -20,7 +20,7 @@ pub(crate) const VARIABLE: &str = "ROPEWAY_CONFIG";
 pub(crate) enum PathReason {
     /// [`VARIABLE`] names it.
     Variable,
-    /// It is in the current folder or above.
+    /// It is in the current directory or above.
     Folder,
     /// It is the user configuration file.
     User,
@@ -33,7 +33,7 @@ pub(crate) enum Origin {
     Named,
     /// The user configuration file.
     Own,
-    /// The file was found in the current folder or above and may have another author.
+    /// The file was found in the current directory or above and may have another author.
     Project,
 }
 
@@ -41,10 +41,10 @@ pub(crate) enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ConfigPath {
     pub(crate) reason: PathReason,
-    /// The existing file, or the default name in the folder.
+    /// The existing file, or the default name in the directory.
     pub(crate) path: PathBuf,
     pub(crate) exists: bool,
-    /// The file is above the current folder and owned by another user, so it is ignored.
+    /// The file is above the current directory and owned by another user, so it is ignored.
     #[serde(rename = "is_strange", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_foreign: bool,
 }
@@ -64,8 +64,8 @@ impl ConfigPath {
             PathReason::Variable => Origin::Named,
             PathReason::User => Origin::Own,
             PathReason::Folder => {
-                // The user configuration file may also be found as the file of the current folder. A symbolic link to it
-                // does not count: relative paths are resolved against the folder of the link.
+                // The user configuration file may also be found as the file of the current directory. A symbolic link to it
+                // does not count: relative paths are resolved against the directory of the link.
                 let own = user_folder().and_then(|folder| location(&path_in(&folder)).ok());
                 let is_own = own.is_some() && own == location(&self.path).ok();
                 if is_own { Origin::Own } else { Origin::Project }
@@ -85,7 +85,7 @@ pub(crate) fn candidates() -> Vec<ConfigPath> {
     named.into_iter().chain(above).chain(own).collect()
 }
 
-/// Returns the current folder and those above it, where files of other users are ignored.
+/// Returns the current directory and those above it, where files of other users are ignored.
 fn folders(here: &Path, is_trusted: impl Fn(&Path) -> bool) -> Vec<ConfigPath> {
     let place = |folder: &Path| {
         let place = ConfigPath::in_folder(PathReason::Folder, folder);
@@ -117,7 +117,7 @@ pub(crate) fn find_with_origin() -> Option<(PathBuf, Origin)> {
     select(&candidates()).map(|place| (place.path.clone(), place.origin()))
 }
 
-/// Returns the configuration file of a folder, or its default name.
+/// Returns the configuration file of a directory, or its default name.
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
     ConfigPath::in_folder(PathReason::Folder, folder).path
 }

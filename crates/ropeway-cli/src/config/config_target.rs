@@ -21,12 +21,12 @@ pub(crate) struct ConfigTarget {
 }
 
 impl ConfigTarget {
-    /// Selects the named file, the user configuration file, the file in use, or a new file in the current folder.
+    /// Selects the named file, the user configuration file, the file in use, or a new file in the current directory.
     pub(crate) fn find(named: Option<PathBuf>, global: bool) -> Result<Self, Failure> {
         let (path, origin) = match (named, global) {
             (Some(path), _) => (path, Origin::Named),
             (None, true) => {
-                let folder = user_folder().ok_or_else(|| Failure::usage("no home folder: `HOME` is not set"))?;
+                let folder = user_folder().ok_or_else(|| Failure::usage("no home directory: `HOME` is not set"))?;
                 (config_paths::path_in(&folder), Origin::Own)
             }
             (None, false) => config_paths::find_with_origin()

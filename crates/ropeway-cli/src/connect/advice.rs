@@ -53,6 +53,11 @@ impl ServerAdvice {
         self
     }
 
+    /// Returns the origin of the servers.
+    pub(crate) fn source(&self) -> &ServerSource {
+        &self.source
+    }
+
     fn settings(&self, server: &Alias) -> Option<&ServerConfig> {
         self.servers.as_ref()?.1.iter().find(|config| config.alias == *server)
     }
@@ -80,8 +85,8 @@ impl ServerAdvice {
     }
 
     /// Describes the state of a server in a few words.
-    pub(crate) fn status_text(&self, outcome: &ServerState) -> String {
-        match (outcome, self.patience) {
+    pub(crate) fn status_text(&self, state: &ServerState) -> String {
+        match (state, self.patience) {
             (ServerState::Ready { tools: count }, _) => tool_count(*count),
             (ServerState::Cached { tools: count }, _) => {
                 format!("{} (cached; starts on the first call)", tool_count(*count))
@@ -106,13 +111,13 @@ impl ServerAdvice {
     }
 
     /// Returns advice for a server that is not ready.
-    pub(crate) fn for_status(&self, verdict: &ServerStatus) -> Option<String> {
-        let server = &verdict.server;
+    pub(crate) fn for_status(&self, status: &ServerStatus) -> Option<String> {
+        let server = &status.server;
         let file = match &self.source {
             ServerSource::File(path) => Some((path.as_path(), file_name(path))),
             ServerSource::Line | ServerSource::Demo => None,
         };
-        match (&verdict.outcome, file) {
+        match (&status.state, file) {
             (ServerState::Skipped { secrets }, Some((_, name))) => {
                 let secret = secrets.first().map_or("", String::as_str);
                 let them = if secrets.len() == 1 { "it" } else { "them" };
@@ -171,8 +176,8 @@ impl ServerAdvice {
     }
 
     /// Lists unavailable servers and the command that shows the causes.
-    pub(crate) fn unavailable_names<'a>(&self, verdicts: impl Iterator<Item = &'a ServerStatus>) -> String {
-        let names: Vec<&str> = verdicts.map(|verdict| verdict.server.as_str()).collect();
+    pub(crate) fn unavailable_names<'a>(&self, statuses: impl Iterator<Item = &'a ServerStatus>) -> String {
+        let names: Vec<&str> = statuses.map(|status| status.server.as_str()).collect();
         let health = match &self.source {
             ServerSource::File(path) => suggested_command("health", path),
             ServerSource::Line | ServerSource::Demo => "`ropeway health` with the same options".to_owned(),
@@ -182,40 +187,44 @@ impl ServerAdvice {
 
     /// Adds the unavailable servers to a failure about an unknown name. If no server is available, the exit code
     /// is theirs.
-    pub(crate) fn add_unavailable(&self, failure: Failure, verdicts: &[ServerStatus]) -> Failure {
-        let absent: Vec<&ServerStatus> = verdicts.iter().filter(|verdict| is_unavailable(&verdict.outcome)).collect();
+    pub(crate) fn add_unavailable(&self, failure: Failure, statuses: &[ServerStatus]) -> Failure {
+        let absent: Vec<&ServerStatus> = statuses.iter().filter(|status| is_unavailable(&status.state)).collect();
+        // A server that is not started has a warning of its own.
+        let has_warning =
+            |state: &ServerState| matches!(state, ServerState::Skipped { .. } | ServerState::Invalid { .. });
         let failure = match &absent[..] {
             [] => failure,
-            [verdict] => failure.hint(verdict.to_string()),
+            [status] if has_warning(&status.state) => failure,
+            [status] => failure.hint(status.to_string()),
             many => failure.hint(format!("unavailable servers: {}", self.unavailable_names(many.iter().copied()))),
         };
-        if verdicts.iter().any(|verdict| is_available(&verdict.outcome)) || absent.is_empty() {
+        if statuses.iter().any(|status| is_available(&status.state)) || absent.is_empty() {
             failure
         } else {
-            failure.with_exit(exit_code(verdicts))
+            failure.with_exit(exit_code(statuses))
         }
     }
 
     /// Formats a server in one line: icon, name, status and `more`.
-    pub(crate) fn heading(&self, verdict: &ServerStatus, more: &str) -> String {
-        let words = match verdict.outcome {
-            ServerState::NeedsAuth if self.sends_token(&verdict.server) => "token rejected".to_owned(),
-            ref outcome => self.status_text(outcome),
+    pub(crate) fn heading(&self, status: &ServerStatus, more: &str) -> String {
+        let words = match status.state {
+            ServerState::NeedsAuth if self.sends_token(&status.server) => "token rejected".to_owned(),
+            ref state => self.status_text(state),
         };
-        status_line(StatusIcon::for_state(&verdict.outcome), &verdict.server, &words, more)
+        status_line(StatusIcon::for_state(&status.state), &status.server, &words, more)
     }
 
     /// Formats a server that is not ready, with the cause and advice.
-    pub(crate) fn problem_text(&self, verdict: &ServerStatus, width: usize) -> String {
-        let mut text = self.heading(verdict, "");
-        if let ServerState::Down { cause } = &verdict.outcome {
+    pub(crate) fn problem_text(&self, status: &ServerStatus, width: usize) -> String {
+        let mut text = self.heading(status, "");
+        if let ServerState::Down { cause } = &status.state {
             text.push_str(&wrap(&clean_line(cause), width, 4));
-            if let Some(remedy) = self.remedy(&verdict.server) {
+            if let Some(remedy) = self.remedy(&status.server) {
                 text.push_str(&faint(&wrap(&clean_line(&remedy), width, 4)));
             }
         }
         // A disabled server is not a problem.
-        if let Some(advice) = self.for_status(verdict).filter(|_| verdict.outcome != ServerState::Disabled) {
+        if let Some(advice) = self.for_status(status).filter(|_| status.state != ServerState::Disabled) {
             text.push_str(&faint(&wrap(&clean_line(&advice), width, 4)));
         }
         text
@@ -230,14 +239,14 @@ pub(crate) fn status_line(mark: StatusIcon, server: &Alias, words: &str, more: &
 }
 
 /// Returns `true` if an enabled server is not available.
-pub(crate) fn is_unavailable(outcome: &ServerState) -> bool {
-    !is_available(outcome) && *outcome != ServerState::Disabled
+pub(crate) fn is_unavailable(state: &ServerState) -> bool {
+    !is_available(state) && *state != ServerState::Disabled
 }
 
 /// Returns `true` if a server is connected or cached, with or without tools.
-pub(crate) fn is_available(outcome: &ServerState) -> bool {
+pub(crate) fn is_available(state: &ServerState) -> bool {
     matches!(
-        outcome,
+        state,
         ServerState::Ready { .. }
             | ServerState::Cached { .. }
             | ServerState::FilteredToZero { .. }
@@ -246,31 +255,31 @@ pub(crate) fn is_available(outcome: &ServerState) -> bool {
 }
 
 /// Returns `true` if a server is not connected yet.
-pub(crate) fn is_pending(outcome: &ServerState) -> bool {
-    matches!(outcome, ServerState::Connecting | ServerState::NotStarted)
+pub(crate) fn is_pending(state: &ServerState) -> bool {
+    matches!(state, ServerState::Connecting | ServerState::NotStarted)
 }
 
 /// Returns the exit code of a list: success if a server is available and none timed out.
-pub(crate) fn exit_code(verdicts: &[ServerStatus]) -> Exit {
-    let outcomes = || verdicts.iter().map(|verdict| &verdict.outcome);
-    if let [ServerStatus { outcome: ServerState::Disabled, .. }] = verdicts {
+pub(crate) fn exit_code(statuses: &[ServerStatus]) -> Exit {
+    let states = || statuses.iter().map(|status| &status.state);
+    if let [ServerStatus { state: ServerState::Disabled, .. }] = statuses {
         // A disabled server that is named explicitly is a usage error.
         return Exit::Usage;
     }
-    if outcomes().any(is_available) && !outcomes().any(is_pending) { Exit::Done } else { worst(outcomes()) }
+    if states().any(is_available) && !states().any(is_pending) { Exit::Done } else { worst(states()) }
 }
 
 /// Returns the exit code of the most severe state.
-pub(crate) fn worst<'a>(outcomes: impl Iterator<Item = &'a ServerState>) -> Exit {
-    worst_exit(outcomes.map(exit_of))
+pub(crate) fn worst<'a>(states: impl Iterator<Item = &'a ServerState>) -> Exit {
+    worst_exit(states.map(exit_of))
 }
 
 /// Returns the exit code for the state of a server. [`Session::exit`] also considers the connection error.
 ///
 /// [`Session::exit`]: crate::connect::session::Session::exit
-pub(crate) fn exit_of(outcome: &ServerState) -> Exit {
-    match outcome {
-        outcome if is_pending(outcome) => Exit::Timeout,
+pub(crate) fn exit_of(state: &ServerState) -> Exit {
+    match state {
+        state if is_pending(state) => Exit::Timeout,
         // A server that is ready but failed its health check does not respond.
         ServerState::Down { .. } | ServerState::Ready { .. } => Exit::Unreachable,
         ServerState::NeedsAuth => Exit::NeedsAuth,
@@ -301,8 +310,8 @@ pub(crate) fn suggested_command(words: &str, file: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn verdict(outcome: ServerState) -> ServerStatus {
-        ServerStatus::new("web", outcome)
+    fn status(state: ServerState) -> ServerStatus {
+        ServerStatus::new("web", state)
     }
 
     fn server_advice() -> ServerAdvice {
@@ -315,7 +324,7 @@ mod tests {
 
     #[test]
     fn every_problem_has_advice() {
-        let trouble = |outcome| plain(&server_advice().problem_text(&verdict(outcome), 200));
+        let trouble = |state| plain(&server_advice().problem_text(&status(state), 200));
         let secrets =
             |names: &[&str]| ServerState::Skipped { secrets: names.iter().map(ToString::to_string).collect() };
         assert_eq!(
@@ -344,7 +353,7 @@ mod tests {
 
     #[test]
     fn suggested_commands_select_the_same_servers() {
-        let down = verdict(ServerState::Down { cause: String::new() });
+        let down = status(ServerState::Down { cause: String::new() });
         let line = ServerAdvice::new(ServerSource::Line, None);
         let advice = "try `ropeway doctor` with the same options";
         assert_eq!(line.for_status(&down).as_deref(), Some(advice));
@@ -359,25 +368,25 @@ mod tests {
     #[test]
     fn advice_for_another_clients_file_uses_its_keys() {
         let advice = ServerAdvice::new(ServerSource::File("/etc/mcp.json".into()), None);
-        let advice = advice.for_status(&verdict(ServerState::NeedsAuth));
+        let advice = advice.for_status(&status(ServerState::NeedsAuth));
         assert_eq!(advice.as_deref(), Some("set a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\""));
     }
 
     #[test]
     fn an_available_server_needs_no_advice() {
-        for (outcome, words) in [
+        for (state, words) in [
             (ServerState::Ready { tools: 0 }, "no tools"),
             (ServerState::Ready { tools: 1 }, "1 tool"),
             (ServerState::Cached { tools: 2 }, "2 tools (cached; starts on the first call)"),
         ] {
-            assert_eq!(server_advice().status_text(&outcome), words);
-            assert_eq!(server_advice().for_status(&verdict(outcome)), None);
+            assert_eq!(server_advice().status_text(&state), words);
+            assert_eq!(server_advice().for_status(&status(state)), None);
         }
     }
 
     #[test]
     fn a_list_succeeds_if_a_server_is_available_and_none_is_pending() {
-        let exit = |outcomes: &[ServerState]| exit_code(&outcomes.iter().cloned().map(verdict).collect::<Vec<_>>());
+        let exit = |states: &[ServerState]| exit_code(&states.iter().cloned().map(status).collect::<Vec<_>>());
         let ready = ServerState::Ready { tools: 0 };
         let down = ServerState::Down { cause: String::new() };
         assert_eq!(exit(&[]), Exit::Done);

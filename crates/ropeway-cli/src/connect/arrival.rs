@@ -30,7 +30,7 @@ pub(crate) async fn for_each_ready(
         let mut arrive = pin!(session.wait_for_servers());
         loop {
             let known = order.settled();
-            let changed = session.bridge.until_statuses(|verdicts| settled(session, verdicts) != known);
+            let changed = session.bridge.until_statuses(|statuses| settled(session, statuses) != known);
             let due_at = order.due_at();
             let due = async {
                 match due_at {
@@ -44,7 +44,7 @@ pub(crate) async fn for_each_ready(
                     arrived?;
                     break;
                 }
-                verdicts = changed => order.settle(settled(session, &verdicts), Instant::now()),
+                statuses = changed => order.settle(settled(session, &statuses), Instant::now()),
                 () = due => {}
                 () = tokio::time::sleep_until(give_up), if order.unsettled().all(&is_remembered) => break,
             }
@@ -65,7 +65,7 @@ pub(crate) async fn wait_for_most(session: &Session, patience: Duration) -> Resu
     }
     let enough = async {
         tokio::time::sleep(patience).await;
-        session.bridge.until_statuses(|verdicts| verdicts.iter().any(|verdict| is_available(&verdict.outcome))).await
+        session.bridge.until_statuses(|statuses| statuses.iter().any(|status| is_available(&status.state))).await
     };
     tokio::select! {
         biased;
@@ -80,13 +80,13 @@ pub(crate) async fn wait_within(session: &Session, patience: Duration) -> Result
 }
 
 /// Returns the indices of servers that are no longer connecting.
-fn settled(session: &Session, verdicts: &[ServerStatus]) -> BTreeSet<usize> {
-    let is_settled = |verdict: &ServerStatus| match verdict.outcome {
+fn settled(session: &Session, statuses: &[ServerStatus]) -> BTreeSet<usize> {
+    let is_settled = |status: &ServerStatus| match status.state {
         // A cached server is being started.
         ServerState::Cached { .. } => !session.eager,
-        ref outcome => !is_pending(outcome),
+        ref state => !is_pending(state),
     };
-    (0..verdicts.len()).filter(|at| is_settled(&verdicts[*at])).collect()
+    (0..statuses.len()).filter(|at| is_settled(&statuses[*at])).collect()
 }
 
 struct DisplayOrder {

@@ -68,20 +68,19 @@ pub(crate) async fn query_servers<T>(
     until: Option<Instant>,
     question: impl AsyncFn(Mcp) -> Result<T, CallError>,
 ) -> Vec<(ServerStatus, Reply<T>)> {
-    let verdicts = session.bridge.statuses();
-    let servers: Vec<Alias> = verdicts.iter().map(|verdict| verdict.server.clone()).collect();
-    let (sender, receiver) = watch::channel(verdicts);
-    let follow = session.bridge.until_statuses(|verdicts| {
-        sender.send_replace(verdicts.to_vec());
+    let statuses = session.bridge.statuses();
+    let servers: Vec<Alias> = statuses.iter().map(|status| status.server.clone()).collect();
+    let (sender, receiver) = watch::channel(statuses);
+    let follow = session.bridge.until_statuses(|statuses| {
+        sender.send_replace(statuses.to_vec());
         false
     });
     let one = async |at: usize| {
         let server = &servers[at];
-        let is_settled = |verdicts: &Vec<ServerStatus>| {
-            verdicts.get(at).is_some_and(|verdict| !advice::is_pending(&verdict.outcome))
-        };
+        let is_settled =
+            |statuses: &Vec<ServerStatus>| statuses.get(at).is_some_and(|status| !advice::is_pending(&status.state));
         // The sender lives as long as this future.
-        let is_idle = receiver.clone().wait_for(is_settled).await.is_ok_and(|verdicts| is_cached(&verdicts[at]));
+        let is_idle = receiver.clone().wait_for(is_settled).await.is_ok_and(|statuses| is_cached(&statuses[at]));
         if is_idle && session.eager {
             // A server that fails to start reports it in its status.
             let _ = session.bridge.wake(server).await;
@@ -147,15 +146,15 @@ fn join_names(missing: &[Alias]) -> String {
     missing.iter().map(Alias::as_str).collect::<Vec<_>>().join(", ")
 }
 
-fn is_cached(verdict: &ServerStatus) -> bool {
-    matches!(verdict.outcome, ServerState::Cached { .. })
+fn is_cached(status: &ServerStatus) -> bool {
+    matches!(status.state, ServerState::Cached { .. })
 }
 
 impl<T> Replies<T> {
     /// Returns the answers, each with its server.
     pub(crate) fn answered(&self) -> impl Iterator<Item = (&Alias, &T)> {
-        self.answers.iter().filter_map(|(verdict, answer)| match answer {
-            Reply::Answered(answer) => Some((&verdict.server, answer)),
+        self.answers.iter().filter_map(|(status, answer)| match answer {
+            Reply::Answered(answer) => Some((&status.server, answer)),
             _ => None,
         })
     }
@@ -163,7 +162,7 @@ impl<T> Replies<T> {
     /// Returns the text for a list without entries.
     pub(crate) fn none_text(&self, what: &str) -> String {
         match (&self.answers[..], self.answered().count()) {
-            ([(verdict, Reply::Answered(_))], _) => format!("Server `{}` has no {what}.\n", verdict.server),
+            ([(status, Reply::Answered(_))], _) => format!("Server `{}` has no {what}.\n", status.server),
             ([], _) => self.advice.no_servers(),
             (_, 0) => "No server is available.\n".to_owned(),
             (_, 1) => format!("The available server has no {what}.\n"),
@@ -173,21 +172,21 @@ impl<T> Replies<T> {
 
     /// Describes the servers without an answer, with advice.
     pub(crate) fn problems_text(&self) -> String {
-        let trouble = |(verdict, answer): &(ServerStatus, Reply<T>)| match answer {
-            Reply::Answered(_) => match &verdict.note {
-                Some(note) => advice::status_line(StatusIcon::Half, &verdict.server, &clean_line(note), ""),
+        let trouble = |(status, answer): &(ServerStatus, Reply<T>)| match answer {
+            Reply::Answered(_) => match &status.note {
+                Some(note) => advice::status_line(StatusIcon::Half, &status.server, &clean_line(note), ""),
                 None => String::new(),
             },
             Reply::Failed(error) => {
                 let reason = wrap(&clean_line(&reason(error)), width(), 4);
-                advice::status_line(StatusIcon::Bad, &verdict.server, "request failed", "") + &reason
+                advice::status_line(StatusIcon::Bad, &status.server, "request failed", "") + &reason
             }
             // The server is connected but did not answer.
-            Reply::TimedOut if !advice::is_pending(&verdict.outcome) => {
-                advice::status_line(StatusIcon::Half, &verdict.server, &self.late, "")
+            Reply::TimedOut if !advice::is_pending(&status.state) => {
+                advice::status_line(StatusIcon::Half, &status.server, &self.late, "")
             }
-            Reply::Unavailable if verdict.outcome == ServerState::Disabled => String::new(),
-            Reply::Unavailable | Reply::TimedOut => self.advice.problem_text(verdict, width()),
+            Reply::Unavailable if status.state == ServerState::Disabled => String::new(),
+            Reply::Unavailable | Reply::TimedOut => self.advice.problem_text(status, width()),
         };
         let text: String = self.answers.iter().map(trouble).collect();
         if text.is_empty() { text } else { format!("\n{text}") }
@@ -195,9 +194,9 @@ impl<T> Replies<T> {
 
     /// Returns the replies by server as JSON.
     pub(crate) fn json(&self, fields: impl Fn(&T) -> Value) -> Value {
-        let server = |(verdict, answer): &(ServerStatus, Reply<T>)| {
-            let mut record = json!({"server": verdict.server, "verdict": verdict.outcome});
-            if let Some(note) = &verdict.note {
+        let server = |(status, answer): &(ServerStatus, Reply<T>)| {
+            let mut record = json!({"server": status.server, "status": status.state, "verdict": status.state});
+            if let Some(note) = &status.note {
                 record["note"] = json!(note);
             }
             match answer {
@@ -225,7 +224,7 @@ impl<T> Replies<T> {
             () if any(|answer| matches!(answer, Reply::TimedOut)) => Exit::Timeout,
             () if any(|answer| matches!(answer, Reply::Answered(_))) => Exit::Done,
             () if any(|answer| matches!(answer, Reply::Failed(_))) => Exit::Unreachable,
-            () => advice::exit_code(&self.answers.iter().map(|(verdict, _)| verdict.clone()).collect::<Vec<_>>()),
+            () => advice::exit_code(&self.answers.iter().map(|(status, _)| status.clone()).collect::<Vec<_>>()),
         }
     }
 }

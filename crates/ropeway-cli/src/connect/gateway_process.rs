@@ -57,7 +57,7 @@ impl RunningStatus {
 
     /// Returns `true` if each server is connected or has failed.
     fn is_settled(&self) -> bool {
-        !self.servers.iter().any(|server| is_pending(&server.outcome))
+        !self.servers.iter().any(|server| is_pending(&server.state))
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod arrival;
 pub(crate) mod command_context;
 pub(crate) mod deadline;
 pub(crate) mod fan_out;
+pub(crate) mod filtered;
 pub(crate) mod gateway_client;
 pub(crate) mod gateway_files;
 pub(crate) mod gateway_process;

@@ -23,7 +23,7 @@ impl Session {
     pub(crate) async fn wait_for_servers(&self) -> Result<(), Failure> {
         let until = self.deadline.as_ref().map(Deadline::at);
         let answers = query_servers(self, "connecting to", until, async |_| Ok(())).await;
-        let (Some(alias), [(verdict, answer)]) = (self.single(), &answers[..]) else { return Ok(()) };
+        let (Some(alias), [(status, answer)]) = (self.single(), &answers[..]) else { return Ok(()) };
         match answer {
             Reply::TimedOut => {
                 Err(self.timeout_failure(if self.server(alias).is_some_and(|server| server.is_connected()) {
@@ -32,13 +32,13 @@ impl Session {
                     "connecting to"
                 }))
             }
-            _ => self.check_available(alias, verdict).await,
+            _ => self.check_available(alias, status).await,
         }
     }
 
     /// Returns a failure if the only server of the command is not available.
-    async fn check_available(&self, alias: &Alias, verdict: &ServerStatus) -> Result<(), Failure> {
-        match &verdict.outcome {
+    async fn check_available(&self, alias: &Alias, status: &ServerStatus) -> Result<(), Failure> {
+        match &status.state {
             ServerState::Ready { .. }
             | ServerState::Cached { .. }
             | ServerState::FilteredToZero { .. }
@@ -46,8 +46,8 @@ impl Session {
                 return Ok(());
             }
             ServerState::Disabled | ServerState::Skipped { .. } | ServerState::Invalid { .. } => {
-                let failure = Failure::usage(verdict.to_string());
-                return Err(self.advice.for_status(verdict).into_iter().fold(failure, Failure::hint));
+                let failure = Failure::usage(status.to_string());
+                return Err(self.advice.for_status(status).into_iter().fold(failure, Failure::hint));
             }
             _ => {}
         }
@@ -70,7 +70,7 @@ impl Session {
                     Err(error) => Failure::listing(&error),
                 }
             }
-            _ => Failure::new(Exit::Unreachable, verdict.to_string()),
+            _ => Failure::new(Exit::Unreachable, status.to_string()),
         })
     }
 

@@ -39,6 +39,7 @@ impl Servers {
         if self.names().into_iter().any(|alias| alias.as_str() == typed) {
             return Ok(Selector::Server(typed.to_owned()));
         }
+        self.check_path(typed)?;
         match (self.owner(typed), &self.source) {
             (Some(_), _) => Ok(Selector::Tool(typed.to_owned())),
             // A server that is given on the spot need not be named.

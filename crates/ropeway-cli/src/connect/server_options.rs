@@ -118,7 +118,7 @@ impl ServerOptions {
         }
         if let Some(folder) = &self.cwd {
             if !folder.is_dir() {
-                return Err(Failure::usage(format!("`{}` is not a folder", folder.display())));
+                return Err(Failure::usage(format!("`{}` is not a directory", folder.display())));
             }
             server.cwd = Some(folder.clone());
         }

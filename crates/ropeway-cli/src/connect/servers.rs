@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use ropeway::config::{Config, EraChoice, ServerEntry, ServerSettings};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
+use ropeway::suggest;
 use ropeway::tool::Alias;
 
+use crate::arguments::command_rewrite::unusable_path;
 use crate::arguments::names::expand_prefix;
-use crate::arguments::suggest;
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{self, Origin, find_path, find_with_origin};
 use crate::connect::command_context::CommandContext;
@@ -75,11 +76,17 @@ impl ServerOptions {
                 Servers::new(Config::default().with_server(entry), source).eager()
             }
         };
+        servers = self.with_era(servers);
+        servers.redact_secrets();
+        Ok(servers)
+    }
+
+    /// Applies `--era` to all servers.
+    pub(crate) fn with_era(&self, mut servers: Servers) -> Servers {
         if let Some(era) = self.era {
             servers.config.servers.iter_mut().for_each(|entry| set_era(entry, era.into()));
         }
-        servers.redact_secrets();
-        Ok(servers)
+        servers
     }
 
     /// Returns the options that select the same servers in another command, without headers and tokens.
@@ -126,7 +133,7 @@ fn no_config_file(server: &str, places: &[config_paths::ConfigPath]) -> Failure 
         places.iter().filter(|place| place.reason == config_paths::PathReason::Folder).collect();
     let here = folders.first().map(|place| match folders.len() {
         1 => format!("`{}`", place.path.display()),
-        _ => format!("`{}` and the folders above", place.path.display()),
+        _ => format!("`{}` and the directories above", place.path.display()),
     });
     let own = places.iter().find(|place| place.reason == config_paths::PathReason::User);
     let own = own.map(|place| format!("`{}`", place.path.display()));
@@ -294,6 +301,7 @@ impl Servers {
 
     /// Refuses an unknown `SERVER.TOOL` without a configuration file: the demo server must not answer for another one.
     pub(crate) fn check_owner(&self, name: &str) -> Result<(), Failure> {
+        self.check_path(name)?;
         match name.split_once('.') {
             Some((server, _))
                 if self.source == ServerSource::Demo && !server.is_empty() && self.owner(name).is_none() =>
@@ -301,6 +309,14 @@ impl Servers {
                 Err(self.unknown(server))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses the path of a program that cannot be started, unless an option selects the server.
+    pub(crate) fn check_path(&self, name: &str) -> Result<(), Failure> {
+        match unusable_path(name).filter(|_| self.source != ServerSource::Line) {
+            Some(reason) => Err(Failure::usage(reason).hint("expected the name of a server, or the path of a program")),
+            None => Ok(()),
         }
     }
 
@@ -319,6 +335,9 @@ impl Servers {
 
     /// Returns the failure for an unknown server name.
     pub(crate) fn unknown(&self, name: &str) -> Failure {
+        if let Err(failure) = self.check_path(name) {
+            return failure;
+        }
         if self.source == ServerSource::Demo {
             return no_config_file(name, &config_paths::candidates());
         }

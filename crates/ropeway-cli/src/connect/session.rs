@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ropeway::bridge::{Bridge, ToolListing};
-use ropeway::config::{LockPolicy, ServerEntry, ServerSettings};
+use ropeway::config::{LockPolicy, ServerEntry, ServerSettings, ToolSettings};
 use ropeway::lock::{Difference, DifferenceKind};
 use ropeway::mcp::{ConnectionState, Mcp, ServerInfo};
 use ropeway::registry::{ServerState, ServerStatus};
@@ -47,6 +47,8 @@ pub(crate) struct Session {
     pub(crate) status: Status,
     /// The lock file, if any.
     pub(crate) locked: Option<LoadedLock>,
+    /// The tool filters of each server that has some.
+    pub(crate) filters: Vec<(Alias, ToolSettings)>,
     /// Differences from the lock that were reported.
     reported: RefCell<HashSet<String>>,
 }
@@ -125,6 +127,10 @@ impl Session {
             _ => None,
         };
         let configs = servers.config.servers.iter().filter_map(known).collect();
+        let has_filter =
+            |tools: &ToolSettings| !(tools.allow.is_empty() && tools.allowlists.is_empty() && tools.deny.is_empty());
+        let filtered = servers.config.servers.iter().filter(|entry| has_filter(&entry.tools));
+        let filters = filtered.map(|entry| (entry.alias.clone(), entry.tools.clone())).collect();
         running_gateway::attach(&mut servers).await;
         let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(context.events.clone());
         builder = builder.redact(redaction::redactor());
@@ -135,7 +141,8 @@ impl Session {
         let advice = advice.with_servers(&bridge, configs);
         let (waiting, status, eager) = (context.waiting.clone(), context.status.clone(), servers.eager);
         let reported = RefCell::default();
-        let session = Self { bridge, names, advice, single, eager, deadline, waiting, status, locked, reported };
+        let session =
+            Self { bridge, names, advice, single, eager, deadline, waiting, status, locked, filters, reported };
         let done = tokio::select! {
             biased;
             done = work(&session) => done,
@@ -189,7 +196,9 @@ impl Session {
         match (&self.single, failure.exit()) {
             _ if failure.is_provider_failure() => failure,
             (Some(alias), Exit::NeedsAuth) => {
-                let advice = self.advice.for_status(&ServerStatus::new(alias.clone(), ServerState::NeedsAuth));
+                // A proxy that requires authentication has its own fix.
+                let for_status = || self.advice.for_status(&ServerStatus::new(alias.clone(), ServerState::NeedsAuth));
+                let advice = self.advice.remedy(alias).or_else(for_status);
                 advice.into_iter().fold(failure, Failure::hint)
             }
             (Some(alias), exit) if failure.needs_server_output() => {
@@ -209,19 +218,19 @@ impl Session {
     }
 
     /// Returns the exit code of a list of servers: success if one is available and none timed out.
-    pub(crate) fn exit(&self, verdicts: &[ServerStatus]) -> Exit {
-        match advice::exit_code(verdicts) {
-            Exit::Unreachable => worst_exit(verdicts.iter().map(|verdict| self.exit_of(verdict))),
+    pub(crate) fn exit(&self, statuses: &[ServerStatus]) -> Exit {
+        match advice::exit_code(statuses) {
+            Exit::Unreachable => worst_exit(statuses.iter().map(|status| self.exit_of(status))),
             exit => exit,
         }
     }
 
     /// Returns the exit code for a server status. For `Down`, the cause decides.
-    pub(crate) fn exit_of(&self, ServerStatus { server, outcome, .. }: &ServerStatus) -> Exit {
-        let state = self.server(server).map(|server| server.state().borrow().clone());
-        match (outcome, state) {
+    pub(crate) fn exit_of(&self, ServerStatus { server, state, .. }: &ServerStatus) -> Exit {
+        let connection = self.server(server).map(|server| server.state().borrow().clone());
+        match (state, connection) {
             (ServerState::Down { .. }, Some(ConnectionState::Down { cause, .. })) => exit_of_connect(&cause),
-            (outcome, _) => advice::exit_of(outcome),
+            (state, _) => advice::exit_of(state),
         }
     }
 
@@ -263,10 +272,11 @@ impl Session {
 
     /// Returns the failure of a step that exceeds the deadline.
     pub(crate) fn timeout_failure(&self, what: &str) -> Failure {
-        let them = if self.waiting.servers().len() > 1 { "them" } else { "it" };
+        let names: Vec<String> = self.waiting.servers().iter().map(|server| format!("`{server}`")).collect();
+        let names = names.join(", ");
         match &self.deadline {
-            Some(deadline) => deadline.failure().hint(format!("while {what} {them}")),
-            None => Failure::new(Exit::Timeout, format!("no response while {what} {them}")),
+            Some(deadline) => deadline.failure().hint(format!("timed out while {what} {names}")),
+            None => Failure::new(Exit::Timeout, format!("timed out while {what} {names}")),
         }
     }
 

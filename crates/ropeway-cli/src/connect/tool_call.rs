@@ -33,8 +33,8 @@ impl Session {
     /// known; if those include the name, nothing is called.
     pub(crate) async fn find_tool(&self, name: &str, remembered: &RememberedTools) -> Result<CheckedTool, Failure> {
         let late = |listing: &ToolListing| -> Vec<Alias> {
-            let late = listing.statuses.iter().filter(|verdict| is_pending(&verdict.outcome));
-            late.map(|verdict| verdict.server.clone()).collect()
+            let late = listing.statuses.iter().filter(|status| is_pending(&status.state));
+            late.map(|status| status.server.clone()).collect()
         };
         let choose = |listing: &ToolListing| {
             let tools: Vec<&ToolDefinition> = listing.registry.definitions().collect();
@@ -53,7 +53,7 @@ impl Session {
             biased;
             arrived = self.wait_for_servers() => {
                 arrived?;
-                return self.tool(name);
+                return self.known_tool(name).await;
             }
             listing = found => listing,
         };
@@ -73,11 +73,19 @@ impl Session {
         Ok(tools[chosen].clone())
     }
 
+    /// Returns the tool with this name. A tool that a filter hides has its own failure.
+    pub(crate) async fn known_tool(&self, name: &str) -> Result<CheckedTool, Failure> {
+        match self.tool(name) {
+            Ok(tool) => Ok(tool),
+            Err(failure) => Err(self.explain_filtered(name, failure).await),
+        }
+    }
+
     /// Returns the tool with this name.
     pub(crate) fn tool(&self, name: &str) -> Result<CheckedTool, Failure> {
         let listing = self.listing();
-        let late = |verdict: &&ServerStatus| verdict.outcome == ServerState::Connecting;
-        if self.deadline.is_some() && listing.statuses.iter().any(|verdict| late(&verdict)) {
+        let late = |status: &&ServerStatus| status.state == ServerState::Connecting;
+        if self.deadline.is_some() && listing.statuses.iter().any(|status| late(&status)) {
             // No time is left for a call, and the pending server may have a tool of that name.
             return Err(self.timeout_failure("connecting to").hint("try `SERVER.TOOL` to start only that server"));
         }
@@ -98,7 +106,7 @@ impl Session {
             if let Some(difference) = listing.differences.iter().find(is_meant).filter(|_| is_strict) {
                 return Failure::usage(clean_line(&hidden(difference)));
             }
-            if tools.is_empty() && !listing.statuses.iter().any(|verdict| is_unavailable(&verdict.outcome)) {
+            if tools.is_empty() && !listing.statuses.iter().any(|status| is_unavailable(&status.state)) {
                 failure.hint("no tools available")
             } else {
                 self.advice.add_unavailable(failure, &listing.statuses)

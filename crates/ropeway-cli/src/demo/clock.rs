@@ -2,8 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-
-use crate::arguments::suggest;
+use ropeway::suggest;
 
 /// Returns the current date and time as text.
 pub(super) fn now(zone: &str) -> Result<String, String> {

@@ -1,11 +1,11 @@
 //! The tools of the demo server.
 
+use ropeway::suggest;
 use serde_json::{Map, Value, json};
 
 use super::countdown::{self, Countdown};
 use super::message::text_result;
 use super::{calculate, chart, clock, statistics};
-use crate::arguments::suggest;
 
 /// The reply of a tool.
 pub(super) enum ToolReply {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::describe::schema::{Members, Resolved, SchemaRoot, json_types, keyword, members, property};
+use crate::describe::schema::{Members, Resolved, SchemaRoot, alternatives, json_types, keyword, members, property};
 use crate::terminal::text::{clean_json, columns, is_invisible};
 
 /// Maximum values in an example.
@@ -15,13 +15,10 @@ const LONGEST: usize = 4000;
 /// Returns values for the required arguments of a schema, where possible.
 pub(crate) fn arguments(schema: &Value) -> Map<String, Value> {
     let maker = ExampleBuilder { root: SchemaRoot::new(schema), left: std::cell::Cell::new(MOST_VALUES) };
-    let mark = maker.root.depth();
-    let made = match maker.root.follow(schema) {
+    maker.root.following(schema, |resolved| match resolved {
         Resolved::Schema(top) => maker.object(top, DEEPEST, false),
         Resolved::Name(_) => Map::new(),
-    };
-    maker.root.unwind(mark);
-    made
+    })
 }
 
 struct ExampleBuilder<'a> {
@@ -33,11 +30,9 @@ impl<'a> ExampleBuilder<'a> {
     /// Returns the required fields of an object; with `fills`, one optional field if none is required.
     fn object(&self, schema: &'a Value, depth: usize, fills: bool) -> Map<String, Value> {
         let mut parts = vec![schema];
-        let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array));
         let mark = self.root.depth();
-        if let Some(Resolved::Schema(first)) =
-            alternatives.and_then(|all| all.first()).map(|first| self.root.follow(first))
-        {
+        let first = alternatives(schema).and_then(|all| all.first());
+        if let Some(Resolved::Schema(first)) = first.map(|first| self.root.follow(first)) {
             parts.push(first);
         }
         let parts: Vec<Members<'a>> = parts.into_iter().map(|part| members(part, &self.root)).collect();
@@ -75,13 +70,10 @@ impl<'a> ExampleBuilder<'a> {
         if depth == 0 || left == 0 {
             return Value::Null;
         }
-        let mark = self.root.depth();
-        let value = match self.root.follow(schema) {
+        self.root.following(schema, |resolved| match resolved {
             Resolved::Schema(target) => self.fitting(schema, target, depth),
             Resolved::Name(_) => Value::Null,
-        };
-        self.root.unwind(mark);
-        value
+        })
     }
 
     fn fitting(&self, schema: &'a Value, target: &'a Value, depth: usize) -> Value {

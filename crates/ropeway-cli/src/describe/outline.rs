@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use crate::describe::schema::{Members, Resolved, SchemaRoot, description, is_open, keyword, members};
+use crate::describe::schema::{self, Members, Resolved, SchemaRoot, description, is_open, keyword, members};
 use crate::describe::types::{Field, type_at, types_at};
 use crate::terminal::text::{columns, cut};
 
@@ -175,12 +175,9 @@ impl<'a> OutlineBuilder<'a> {
     }
 
     fn has_structure_within(&self, schema: &'a Value, depth: usize) -> bool {
-        let mark = self.root.depth();
-        let inner = match self.root.follow(schema) {
-            Resolved::Schema(schema) => self.inner(schema),
-            Resolved::Name(_) => None,
-        };
-        let found = inner.is_some_and(|inner| {
+        self.root.following(schema, |resolved| {
+            let Resolved::Schema(schema) = resolved else { return false };
+            let Some(inner) = self.inner(schema) else { return false };
             let members = members(inner, &self.root);
             let others = members.others.is_some_and(|others| others.as_object().is_some_and(|words| !words.is_empty()));
             let tuple = inner.get("prefixItems").or(inner.get("items")).is_some_and(Value::is_array);
@@ -190,9 +187,7 @@ impl<'a> OutlineBuilder<'a> {
                 || others
                 || tuple
                 || (depth > 0 && parts.len() > 1 && parts.iter().any(|part| self.has_structure_within(part, depth - 1)))
-        });
-        self.root.unwind(mark);
-        found
+        })
     }
 
     /// Returns the constraints of a field in words.
@@ -227,11 +222,8 @@ impl<'a> OutlineBuilder<'a> {
     }
 }
 
-/// Returns the alternatives of a schema.
 fn alternatives(schema: &Value) -> &[Value] {
-    const NONE: &[Value] = &[];
-    let parts = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array));
-    parts.map_or(NONE, Vec::as_slice)
+    schema::alternatives(schema).map_or(&[], Vec::as_slice)
 }
 
 /// Returns the only alternative that is not null.
@@ -448,33 +440,9 @@ mod tests {
 
     #[test]
     fn keywords_of_wrong_types_are_left_out() {
-        let words = [
-            "type",
-            "properties",
-            "required",
-            "items",
-            "prefixItems",
-            "enum",
-            "anyOf",
-            "oneOf",
-            "allOf",
-            "$ref",
-            "additionalProperties",
-            "patternProperties",
-            "default",
-            "description",
-            "title",
-            "examples",
-            "if",
-            "minLength",
-        ];
-        let wrong =
-            [json!(null), json!(true), json!(-1), json!("x"), json!([1, null, [], {}]), json!({"a": 7, "b": null})];
-        for word in words {
-            for value in &wrong {
-                Outline::new(&json!({word: value, "properties": {"p": {word: value}}}));
-                Outline::new(&json!({word: value}));
-            }
+        for (word, value) in schema::hostile_keywords() {
+            Outline::new(&json!({word: value, "properties": {"p": {word: value}}}));
+            Outline::new(&json!({word: value}));
         }
         for schema in [json!(true), json!(null), json!([]), json!("x")] {
             assert!(Outline::new(&schema).rows.is_empty());

@@ -57,6 +57,14 @@ impl<'a> SchemaRoot<'a> {
         self.open.borrow_mut().truncate(mark);
     }
 
+    /// Follows the references of a schema while `read` runs.
+    pub(crate) fn following<T>(&self, schema: &'a Value, read: impl FnOnce(Resolved<'a>) -> T) -> T {
+        let mark = self.depth();
+        let value = read(self.follow(schema));
+        self.unwind(mark);
+        value
+    }
+
     /// Follows the references of a schema. References to other documents are not followed.
     pub(crate) fn follow(&self, schema: &'a Value) -> Resolved<'a> {
         let mut schema = schema;
@@ -72,6 +80,11 @@ impl<'a> SchemaRoot<'a> {
         }
         Resolved::Schema(schema)
     }
+}
+
+/// Returns the alternatives of a schema.
+pub(crate) fn alternatives(schema: &Value) -> Option<&Vec<Value>> {
+    ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array))
 }
 
 /// Returns the name of a referenced schema: the last part of the reference, or the title.
@@ -209,8 +222,7 @@ fn collect_json_types<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize
 /// Returns the JSON types of the items of a list, or none if an alternative does not restrict them.
 pub(crate) fn item_types(schema: &Value, root: &Value) -> Vec<String> {
     let schema = resolve(schema, root);
-    let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| schema.get(word).and_then(Value::as_array));
-    let lists: Vec<&Value> = match alternatives {
+    let lists: Vec<&Value> = match alternatives(schema) {
         Some(parts) => parts.iter().map(|part| resolve(part, root)).filter(|part| !is_null(part)).collect(),
         None => vec![schema],
     };
@@ -229,8 +241,7 @@ fn is_null(schema: &Value) -> bool {
 /// Returns the values of an enumeration or boolean argument.
 pub(crate) fn choices(schema: &Value, name: &str) -> Vec<String> {
     let Some(property) = property(schema, name).map(|property| resolve(property, schema)) else { return Vec::new() };
-    let alternatives = ["anyOf", "oneOf"].iter().find_map(|word| property.get(word).and_then(Value::as_array));
-    let parts: Vec<&Value> = match alternatives {
+    let parts: Vec<&Value> = match alternatives(property) {
         Some(parts) => parts.iter().map(|part| resolve(part, schema)).take(ALTERNATIVES).collect(),
         None => vec![property],
     };
@@ -270,4 +281,17 @@ pub(crate) fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
         schema = target;
     }
     schema
+}
+
+/// Keywords of every kind, and values that are wrong for most of them.
+#[cfg(test)]
+pub(super) fn hostile_keywords() -> impl Iterator<Item = (&'static str, Value)> {
+    use serde_json::json;
+
+    let words = "type properties required items prefixItems enum const anyOf oneOf allOf $ref additionalProperties \
+        patternProperties default description title examples if minLength";
+    let long = "x".repeat(100_000);
+    let wrong =
+        [json!(null), json!(true), json!(-1), json!(long), json!([1, null, [], {}]), json!({"a": 7, "b": null})];
+    words.split_whitespace().flat_map(move |word| wrong.clone().map(|value| (word, value)))
 }

@@ -49,11 +49,8 @@ pub(crate) fn describe(name: &str, tool: &ToolDefinition, options: &[String], wi
     }
     let hints = hints(tool);
     if !hints.is_empty() {
-        let whose = if tool.provenance.trust_hints {
-            "claimed by the server, trusted"
-        } else {
-            "claimed by the server, not verified"
-        };
+        let whose =
+            if tool.provenance.trust_hints { "from the server, trusted" } else { "from the server, not verified" };
         text.push_str(&heading("Hints", whose, width));
         hints.iter().for_each(|hint| text.push_str(&wrap(hint, width, step)));
     }
@@ -207,10 +204,7 @@ mod tests {
                 .clone();
         let text = plain(&tool, 80);
         assert!(text.starts_with("s.tool\n    T\n"), "{text}");
-        assert!(
-            text.contains("\nHints (claimed by the server, not verified)\n    read-only: changes nothing\n\n"),
-            "{text}"
-        );
+        assert!(text.contains("\nHints (from the server, not verified)\n    read-only: changes nothing\n\n"), "{text}");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::describe::schema::{
-    ALTERNATIVES, LONGEST_WORD, MOST_FIELDS, Members, NESTING, Resolved, SchemaRoot, description, first_members,
-    json_type, keyword, members, resolve,
+    ALTERNATIVES, LONGEST_WORD, MOST_FIELDS, Members, NESTING, Resolved, SchemaRoot, alternatives, description,
+    first_members, json_type, keyword, members, resolve,
 };
 use crate::terminal::text::{columns, cut};
 
@@ -87,12 +87,10 @@ pub(crate) fn type_at<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize
         return "any".to_owned();
     }
     root.nesting.set(root.nesting.get() + 1);
-    let mark = root.depth();
-    let kind = match root.follow(schema) {
+    let kind = root.following(schema, |resolved| match resolved {
         Resolved::Schema(schema) => type_text(schema, root, depth),
         Resolved::Name(name) => name,
-    };
-    root.unwind(mark);
+    });
     root.nesting.set(root.nesting.get() - 1);
     kind
 }
@@ -105,8 +103,7 @@ fn type_text<'a>(schema: &'a Value, root: &SchemaRoot<'a>, depth: usize) -> Stri
     if let Some(literal) = words.get("const") {
         return short_literal(literal).unwrap_or_else(|| json_type(literal).to_owned());
     }
-    let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|word| words.get(word).and_then(Value::as_array));
-    match (words.get("type"), alternatives) {
+    match (words.get("type"), alternatives(schema)) {
         // Alternatives next to `type: object` without fields are the type.
         (Some(Value::String(kind)), Some(parts)) if kind == "object" && first_members(schema, root, 1).is_empty() => {
             return union(parts.iter().map(|part| match part.get("type") {
@@ -235,7 +232,7 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::describe::schema::json_types;
+    use crate::describe::schema::{hostile_keywords, json_types};
 
     fn type_name(schema: &Value) -> String {
         type_within(schema, usize::MAX)
@@ -268,36 +265,13 @@ mod tests {
     /// Schemas whose every keyword has a wrong type, or very much of it.
     #[test]
     fn hostile_schemas_are_read_within_bounds() {
-        let words = [
-            "type",
-            "properties",
-            "required",
-            "items",
-            "prefixItems",
-            "enum",
-            "const",
-            "anyOf",
-            "oneOf",
-            "allOf",
-            "$ref",
-            "additionalProperties",
-            "patternProperties",
-            "default",
-            "description",
-            "title",
-        ];
-        let long = "x".repeat(100_000);
-        let wrong =
-            [json!(null), json!(true), json!(-1), json!(long), json!([1, null, [], {}]), json!({"a": 7, "b": null})];
-        for word in words {
-            for value in &wrong {
-                let schema = json!({"properties": {"p": {word: value}}, "required": ["p"], word: value});
-                fields(&schema);
-                for most in [1, 20, 500] {
-                    assert!(columns(&type_within(&schema, most)) <= 4 * WIDEST, "{word}");
-                }
-                json_types(&schema, &schema);
+        for (word, value) in hostile_keywords() {
+            let schema = json!({"properties": {"p": {word: value}}, "required": ["p"], word: value});
+            fields(&schema);
+            for most in [1, 20, 500] {
+                assert!(columns(&type_within(&schema, most)) <= 4 * WIDEST, "{word}");
             }
+            json_types(&schema, &schema);
         }
         let mut deep = json!({"type": "string"});
         for _ in 0..100 {

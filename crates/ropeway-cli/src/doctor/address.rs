@@ -149,7 +149,7 @@ mod tests {
         ] {
             let finding = check_url(&HttpServer::new(url)).expect_err("a problem");
             assert_eq!(
-                (finding.found.as_str(), finding.level),
+                (finding.message.as_str(), finding.level),
                 (found, super::super::finding::Level::Problem(Exit::Usage))
             );
         }
@@ -174,6 +174,6 @@ mod tests {
     #[test]
     fn an_unresolved_host_is_reported() {
         let finding = unresolved("exmaple.com", "Name or service not known");
-        assert_eq!(finding.found, "could not resolve host `exmaple.com`: Name or service not known");
+        assert_eq!(finding.message, "could not resolve host `exmaple.com`: Name or service not known");
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
 use ropeway::duration::format_duration;
+use ropeway::event::Events;
 use ropeway::mcp::{ConnectErrorKind, Mcp, TlsError};
 use ropeway::secret::Redactor;
 use url::Url;
@@ -13,7 +14,7 @@ use super::address::{self, Scheme};
 use super::finding::Finding;
 use super::remedy::{of_tls, remedy, with_scheme};
 use super::source::ConfigSource;
-use super::{stderr_advice, tools};
+use super::{ExamineSettings, stderr_advice, tools};
 use crate::failure::{Exit, exit_of_connect};
 use crate::terminal::text::clean_line;
 
@@ -33,10 +34,10 @@ pub(super) async fn check(
     config: &ServerConfig,
     entry: Option<&ServerEntry>,
     source: ConfigSource,
-    limit: Option<Duration>,
+    with: &ExamineSettings<'_>,
 ) -> Vec<Finding> {
     let redactor = redactor(config);
-    let (config, limit) = match limit {
+    let (config, limit) = match with.limit {
         Some(limit) => (&prepare(config.clone(), limit), limit),
         None => {
             // The same time limits as in other commands.
@@ -47,16 +48,15 @@ pub(super) async fn check(
             (&config.clone(), own.connect.max(own.download) + CLOSE_TIMEOUT)
         }
     };
-    let server = Mcp::new(config.clone());
+    let server = Mcp::with_host(config.clone(), with.handlers.clone(), Events::default());
     let started = Instant::now();
     let connected = tokio::time::timeout(limit, server.connect()).await;
     let mut findings = match connected {
         Ok(Ok(())) => {
             let mut findings = vec![handshake_finding(&server, started.elapsed())];
-            findings.extend(noise(&server));
-            findings.extend(
-                tools::check(&server, entry, config.timeouts.idle.min(limit.saturating_sub(started.elapsed()))).await,
-            );
+            findings.extend(check_output(&server));
+            let limit = config.timeouts.idle.min(limit.saturating_sub(started.elapsed()));
+            findings.extend(tools::check(&server, entry, with.lock, limit).await);
             findings
         }
         Ok(Err(failed)) => connect_finding(config, source, &failed.cause).await,
@@ -66,7 +66,7 @@ pub(super) async fn check(
     if let Some(worst) = findings.iter_mut().find(|finding| finding.is_problem()) {
         let skipped = said.len().saturating_sub(SERVER_LINES);
         worst.fix = worst.fix.take().or_else(|| stderr_advice::advice(&said, source));
-        worst.said = said.into_iter().skip(skipped).collect();
+        worst.stderr = said.into_iter().skip(skipped).collect();
     }
     // A server that is still running is killed when the command exits.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT + CLOSE_TIMEOUT, server.close()).await;
@@ -94,8 +94,8 @@ fn redactor(config: &ServerConfig) -> Redactor {
 }
 
 fn redacted(mut finding: Finding, redactor: &Redactor) -> Finding {
-    finding.found = redactor.redact(&finding.found).into_owned();
-    finding.said = finding.said.iter().map(|line| redactor.redact(line).into_owned()).collect();
+    finding.message = redactor.redact(&finding.message).into_owned();
+    finding.stderr = finding.stderr.iter().map(|line| redactor.redact(line).into_owned()).collect();
     finding
 }
 
@@ -109,8 +109,8 @@ fn handshake_finding(server: &Mcp, took: Duration) -> Finding {
     Finding::good(CHECK, format!("{name}, MCP {version} ({era}), ready after {}", format_duration(took)))
 }
 
-fn noise(server: &Mcp) -> Option<Finding> {
-    let lines = match server.noise() {
+fn check_output(server: &Mcp) -> Option<Finding> {
+    let lines = match server.invalid_lines() {
         0 => return None,
         1 => "1 line".to_owned(),
         lines => format!("{lines} lines"),
@@ -177,10 +177,6 @@ async fn http_finding(
         ConnectErrorKind::Status { status: 403, .. } => {
             problem(exit_of_connect(cause), "server answered HTTP 403 (forbidden)".to_owned())
                 .fix("the token may lack a permission, or the server rejects this address or `Origin`")
-        }
-        ConnectErrorKind::Status { status: 407, .. } => {
-            problem(exit_of_connect(cause), "the proxy requires authentication (HTTP 407)".to_owned())
-                .fix("set `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`")
         }
         ConnectErrorKind::Status { status: status @ (404 | 405), .. } => {
             let path = url.path();
@@ -311,7 +307,7 @@ mod tests {
         ] {
             let cause = ConnectErrorKind::Tls { trouble, source: "odd".into() };
             let finding = tls_finding(&url, trouble, &cause).await;
-            assert!(finding.found.contains(words) && finding.fix.is_some(), "{finding:?}");
+            assert!(finding.message.contains(words) && finding.fix.is_some(), "{finding:?}");
         }
     }
 
@@ -319,7 +315,7 @@ mod tests {
     fn secrets_that_a_server_prints_are_redacted() {
         let server = StdioServer::new("a", [""; 0]).with_env("TOKEN", "sesame");
         let redactor = redactor(&ServerConfig::new("a", server));
-        let finding = |found: &str, said: &str| Finding { said: vec![said.to_owned()], ..Finding::note("a", found) };
+        let finding = |found: &str, said: &str| Finding { stderr: vec![said.to_owned()], ..Finding::note("a", found) };
         let (finding, expected) =
             (finding("it said sesame", "sesame is wrong"), finding("it said ***", "*** is wrong"));
         assert_eq!(redacted(finding, &redactor), expected);

@@ -2,7 +2,6 @@
 
 use anstyle::Style;
 use ropeway::tool::Alias;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, worst_exit};
@@ -46,50 +45,57 @@ impl Level {
 }
 
 /// The result of one check.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
     /// The name of the check.
     pub(crate) check: &'static str,
-    #[serde(serialize_with = "as_word")]
     pub(crate) level: Level,
     /// Description of the finding.
-    pub(crate) found: String,
+    pub(crate) message: String,
     /// The suggested fix.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fix: Option<String>,
     /// The last lines of the server's standard error.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) said: Vec<String>,
-}
-
-fn as_word<S: serde::Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(level.word())
+    pub(crate) stderr: Vec<String>,
 }
 
 impl Finding {
-    fn new(check: &'static str, level: Level, found: impl Into<String>) -> Self {
-        Self { check, level, found: found.into(), fix: None, said: Vec::new() }
+    fn new(check: &'static str, level: Level, message: impl Into<String>) -> Self {
+        Self { check, level, message: message.into(), fix: None, stderr: Vec::new() }
     }
 
     /// Creates a finding for a check that passed.
-    pub(crate) fn good(check: &'static str, found: impl Into<String>) -> Self {
-        Self::new(check, Level::Good, found)
+    pub(crate) fn good(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(check, Level::Good, message)
     }
 
     /// Creates a note.
-    pub(crate) fn note(check: &'static str, found: impl Into<String>) -> Self {
-        Self::new(check, Level::Note, found)
+    pub(crate) fn note(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(check, Level::Note, message)
     }
 
     /// Creates a problem.
-    pub(crate) fn problem(check: &'static str, exit: Exit, found: impl Into<String>) -> Self {
-        Self::new(check, Level::Problem(exit), found)
+    pub(crate) fn problem(check: &'static str, exit: Exit, message: impl Into<String>) -> Self {
+        Self::new(check, Level::Problem(exit), message)
     }
 
     /// Adds the suggested fix.
     pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
         self
+    }
+
+    /// Returns the finding as JSON. `found` and `said` are former names of `message` and `stderr`.
+    fn json(&self) -> Value {
+        let Self { check, level, message, fix, stderr } = self;
+        let mut json = json!({"check": check, "level": level.word(), "message": message, "found": message});
+        if let Some(fix) = fix {
+            json["fix"] = json!(fix);
+        }
+        if !stderr.is_empty() {
+            json["stderr"] = json!(stderr);
+            json["said"] = json!(stderr);
+        }
+        json
     }
 
     pub(crate) fn is_problem(&self) -> bool {
@@ -117,7 +123,8 @@ pub(crate) struct Report {
 impl Report {
     /// Returns the report as JSON.
     pub(crate) fn json(&self) -> Value {
-        json!({"server": self.server.as_str(), "healthy": self.exit() == Exit::Done, "findings": self.findings})
+        let findings: Vec<Value> = self.findings.iter().map(Finding::json).collect();
+        json!({"server": self.server.as_str(), "healthy": self.exit() == Exit::Done, "findings": findings})
     }
 
     /// Returns the exit code of the worst finding.
@@ -134,9 +141,9 @@ impl Report {
         let mut table = Table::new(&[], Overflow::Wrap);
         for finding in &self.findings {
             let mark = finding.level.mark().cell(finding.level.word());
-            table.row([mark, Cell::new(finding.check).styled(FAINT), Cell::new(&finding.found)]);
+            table.row([mark, Cell::new(finding.check).styled(FAINT), Cell::new(&finding.message)]);
             let beneath = |text: Cell| [Cell::default(), Cell::default(), text];
-            for line in &finding.said {
+            for line in &finding.stderr {
                 table.row(beneath(Cell::new(&format!("│ {}", clean_line(line))).styled(FAINT).hanging(2)));
             }
             if let Some(fix) = &finding.fix {
@@ -179,7 +186,7 @@ mod tests {
         let report = report(vec![
             Finding::good("folder", "`/tmp` exists"),
             Finding::problem("program", Exit::Unreachable, "`npx` is not on PATH").fix("install Node.js"),
-            Finding { said: vec!["a\u{1b}[2Jb".into()], ..Finding::note("tools", "one of 3") },
+            Finding { stderr: vec!["a\u{1b}[2Jb".into()], ..Finding::note("tools", "one of 3") },
         ]);
         let expected = "\
 files · 1 problem, 1 note
@@ -193,9 +200,11 @@ files · 1 problem, 1 note
         assert_eq!(
             report.json(),
             json!({"server": "files", "healthy": false, "findings": [
-                {"check": "folder", "level": "ok", "found": "`/tmp` exists"},
-                {"check": "program", "level": "problem", "found": "`npx` is not on PATH", "fix": "install Node.js"},
-                {"check": "tools", "level": "note", "found": "one of 3", "said": ["a\u{1b}[2Jb"]},
+                {"check": "folder", "level": "ok", "message": "`/tmp` exists", "found": "`/tmp` exists"},
+                {"check": "program", "level": "problem", "message": "`npx` is not on PATH",
+                    "found": "`npx` is not on PATH", "fix": "install Node.js"},
+                {"check": "tools", "level": "note", "message": "one of 3", "found": "one of 3",
+                    "stderr": ["a\u{1b}[2Jb"], "said": ["a\u{1b}[2Jb"]},
             ]})
         );
     }

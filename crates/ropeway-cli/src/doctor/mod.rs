@@ -17,36 +17,44 @@ mod tools;
 
 use std::time::Duration;
 
-use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
+use ropeway::config::{HttpServer, LockPolicy, ServerConfig, ServerEntry, StdioServer, Transport};
+use ropeway::lock::Lock;
+use ropeway::mcp::Handlers;
 
 pub(crate) use self::environment::Environment;
 pub(crate) use self::finding::{Finding, Report};
 pub(crate) use self::remedy::remedy;
 pub(crate) use self::source::ConfigSource;
 
+/// Settings of an examination, which are those of other commands.
+pub(crate) struct ExamineSettings<'a> {
+    pub(crate) environment: Environment,
+    /// Handlers of server requests. A server may offer other tools to a client without them.
+    pub(crate) handlers: Handlers,
+    /// The accepted tools, if any, and what happens to others.
+    pub(crate) lock: Option<(&'a Lock, LockPolicy)>,
+    /// The time limit, if `--timeout` sets one.
+    pub(crate) limit: Option<Duration>,
+}
+
 /// Examines a server of a configuration file, including its tool filters.
-pub(crate) async fn examine_entry(
-    entry: &ServerEntry,
-    config: &ServerConfig,
-    environment: &Environment,
-    limit: Option<Duration>,
-) -> Report {
-    examine_with(config, Some(entry), environment, ConfigSource::File, limit).await
+pub(crate) async fn examine_entry(entry: &ServerEntry, config: &ServerConfig, with: &ExamineSettings<'_>) -> Report {
+    examine_with(config, Some(entry), ConfigSource::File, with).await
 }
 
 /// Examines a server of the command line.
-pub(crate) async fn examine(config: &ServerConfig, environment: &Environment, limit: Option<Duration>) -> Report {
-    examine_with(config, None, environment, ConfigSource::CommandLine, limit).await
+pub(crate) async fn examine(config: &ServerConfig, with: &ExamineSettings<'_>) -> Report {
+    examine_with(config, None, ConfigSource::CommandLine, with).await
 }
 
 /// Examines one server: its environment first, then the connection, within the time limit.
 async fn examine_with(
     config: &ServerConfig,
     entry: Option<&ServerEntry>,
-    environment: &Environment,
     source: ConfigSource,
-    limit: Option<Duration>,
+    with: &ExamineSettings<'_>,
 ) -> Report {
+    let environment = &with.environment;
     let mut findings = match &config.transport {
         Transport::Stdio(server) => examine_process(server, environment, source).await,
         Transport::Http(server) | Transport::Sse(server) => examine_address(server, environment).await,
@@ -54,7 +62,7 @@ async fn examine_with(
     };
     // Known problems would make the connection fail.
     if !findings.iter().any(Finding::is_problem) {
-        findings.extend(connection::check(config, entry, source, limit).await);
+        findings.extend(connection::check(config, entry, source, with).await);
     }
     Report { server: config.alias.clone(), findings }
 }

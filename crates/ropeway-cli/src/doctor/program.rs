@@ -195,7 +195,7 @@ mod tests {
         let (found, finding) = check(&server, &environment);
         let shown = folder.path().join("./server");
         assert_eq!(found, None);
-        assert_eq!(finding.found, format!("`{}` is not executable", shown.display()));
+        assert_eq!(finding.message, format!("`{}` is not executable", shown.display()));
         assert_eq!(finding.fix, Some(format!("run `chmod +x {}`", shown.display())));
     }
 
@@ -209,12 +209,12 @@ mod tests {
             let (_folder, path, environment) = place("server", first_line);
             let (_, finding) = check(&server("server", &[]), &environment);
             let found = format!("interpreter `{interpreter}` of `{}` not found", path.display());
-            assert_eq!(finding.found, found);
+            assert_eq!(finding.message, found);
             assert!(finding.fix.as_ref().is_some_and(|text| text.starts_with(fix)), "{finding:?}");
         }
         let (_folder, _, environment) = place("server", "#!/bin/sh\r\n");
         let (_, finding) = check(&server("server", &[]), &environment);
-        assert!(finding.found.contains("ends in CRLF"), "{finding:?}");
+        assert!(finding.message.contains("ends in CRLF"), "{finding:?}");
     }
 
     #[test]
@@ -253,6 +253,6 @@ mod tests {
             assert_eq!(path(command, arguments), None, "{command} {arguments:?}");
         }
         let finding = check_script(&server("node", &["/no/such/index.js"])).expect("a problem");
-        assert_eq!(finding.found, "script `/no/such/index.js` of `node` does not exist");
+        assert_eq!(finding.message, "script `/no/such/index.js` of `node` does not exist");
     }
 }

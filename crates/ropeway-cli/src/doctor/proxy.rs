@@ -121,9 +121,9 @@ mod tests {
     fn a_proxy_is_shown_without_its_password() {
         let environment = Environment::default().with("HTTPS_PROXY", "http://user:pass@proxy.example:3128");
         let finding = check_url(&url("https://example.com"), &environment).expect("a note");
-        assert_eq!(finding.found, "requests use the proxy `proxy.example:3128` from `HTTPS_PROXY`");
+        assert_eq!(finding.message, "requests use the proxy `proxy.example:3128` from `HTTPS_PROXY`");
         let finding = check_url(&url("http://127.0.0.1:1"), &environment).expect("a note");
-        assert_eq!(finding.found, "`HTTPS_PROXY` is set but not used: local addresses bypass the proxy");
+        assert_eq!(finding.message, "`HTTPS_PROXY` is set but not used: local addresses bypass the proxy");
         assert_eq!(check_url(&url("https://example.com"), &Environment::default()), None);
     }
 

@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 
 use ropeway::config::{ServerConfig, StdioServer, Transport};
 use ropeway::mcp::{ConnectErrorKind, TlsError};
+use ropeway::suggest;
 use url::Url;
 
 use super::source::ConfigSource;
 use super::{address, package, stderr_advice};
-use crate::arguments::suggest;
 
 /// Commands that usually start servers.
 const USUAL_COMMANDS: [&str; 12] =
@@ -85,9 +85,7 @@ fn of_address(cause: &ConnectErrorKind, url: &Url) -> Option<String> {
         ConnectErrorKind::Status { status: 403, .. } => {
             "the token may lack a permission, or the server rejects this address or `Origin`".to_owned()
         }
-        ConnectErrorKind::Status { status: 407, .. } => {
-            "set `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`".to_owned()
-        }
+        ConnectErrorKind::Status { status: 407, .. } => proxy_login(url),
         ConnectErrorKind::Status { status: 404 | 405, .. } | ConnectErrorKind::Protocol(_) | ConnectErrorKind::Refused(_) => {
             "correct the path of the URL; MCP endpoints often end in `/mcp` or `/sse`".to_owned()
         }
@@ -103,6 +101,12 @@ fn of_address(cause: &ConnectErrorKind, url: &Url) -> Option<String> {
         _ => return None,
     };
     Some(words)
+}
+
+/// Returns the fix for a proxy that requires authentication.
+pub(super) fn proxy_login(url: &Url) -> String {
+    let variable = if url.scheme() == "http" { "HTTP_PROXY" } else { "HTTPS_PROXY" };
+    format!("add the user and password of the proxy: `{variable}=http://USER:PASSWORD@HOST:PORT`")
 }
 
 /// Returns the fix for a failed TLS handshake.
@@ -164,6 +168,8 @@ mod tests {
             (tls(TlsError::Untrusted), "https://h/mcp", "SSL_CERT_FILE"),
             (status(302), "http://h/mcp", "redirects to"),
             (status(403), "http://h/mcp", "lack a permission"),
+            (status(407), "http://h/mcp", "`HTTP_PROXY=http://USER:PASSWORD@HOST:PORT`"),
+            (status(407), "https://h/mcp", "`HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`"),
             (status(404), "http://h/mcp", "correct the path"),
             (status(502), "http://h/mcp", "server's log"),
             (ConnectErrorKind::WebPage { said: None }, "http://h/mcp", "login page"),

@@ -226,7 +226,7 @@ mod tests {
         server.cwd = Some(folder.path().to_owned());
         let findings = check(&server, &folder.path().join(words[0]), environment).await;
         let place = folder.path().display().to_string();
-        findings.into_iter().map(|finding| (finding.found.replace(&place, "HERE"), finding.fix)).collect()
+        findings.into_iter().map(|finding| (finding.message.replace(&place, "HERE"), finding.fix)).collect()
     }
 
     #[tokio::test]
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_container_needs_input_and_no_terminal() {
         let found = |arguments: &[&str]| {
-            check_run("docker", &StdioServer::new("docker", arguments.iter().copied())).map(|finding| finding.found)
+            check_run("docker", &StdioServer::new("docker", arguments.iter().copied())).map(|finding| finding.message)
         };
         let deaf = Some("`docker run` without `-i` does not connect standard input".to_owned());
         let terminal = Some("`docker run -t` allocates a terminal, which corrupts messages".to_owned());

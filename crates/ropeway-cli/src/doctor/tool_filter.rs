@@ -21,6 +21,14 @@ pub(super) fn check(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Vec<Finding
     examine(entry, tools).unwrap_or_else(|error| vec![Finding::problem(CHECK, Exit::Usage, error.to_string())])
 }
 
+/// Returns the tools that the filters keep, with the server's own definitions.
+pub(super) fn kept(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Vec<Arc<dyn Tool>> {
+    match ToolShape::new(entry) {
+        Ok(shape) => tools.iter().filter(|tool| shape.apply((*tool).clone()).is_some()).cloned().collect(),
+        Err(_) => tools.to_vec(),
+    }
+}
+
 fn examine(entry: &ServerEntry, tools: &[Arc<dyn Tool>]) -> Result<Vec<Finding>, ToolShapeError> {
     let remaining = ToolShape::new(entry)?.apply_all(tools.iter().cloned());
     let mut findings = Vec::new();

@@ -1,11 +1,13 @@
 //! Checks the tools of a server for problems with models.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ropeway::checked::CheckedTool;
-use ropeway::config::ServerEntry;
+use ropeway::config::{LockPolicy, ServerEntry};
+use ropeway::lock::{DifferenceKind, Lock};
 use ropeway::mcp::Mcp;
-use ropeway::tool::ToolDefinition;
+use ropeway::tool::{Alias, Tool, ToolDefinition};
 
 use super::finding::{Finding, MAX_NAMES, enumerate};
 use super::tool_filter;
@@ -18,7 +20,12 @@ const CHECK: &str = "tools";
 const MAX_NAME: usize = 64;
 
 /// Lists and checks the tools.
-pub(super) async fn check(server: &Mcp, entry: Option<&ServerEntry>, limit: Duration) -> Vec<Finding> {
+pub(super) async fn check(
+    server: &Mcp,
+    entry: Option<&ServerEntry>,
+    lock: Option<(&Lock, LockPolicy)>,
+    limit: Duration,
+) -> Vec<Finding> {
     let tools = match tokio::time::timeout(limit, server.list_tools()).await {
         Err(_) => {
             let found = format!("listing tools timed out after {limit:.1?}");
@@ -30,7 +37,11 @@ pub(super) async fn check(server: &Mcp, entry: Option<&ServerEntry>, limit: Dura
         }
         Ok(Ok(tools)) => tools,
     };
-    let wanted = entry.map(|entry| tool_filter::check(entry, &tools)).unwrap_or_default();
+    let mut wanted = entry.map(|entry| tool_filter::check(entry, &tools)).unwrap_or_default();
+    if let Some((lock, policy)) = lock {
+        let kept = entry.map_or_else(|| tools.clone(), |entry| tool_filter::kept(entry, &tools));
+        wanted.extend(locked(server.alias(), lock, policy, &kept));
+    }
     let tools: Vec<CheckedTool> = tools.into_iter().map(CheckedTool::new).collect();
     let definitions: Vec<&ToolDefinition> = tools.iter().map(CheckedTool::definition).collect();
     let warnings = tools.iter().filter_map(|tool| Some((tool.definition().name.as_str(), tool.warning()?)));
@@ -48,6 +59,27 @@ fn count(tools: usize) -> Finding {
         1 => Finding::good(CHECK, "1 tool"),
         tools => Finding::good(CHECK, format!("{tools} tools")),
     }
+}
+
+/// Compares the tools that the filters keep with the lock.
+fn locked(server: &Alias, lock: &Lock, policy: LockPolicy, tools: &[Arc<dyn Tool>]) -> Option<Finding> {
+    let differences = lock.compare(server, tools.iter().map(|tool| tool.definition()));
+    let is_reported = |kind: &DifferenceKind| match kind {
+        DifferenceKind::New => policy == LockPolicy::Strict,
+        DifferenceKind::Changed(_) => policy != LockPolicy::Off,
+        DifferenceKind::Gone => false,
+    };
+    let names = differences.iter().filter(|it| is_reported(&it.kind)).map(|it| it.tool.as_str());
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() {
+        return None;
+    }
+    let names = enumerate(&names);
+    let found = match policy {
+        LockPolicy::Strict => format!("ropeway.lock hides tools that are new or changed: {names}"),
+        _ => format!("tools changed since they were locked: {names}"),
+    };
+    Some(Finding::note("lock", found).fix("review and accept them with `ropeway lock`"))
 }
 
 /// Checks names and descriptions.
@@ -94,7 +126,7 @@ mod tests {
         let long = "x".repeat(65);
         let tools = [described("fine.one-2"), described(&long), described("no good"), ToolDefinition::new("mute")];
         let found: Vec<String> =
-            names(&tools.iter().collect::<Vec<_>>()).into_iter().map(|finding| finding.found).collect();
+            names(&tools.iter().collect::<Vec<_>>()).into_iter().map(|finding| finding.message).collect();
         assert_eq!(
             found,
             [

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::chain::chain_text;
 use self::chain::{chain, challenge, connect_errors};
-pub(crate) use self::exit::{EXIT_CODES, Exit, exit_of_connect, worst_exit};
+pub(crate) use self::exit::{CHECK_EXIT_CODES, EXIT_CODES, Exit, FILE_EXIT_CODES, exit_of_connect, worst_exit};
 use self::exit::{exit_of, exit_of_cause};
 use crate::describe::signature::{arguments, signature};
 use crate::terminal::text::{clean, clean_line, strip_model_prefix, terminal_width, width, wrap};
@@ -352,9 +352,12 @@ mod tests {
     #[test]
     fn the_only_words_of_the_server_are_not_repeated() {
         let mut failure = Failure::new(Exit::Unreachable, "gone");
-        failure.causes.push("it ended, saying `no licence`".to_owned());
+        failure.causes.push("the process exited (exit status: 7): `no licence`".to_owned());
         let said = vec!["no licence".to_owned()];
-        assert_eq!(plain(&failure.with_stderr(said)), "error: gone\n  caused by: it ended, saying `no licence`\n");
+        assert_eq!(
+            plain(&failure.with_stderr(said)),
+            "error: gone\n  caused by: the process exited (exit status: 7): `no licence`\n"
+        );
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn write_beside(file: &mut File, text: &str, kept: Option<Permissions>) -> io::R
     file.sync_all()
 }
 
-/// Creates a temporary file in the same folder, from where a rename is atomic.
+/// Creates a temporary file in the same directory, from where a rename is atomic.
 fn beside(path: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut number = 0;
@@ -93,7 +93,7 @@ fn beside(path: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
 
 /// Returns the file to write: the path itself, or the target of a symbolic link.
 ///
-/// A link in a cloned folder may point to any file of the user, so private files are not written through links and missing
+/// A link in a cloned directory may point to any file of the user, so private files are not written through links and missing
 /// targets are not created.
 fn resolved(path: &Path, mode: u32) -> io::Result<PathBuf> {
     let Some(target) = link_target(path) else { return Ok(path.to_owned()) };

@@ -1,4 +1,4 @@
-//! Files and folders: atomic writes and the user's own folders.
+//! Files and directories: atomic writes and the user's own directories.
 
 pub(crate) mod file;
 pub(crate) mod user_folders;

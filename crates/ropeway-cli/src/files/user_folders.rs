@@ -1,14 +1,14 @@
-//! The folders of the user, as in the XDG base directory specification.
+//! The directories of the user, as in the XDG base directory specification.
 //! <https://specifications.freedesktop.org/basedir-spec/latest/>
 
 use std::path::PathBuf;
 
-/// Returns the folder of the user configuration file.
+/// Returns the directory of the user configuration file.
 pub(crate) fn user_folder() -> Option<PathBuf> {
     folder("XDG_CONFIG_HOME", ".config")
 }
 
-/// Returns the folder of saved conversations, history and trust records.
+/// Returns the directory of saved conversations, history and trust records.
 pub(crate) fn state_folder() -> Option<PathBuf> {
     folder("XDG_STATE_HOME", ".local/state")
 }

@@ -110,7 +110,7 @@ pub(super) fn no_model_found(wanted: Option<&str>, found: &[LocalServer], locals
         Some(model) if !found.is_empty() => {
             Failure::usage(format!("model `{model}` not found: no API key is set, and no local server has it"))
         }
-        _ => Failure::usage("no model found: no API key is set, and no local server has one"),
+        _ => Failure::usage("no model found: no API key is set, and no local server was found"),
     };
     let failure = found.iter().fold(failure, |failure, LocalServer { local, models }| {
         let (title, port) = (local.title(), local.port);

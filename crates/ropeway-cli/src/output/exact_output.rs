@@ -77,7 +77,7 @@ pub(crate) fn exact_parts(
             ContentPart::Resource(EmbeddedResource { uri, contents: ResourceContents::Text(text), .. }) => {
                 output.bytes.extend(format!("{uri}\n{text}").into_bytes());
             }
-            ContentPart::Text(part) => output.bytes.extend(part.text.as_bytes()),
+            ContentPart::Text { text, .. } => output.bytes.extend(text.as_bytes()),
             other => {
                 let shown = render_parts([other].into_iter(), folder)?;
                 output.bytes.extend(anstream::adapter::strip_str(&shown.text).to_string().into_bytes());
@@ -101,7 +101,7 @@ impl ExactOutput {
 /// Returns the text of a text part.
 fn text_of(part: &ContentPart) -> Option<&str> {
     match part {
-        ContentPart::Text(part) => Some(&part.text),
+        ContentPart::Text { text, .. } => Some(text),
         ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Text(text), .. }) => Some(text),
         _ => None,
     }

@@ -63,20 +63,20 @@ pub(crate) fn document(envelope: &Envelope, saved: &SavedParts) -> serde_json::R
             let is_text = is_text_copy(structured, parts);
             let mut kept = parts.iter().map(|part| {
                 let is_text_copy =
-                    is_structured_copy(part, structured) || (is_text && matches!(part, ContentPart::Text(_)));
+                    is_structured_copy(part, structured) || (is_text && matches!(part, ContentPart::Text { .. }));
                 !is_text_copy
             });
             values.retain(|_| kept.next().unwrap_or(true));
             (None, values)
         }
         (None, []) => (None, Vec::new()),
-        (None, [ContentPart::Text(text)]) => {
+        (None, [ContentPart::Text { text, .. }]) => {
             // Annotations are not part of the text.
             let rest = values.first_mut().and_then(Value::as_object_mut).and_then(|fields| {
                 fields.shift_remove("text");
                 (fields.len() > 1).then(|| Value::Object(std::mem::take(fields)))
             });
-            (Some(json!(text.text)), rest.into_iter().collect())
+            (Some(json!(text)), rest.into_iter().collect())
         }
         (None, _) => (Some(Value::Array(values)), Vec::new()),
     };

@@ -14,14 +14,14 @@ use crate::terminal::text::{clean, clean_line, size};
 
 const FAINT: Style = Style::new().dimmed();
 
-/// The folder for files of a result.
+/// The directory for files of a result.
 pub(crate) struct SaveFolder {
     path: PathBuf,
     stem: String,
 }
 
 impl SaveFolder {
-    /// Files are named after the tool. The folder is created on first use.
+    /// Files are named after the tool. The directory is created on first use.
     pub(crate) fn new(path: &Path, tool: &str) -> Self {
         Self { path: path.to_owned(), stem: safe_name(tool) }
     }
@@ -91,7 +91,7 @@ pub(crate) struct RenderedResult {
     pub(crate) notes: Vec<String>,
 }
 
-/// Formats a result for people and saves its files to the folder, if any.
+/// Formats a result for people and saves its files to the directory, if any.
 pub(crate) fn render(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result<RenderedResult, Failure> {
     // Servers repeat structured content as text for older clients.
     let structured = envelope.meta.structured_content.as_ref();
@@ -112,23 +112,19 @@ pub(crate) fn render(envelope: &Envelope, folder: Option<&SaveFolder>) -> Result
 /// (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#structured-content>).
 pub(crate) fn is_structured_copy(part: &ContentPart, structured: &Value) -> bool {
     match part {
-        ContentPart::Text(part) => ropeway::json::from_str::<Value>(&part.text).is_ok_and(|text| text == *structured),
+        ContentPart::Text { text, .. } => ropeway::json::from_str::<Value>(text).is_ok_and(|text| text == *structured),
         _ => false,
     }
 }
 
 /// Returns `true` if an object has only one field, which repeats the text.
 pub(crate) fn is_text_copy(value: &Value, parts: &[ContentPart]) -> bool {
-    let text = |part: &ContentPart| match part {
-        ContentPart::Text(part) => Some(part.text.clone()),
-        _ => None,
-    };
-    let texts: Vec<String> = parts.iter().filter_map(text).collect();
+    let texts: Vec<&str> = parts.iter().filter_map(ContentPart::as_text).collect();
     let only = value.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.values().next());
     !texts.is_empty() && only.and_then(Value::as_str) == Some(&texts.join("\n"))
 }
 
-/// Formats content parts for people and saves files to the folder, if any.
+/// Formats content parts for people and saves files to the directory, if any.
 pub(crate) fn render_parts<'a>(
     parts: impl Iterator<Item = &'a ContentPart>,
     folder: Option<&SaveFolder>,
@@ -137,7 +133,7 @@ pub(crate) fn render_parts<'a>(
     let mut unsaved = 0;
     for part in parts {
         let line = match part {
-            ContentPart::Text(part) => clean(&part.text),
+            ContentPart::Text { text, .. } => clean(text),
             ContentPart::Image(Blob { mime_type, base64, .. }) | ContentPart::Audio(Blob { mime_type, base64, .. }) => {
                 render_file(mime_type, base64, folder, &mut unsaved)?
             }
@@ -166,7 +162,7 @@ pub(crate) fn render_parts<'a>(
     Ok(shown)
 }
 
-/// Formats one line for each file of a result and saves it to the folder, if any.
+/// Formats one line for each file of a result and saves it to the directory, if any.
 pub(crate) fn render_files<'a>(
     parts: impl Iterator<Item = &'a ContentPart>,
     folder: Option<&SaveFolder>,

@@ -3,9 +3,7 @@
 use std::ops::Range;
 
 use ropeway::config::raw::{RawAuth, RawServer, RawText};
-use ropeway::config::{HttpServer, Secret, ServerConfig, StdioServer};
-
-use crate::secrets::secret_names::names_secret;
+use ropeway::secret::{Redactor, Secret, in_arguments, in_named, in_url, names_secret};
 
 /// Replacement for redacted secrets.
 const HIDDEN: &str = "***";
@@ -47,9 +45,8 @@ fn is_only_alike(name: &str) -> bool {
 
 /// Returns `true` if a value looks like a literal secret.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
-    let server = StdioServer::new("", [""; 0]).with_env(name, value);
-    let masked = ServerConfig::new("", server).secrets().redact(value) != value;
-    !is_reference(value) && (masked || is_token(value))
+    let is_redacted = || Redactor::new(&in_named(name, value)).redact(value) != value;
+    !is_reference(value) && (is_token(value) || is_redacted())
 }
 
 fn is_token(value: &str) -> bool {
@@ -129,7 +126,7 @@ pub(crate) fn extract(server: &mut RawServer, names: &mut SecretNames) -> Vec<Ex
         _ => {}
     }
     if let Some(RawText(url)) = server.url.as_mut().filter(|url| !is_reference(&url.0)) {
-        let shown = ServerConfig::new("", HttpServer::new(url.as_str())).secrets().redact(url).into_owned();
+        let shown = Redactor::new(&in_url(url)).redact(url).into_owned();
         extractor.hidden(url, &shown, None, "url");
     }
     extractor.arguments(&mut server.args);
@@ -199,7 +196,7 @@ impl Extractor<'_> {
 
     fn arguments(&mut self, arguments: &mut [RawText]) {
         let all: Vec<String> = arguments.iter().map(|RawText(text)| text.clone()).collect();
-        let mask = ServerConfig::new("", StdioServer::new("", all.clone())).secrets();
+        let mask = Redactor::new(&in_arguments(&all));
         for (index, RawText(text)) in arguments.iter_mut().enumerate() {
             let key = format!("args[{index}]");
             let flag = index.checked_sub(1).map(|before| all[before].as_str()).filter(|flag| flag.starts_with('-'));
@@ -245,7 +242,12 @@ pub(crate) fn secrets_in_line(line: &str) -> Vec<Range<usize>> {
         }
         // A flag names the next word.
         let named = std::mem::take(&mut name);
-        let telling = if named.eq_ignore_ascii_case("bearer") { "token" } else { named.as_str() };
+        let telling = match named.as_str() {
+            named if named.eq_ignore_ascii_case("bearer") => "token",
+            // The value is a path.
+            "secrets_file" => "",
+            named => named,
+        };
         let inner = text.split_once('=').is_some_and(|(name, value)| is_secret(name, value));
         if is_secret(telling, text) || is_token(text) || inner {
             found.push(piece.clone());
@@ -460,6 +462,7 @@ mod tests {
             "  - alias: github",
             "    url: https://example.com/mcp",
             "  TOKEN: ${TOKEN}",
+            "secrets_file: ~/.config/secrets.env",
             "{\"a\": [1, 'b']}",
             "it's",
             "",

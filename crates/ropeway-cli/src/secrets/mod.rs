@@ -4,4 +4,3 @@ pub(crate) mod dotenv;
 pub(crate) mod gitignore;
 pub(crate) mod literal;
 pub(crate) mod redaction;
-pub(crate) mod secret_names;

@@ -20,8 +20,8 @@ pub(crate) enum StatusIcon {
 
 impl StatusIcon {
     /// Returns the icon for the state of a server.
-    pub(crate) fn for_state(outcome: &ServerState) -> Self {
-        match outcome {
+    pub(crate) fn for_state(state: &ServerState) -> Self {
+        match state {
             ServerState::Ready { .. } => Self::Good,
             ServerState::Cached { .. } | ServerState::Connecting | ServerState::FilteredToZero { .. } => Self::Half,
             ServerState::Disabled

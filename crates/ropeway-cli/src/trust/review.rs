@@ -166,7 +166,7 @@ fn server_section(server: &ServerReview) -> Section {
         TransportReview::Command { command, args, cwd, env, env_file, inherit_env, .. } => {
             let words: Vec<String> = std::iter::once(command).chain(args).map(|word| quoted(word)).collect();
             section.add("runs", words.join(" "));
-            cwd.iter().for_each(|cwd| section.add("in folder", cwd));
+            cwd.iter().for_each(|cwd| section.add("in directory", cwd));
             env.iter().for_each(|(name, value)| section.add("sets", format!("{name}={value}")));
             env_file.iter().for_each(|file| section.add("reads env file", file));
             if *inherit_env {

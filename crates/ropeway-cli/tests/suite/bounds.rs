@@ -157,10 +157,10 @@ fn a_list_of_a_thousand_pages_of_a_megabyte_stops_at_its_budget() {
     assert!(peak.megabytes < 400, "{peak:?}");
     let listed: Value =
         serde_json::from_slice(&std::fs::read(place.path().join("out")).expect("a file")).expect("JSON");
-    let verdicts: Vec<&Value> = listed["servers"].as_array().expect("servers").iter().collect();
-    let note = verdicts[0]["note"].as_str().unwrap_or_default();
+    let statuses: Vec<&Value> = listed["servers"].as_array().expect("servers").iter().collect();
+    let note = statuses[0]["note"].as_str().unwrap_or_default();
     assert!(note.starts_with("truncated the tool list: it has reached the limit"), "{note}");
-    assert_eq!(verdicts[1]["verdict"]["tools"], 6);
+    assert_eq!(statuses[1]["status"]["tools"], 6);
 }
 
 #[test]

@@ -186,7 +186,8 @@ fn every_step_is_a_line_of_json_and_the_last_is_the_outcome() {
     let text: String =
         steps.iter().filter(|step| step["step"] == "text").filter_map(|step| step["text"].as_str()).collect();
     assert_eq!(text, "It is 2.");
-    assert_eq!(steps[0]["verdicts"], json!([{"server": "demo", "outcome": "ready", "tools": 6}]));
+    let ready = json!([{"server": "demo", "state": "ready", "outcome": "ready", "tools": 6}]);
+    assert_eq!((&steps[0]["statuses"], &steps[0]["verdicts"]), (&ready, &ready));
     assert_eq!(
         steps[3],
         json!({"step": "call_started", "call": "a", "tool": "calculate", "origin": {"server": "demo", "tool": "calculate"},

@@ -298,7 +298,7 @@ fn an_always_allowed_tool_needs_approval_again_when_it_changes() {
     assert!(!between.contains("Allow files.note"), "{between}");
     let changes = changed_question(&mut window);
     for change in
-        ["- description changed", "- required argument `shell` added", "- hint `readOnlyHint` flipped to false"]
+        ["- description changed", "- required argument `shell` added", "- hint `readOnlyHint` changed to false"]
     {
         assert!(changes.contains(change), "{changes}");
     }

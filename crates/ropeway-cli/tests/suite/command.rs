@@ -46,7 +46,9 @@ fn tools_as_json_are_definitions_with_their_server() {
         let list = Run::of(&["tools", "--json", "--era", era]).expect(0).json();
         let server = &list["servers"][0];
         assert_eq!((&server["server"], &server["name"]), (&json!("demo"), &json!("demo")));
-        assert_eq!(server["verdict"], json!({"outcome": "ready", "tools": 6}));
+        assert_eq!(server["status"], json!({"state": "ready", "outcome": "ready", "tools": 6}));
+        // The former name of `status`.
+        assert_eq!(server["verdict"], server["status"]);
         assert_eq!((&server["era"], &server["protocol_version"]), (&json!(era), &json!(version)));
         let names: Vec<&str> =
             server["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();

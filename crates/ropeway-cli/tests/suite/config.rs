@@ -32,7 +32,9 @@ fn problems_for_scripts_have_all_their_parts() {
     assert_eq!(
         report,
         json!({"file": home.path("work/ropeway.yaml"), "ok": false, "problems": [{
-            "line": 3, "column": 16, "path": "servers[0].transport", "found": "`stdoi`",
+            "line": 3, "column": 16, "path": "servers[0].transport",
+            "message": "servers[0].transport: expected one of `stdio`, `sse`, `streamable-http`, found `stdoi` (did you mean `stdio`?)",
+            "found": "`stdoi`",
             "expected": "one of `stdio`, `sse`, `streamable-http`", "suggestion": "stdio",
         }]})
     );
@@ -282,7 +284,7 @@ fn a_named_server_without_a_file_is_not_the_demo_server() {
             "{words:?}: {}",
             run.stderr
         );
-        let searched = format!("`{}` and the folders above", home.path("work/ropeway.yaml").display());
+        let searched = format!("`{}` and the directories above", home.path("work/ropeway.yaml").display());
         for words in [searched.as_str(), "`ropeway add github -- COMMAND`", "`ropeway import`", "`--config FILE`"] {
             assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
         }

@@ -58,7 +58,7 @@ Arguments
         Chart type.
     other arguments are refused
 
-Hints (claimed by the server, trusted)
+Hints (from the server, trusted)
     read-only: changes nothing
     closed world: reaches no external systems
 

@@ -91,7 +91,7 @@ const SECTIONS: [Section; 16] = [
             ("start", "start: lazy"),
             ("timeouts", "timeouts: {connect: 30s}"),
             ("limits", "limits: {message_bytes: 8M}"),
-            ("reconnect", "reconnect: {longest: 1m}"),
+            ("reconnect", "reconnect: {max_delay: 1m}"),
             ("resources", "resources: {tools: true}"),
             ("prompts", "prompts: {tools: true}"),
             ("instructions", "instructions: true"),
@@ -168,7 +168,11 @@ const SECTIONS: [Section; 16] = [
         title: "`reconnect`",
         pointer: "/$defs/Reconnect/properties",
         around: "defaults: {reconnect: {EXAMPLE}}",
-        examples: &[("enabled", "enabled: false"), ("first", "first: 1s"), ("longest", "longest: 1m")],
+        examples: &[
+            ("enabled", "enabled: false"),
+            ("initial_delay", "initial_delay: 1s"),
+            ("max_delay", "max_delay: 1m"),
+        ],
     },
     Section {
         title: "`resources`",

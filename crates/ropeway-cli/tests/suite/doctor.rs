@@ -9,6 +9,7 @@ use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use crate::home::{Home, demo};
+use crate::place::Place;
 use crate::trial::{Site, scripted};
 use crate::{Ropeway, Run};
 
@@ -59,6 +60,33 @@ fn a_working_server_has_no_problems() {
     assert_eq!(run.stderr, "");
     let site = Site::start(&Script::default());
     assert_eq!(examine(&["--url", &site.url], |_| ()), (Some(0), vec![]));
+}
+
+#[test]
+fn the_doctor_declares_the_capabilities_of_other_commands() {
+    let place = Place::new();
+    // This server has a second tool for clients that declare elicitation.
+    executable(
+        &place.path().join("server"),
+        r#"#!/bin/sh
+tools='{"name":"one","inputSchema":{"type":"object"}}'
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in *'"elicitation"'*) tools='{"name":"one","inputSchema":{"type":"object"}},{"name":"two","inputSchema":{"type":"object"}}';; esac
+  case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}';;
+    *) result="{\"tools\":[$tools]}";;
+  esac
+  if [ -n "$id" ]; then printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"; fi
+done
+"#,
+    );
+    place.write("ropeway.yaml", "servers:\n- {alias: s, command: ./server, era: legacy}\n");
+    assert_eq!(place.run("tools --names").expect(0).stdout, "s.one\ns.two\n");
+    let run = place.run("doctor").expect(0);
+    assert!(run.stdout.contains("2 tools"), "{}", run.stdout);
+    let run = place.run("doctor --era legacy --stdio ./server").expect(0);
+    assert!(run.stdout.contains("2 tools"), "{}", run.stdout);
 }
 
 #[test]
@@ -240,6 +268,24 @@ fn a_server_that_requires_authentication_suggests_a_token() {
     assert!(findings[0][1].starts_with("server rejected the token"), "{findings:?}");
     let forbidden = Site::start(&Script::default().fault(FaultTrigger::any(), Fault::status(403, "no")));
     assert_eq!(examine(&["--url", &forbidden.url], |_| ()).0, Some(4));
+}
+
+#[test]
+fn a_proxy_that_requires_authentication_has_its_own_fix() {
+    let proxy =
+        answering("HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    for (url, variable) in [("http://server.test/mcp", "HTTP_PROXY"), ("https://server.test/mcp", "HTTPS_PROXY")] {
+        let fix = format!("add the user and password of the proxy: `{variable}=http://USER:PASSWORD@HOST:PORT`\n");
+        for command in ["tools", "health", "doctor"] {
+            let with = |command: &mut std::process::Command| {
+                command.env(variable, format!("http://{proxy}"));
+            };
+            let run = Ropeway::new(&[command, url]).with(quiet).with(with).run().expect(4);
+            let text = format!("{}{}", run.stdout, run.stderr);
+            assert_eq!(text.matches("the proxy requires authentication (HTTP 407)\n").count(), 1, "{command}: {text}");
+            assert!(text.contains(&fix) && !text.contains("--bearer"), "{command}: {text}");
+        }
+    }
 }
 
 #[test]

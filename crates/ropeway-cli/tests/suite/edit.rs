@@ -130,7 +130,7 @@ fn an_invalid_entry_is_not_written() {
         (&["add", "a", "--", "https://h/mcp"], "the command is a URL"),
         (&["add", "a", "--", "${SHELL}"], "without `${…}`"),
         (&["add", "a", "--env", "NAME", "--", "x"], "--env must be NAME=VALUE"),
-        (&["add", "a", "--cwd", "nowhere", "--", "x"], "`nowhere` is not a folder"),
+        (&["add", "a", "--cwd", "nowhere", "--", "x"], "`nowhere` is not a directory"),
         (&["add", "a", "--url", "http://h", "--header", "none"], "--header must be \"Name: value\""),
     ] {
         let run = home.run(arguments).expect(2);

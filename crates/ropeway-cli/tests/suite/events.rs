@@ -52,7 +52,7 @@ fn a_killed_server_restarts_and_a_changed_file_is_applied() {
     for server in following.running.others() {
         signal("KILL", server);
     }
-    following.until(|line| line.contains("✗ web      down, retrying now: the process ended with signal: 9"));
+    following.until(|line| line.contains("✗ web      down, retrying now: the process exited (signal: 9"));
     following.until(|line| line.ends_with("● web      ready, MCP 2026-07-28"));
 
     place.configure(&[entry("web", &Script::default()), entry("new", &Script::default())]);

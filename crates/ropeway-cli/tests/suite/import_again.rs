@@ -123,7 +123,7 @@ fn the_workspace_of_a_user_file_is_not_the_home_directory() {
     let text = home.read("work/ropeway.yaml");
     assert!(text.contains(&format!("--root={folder}/x")), "{text}");
     let run = home.run(&["import", "--workspace", "/no/such/folder"]).expect(2);
-    assert!(run.stderr.contains("`/no/such/folder` is not a folder"), "{}", run.stderr);
+    assert!(run.stderr.contains("`/no/such/folder` is not a directory"), "{}", run.stderr);
 }
 
 #[test]
@@ -147,25 +147,25 @@ fn the_user_is_asked_for_the_workspace_directory() {
     home.write(".cursor/mcp.json", &format!("{{\"mcpServers\": {{{IN_PROJECT}}}}}"));
     home.write("shop/readme", "");
     let mut window = Window::open(home.command(&["import"]));
-    let asked = window.see("Folder [skip these servers]: ");
+    let asked = window.see("Directory [skip these servers]: ");
     assert!(asked.contains("~/.cursor/mcp.json uses ${workspaceFolder} for `local`"), "{asked}");
     window.press("/no/such/folder\r");
-    window.see("`/no/such/folder` is not a folder");
-    window.see("Folder [skip these servers]: ");
+    window.see("`/no/such/folder` is not a directory");
+    window.see("Directory [skip these servers]: ");
     window.press("~/shop\r");
     window.see("Added 2 servers");
     window.end().expect(0);
     assert!(home.read("work/ropeway.yaml").contains(&format!("--root={}/x", home.path("shop").display())));
 
     let mut window = Window::open(home.command(&["import", "--to", "other.yaml"]));
-    window.see("Folder [skip these servers]: ");
+    window.see("Directory [skip these servers]: ");
     window.press("\r");
     window.see("Added 1 server to");
     window.end().expect(0);
     // A deselected server causes no question.
     let mut window = Window::open(home.command(&["import", "--to", "third.yaml", "--only", "fine"]));
     let shown = window.see("Added 1 server to");
-    assert!(!shown.contains("Folder ["), "{shown}");
+    assert!(!shown.contains("Directory ["), "{shown}");
     window.end().expect(0);
 }
 

@@ -28,7 +28,7 @@ fn json_lists_have_one_form_for_any_number_of_servers() {
             let list = place.run(&format!("{command} {name} --json")).expect(code).json();
             let servers = list["servers"].as_array().expect("servers");
             assert_eq!(servers.len(), 1, "{list}");
-            let server = json!([servers[0]["server"], servers[0]["verdict"]["outcome"]]);
+            let server = json!([servers[0]["server"], servers[0]["status"]["state"]]);
             assert_eq!(server, json!([name, outcome]), "{command}");
         }
     }

@@ -70,7 +70,7 @@ fn the_lock_is_written_checked_and_lists_changes() {
     assert_eq!(
         out(&run, &place),
         "+ files.exec new: Runs\n~ files.note changed\n    description changed\n    required argument `shell` added\n    \
-         hint `readOnlyHint` flipped to false\n    was: Writes a note\n    now: Runs a \\u{1b}[2Jcommand\n- files.list gone\n"
+         hint `readOnlyHint` changed to false\n    was: Writes a note\n    now: Runs a \\u{1b}[2Jcommand\n- files.list removed\n"
     );
     assert_eq!(lock_text(&place), text, "--check writes nothing");
     let json = place.run("lock --check --json").expect(1).json();
@@ -78,7 +78,7 @@ fn the_lock_is_written_checked_and_lists_changes() {
     assert_eq!(
         json["differences"][1],
         json!({"server": "files", "tool": "note", "difference": "changed", "changes": ["description changed",
-            "required argument `shell` added", "hint `readOnlyHint` flipped to false"]})
+            "required argument `shell` added", "hint `readOnlyHint` changed to false"]})
     );
     // The tool is still used, with a warning.
     let run = place.run("tools").expect(0);
@@ -130,6 +130,9 @@ fn a_strict_lock_hides_new_and_changed_tools() {
         );
     }
     assert_eq!(place.run("call files.list text=x").expect(0).stdout, "done");
+    let findings = place.run("doctor --json").expect(0).json()["servers"][0]["findings"].clone();
+    let finding = json!("ropeway.lock hides tools that are new or changed: `exec`, `note`");
+    assert!(findings.as_array().expect("findings").iter().any(|it| it["message"] == finding), "{findings}");
     place.run("lock").expect(0);
     assert_eq!(place.run("call files.note text=x shell=y").expect(0).stdout, "done");
     serve(&place, &now, Some("off"));
@@ -145,7 +148,11 @@ fn a_strict_lock_that_is_missing_or_broken_is_an_error() {
     assert!(run.stderr.contains("ropeway.lock` does not exist, but `lock: strict` requires it"), "{}", run.stderr);
     assert!(run.stderr.contains("try `ropeway lock` to review the tools and create it"), "{}", run.stderr);
     for (text, words) in [
-        ("{\n oops", "ropeway.lock:2: key must be a string"),
+        ("{\n oops", "ropeway.lock:2: not valid JSON: key must be a string"),
+        (
+            "nonsense",
+            "ropeway.lock:1: not valid JSON: invalid value\n  fix or delete the file, then run `ropeway lock`\n",
+        ),
         ("{\"version\": 9}", "ropeway.lock: lock version 9 is newer than version 1, which this program supports"),
     ] {
         place.write("ropeway.lock", text);
@@ -193,7 +200,7 @@ fn the_lock_of_another_project_is_not_written_through_a_link() {
     let before = lock_text(&theirs);
     std::os::unix::fs::symlink(theirs.path().join("ropeway.lock"), mine.path().join("ropeway.lock")).expect("a link");
     let run = mine.run("lock").expect(2);
-    assert!(run.stderr.contains("links to") && run.stderr.contains("in another folder"), "{}", run.stderr);
+    assert!(run.stderr.contains("links to") && run.stderr.contains("in another directory"), "{}", run.stderr);
     assert_eq!(lock_text(&theirs), before);
 }
 

@@ -47,6 +47,8 @@ mod serve;
 mod shown_names;
 mod snapshot;
 mod snapshot_config;
+#[path = "../../../ropeway/tests/suite/sources.rs"]
+mod sources;
 mod terminal;
 mod trial;
 mod trouble;

@@ -78,14 +78,53 @@ fn suggestions_include_the_server() {
         ("call fiels.echo", "unknown tool `fiels.echo`\n  did you mean `alpha.echo` or `files.echo`?"),
         ("prompt files.plian", "unknown prompt `files.plian`\n  did you mean `files.plain`?"),
         ("prompt files.greet", "prompt `greet` requires argument `name`\n  try name=VALUE"),
-        ("prompt files.greet nmae=x", "has no argument `nmae`\n  did you mean `name`?"),
+        ("prompt files.greet nmae=x", "prompt `greet` has no argument `nmae`\n  did you mean `name`?"),
+        ("prompt files.greet nmae=x", "greet(name: string)"),
+        ("prompt files.greet --nmae x", "prompt `greet` has no argument `nmae`\n"),
         ("read nope://x", "no server lists `nope://x`"),
+        ("read files nope://x", "server `files` has no resource `nope://x`\n"),
+        ("tools ./nope", "`./nope` does not exist\n"),
+        ("health ./nope", "`./nope` does not exist\n"),
+        ("call ./nope echo", "`./nope` does not exist\n"),
+        ("tools /tmp", "`/tmp` is a directory, not a program\n"),
         ("call files.echo", "invalid arguments for tool `files.echo`\n  required property `message` is missing"),
     ] {
         let run = place.run(typed).expect(2);
         assert!(run.stderr.contains(words), "{typed}: {}", run.stderr);
         assert_eq!(run.stdout, "", "{typed}");
     }
+}
+
+#[test]
+fn lists_accept_several_servers() {
+    let place = Place::with(&["a", "b", "c"].map(|alias| entry(alias, &Script::default())));
+    for command in ["health", "resources", "prompts", "tools"] {
+        let list = place.run(&format!("{command} a c --json")).expect(0).json();
+        let servers: Vec<&Value> =
+            list["servers"].as_array().expect("servers").iter().map(|it| &it["server"]).collect();
+        assert_eq!(servers, ["a", "c"], "{command}");
+        assert!(place.run(&format!("{command} a d")).expect(2).stderr.contains("unknown server `d`"), "{command}");
+    }
+    let events = place.run("events a c --json --timeout 2s").stdout;
+    assert!(events.contains("\"server\":\"c\"") && !events.contains("\"server\":\"b\""), "{events}");
+}
+
+#[test]
+fn a_tool_that_a_filter_hides_names_the_filter() {
+    let deny = having(entry("a", &Script::default()), json!({"tools": {"deny": ["echo"]}}));
+    let allow = having(entry("b", &Script::default()), json!({"tools": {"allow": ["add"]}}));
+    let place = Place::with(&[deny, allow]);
+    for (typed, server, key) in [
+        ("call a.echo message=hi", "a", "tools.deny"),
+        ("tools a.echo", "a", "tools.deny"),
+        ("call b.echo message=hi", "b", "tools.allow"),
+    ] {
+        let run = place.run(typed).expect(2);
+        let words =
+            format!("error: tool `{server}.echo` is hidden by a filter\n  see `{key}` of server `{server}` in ");
+        assert!(run.stderr.starts_with(&words) && run.stderr.ends_with("ropeway.yaml\n"), "{typed}: {}", run.stderr);
+    }
+    assert!(place.run("call b.ecko").expect(2).stderr.contains("unknown tool `ecko`"));
 }
 
 #[test]
@@ -102,11 +141,11 @@ fn unavailable_servers_do_not_hide_the_others() {
     ] {
         assert!(list.contains(words), "{words}\n{list}");
     }
-    let verdicts: Vec<Value> = place.run("tools --json").expect(0).json()["servers"]
+    let statuses: Vec<Value> = place.run("tools --json").expect(0).json()["servers"]
         .as_array()
         .expect("servers")
         .iter()
-        .map(|server| json!([server["server"], server["verdict"]["outcome"], server["tools"].as_array().map(Vec::len)]))
+        .map(|server| json!([server["server"], server["status"]["state"], server["tools"].as_array().map(Vec::len)]))
         .collect();
     let expected = json!([
         ["good", "ready", 16],
@@ -115,7 +154,7 @@ fn unavailable_servers_do_not_hide_the_others() {
         ["off", "disabled", 0],
         ["unwanted", "filtered_to_zero", 0]
     ]);
-    assert_eq!(json!(verdicts), expected);
+    assert_eq!(json!(statuses), expected);
     // The exit code is that of the worst server.
     place.run("health").expect(3);
 }
@@ -205,12 +244,12 @@ fn every_command_has_its_json() {
     let found = json("tools --find 'two numbers'", 0);
     assert_eq!(found["found"][0]["tool"]["name"], "mcp_a_add");
     assert!(found["found"][0]["score"].as_f64().is_some_and(|score| score > 0.0));
-    assert_eq!(found["servers"][1]["outcome"], "down");
+    assert_eq!(found["servers"][1]["state"], "down");
 
     let resources = json("resources", 0);
     assert_eq!(resources["servers"][0]["resources"][0]["uri"], "test://hello");
     assert_eq!(resources["servers"][0]["templates"][0]["uriTemplate"], "test://items/{id}");
-    assert_eq!(resources["servers"][1]["verdict"]["outcome"], "down");
+    assert_eq!(resources["servers"][1]["status"]["state"], "down");
     assert_eq!(resources["servers"][1].get("resources"), None);
 
     let read = json("read a test://hello", 0);
@@ -226,11 +265,14 @@ fn every_command_has_its_json() {
 
     let health = json("health", 3);
     let server = &health["servers"][0];
-    assert_eq!((&server["server"], &server["verdict"]), (&json!("a"), &json!({"outcome": "ready", "tools": 16})));
+    assert_eq!(
+        (&server["server"], &server["status"]),
+        (&json!("a"), &json!({"state": "ready", "outcome": "ready", "tools": 16}))
+    );
     assert_eq!((&server["era"], &server["protocol_version"]), (&json!("modern"), &json!("2026-07-28")));
     assert!(server["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{server}");
     let cause = "could not start `/no/such`: No such file or directory (os error 2)";
-    assert_eq!(health["servers"][1]["verdict"], json!({"outcome": "down", "cause": cause}));
+    assert_eq!(health["servers"][1]["status"], json!({"state": "down", "outcome": "down", "cause": cause}));
     assert_eq!(health["servers"][1]["last_error"], cause);
 
     let call = json("call a.echo message=hi", 0);
@@ -294,7 +336,7 @@ fn a_lazy_server_is_remembered_from_one_command_to_the_next() {
         "{second}"
     );
     assert_eq!(started(&place, &both), ["eager"]);
-    assert_eq!(place.run("health --json").expect(0).json()["servers"][0]["verdict"]["outcome"], "cached");
+    assert_eq!(place.run("health --json").expect(0).json()["servers"][0]["status"]["state"], "cached");
     assert_eq!(started(&place, &both), ["eager"]);
 
     // A call, a selection by name or a request for uncached content starts the server.

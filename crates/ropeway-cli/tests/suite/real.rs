@@ -167,7 +167,9 @@ pub(crate) fn configured(names: &[&str]) -> (Place, impl Sized) {
 /// Checks the output of all commands for the five servers.
 fn is_all_there(place: &Place) {
     let run = |typed: &str| place.run(typed).expect(0).stdout;
-    let tools = run("tools");
+    // A server with cached tools gets five seconds, which a busy machine may exceed. The exit code is 5 then.
+    let complete = (0..10).map(|_| place.run("tools")).find(|run| run.code != Some(5));
+    let tools = complete.expect("all servers within ten attempts").expect(0).stdout;
     for words in [
         "● everything · 15 tools · mcp-servers/everything",
         "  everything.get-sum(a: number, b: number)\n",
@@ -182,7 +184,7 @@ fn is_all_there(place: &Place) {
     let health = place.run("health --json").expect(0).json();
     let states = health["servers"].as_array().expect("servers").iter().map(|server| {
         assert!(server["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{server}");
-        json!([server["server"], server["verdict"]["outcome"], server["transport"]])
+        json!([server["server"], server["status"]["state"], server["transport"]])
     });
     let expected = json!([
         ["everything", "ready", "stdio"],

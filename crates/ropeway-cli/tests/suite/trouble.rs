@@ -113,7 +113,7 @@ fn a_url_that_is_a_web_page_ends_with_3_and_says_so() {
     let site = Site::start(&Script::default().fault(FaultTrigger::any(), page));
     site.run("tools").fails(3, &["is unavailable"]);
     let gone = Site::start(&Script::default().fault(FaultTrigger::any(), Fault::status(503, "down for repair")));
-    run_url("tools", &gone.url, PATIENT).fails(3, &["is unavailable", "503"]);
+    run_url("tools", &gone.url, PATIENT).fails(3, &["is unavailable", "HTTP 503"]);
 }
 
 #[test]

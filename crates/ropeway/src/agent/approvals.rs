@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use crate::sync::lock;
-use crate::tool::{Alias, DefinitionChange, Digest, Origin, ToolDefinition, differences};
+use crate::tool::{Alias, Digest, Origin, ToolDefinition, differences};
 
 /// Permanently approved tools, each bound to its definition at that time.
 ///
@@ -28,11 +28,11 @@ struct Approved {
 /// Whether a tool is permanently approved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ApprovalStatus {
+pub(super) enum ApprovalStatus {
     /// Approved and unchanged.
     Approved,
     /// Approved, and changed since.
-    Changed(Vec<DefinitionChange>),
+    Changed(Vec<String>),
     /// Never approved.
     Unknown,
 }
@@ -51,6 +51,8 @@ impl Approvals {
 
     /// Approves the tool of a server whose definition has this digest ([`Digest::of_approved`]). The definition, if known, serves to
     /// describe changes.
+    // Hidden from the docs: restores the approvals of a lock file; used by the binary.
+    #[doc(hidden)]
     pub fn allow_digest(&self, server: &Alias, tool: &str, digest: Digest, definition: Option<ToolDefinition>) {
         self.insert((Some(server.clone()), tool.to_owned()), digest, definition.map(Arc::new));
     }
@@ -68,7 +70,7 @@ impl Approvals {
     }
 
     /// Returns whether a tool is approved. Once a change of the tool was seen, it is not approved, even if it changes back.
-    pub fn check(&self, definition: &ToolDefinition) -> ApprovalStatus {
+    pub(super) fn check(&self, definition: &ToolDefinition) -> ApprovalStatus {
         let mut tools = lock(&self.0);
         let Some(approved) = tools.get_mut(&key(definition)) else { return ApprovalStatus::Unknown };
         let digest = Digest::of_approved(definition);
@@ -80,7 +82,7 @@ impl Approvals {
             approved.definition.as_ref().map(|earlier| differences(earlier, definition)).unwrap_or_default();
         if changes.is_empty() {
             let back = if approved.digest == digest { "changed and changed back" } else { "definition changed" };
-            changes.push(DefinitionChange::from_text(back));
+            changes.push(back.to_owned());
         }
         ApprovalStatus::Changed(changes)
     }
@@ -165,7 +167,7 @@ mod tests {
             assert_eq!(approvals.check(&tool), ApprovalStatus::Unknown, "{}", tool.name);
         }
         let flipped = tool("b", json!({"readOnlyHint": false}));
-        assert_eq!(changes(approvals.check(&flipped)), ["hint `readOnlyHint` flipped to false"]);
+        assert_eq!(changes(approvals.check(&flipped)), ["hint `readOnlyHint` changed to false"]);
         let changed = read("a").with_description("Runs a shell");
         assert_eq!(changes(approvals.check(&changed)), ["description changed"]);
         let mut elsewhere = read("d");

@@ -1,5 +1,7 @@
 //! Output budget: how much of one tool result is sent to the model.
 
+use crate::setters::setters;
+
 /// How much of a tool result is sent to the model. Notices about omitted content are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputBudget {
@@ -16,16 +18,9 @@ impl Default for OutputBudget {
     }
 }
 
-impl OutputBudget {
+setters!(OutputBudget {
     /// Sets the maximum bytes of text.
-    #[must_use]
-    pub fn with_text_bytes(self, text_bytes: usize) -> Self {
-        Self { text_bytes, ..self }
-    }
-
+    with_text_bytes(text_bytes: usize) => text_bytes = text_bytes;
     /// Sets the maximum bytes of base64.
-    #[must_use]
-    pub fn with_blob_bytes(self, blob_bytes: usize) -> Self {
-        Self { blob_bytes, ..self }
-    }
-}
+    with_blob_bytes(blob_bytes: usize) => blob_bytes = blob_bytes;
+});

@@ -11,10 +11,10 @@ const MIN_PAGE: usize = 1000;
 
 /// The output budgets of an agent: one per tool, and one for all results of a step together.
 #[derive(Clone, Debug)]
-pub struct OutputBudgets {
-    default: OutputBudget,
+pub(super) struct OutputBudgets {
+    pub(super) default: OutputBudget,
     by_tool: Vec<(Glob, OutputBudget)>,
-    round: OutputBudget,
+    pub(super) round: OutputBudget,
     /// Invalid patterns, each with the reason.
     pub(super) invalid: Vec<(String, String)>,
 }
@@ -28,31 +28,26 @@ impl Default for OutputBudgets {
 }
 
 impl OutputBudgets {
-    /// Creates the default budgets.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Sets the budget of every tool that no pattern matches.
     #[must_use]
-    pub fn with_default(self, budget: OutputBudget) -> Self {
+    pub(super) fn with_default(self, budget: OutputBudget) -> Self {
         Self { default: budget, ..self }
+    }
+
+    /// Sets the budget of all results of one step together, which keeps many concurrent calls from filling the context window.
+    #[must_use]
+    pub(super) fn with_round(self, budget: OutputBudget) -> Self {
+        Self { round: budget, ..self }
     }
 
     /// Sets the budget of the tools whose names match the glob. The first match applies.
     #[must_use]
-    pub fn with_tool(mut self, pattern: &str, budget: OutputBudget) -> Self {
+    pub(super) fn with_tool(mut self, pattern: &str, budget: OutputBudget) -> Self {
         match Glob::new(pattern) {
             Ok(glob) => self.by_tool.push((glob, budget)),
             Err(error) => self.invalid.push((pattern.to_owned(), error.to_string())),
         }
         self
-    }
-
-    /// Sets the budget of all results of one step together, which keeps many concurrent calls from filling the context window.
-    #[must_use]
-    pub fn with_round(self, budget: OutputBudget) -> Self {
-        Self { round: budget, ..self }
     }
 
     /// Returns the budget of a tool. The budget of `read_more` always has room for one page.

@@ -18,7 +18,7 @@ use super::server::AgentServer;
 use super::shared::AgentShared;
 use super::sources::Sources;
 use super::step::Step;
-use super::turn::Tracer;
+use super::turn::{AgentError, Tracer};
 use crate::checked::CheckedTool;
 use crate::event::Events;
 use crate::mcp::{Elicitation, ElicitationAnswer, Handlers};
@@ -26,6 +26,7 @@ use crate::message::Conversation;
 use crate::provider::Provider;
 use crate::registry::{ContextSource, ToolSource};
 use crate::secret::Redactor;
+use crate::setters::setters;
 use crate::tool::{BoxError, IntoTool, Tool, TraceParent};
 
 /// With more tools than this, the model searches them. Some providers accept at most 128 tools.
@@ -66,26 +67,6 @@ enum SamplingModel {
     Other(SamplingHandler),
 }
 
-/// Why an agent could not be built.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AgentBuildError {
-    /// No provider was set.
-    #[error("missing provider")]
-    NoProvider,
-    /// No model was set.
-    #[error("missing model")]
-    NoModel,
-    /// A tool pattern of the policy or of an output budget is invalid.
-    #[error("invalid pattern `{pattern}`: {problem}")]
-    Glob {
-        /// The pattern.
-        pattern: String,
-        /// Why it is invalid.
-        problem: String,
-    },
-}
-
 impl Agent {
     /// Returns a builder without provider and model.
     pub fn builder() -> AgentBuilder {
@@ -93,43 +74,38 @@ impl Agent {
     }
 }
 
-impl AgentBuilder {
+setters!(AgentBuilder {
     /// Sets the provider of the model. Required.
-    pub fn provider(mut self, provider: Provider) -> Self {
-        self.provider = Some(provider);
-        self
-    }
-
+    provider(provider: Provider) => provider = Some(provider);
     /// Sets the name of the model. Required.
-    pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.model = Some(model.into());
-        self
-    }
-
+    model(model: impl Into<String>) => model = Some(model.into());
     /// Sets the system prompt. It overrides that of every history, also of one that is set later.
-    pub fn system(mut self, system: impl Into<String>) -> Self {
-        self.system = Some(system.into());
-        self
-    }
-
+    system(system: impl Into<String>) => system = Some(system.into());
     /// Continues a conversation.
-    pub fn history(mut self, conversation: Conversation) -> Self {
-        self.history = Some(conversation);
-        self
-    }
-
+    history(conversation: Conversation) => history = Some(conversation);
     /// Sets the parameters of model requests.
-    pub fn options(mut self, options: ModelOptions) -> Self {
-        self.options = options;
-        self
-    }
-
+    options(options: ModelOptions) => options = options;
     /// Sets the limits of a turn.
-    pub fn limits(mut self, limits: TurnLimits) -> Self {
-        self.limits = limits;
-        self
-    }
+    limits(limits: TurnLimits) => limits = limits;
+    /// Sets where outputs are stored that are too large for the model.
+    spill(store: OutputStore) => store = store;
+    /// Sets which calls are allowed, denied, or need approval. By default all are allowed.
+    policy(policy: Policy) => approver.policy = policy;
+    /// Shares permanent approvals with other agents.
+    approvals(approvals: Approvals) => approver.approvals = approvals;
+    /// Answers sampling requests with this handler, for servers that the agent connects to.
+    sampling(sampling: SamplingHandler) => sampling = Some(SamplingModel::Other(sampling));
+    /// Sends the events of servers that the agent connects to here, instead of to a channel of the agent's own.
+    events(events: Events) => events = events;
+    /// Sets the number of tools above which the model searches tools instead of receiving all of them; 100 by default.
+    search_over(tools: usize) => search_over = Some(tools);
+    /// Calls a function for every step of every turn. It must not block.
+    tracer(tracer: impl Fn(&Step) + Send + Sync + 'static) => tracer = Some(Arc::new(tracer));
+    /// Makes all turns part of a trace. [`TurnInput::with_traceparent`](super::TurnInput::with_traceparent) does so for one turn.
+    traceparent(parent: TraceParent) => traceparent = Some(parent);
+});
 
+impl AgentBuilder {
     /// Sets how much of each tool's output is sent to the model.
     pub fn budget(mut self, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_default(budget);
@@ -145,24 +121,6 @@ impl AgentBuilder {
     /// Sets the budget of all results of one step together.
     pub fn round_budget(mut self, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_round(budget);
-        self
-    }
-
-    /// Sets where outputs are stored that are too large for the model.
-    pub fn spill(mut self, store: OutputStore) -> Self {
-        self.store = store;
-        self
-    }
-
-    /// Sets which calls are allowed, denied, or need approval. By default all are allowed.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.approver.policy = policy;
-        self
-    }
-
-    /// Shares permanent approvals with other agents.
-    pub fn approvals(mut self, approvals: Approvals) -> Self {
-        self.approver.approvals = approvals;
         self
     }
 
@@ -213,12 +171,6 @@ impl AgentBuilder {
         self
     }
 
-    /// Answers sampling requests with this handler, for servers that the agent connects to.
-    pub fn sampling(mut self, sampling: SamplingHandler) -> Self {
-        self.sampling = Some(SamplingModel::Other(sampling));
-        self
-    }
-
     /// Answers elicitation requests of servers that the agent connects to.
     pub fn on_elicitation<F, R>(mut self, handler: F) -> Self
     where
@@ -226,12 +178,6 @@ impl AgentBuilder {
         R: Future<Output = Result<ElicitationAnswer, BoxError>> + Send + 'static,
     {
         self.handlers = self.handlers.on_elicitation(handler);
-        self
-    }
-
-    /// Sends the events of servers that the agent connects to here, instead of to a channel of the agent's own.
-    pub fn events(mut self, events: Events) -> Self {
-        self.events = events;
         self
     }
 
@@ -255,24 +201,6 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the number of tools above which the model searches tools instead of receiving all of them; 100 by default.
-    pub fn search_over(mut self, tools: usize) -> Self {
-        self.search_over = Some(tools);
-        self
-    }
-
-    /// Calls a function for every step of every turn. It must not block.
-    pub fn tracer(mut self, tracer: impl Fn(&Step) + Send + Sync + 'static) -> Self {
-        self.tracer = Some(Arc::new(tracer));
-        self
-    }
-
-    /// Makes all turns part of a trace. [`TurnInput::with_traceparent`](super::TurnInput::with_traceparent) does so for one turn.
-    pub fn traceparent(mut self, parent: TraceParent) -> Self {
-        self.traceparent = Some(parent);
-        self
-    }
-
     /// Redacts these secrets in the [summaries](Tool::summarize) of calls. Secrets of servers are always redacted.
     pub fn secrets(mut self, secrets: Redactor) -> Self {
         self.secrets = self.secrets.with(&secrets);
@@ -283,13 +211,14 @@ impl AgentBuilder {
     ///
     /// # Errors
     /// Fails without a provider or a model, and if a pattern of the policy or of a budget is invalid.
-    pub fn build(self) -> Result<Agent, AgentBuildError> {
-        let provider = self.provider.ok_or(AgentBuildError::NoProvider)?;
-        let model = self.model.ok_or(AgentBuildError::NoModel)?;
+    #[allow(clippy::result_large_err, reason = "an agent is built once")]
+    pub fn build(self) -> Result<Agent, AgentError> {
+        let provider = self.provider.ok_or(AgentError::NoProvider)?;
+        let model = self.model.ok_or(AgentError::NoModel)?;
         if let Some((pattern, problem)) =
             self.approver.policy.invalid.iter().chain(&self.budgets.invalid).next().cloned()
         {
-            return Err(AgentBuildError::Glob { pattern, problem });
+            return Err(AgentError::Glob { pattern, problem });
         }
         let mut conversation = self.history.unwrap_or_default();
         conversation.system = self.system.clone().or(conversation.system);

@@ -100,8 +100,8 @@ impl ExposedTools {
         let invalid = |name: &str, error| ResolvedCall::Invalid { name: name.to_owned(), error };
         let arguments = match &call.arguments {
             CallArguments::Object(arguments) => arguments.clone(),
-            CallArguments::Broken(broken) => {
-                return invalid(&call.name, invalid_arguments(&call.name, &broken.problem));
+            CallArguments::Broken { problem, .. } => {
+                return invalid(&call.name, invalid_arguments(&call.name, problem));
             }
         };
         let Some(call_tool) = self.call_tool.as_deref().filter(|name| *name == call.name) else {
@@ -150,7 +150,7 @@ fn inner_call(mut arguments: Arguments) -> Result<(String, Arguments), String> {
         Some(Value::Object(inner)) => Ok((name, inner)),
         Some(Value::String(text)) => match CallArguments::read(&text) {
             CallArguments::Object(inner) => Ok((name, inner)),
-            CallArguments::Broken(broken) => Err(broken.problem),
+            CallArguments::Broken { problem, .. } => Err(problem),
         },
         Some(Value::Null) | None => Ok((name, arguments)),
         Some(_) => Err("`arguments` must be an object".to_owned()),

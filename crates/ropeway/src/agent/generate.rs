@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::agent_loop::AgentLoop;
+use super::budget::OutputBudget;
 use super::budgets::OutputBudgets;
 use super::exposed_tools::ExposedTools;
 use super::history::History;
@@ -26,6 +27,7 @@ use crate::config::CollisionPolicy;
 use crate::message::Conversation;
 use crate::provider::Provider;
 use crate::registry::Registry;
+use crate::setters::setters;
 use crate::tool::{
     Arguments, BoxFuture, CallContext, CallError, CallId, Tool, ToolCallError, ToolDefinition, ToolOutput, TraceParent,
 };
@@ -44,8 +46,7 @@ pub struct GenerateRequest {
     pub options: ModelOptions,
     /// Limits of the turn.
     pub limits: TurnLimits,
-    /// How much of a tool's output is sent to the model. The rest is dropped, and a notice replaces it.
-    pub budgets: OutputBudgets,
+    budgets: OutputBudgets,
     /// The trace that the turn belongs to.
     pub traceparent: Option<TraceParent>,
     tools: Registry,
@@ -75,34 +76,26 @@ impl GenerateRequest {
         self
     }
 
-    /// Sets the parameters of model requests.
+    /// Sets the budget of tools whose names match the glob. The first match applies.
     #[must_use]
-    pub fn with_options(mut self, options: ModelOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Sets the limits of the turn.
-    #[must_use]
-    pub fn with_limits(mut self, limits: TurnLimits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets how much of a tool's output is sent to the model.
-    #[must_use]
-    pub fn with_budgets(mut self, budgets: OutputBudgets) -> Self {
-        self.budgets = budgets;
-        self
-    }
-
-    /// Replaces the conversation and keeps tools and settings.
-    #[must_use]
-    pub fn with_conversation(mut self, conversation: Conversation) -> Self {
-        self.conversation = conversation;
+    pub fn with_budget_for(mut self, pattern: &str, budget: OutputBudget) -> Self {
+        self.budgets = self.budgets.with_tool(pattern, budget);
         self
     }
 }
+
+setters!(GenerateRequest {
+    /// Sets the parameters of model requests.
+    with_options(options: ModelOptions) => options = options;
+    /// Sets the limits of the turn.
+    with_limits(limits: TurnLimits) => limits = limits;
+    /// Sets how much of a tool's output is sent to the model. The rest is dropped, and a notice replaces it.
+    with_budget(budget: OutputBudget) => budgets.default = budget;
+    /// Sets the budget of all results of one step together.
+    with_round_budget(budget: OutputBudget) => budgets.round = budget;
+    /// Replaces the conversation and keeps tools and settings.
+    with_conversation(conversation: Conversation) => conversation = conversation;
+});
 
 /// The outcome of [`generate`].
 #[derive(Clone, Debug, Serialize)]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::context::AgentContext;
-use crate::message::{AssistantMessage, Conversation, Message, ToolCall, ToolMessage, ToolResult};
+use crate::message::{AssistantMessage, Conversation, Message, ToolCall, ToolResult};
 use crate::sync::lock;
 
 /// The result of a call that is still running.
@@ -69,7 +69,7 @@ impl History {
     pub(super) fn set_context(&self, context: AgentContext) {
         let mut state = self.state();
         let system = context.system_prompt(state.system.as_deref());
-        let message = context.message.map(Message::User);
+        let message = context.message.map(Message::from);
         let before = state.sent.messages.first().filter(|_| state.has_context);
         if state.sent.system == system && before == message.as_ref() {
             return;
@@ -95,7 +95,7 @@ impl History {
         let state = self.state();
         let Some((Message::Assistant(last), before)) = state.sent.messages.split_last() else { return 0 };
         let mut rounds = before.rchunks_exact(2).map_while(|round| match round {
-            [Message::Assistant(answer), Message::Tool(results)] if same_calls(answer, last) => Some(results),
+            [Message::Assistant(answer), Message::Tool { results }] if same_calls(answer, last) => Some(results),
             _ => None,
         });
         let Some(results) = rounds.next() else { return 0 };
@@ -145,15 +145,15 @@ fn same_calls(one: &AssistantMessage, other: &AssistantMessage) -> bool {
 }
 
 /// Returns `true` if two messages have the same results, regardless of call ids.
-fn same_results(one: &ToolMessage, other: &ToolMessage) -> bool {
-    one.results.iter().map(|result| &result.content).eq(other.results.iter().map(|result| &result.content))
+fn same_results(one: &[ToolResult], other: &[ToolResult]) -> bool {
+    one.iter().map(|result| &result.content).eq(other.iter().map(|result| &result.content))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::content::ContentPart;
-    use crate::message::{AssistantPart, UserMessage};
+    use crate::message::AssistantPart;
     use crate::tool::Arguments;
 
     fn calling(ids: &[&str]) -> AssistantMessage {
@@ -177,10 +177,8 @@ mod tests {
     #[test]
     fn context_is_sent_but_not_saved() {
         let history = History::new(Conversation::new().with_system("own").with("q"));
-        let context = |text: &str| AgentContext {
-            system: Some("more".to_owned()),
-            message: Some(UserMessage { content: vec![ContentPart::text(text)] }),
-        };
+        let context =
+            |text: &str| AgentContext { system: Some("more".to_owned()), message: Some(vec![ContentPart::text(text)]) };
         history.set_context(context("a"));
         history.set_context(context("b"));
         assert_eq!(*history.conversation(), Conversation::new().with_system("own\n\nmore").with("b").with("q"));

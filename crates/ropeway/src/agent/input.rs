@@ -1,7 +1,8 @@
 //! Input of a turn.
 
 use crate::content::ContentPart;
-use crate::message::{Message, UserMessage};
+use crate::conversions::conversions;
+use crate::message::Message;
 use crate::tool::TraceParent;
 
 /// The input of a turn: text, content parts, or whole messages such as those of a prompt.
@@ -19,38 +20,10 @@ impl TurnInput {
     }
 }
 
-impl From<&str> for TurnInput {
-    fn from(text: &str) -> Self {
-        Message::from(text).into()
-    }
-}
-
-impl From<String> for TurnInput {
-    fn from(text: String) -> Self {
-        Message::from(text).into()
-    }
-}
-
-impl From<Vec<ContentPart>> for TurnInput {
-    fn from(content: Vec<ContentPart>) -> Self {
-        Message::from(content).into()
-    }
-}
-
-impl From<UserMessage> for TurnInput {
-    fn from(message: UserMessage) -> Self {
-        Message::from(message).into()
-    }
-}
-
-impl From<Message> for TurnInput {
-    fn from(message: Message) -> Self {
-        vec![message].into()
-    }
-}
-
-impl From<Vec<Message>> for TurnInput {
-    fn from(messages: Vec<Message>) -> Self {
-        Self { messages, traceparent: None }
-    }
-}
+conversions!(TurnInput {
+    text: &str => Message::from(text).into();
+    text: String => Message::from(text).into();
+    content: Vec<ContentPart> => Message::from(content).into();
+    message: Message => vec![message].into();
+    messages: Vec<Message> => Self { messages, traceparent: None };
+});

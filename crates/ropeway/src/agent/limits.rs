@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::duration::format_duration;
+use crate::setters::setters;
 
 /// Limits of one turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,60 +45,31 @@ impl Default for TurnLimits {
 }
 
 impl TurnLimits {
-    /// Sets the maximum number of model requests.
-    #[must_use]
-    pub fn with_steps(self, steps: usize) -> Self {
-        Self { steps, ..self }
-    }
-
-    /// Sets the maximum duration of the turn.
-    #[must_use]
-    pub fn with_time(self, time: Duration) -> Self {
-        Self { time: Some(time), ..self }
-    }
-
-    /// Sets the maximum number of tokens. The reply that exceeds it is the last one.
-    #[must_use]
-    pub fn with_tokens(self, tokens: u64) -> Self {
-        Self { tokens: Some(tokens), ..self }
-    }
-
-    /// Sets the maximum number of concurrent calls.
-    #[must_use]
-    pub fn with_parallel_calls(self, parallel_calls: usize) -> Self {
-        Self { parallel_calls, ..self }
-    }
-
     /// Runs calls one after the other, in the order of the reply.
     #[must_use]
     pub fn sequential(self) -> Self {
         self.with_parallel_calls(1)
     }
-
-    /// Sets the maximum number of calls per reply.
-    #[must_use]
-    pub fn with_calls_per_step(self, calls_per_step: usize) -> Self {
-        Self { calls_per_step, ..self }
-    }
-
-    /// Sets the timeout of one call.
-    #[must_use]
-    pub fn with_call_time(self, call_time: Duration) -> Self {
-        Self { call_time, ..self }
-    }
-
-    /// Sets the maximum repetitions of the same calls with the same results.
-    #[must_use]
-    pub fn with_repeats(self, repeats: usize) -> Self {
-        Self { repeats, ..self }
-    }
-
-    /// Sets how long a turn waits for servers that are connecting.
-    #[must_use]
-    pub fn with_connect_time(self, connect_time: Duration) -> Self {
-        Self { connect_time, ..self }
-    }
 }
+
+setters!(TurnLimits {
+    /// Sets the maximum number of model requests.
+    with_steps(steps: usize) => steps = steps;
+    /// Sets the maximum duration of the turn.
+    with_time(time: Duration) => time = Some(time);
+    /// Sets the maximum number of tokens. The reply that exceeds it is the last one.
+    with_tokens(tokens: u64) => tokens = Some(tokens);
+    /// Sets the maximum number of concurrent calls.
+    with_parallel_calls(parallel_calls: usize) => parallel_calls = parallel_calls;
+    /// Sets the maximum number of calls per reply.
+    with_calls_per_step(calls_per_step: usize) => calls_per_step = calls_per_step;
+    /// Sets the timeout of one call.
+    with_call_time(call_time: Duration) => call_time = call_time;
+    /// Sets the maximum repetitions of the same calls with the same results.
+    with_repeats(repeats: usize) => repeats = repeats;
+    /// Sets how long a turn waits for servers that are connecting.
+    with_connect_time(connect_time: Duration) => connect_time = connect_time;
+});
 
 /// The limit that ended a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

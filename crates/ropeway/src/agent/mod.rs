@@ -38,11 +38,9 @@ mod truncate;
 mod turn;
 mod turn_context;
 
-pub use self::approvals::{ApprovalStatus, Approvals};
+pub use self::approvals::Approvals;
 pub use self::budget::OutputBudget;
-pub use self::budgets::OutputBudgets;
-pub use self::builder::{AgentBuildError, AgentBuilder};
-pub use self::context::AgentContext;
+pub use self::builder::AgentBuilder;
 pub use self::generate::{
     GenerateError, GenerateOutcome, GenerateRequest, Generation, ToolCallRequest, generate, stream,
 };
@@ -51,10 +49,14 @@ pub use self::input::TurnInput;
 pub use self::limits::{TurnLimit, TurnLimits};
 pub use self::model_options::ModelOptions;
 pub use self::output_store::OutputStore;
+// Hidden from the docs: patterns of a `Policy` that the binary checks one by one.
+#[doc(hidden)]
 pub use self::pattern::{PatternError, ToolPattern};
 pub use self::policy::{Approval, ApprovalRequest, Permission, Policy};
-pub use self::read_more::ReadMore;
 pub use self::sampling::SamplingHandler;
-pub use self::server::{AgentServer, ServerSource};
+pub use self::server::AgentServer;
+// Hidden from the docs: an `AgentServer` inside an agent; tests run it alone.
+#[doc(hidden)]
+pub use self::server::ServerSource;
 pub use self::step::Step;
 pub use self::turn::{AgentError, Turn, TurnControl, TurnEnd, TurnOutcome};

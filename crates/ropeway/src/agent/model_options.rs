@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::provider::{OutputFormat, ReasoningEffort};
+use crate::setters::setters;
 
 /// Parameters of every model request of a turn. Options that are not set are left to the provider.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,30 +26,6 @@ pub struct ModelOptions {
 }
 
 impl ModelOptions {
-    /// Sets the maximum tokens of one reply.
-    #[must_use]
-    pub fn with_max_tokens(self, tokens: u32) -> Self {
-        Self { max_tokens: Some(tokens), ..self }
-    }
-
-    /// Sets the sampling temperature.
-    #[must_use]
-    pub fn with_temperature(self, temperature: f64) -> Self {
-        Self { temperature: Some(temperature), ..self }
-    }
-
-    /// Sets the reasoning effort.
-    #[must_use]
-    pub fn with_effort(self, effort: ReasoningEffort) -> Self {
-        Self { effort: Some(effort), ..self }
-    }
-
-    /// Requests replies as JSON that matches a schema.
-    #[must_use]
-    pub fn with_output(self, output: OutputFormat) -> Self {
-        Self { output: Some(output), ..self }
-    }
-
     /// Adds a field to the request body, in the provider's format.
     #[must_use]
     pub fn with_extra(mut self, field: impl Into<String>, value: Value) -> Self {
@@ -56,3 +33,14 @@ impl ModelOptions {
         self
     }
 }
+
+setters!(ModelOptions {
+    /// Sets the maximum tokens of one reply.
+    with_max_tokens(tokens: u32) => max_tokens = Some(tokens);
+    /// Sets the sampling temperature.
+    with_temperature(temperature: f64) => temperature = Some(temperature);
+    /// Sets the reasoning effort.
+    with_effort(effort: ReasoningEffort) => effort = Some(effort);
+    /// Requests replies as JSON that matches a schema.
+    with_output(output: OutputFormat) => output = Some(output);
+});

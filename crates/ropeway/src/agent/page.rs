@@ -82,8 +82,8 @@ impl Page {
 
 /// Shortens a rendered page to `room` bytes of text and adapts its footer. Returns `None` if the content is not a page.
 pub(super) fn shorten(page: &[ContentPart], room: usize) -> Option<Vec<ContentPart>> {
-    let [ContentPart::Text(part)] = page else { return None };
-    let (text, footer) = part.text.rsplit_once("[bytes ")?;
+    let [ContentPart::Text { text, .. }] = page else { return None };
+    let (text, footer) = text.rsplit_once("[bytes ")?;
     if text.len() <= room {
         return Some(page.to_vec());
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::approvals::{ApprovalStatus, Approvals};
 use super::pattern::ToolPattern;
-use crate::tool::{Annotations, Arguments, BoxFuture, CallId, DefinitionChange, Origin, ToolDefinition};
+use crate::tool::{Annotations, Arguments, BoxFuture, CallId, Origin, ToolDefinition};
 
 /// Whether a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -143,6 +143,8 @@ impl Policy {
     }
 
     /// Returns the patterns that match none of these tools.
+    // Hidden from the docs: used by the binary to warn about patterns.
+    #[doc(hidden)]
     pub fn unmatched(&self, tools: &[&ToolDefinition]) -> Vec<&ToolPattern> {
         let named = self.rules.iter().filter_map(|(rule, permission)| match rule {
             Rule::Named(pattern) => Some((rule, pattern, *permission)),
@@ -192,7 +194,7 @@ pub struct ApprovalRequest {
     /// a model: show it next to them, not instead of them. Tools of MCP servers have none.
     pub summary: Option<String>,
     /// The changes of the tool since it was approved permanently; empty if it never was.
-    pub changes: Vec<DefinitionChange>,
+    pub changes: Vec<String>,
     /// The definition that the approval is for.
     pub definition: ToolDefinition,
 }
@@ -238,7 +240,7 @@ pub(super) struct PolicyDecision {
     /// Whether it holds only for this definition of the tool.
     pub(super) only_unchanged: bool,
     /// The changes of the tool since it was approved.
-    pub(super) changes: Vec<DefinitionChange>,
+    pub(super) changes: Vec<String>,
 }
 
 impl Approver {

@@ -19,7 +19,7 @@ const MAX_NAMES: usize = 20;
 
 /// The tool `read_more`, with which a model reads stored outputs page by page.
 #[derive(Clone, Debug)]
-pub struct ReadMore {
+pub(super) struct ReadMore {
     store: OutputStore,
     page: usize,
     definition: ToolDefinition,
@@ -27,7 +27,7 @@ pub struct ReadMore {
 
 impl ReadMore {
     /// Creates the tool for the outputs of a store, with pages that fit the default budget.
-    pub fn new(store: OutputStore) -> Self {
+    pub(super) fn new(store: OutputStore) -> Self {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -50,7 +50,7 @@ impl ReadMore {
 
     /// Sets the maximum bytes of a page; at least 4.
     #[must_use]
-    pub fn with_page(self, bytes: usize) -> Self {
+    pub(super) fn with_page(self, bytes: usize) -> Self {
         // Every UTF-8 character fits, so every page makes progress.
         Self { page: bytes.max(4), ..self }
     }
@@ -387,7 +387,7 @@ mod tests {
     #[tokio::test]
     async fn a_page_always_fits_its_budget() {
         for text_bytes in [0, 1, 999, 1500, 50_000] {
-            let budgets = OutputBudgets::new()
+            let budgets = OutputBudgets::default()
                 .with_tool("*", OutputBudget::default().with_text_bytes(0))
                 .with_default(OutputBudget::default().with_text_bytes(text_bytes));
             let tool = stored(&"x".repeat(200_000)).await.with_page(budgets.page());

@@ -42,7 +42,7 @@ impl<'a> RenderedPart<'a> {
             None => Self::Binary(data),
         };
         match part {
-            ContentPart::Text(part) => Self::Text { head: Cow::Borrowed(""), body: Cow::Borrowed(&part.text) },
+            ContentPart::Text { text, .. } => Self::Text { head: Cow::Borrowed(""), body: Cow::Borrowed(text) },
             ContentPart::ResourceLink(link) => Self::Text { head: Cow::Borrowed(""), body: link.describe().into() },
             ContentPart::Image(blob) => of_data(&blob.mime_type, BinaryData::of_blob("image", blob)),
             ContentPart::Audio(blob) => of_data(&blob.mime_type, BinaryData::of_blob("audio", blob)),
@@ -78,7 +78,7 @@ impl<'a> BinaryData<'a> {
                 ResourceContents::Blob(base64) => Some(Self::of_resource(resource, base64)),
                 ResourceContents::Text(_) => None,
             },
-            ContentPart::Text(_) | ContentPart::ResourceLink(_) => None,
+            ContentPart::Text { .. } | ContentPart::ResourceLink(_) => None,
         }
     }
 

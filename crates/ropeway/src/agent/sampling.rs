@@ -15,6 +15,7 @@ use crate::error_chain::chain;
 use crate::mcp::{HandlerError, SamplingRequest};
 use crate::protocol::code;
 use crate::provider::{ChatRequest, Provider, ProviderError, ProviderErrorKind, ReasoningEffort, Reply, StopReason};
+use crate::setters::setters;
 use crate::sync::lock;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
@@ -77,20 +78,6 @@ impl SamplingHandler {
         }
     }
 
-    /// Sets the maximum tokens of a reply. A server that requests more gets this many; 4096 by default.
-    #[must_use]
-    pub fn with_max_tokens(mut self, tokens: u32) -> Self {
-        self.max_tokens = tokens.max(1);
-        self
-    }
-
-    /// Sets the reasoning effort. Reasoning counts against the maximum tokens.
-    #[must_use]
-    pub fn with_effort(mut self, effort: ReasoningEffort) -> Self {
-        self.effort = Some(effort);
-        self
-    }
-
     /// Asks for approval before each request.
     #[must_use]
     pub fn with_approval<F, R>(mut self, approve: F) -> Self
@@ -99,27 +86,6 @@ impl SamplingHandler {
         R: Future<Output = bool> + Send + 'static,
     {
         self.approve = Some(Arc::new(move |request| Box::pin(approve(request))));
-        self
-    }
-
-    /// Sets the maximum concurrent requests of one server, including those that await approval. Further requests wait.
-    #[must_use]
-    pub fn with_concurrency(mut self, requests: usize) -> Self {
-        self.concurrency = requests.clamp(1, Semaphore::MAX_PERMITS);
-        self
-    }
-
-    /// Sets the maximum requests of each server in total. Further requests are refused; 100 by default.
-    #[must_use]
-    pub fn with_max_requests(mut self, requests: usize) -> Self {
-        self.max_requests = requests;
-        self
-    }
-
-    /// Sets the maximum bytes of a request. Larger requests are refused; 1 MiB by default.
-    #[must_use]
-    pub fn with_max_bytes(mut self, bytes: usize) -> Self {
-        self.max_bytes = bytes;
         self
     }
 
@@ -188,6 +154,19 @@ impl SamplingHandler {
         Ok(then(usage))
     }
 }
+
+setters!(SamplingHandler {
+    /// Sets the maximum tokens of a reply. A server that requests more gets this many; 4096 by default.
+    with_max_tokens(tokens: u32) => max_tokens = tokens.max(1);
+    /// Sets the reasoning effort. Reasoning counts against the maximum tokens.
+    with_effort(effort: ReasoningEffort) => effort = Some(effort);
+    /// Sets the maximum concurrent requests of one server, including those that await approval. Further requests wait.
+    with_concurrency(requests: usize) => concurrency = requests.clamp(1, Semaphore::MAX_PERMITS);
+    /// Sets the maximum requests of each server in total. Further requests are refused; 100 by default.
+    with_max_requests(requests: usize) => max_requests = requests;
+    /// Sets the maximum bytes of a request. Larger requests are refused; 1 MiB by default.
+    with_max_bytes(bytes: usize) => max_bytes = bytes;
+});
 
 impl fmt::Debug for SamplingHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -86,9 +86,7 @@ fn message(value: &Value) -> Result<Message, String> {
         Some("user") => Ok(content.into()),
         Some("assistant") => {
             let text = |part: ContentPart| match part {
-                ContentPart::Text(text) => {
-                    Ok(AssistantPart::Text(AssistantText { text: text.text, ..Default::default() }))
-                }
+                ContentPart::Text { text, .. } => Ok(AssistantPart::Text(AssistantText { text, ..Default::default() })),
                 _ => Err("assistant content must be text".to_owned()),
             };
             let parts = content.into_iter().map(text).collect::<Result<_, _>>()?;
@@ -107,7 +105,7 @@ fn part(block: &Value) -> Result<ContentPart, String> {
     // `from_block` never fails: it converts a malformed block into text.
     let part = ContentPart::from_block(block.clone());
     match (kind, &part) {
-        ("text", ContentPart::Text(_)) if block.get("text").is_some_and(Value::is_string) => Ok(part),
+        ("text", ContentPart::Text { .. }) if block.get("text").is_some_and(Value::is_string) => Ok(part),
         ("image", ContentPart::Image(_)) | ("audio", ContentPart::Audio(_)) => Ok(part),
         ("text", _) => Err("a block of type `text` must have a `text`".to_owned()),
         ("image" | "audio", _) => Err(format!("a block of type `{kind}` must have `data` and `mimeType`")),
@@ -124,7 +122,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::UserMessage;
 
     fn request(text: &str) -> Value {
         json!({"maxTokens": 100, "messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
@@ -199,7 +196,7 @@ mod tests {
     fn deviations_from_the_specification_are_accepted() {
         let params = json!({"maxTokens": 5e12, "temperature": null, "stopSequences": null, "systemPrompt": "",
             "messages": [{"role": "user", "content": "Hi"}]});
-        let user = UserMessage { content: vec![ContentPart::text("Hi")] };
+        let user = Message::from("Hi");
         let expected = SamplingParams {
             conversation: Conversation::new().with(user),
             max_tokens: u32::MAX,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::config::{CollisionPolicy, ServerConfig};
+use crate::conversions::conversions;
 use crate::duration::format_duration;
 use crate::error_chain::chain;
 use crate::event::Events;
@@ -86,6 +87,8 @@ impl AgentServer {
     }
 
     /// Converts the server into a source of tools. Does not connect yet. Handlers and events apply to a [`ServerConfig`] only.
+    // Hidden from the docs: an agent calls it; tests run a server without an agent.
+    #[doc(hidden)]
     pub fn into_source(self, handlers: Handlers, events: Events) -> ServerSource {
         let shape = ToolShape::plain(self.alias().clone()).with_trusted_hints(self.trust_hints);
         let shape = match self.prefix {
@@ -109,17 +112,10 @@ impl AgentServer {
     }
 }
 
-impl From<Mcp> for AgentServer {
-    fn from(mcp: Mcp) -> Self {
-        Self::new(ServerConnection::Host(mcp))
-    }
-}
-
-impl From<ServerConfig> for AgentServer {
-    fn from(config: ServerConfig) -> Self {
-        Self::new(ServerConnection::Agent(Box::new(config)))
-    }
-}
+conversions!(AgentServer {
+    mcp: Mcp => Self::new(ServerConnection::Host(mcp));
+    config: ServerConfig => Self::new(ServerConnection::Agent(Box::new(config)));
+});
 
 /// One connection as a source of tools and instructions.
 ///

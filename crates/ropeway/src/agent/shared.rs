@@ -120,7 +120,7 @@ impl AgentShared {
     }
 
     fn unavailable(&self, status: &ServerStatus) -> AgentError {
-        let cause = match &status.outcome {
+        let cause = match &status.state {
             ServerState::Down { cause } => cause.clone(),
             ServerState::Connecting => {
                 format!("not connected within {}", format_duration(self.agent_loop.limits.connect_time))

@@ -152,7 +152,7 @@ impl Sources {
 
     /// Waits for required servers that are still connecting, until the deadline.
     pub(super) async fn required(&self, until: Option<Instant>) {
-        let is_connecting = |server: &ServerStatus| server.required && server.outcome == ServerState::Connecting;
+        let is_connecting = |server: &ServerStatus| server.required && server.state == ServerState::Connecting;
         while self.statuses().iter().any(is_connecting) && until.is_none_or(|until| Instant::now() < until) {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -195,8 +195,7 @@ impl Sources {
 
     /// Returns the servers that may still become ready.
     pub(super) fn waiting(&self) -> Vec<String> {
-        let waiting =
-            |server: &ServerStatus| matches!(server.outcome, ServerState::Connecting | ServerState::NotStarted);
+        let waiting = |server: &ServerStatus| matches!(server.state, ServerState::Connecting | ServerState::NotStarted);
         let servers = self.statuses();
         servers.iter().filter(|server| waiting(server)).map(|server| format!("`{}`", server.server)).collect()
     }
@@ -207,13 +206,13 @@ impl Sources {
 
     /// Returns the status of all servers if it changed since the last call.
     pub(super) fn changed_status(&self) -> Option<Vec<ServerStatus>> {
-        let verdicts = self.statuses();
+        let statuses = self.statuses();
         let mut state = lock(&self.state);
-        if state.reported == verdicts {
+        if state.reported == statuses {
             return None;
         }
-        state.reported.clone_from(&verdicts);
-        Some(verdicts)
+        state.reported.clone_from(&statuses);
+        Some(statuses)
     }
 
     /// Returns the current tools; the same value as before if nothing changed.

@@ -2,13 +2,22 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
 use crate::envelope::Envelope;
 use crate::message::CallArguments;
 use crate::provider::{StopReason, Usage};
 use crate::registry::ServerStatus;
 use crate::tool::{CallId, Origin, Progress};
+
+/// Serializes the status of the servers as `statuses`, and under the former name `verdicts`.
+fn with_former_name<S: Serializer>(statuses: &[ServerStatus], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(2))?;
+    map.serialize_entry("statuses", statuses)?;
+    map.serialize_entry("verdicts", statuses)?;
+    map.end()
+}
 
 /// An event of a turn.
 #[derive(Clone, Debug, Serialize)]
@@ -18,7 +27,7 @@ pub enum Step {
     /// The status of the servers; reported in the first turn and after changes.
     Servers {
         /// One status per server.
-        #[serde(rename = "verdicts")]
+        #[serde(flatten, serialize_with = "with_former_name")]
         statuses: Vec<ServerStatus>,
     },
     /// A piece of the model's text.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::budget::OutputBudget;
 use super::remainder::Remainder;
 use super::rendered::{BinaryData, RenderedPart, cut_position, rendered_len};
-use crate::content::{ContentPart, EmbeddedResource, ResourceContents, TextContent};
+use crate::content::{ContentPart, EmbeddedResource, ResourceContents};
 
 /// Maximum number of parts of a result. Even an empty part costs tokens.
 const MAX_PARTS: usize = 1000;
@@ -177,8 +177,8 @@ impl Room {
 fn cut(part: &ContentPart, head: &str, body: &str, notice: &str) -> ContentPart {
     let line_break = if body.ends_with('\n') { "" } else { "\n" };
     match part {
-        ContentPart::Text(TextContent { extra, .. }) => {
-            ContentPart::Text(TextContent { text: format!("{body}{line_break}{notice}"), extra: extra.clone() })
+        ContentPart::Text { extra, .. } => {
+            ContentPart::Text { text: format!("{body}{line_break}{notice}"), extra: extra.clone() }
         }
         // Cloned field by field: the contents may be large.
         ContentPart::Resource(EmbeddedResource { uri, mime_type, contents: _, resource_extra, extra }) => {
@@ -253,7 +253,7 @@ mod tests {
         let content = [ContentPart::text("x".repeat(91_000))];
         let stored = StoredOutput::new("o3");
         let said = |remainder| match &truncate(&content, OutputBudget::default(), &remainder)[..] {
-            [ContentPart::Text(part)] => part.text[50_000..].to_owned(),
+            [ContentPart::Text { text, .. }] => text[50_000..].to_owned(),
             other => panic!("{} parts", other.len()),
         };
         assert_eq!(said(Remainder::Dropped), "\n[41,000 of 91,000 bytes omitted]");
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn the_first_glob_that_matches_applies() {
-        let budgets = OutputBudgets::new()
+        let budgets = OutputBudgets::default()
             .with_tool("mcp_fs_read", text_bytes(1))
             .with_tool("mcp_fs_*", text_bytes(2))
             .with_tool("mcp_*", text_bytes(3))
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn large_results_share_the_budget_and_small_ones_stay_whole() {
-        let budgets = OutputBudgets::new().with_round(text_bytes(100));
+        let budgets = OutputBudgets::default().with_round(text_bytes(100));
         let content = |length: usize| texts([&"x".repeat(length)]);
         let (small, middle, large) = (content(10), content(40), content(1000));
         let of = |outputs: &[&[ContentPart]]| -> Vec<Option<usize>> {
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn data_of_a_step_is_admitted_in_the_order_of_the_results() {
-        let budgets = OutputBudgets::new().with_round(blob_bytes(150));
+        let budgets = OutputBudgets::default().with_round(blob_bytes(150));
         let picture = |bytes: usize| [ContentPart::Image(Blob::new("image/png", &vec![7; bytes]))];
         // 80 bytes of base64 and nine of the MIME type.
         let (large, small) = (picture(60), picture(3));

@@ -80,7 +80,7 @@ impl Serialize for TurnEnd {
     }
 }
 
-/// Why a turn failed. A failed tool call is reported to the model and does not fail the turn, unless the host marks its error
+/// Why an agent could not be built, or why a turn failed. A failed tool call is reported to the model and does not fail the turn, unless the host marks its error
 /// [fatal](ToolCallError::fatal).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -121,6 +121,12 @@ pub enum AgentError {
         #[source]
         source: ToolCallError,
     },
+    /// The agent was built without a provider.
+    #[error("missing provider")]
+    NoProvider,
+    /// The agent was built without a model.
+    #[error("missing model")]
+    NoModel,
     /// The history is empty or ends with a reply of the model.
     #[error("nothing to answer")]
     NothingToAnswer,

@@ -14,6 +14,7 @@ use crate::lock::Lock;
 use crate::mcp::Handlers;
 use crate::registry::Transformer;
 use crate::secret::Redactor;
+use crate::setters::setters;
 use crate::tool::ToolDefinition;
 
 /// Settings of a [`Bridge`] in addition to its configuration.
@@ -29,33 +30,6 @@ pub struct BridgeBuilder {
 }
 
 impl BridgeBuilder {
-    /// Compares the tools with definitions that the user accepted.
-    ///
-    /// With [`LockPolicy::Warn`], each difference is a warning. With [`LockPolicy::Strict`], new and changed tools are hidden and
-    /// cannot be called. [`ToolListing::differences`](super::ToolListing::differences) lists them under both.
-    ///
-    /// The bridge does not read the lock file ([`LockFile::read`](crate::lock::LockFile::read) does), and ignores the key `lock` of
-    /// the configuration, which is for the host.
-    #[must_use]
-    pub fn lock(mut self, lock: Lock, policy: LockPolicy) -> Self {
-        self.lock = Some((lock, policy));
-        self
-    }
-
-    /// Sets the handlers of requests that servers send to the host.
-    #[must_use]
-    pub fn handlers(mut self, handlers: Handlers) -> Self {
-        self.handlers = handlers;
-        self
-    }
-
-    /// Sends events to a channel of the host instead of a new one.
-    #[must_use]
-    pub fn events(mut self, events: Events) -> Self {
-        self.events = events;
-        self
-    }
-
     /// Adds a transformer for all tools. It runs after those of the configuration.
     #[must_use]
     pub fn transformer(mut self, transformer: impl Transformer + 'static) -> Self {
@@ -67,23 +41,6 @@ impl BridgeBuilder {
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&ToolDefinition) -> bool + Send + Sync + 'static) -> Self {
         self.customization.filters.push(Arc::new(filter));
-        self
-    }
-
-    /// Caches tool definitions and eras of servers in this folder instead of the [default one](default_cache_dir).
-    ///
-    /// Lazy servers are not started to list cached tools, [`cached_tools`](super::cached_tools) reads them without a bridge, and
-    /// servers that speak the legacy era are not probed at every start.
-    #[must_use]
-    pub fn cache_dir(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.cache_dir = Some(folder.into());
-        self
-    }
-
-    /// Keeps these secrets out of the cache. The secrets of the servers are never cached.
-    #[must_use]
-    pub fn redact(mut self, secrets: Redactor) -> Self {
-        self.secrets = secrets;
         self
     }
 
@@ -106,6 +63,28 @@ impl BridgeBuilder {
         Ok(Bridge { state: Arc::new(state) })
     }
 }
+
+setters!(BridgeBuilder {
+    /// Compares the tools with definitions that the user accepted.
+    ///
+    /// With [`LockPolicy::Warn`], each difference is a warning. With [`LockPolicy::Strict`], new and changed tools are hidden and
+    /// cannot be called. [`ToolListing::differences`](super::ToolListing::differences) lists them under both.
+    ///
+    /// The bridge does not read the lock file ([`LockFile::read`](crate::lock::LockFile::read) does), and ignores the key `lock` of
+    /// the configuration, which is for the host.
+    lock(lock: Lock, policy: LockPolicy) => lock = Some((lock, policy));
+    /// Sets the handlers of requests that servers send to the host.
+    handlers(handlers: Handlers) => handlers = handlers;
+    /// Sends events to a channel of the host instead of a new one.
+    events(events: Events) => events = events;
+    /// Caches tool definitions and eras of servers in this directory instead of the [default one](default_cache_dir).
+    ///
+    /// Lazy servers are not started to list cached tools, [`cached_tools`](super::cached_tools) reads them without a bridge, and
+    /// servers that speak the legacy era are not probed at every start.
+    cache_dir(folder: impl Into<PathBuf>) => cache_dir = Some(folder.into());
+    /// Keeps these secrets out of the cache. The secrets of the servers are never cached.
+    redact(secrets: Redactor) => secrets = secrets;
+});
 
 impl Bridge {
     /// Creates a bridge for the servers of a configuration, without starting them.

@@ -81,7 +81,7 @@ impl CachedDefinitions {
     }
 }
 
-/// Returns the default folder of the definition cache: `$ROPEWAY_CACHE_DIR`, or `ropeway/tools` in `$XDG_CACHE_HOME` or `~/.cache`.
+/// Returns the default directory of the definition cache: `$ROPEWAY_CACHE_DIR`, or `ropeway/tools` in `$XDG_CACHE_HOME` or `~/.cache`.
 ///
 /// Returns `None` if `ROPEWAY_CACHE_DIR` is set to an empty string, or if neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
 pub fn default_cache_dir() -> Option<PathBuf> {
@@ -99,7 +99,7 @@ fn default_in(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     }
 }
 
-/// A folder with one file per server, and one for the eras of all servers.
+/// A directory with one file per server, and one for the eras of all servers.
 #[derive(Clone, Debug)]
 pub(super) struct DefinitionCache {
     folder: PathBuf,
@@ -224,13 +224,13 @@ fn key(config: &ServerConfig) -> u64 {
         Transport::Stdio(server) => {
             write("stdio");
             write(&server.command);
-            server.args.iter().for_each(|word| write(&config.mask.redact(word)));
+            server.args.iter().for_each(|word| write(&config.redactor.redact(word)));
             server.env.iter().for_each(|(name, _)| write(name));
             write(&server.cwd.as_deref().unwrap_or(Path::new("")).to_string_lossy());
         }
         Transport::Http(server) | Transport::Sse(server) => {
             write("http");
-            write(&config.mask.redact(&server.url));
+            write(&config.redactor.redact(&server.url));
             server.headers.iter().for_each(|(name, _)| write(name));
         }
         _ => write("here"),

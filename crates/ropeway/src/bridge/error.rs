@@ -2,8 +2,7 @@
 
 use crate::config::ConfigError;
 use crate::mcp::ConnectError;
-use crate::registry::ToolShapeError;
-use crate::tool::Alias;
+use crate::tool::{Alias, BoxError};
 
 /// Error returned when a bridge cannot be built, started or reloaded.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +18,7 @@ pub enum BridgeError {
         server: Alias,
         /// The invalid setting.
         #[source]
-        source: ToolShapeError,
+        source: BoxError,
     },
     /// Two servers have the same alias.
     #[error("duplicate alias `{server}`")]

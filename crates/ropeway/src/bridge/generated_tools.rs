@@ -41,7 +41,7 @@ pub(super) fn generate(
     if entry.resources.tools && has_resources {
         tools.extend([list_resources(&entry.alias), read_resource(&entry.alias)]);
     }
-    if entry.prompts.tools {
+    if entry.prompt_tools {
         tools.extend(prompts.iter().map(|prompt| get_prompt(&entry.alias, prompt)));
     }
     let is_free = |(definition, _): &(ToolDefinition, ToolAction)| {

@@ -18,7 +18,8 @@ pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Health of the servers of a bridge, as returned by [`Bridge::health_check`](super::Bridge::health_check).
 ///
-/// In JSON, [`is_healthy`](Self::is_healthy) is `well` and [`is_running_healthy`](Self::is_running_healthy) is `running_well`.
+/// In JSON, [`is_healthy`](Self::is_healthy) is `healthy` and [`is_running_healthy`](Self::is_running_healthy) is `running_healthy`;
+/// `well` and `running_well` are their former names.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BridgeHealth {
@@ -40,7 +41,9 @@ impl BridgeHealth {
 
 impl Serialize for BridgeHealth {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut record = serializer.serialize_struct("Health", 3)?;
+        let mut record = serializer.serialize_struct("Health", 5)?;
+        record.serialize_field("healthy", &self.is_healthy())?;
+        record.serialize_field("running_healthy", &self.is_running_healthy())?;
         record.serialize_field("well", &self.is_healthy())?;
         record.serialize_field("running_well", &self.is_running_healthy())?;
         record.serialize_field("servers", &self.servers)?;
@@ -49,14 +52,15 @@ impl Serialize for BridgeHealth {
 }
 
 /// Health of one server.
-#[derive(Clone, Debug, Serialize)]
+///
+/// In JSON, [`state`](Self::state) is `status`; `verdict` is its former name, and `noise` that of `invalid_lines`.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerHealth {
     /// Alias of the server.
     pub server: Alias,
     /// State of the server.
-    #[serde(rename = "verdict")]
-    pub outcome: ServerState,
+    pub state: ServerState,
     /// Transport: `stdio`, `http`, `sse` or `in-process`; `None` if the entry is disabled or invalid.
     pub transport: Option<&'static str>,
     /// Name that the server reports.
@@ -68,30 +72,55 @@ pub struct ServerHealth {
     /// Negotiated protocol version; `None` if the server is not connected.
     pub protocol_version: Option<String>,
     /// Round-trip time of the ping; `None` if it failed.
-    #[serde(rename = "latency_ms", serialize_with = "milliseconds")]
     pub latency: Option<Duration>,
     /// Number of exposed tools.
     pub tools: usize,
     /// Note about the tools, such as a limit that was reached.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Latest failure.
     pub last_error: Option<String>,
     /// Time since the latest failure.
-    #[serde(rename = "last_error_ago_ms", serialize_with = "milliseconds")]
     pub last_error_ago: Option<Duration>,
     /// Last lines of the process's stderr.
     pub stderr: Vec<String>,
     /// Number of lines on stdout that are not JSON-RPC messages.
-    pub noise: u64,
+    pub invalid_lines: u64,
     /// Number of entries that share the connection, in all bridges of the process.
     pub users: usize,
+}
+
+impl Serialize for ServerHealth {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let milliseconds = |time: Option<Duration>| time.map(|time| time.as_micros() as f64 / 1000.0);
+        let mut record = serializer.serialize_struct("ServerHealth", 17)?;
+        record.serialize_field("server", &self.server)?;
+        record.serialize_field("status", &self.state)?;
+        record.serialize_field("verdict", &self.state)?;
+        record.serialize_field("transport", &self.transport)?;
+        record.serialize_field("name", &self.name)?;
+        record.serialize_field("version", &self.version)?;
+        record.serialize_field("era", &self.era)?;
+        record.serialize_field("protocol_version", &self.protocol_version)?;
+        record.serialize_field("latency_ms", &milliseconds(self.latency))?;
+        record.serialize_field("tools", &self.tools)?;
+        match &self.note {
+            Some(note) => record.serialize_field("note", note)?,
+            None => record.skip_field("note")?,
+        }
+        record.serialize_field("last_error", &self.last_error)?;
+        record.serialize_field("last_error_ago_ms", &milliseconds(self.last_error_ago))?;
+        record.serialize_field("stderr", &self.stderr)?;
+        record.serialize_field("invalid_lines", &self.invalid_lines)?;
+        record.serialize_field("noise", &self.invalid_lines)?;
+        record.serialize_field("users", &self.users)?;
+        record.end()
+    }
 }
 
 impl ServerHealth {
     /// Returns `true` if the server responds, is lazy and not started yet, or is disabled.
     pub fn is_healthy(&self) -> bool {
-        match self.outcome {
+        match self.state {
             ServerState::Ready { .. } | ServerState::FilteredToZero { .. } | ServerState::Hidden { .. } => {
                 self.latency.is_some() || !self.is_running()
             }
@@ -125,7 +154,7 @@ impl ServerHealth {
         let info = info.as_deref();
         Self {
             server: slot.alias().clone(),
-            outcome: snapshot.state,
+            state: snapshot.state,
             transport: slot.config().map(|config| transport_name(&config.transport)),
             name: info.map(|info| info.name.clone()).filter(|name| !name.is_empty()),
             version: info.map(|info| info.version.clone()).filter(|version| !version.is_empty()),
@@ -137,7 +166,7 @@ impl ServerHealth {
             last_error_ago: last_error.as_ref().and_then(|error| SystemTime::now().duration_since(error.at).ok()),
             last_error: last_error.map(|error| error.message),
             stderr: mcp.as_ref().map(|mcp| mcp.stderr_tail()).unwrap_or_default(),
-            noise: mcp.as_ref().map_or(0, |mcp| mcp.noise()),
+            invalid_lines: mcp.as_ref().map_or(0, |mcp| mcp.invalid_lines()),
             users: slot.users(),
         }
     }
@@ -151,8 +180,4 @@ fn transport_name(transport: &Transport) -> &'static str {
         Transport::InProcess(_) => "in-process",
         Transport::Socket(_) => "socket",
     }
-}
-
-fn milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(|time| time.as_micros() as f64 / 1000.0).serialize(serializer)
 }

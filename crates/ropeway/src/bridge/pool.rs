@@ -34,7 +34,7 @@ impl PoolKey {
     /// Returns `None` for transports other than stdio, whose connections are not shared.
     fn of(config: &ServerConfig, handlers: &Handlers) -> Option<Self> {
         let Transport::Stdio(server) = &config.transport else { return None };
-        let (server, redactor, handlers) = (server.clone(), config.mask.clone(), handlers.clone());
+        let (server, redactor, handlers) = (server.clone(), config.redactor.clone(), handlers.clone());
         Some(Self { server, era: config.era, redactor, handlers })
     }
 

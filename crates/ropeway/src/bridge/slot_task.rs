@@ -159,7 +159,7 @@ async fn follow(slot: Weak<ServerSlot>, mcp: Mcp) {
                 slot.store_era(Some(server.era));
             }
             slot.shared.notify_changed();
-            slot.entry.prompts.tools
+            slot.entry.prompt_tools
         };
         let mut refresh_in = None;
         if is_ready {

@@ -12,7 +12,7 @@ use super::tool::BridgeTool;
 use crate::config::{CollisionPolicy, Config, ServerEntry};
 use crate::error_chain::chain;
 use crate::mcp::ConnectError;
-use crate::registry::{Predicate, Registry, ServerState, ServerStatus, ToolShape, Transformer};
+use crate::registry::{Predicate, Registry, ServerState, ServerStatus, ToolShape, ToolShapeError, Transformer};
 use crate::sync::lock;
 use crate::tool::Alias;
 
@@ -84,7 +84,8 @@ impl BridgeState {
     }
 
     pub(super) fn new_slot(&self, entry: ServerEntry) -> Result<Arc<ServerSlot>, BridgeError> {
-        let settings = |source| BridgeError::Settings { server: entry.alias.clone(), source };
+        let settings =
+            |error: ToolShapeError| BridgeError::Settings { server: entry.alias.clone(), source: error.into() };
         let mut shape = ToolShape::new(&entry).map_err(settings)?;
         for filter in &self.customization.filters {
             let filter = filter.clone();

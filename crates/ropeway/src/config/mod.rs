@@ -22,12 +22,14 @@ pub use self::file::{
 pub use self::file::{ConfigError, ConfigProblem, Secrets, json_schema};
 #[cfg(feature = "mcp")]
 pub(crate) use self::settings::MAX_TIMEOUT;
+// Hidden from the docs: settings of the command `ropeway chat`, used by the binary.
+#[doc(hidden)]
+pub use self::settings::{ChatSettings, MissingChatSecrets, ProviderName, ToolApproval, UnknownProviderError};
 pub use self::settings::{
-    ChatSettings, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, InProcessServer,
-    Isolation, ListenAddress, ListenAddressError, LockPolicy, MissingChatSecrets, PrefixMode, ProfileSettings,
-    PromptSettings, ProviderName, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry, ServerLimits,
-    ServerSettings, ServerTimeouts, SocketServer, StartMode, StdioServer, ToolApproval, ToolOverride, ToolSettings,
-    Transport, UnknownProviderError,
+    CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, InProcessServer, Isolation,
+    ListenAddress, ListenAddressError, LockPolicy, PrefixMode, ProfileSettings, ReconnectPolicy, ResourceSettings,
+    ServerConfig, ServerEntry, ServerLimits, ServerSettings, ServerTimeouts, SocketServer, StartMode, StdioServer,
+    ToolOverride, ToolSettings, Transport,
 };
 #[cfg(feature = "bridge")]
 pub(crate) use self::{file::Glob, settings::DEFAULT_PREFIX};

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{
     CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, Isolation, ListenAddress,
-    PrefixMode, ProfileSettings, PromptSettings, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry,
-    ServerLimits, ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings,
+    PrefixMode, ProfileSettings, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry, ServerLimits,
+    ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings,
 };
 use crate::secret::{Redactor, Secret};
 use crate::setters::setters;
@@ -25,7 +25,7 @@ setters!(ServerConfig {
     with_timeouts => timeouts: ServerTimeouts,
     with_limits => limits: ServerLimits,
     with_reconnect => reconnect: ReconnectPolicy,
-    with_redactor => mask: Redactor,
+    with_redactor => redactor: Redactor,
 });
 
 setters!(StdioServer {
@@ -59,8 +59,8 @@ setters!(ServerLimits {
 
 setters!(ReconnectPolicy {
     with_enabled => enabled: bool,
-    with_first => first: Duration,
-    with_longest => longest: Duration,
+    with_initial_delay => initial_delay: Duration,
+    with_max_delay => max_delay: Duration,
 });
 
 setters!(ServerEntry {
@@ -71,7 +71,7 @@ setters!(ServerEntry {
     with_description_prefix => description_prefix: Option<String>,
     with_tools => tools: ToolSettings,
     with_resources => resources: ResourceSettings,
-    with_prompts => prompts: PromptSettings,
+    with_prompt_tools => prompt_tools: bool,
     with_instructions => instructions: bool,
     with_trust_hints => trust_hints: bool,
     with_isolation => isolation: Isolation,
@@ -132,8 +132,4 @@ setters!(ResourceSettings {
     with_tools => tools: bool,
     with_context => context: Vec<String>,
     with_context_bytes => context_bytes: usize,
-});
-
-setters!(PromptSettings {
-    with_tools => tools: bool,
 });

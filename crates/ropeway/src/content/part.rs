@@ -15,7 +15,12 @@ use super::shared_text::SharedText;
 #[non_exhaustive]
 pub enum ContentPart {
     /// Text.
-    Text(TextContent),
+    Text {
+        /// The text.
+        text: String,
+        /// Other fields of the block, such as `annotations` and `_meta`.
+        extra: Map<String, Value>,
+    },
     /// An image.
     Image(Blob),
     /// Audio.
@@ -24,15 +29,6 @@ pub enum ContentPart {
     Resource(EmbeddedResource),
     /// A link to a resource.
     ResourceLink(ResourceLink),
-}
-
-/// A text part.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TextContent {
-    /// The text.
-    pub text: String,
-    /// Other fields of the block, such as `annotations` and `_meta`.
-    pub extra: Map<String, Value>,
 }
 
 /// Binary data, stored as base64 text.
@@ -101,13 +97,13 @@ impl ResourceLink {
 impl ContentPart {
     /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(TextContent { text: text.into(), extra: Map::new() })
+        Self::Text { text: text.into(), extra: Map::new() }
     }
 
     /// Returns the text of a text part.
     pub fn as_text(&self) -> Option<&str> {
         match self {
-            Self::Text(part) => Some(&part.text),
+            Self::Text { text, .. } => Some(text),
             _ => None,
         }
     }
@@ -115,7 +111,7 @@ impl ContentPart {
     /// Returns the annotations of the block, such as `audience` and `priority`.
     pub fn annotations(&self) -> Option<&Value> {
         let extra = match self {
-            Self::Text(part) => &part.extra,
+            Self::Text { extra, .. } => extra,
             Self::Image(part) | Self::Audio(part) => &part.extra,
             Self::Resource(part) => &part.extra,
             Self::ResourceLink(part) => &part.extra,
@@ -127,7 +123,7 @@ impl ContentPart {
 /// Joins text parts with newlines. Returns `None` if some parts are not text.
 pub fn plain_text(parts: &[ContentPart]) -> Option<String> {
     match parts {
-        [ContentPart::Text(only)] => Some(only.text.clone()),
+        [ContentPart::Text { text, .. }] => Some(text.clone()),
         _ => {
             let texts: Option<Vec<&str>> = parts.iter().map(ContentPart::as_text).collect();
             Some(texts?.join("\n"))
@@ -155,7 +151,7 @@ impl Blob {
 impl fmt::Display for ContentPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => f.write_str(&text.text),
+            Self::Text { text, .. } => f.write_str(text),
             Self::Image(blob) | Self::Audio(blob) => {
                 write!(f, "[{}, {} bytes of base64]", blob.mime_type, blob.base64.len())
             }

@@ -5,11 +5,12 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use super::media_type::{AUDIO_SIGNATURES, IMAGE_SIGNATURES, guess_type};
-use super::part::{Blob, ContentPart, EmbeddedResource, ResourceContents, ResourceLink, TextContent};
+use super::part::{Blob, ContentPart, EmbeddedResource, ResourceContents, ResourceLink};
 use super::shared_text::{SharedText, SourceBytes};
+use crate::loose_json::{BorrowedText, LooseJson};
 
 impl ContentPart {
     /// Converts the content blocks of an MCP message, such as the `content` of a `tools/call` result
@@ -71,58 +72,14 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
     type Value = Field;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Field, D::Error> {
-        struct FieldVisitor<'s>(SourceBytes<'s>);
-        impl<'de> Visitor<'de> for FieldVisitor<'_> {
-            type Value = Field;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("any JSON value")
-            }
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Field, E> {
-                Ok(Field::Text(self.0.share(text).unwrap_or_else(|| text.into())))
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Field, E> {
-                Ok(Field::Text(text.into()))
-            }
-            fn visit_string<E>(self, text: String) -> Result<Field, E> {
-                Ok(Field::Text(text.into()))
-            }
-            fn visit_bool<E>(self, value: bool) -> Result<Field, E> {
-                Ok(Field::Other(value.into()))
-            }
-            fn visit_i64<E>(self, value: i64) -> Result<Field, E> {
-                Ok(Field::Other(value.into()))
-            }
-            fn visit_u64<E>(self, value: u64) -> Result<Field, E> {
-                Ok(Field::Other(value.into()))
-            }
-            fn visit_f64<E>(self, value: f64) -> Result<Field, E> {
-                Ok(Field::Other(value.into()))
-            }
-            // Only used with arbitrary precision.
-            fn visit_i128<E>(self, value: i128) -> Result<Field, E> {
-                Ok(Field::Other(Number::from_i128(value).map_or_else(|| value.to_string().into(), Value::Number)))
-            }
-            fn visit_u128<E>(self, value: u128) -> Result<Field, E> {
-                Ok(Field::Other(Number::from_u128(value).map_or_else(|| value.to_string().into(), Value::Number)))
-            }
-            fn visit_unit<E>(self) -> Result<Field, E> {
-                Ok(Field::Other(Value::Null))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Field, A::Error> {
-                Value::deserialize(de::value::SeqAccessDeserializer::new(seq)).map(Field::Other)
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Field, A::Error> {
-                Value::deserialize(de::value::MapAccessDeserializer::new(map)).map(Field::Other)
-            }
-        }
-        deserializer.deserialize_any(FieldVisitor(self.0))
+        Ok(match LooseJson::deserialize(deserializer)? {
+            LooseJson::Text(Cow::Borrowed(text)) => Field::Text(self.0.share(text).unwrap_or_else(|| text.into())),
+            LooseJson::Text(Cow::Owned(text)) => Field::Text(text.into()),
+            LooseJson::Unsigned(number) => Field::Other(number.into()),
+            LooseJson::Other(value) => Field::Other(value),
+        })
     }
 }
-
-/// Name of a field, borrowed from the JSON if possible.
-#[derive(Deserialize)]
-#[serde(transparent)]
-pub(crate) struct FieldName<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// Fields of a block: the known ones by name, the others in order.
 #[derive(Default)]
@@ -180,7 +137,7 @@ impl Fields {
         match (&kind, &self) {
             (Some(Field::Text(kind)), Self { text: Some(Field::Text(_)), .. }) if &**kind == "text" => {
                 let text = take_string_field(&mut self.text).unwrap_or_default();
-                ContentPart::Text(TextContent { text, extra: self.into_map() })
+                ContentPart::Text { text, extra: self.into_map() }
             }
             (Some(Field::Text(kind)), Self { data: Some(Field::Text(_)), .. }) if &**kind == "image" => {
                 ContentPart::Image(self.into_blob(&IMAGE_SIGNATURES))
@@ -315,7 +272,7 @@ impl<'de> DeserializeSeed<'de> for PartSeed<'_> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ContentPart, A::Error> {
                 let mut fields = Fields::default();
-                while let Some(FieldName(key)) = map.next_key()? {
+                while let Some(BorrowedText(key)) = map.next_key()? {
                     // Other fields are rarely large.
                     let source = if key == "data" { self.0 } else { SourceBytes::default() };
                     let field = map.next_value_seed(FieldSeed(source))?;

@@ -7,6 +7,8 @@ use bytestring::ByteString;
 use serde::Serialize;
 use serde::ser::Serializer;
 
+use crate::conversions::conversions;
+
 /// Text that may share the memory of the message that it was parsed from. Cloning is cheap.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct SharedText(ByteString);
@@ -25,17 +27,10 @@ impl std::ops::Deref for SharedText {
     }
 }
 
-impl From<String> for SharedText {
-    fn from(text: String) -> Self {
-        Self(text.into())
-    }
-}
-
-impl From<&str> for SharedText {
-    fn from(text: &str) -> Self {
-        Self(text.into())
-    }
-}
+conversions!(SharedText {
+    text: String => Self(text.into());
+    text: &str => Self(text.into());
+});
 
 impl fmt::Display for SharedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,10 +9,10 @@ impl Serialize for ContentPart {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         let extra = match self {
-            Self::Text(part) => {
+            Self::Text { text, extra } => {
                 map.serialize_entry("type", "text")?;
-                map.serialize_entry("text", &part.text)?;
-                &part.extra
+                map.serialize_entry("text", text)?;
+                extra
             }
             Self::Image(part) | Self::Audio(part) => {
                 map.serialize_entry("type", if matches!(self, Self::Image(_)) { "image" } else { "audio" })?;

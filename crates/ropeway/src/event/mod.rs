@@ -13,6 +13,8 @@ use serde_json::Value;
 #[cfg(feature = "bridge")]
 pub(crate) use self::events::Relay;
 pub use self::events::{EventStream, Events};
+// Hidden from the docs: writes events as lines of JSON; used by the binary.
+#[doc(hidden)]
 pub use self::log::{EventLog, timestamp};
 use crate::tool::{Alias, CallId, Progress};
 

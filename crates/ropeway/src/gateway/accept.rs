@@ -52,10 +52,10 @@ impl Accept for UnixListener {
 
 /// Waits for a connection that fits the limits. Cancel-safe.
 pub(crate) async fn accept<A: Accept>(listener: &A, limits: &Limits) -> (A::Io, ConnectionPermit) {
-    let permit = limits.connection().await;
+    let slot = limits.connection().await;
     loop {
         match listener.accept_next().await {
-            Ok(connection) => return (connection, permit),
+            Ok(connection) => return (connection, slot.open()),
             Err(error) if concerns_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");

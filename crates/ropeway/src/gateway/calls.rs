@@ -52,24 +52,38 @@ pub(crate) fn call_tool(
     let (route, arguments) = match router.is_search() && name == search::CALL_TOOL {
         true => {
             let (inner, arguments) = search::inner_call(&arguments)?;
-            (find_route(&router, &inner)?, arguments)
+            (find_route(shared, requester, &router, &inner)?, arguments)
         }
-        false => (find_route(&router, name)?, arguments),
+        false => (find_route(shared, requester, &router, name)?, arguments),
     };
     check_header_params(requester, &route, &arguments)?;
+    if route.mapping == ArgumentMapping::Opaque {
+        let arguments = parse_arguments(&arguments)?;
+        let started = requester.start(shared, params)?;
+        let era = requester.client.era;
+        return Ok(started.run(shared, |_| async move { call_opaque(&route, arguments, era).await }));
+    }
     let request = tool_request(shared, requester, params, &route, arguments.clone())?;
     let started = requester.start(shared, params)?;
     let identity = RequestIdentity { method: "tools/call", target: name.into(), arguments };
     let _ = started.exchange.request.set(identity);
-    let (shared_, is_opaque) = (shared.clone(), route.mapping == ArgumentMapping::Opaque);
-    Ok(started.run(shared, |exchange| async move {
-        if is_opaque { call_opaque(&route, request).await } else { send(&shared_, &exchange, request).await }
-    }))
+    let shared_ = shared.clone();
+    Ok(started.run(shared, |exchange| async move { send(&shared_, &exchange, request).await }))
 }
 
-fn find_route(router: &Router, name: &str) -> Result<Arc<CallRoute>, ErrorReply> {
-    let route = router.tool(name).cloned();
-    route.ok_or_else(|| ErrorReply::unknown_tool(name, router.nearest_tool(name).as_deref()))
+/// Finds the route of a tool. A tool that a server has listed just now is found, too.
+fn find_route(
+    shared: &GatewayShared,
+    requester: &Requester<'_>,
+    router: &Router,
+    name: &str,
+) -> Result<Arc<CallRoute>, ErrorReply> {
+    if let Some(route) = router.tool(name) {
+        return Ok(route.clone());
+    }
+    let current = shared.current_router(&requester.client.profile)?;
+    let route = current.tool(name).cloned();
+    route.ok_or_else(|| ErrorReply::unknown_tool(name, current.nearest_tool(name).as_deref()))
 }
 
 /// Checks the headers that mirror arguments.
@@ -107,7 +121,7 @@ fn tool_request(
         arguments = Value::Object(mapped).to_string().into();
     }
     let is_client_task = params.get("task").is_some();
-    let header_arguments = (!route.headers.is_empty()).then(|| arguments.clone());
+    let header_arguments = route.has_header_params.then(|| arguments.clone());
     Ok(ServerRequest {
         server: route.server.clone(),
         method: "tools/call",
@@ -121,17 +135,13 @@ fn tool_request(
 }
 
 /// Calls a tool that the bridge has made itself.
-async fn call_opaque(route: &CallRoute, request: ServerRequest) -> Outcome {
-    let arguments = match parse_arguments(request.arguments.as_deref().unwrap_or_default()) {
-        Ok(arguments) => arguments,
-        Err(error) => return Outcome::Error(error),
-    };
+async fn call_opaque(route: &CallRoute, arguments: Arguments, client: Era) -> Outcome {
     match route.tool.call(arguments, &CallContext::default()).await {
         Ok(output) => {
             let result = serde_json::to_vec(&output).unwrap_or_else(|_| b"{}".to_vec());
-            Outcome::Result { result: result.into(), from: Era::Legacy, extras: request.extras, server: None }
+            Outcome::Result { result: result.into(), from: Era::Legacy, extras: ResultExtras::default(), server: None }
         }
-        Err(error) => Outcome::Error(ErrorReply::from_call(&error, Era::Legacy)),
+        Err(error) => Outcome::Error(ErrorReply::from_call(&error, client)),
     }
 }
 

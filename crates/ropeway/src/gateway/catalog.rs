@@ -217,14 +217,16 @@ impl Catalog {
             return cached.known.clone();
         }
         let mut known = KnownUris::default();
-        let ids = |fetched: &[Fetched<'_>], mut add: Box<dyn FnMut(&str, &Alias) + '_>| {
-            for (server, entries) in fetched {
-                let entries = entries.as_ref().map(|entries| &entries.entries[..]).unwrap_or_default();
-                entries.iter().for_each(|entry| add(&entry.id, &server.alias));
+        for (server, entries) in &resources {
+            for entry in entries.iter().flat_map(|entries| &entries.entries) {
+                known.add(&entry.id, &server.alias);
             }
-        };
-        ids(&resources, Box::new(|uri, server| drop(known.add(uri, server))));
-        ids(&templates, Box::new(|template, server| drop(known.add_template(template, server))));
+        }
+        for (server, entries) in &templates {
+            for entry in entries.iter().flat_map(|entries| &entries.entries) {
+                known.add_template(&entry.id, &server.alias);
+            }
+        }
         for (uri, server) in &router.ui_uris {
             known.add(uri, server);
         }
@@ -300,7 +302,7 @@ fn state_of(mcp: &Mcp) -> &'static str {
 /// Returns `true` if a server waits for the first request to be started.
 fn is_asleep(bridge: &Bridge, alias: &Alias) -> bool {
     let is_cached = |outcome: &ServerState| matches!(outcome, ServerState::Cached { .. });
-    bridge.statuses().iter().any(|status| status.server == *alias && is_cached(&status.outcome))
+    bridge.statuses().iter().any(|status| status.server == *alias && is_cached(&status.state))
 }
 
 /// Returns `true` unless the server has declared that it does not have a list.
@@ -312,7 +314,7 @@ fn may_have(bridge: &Bridge, alias: &Alias, kind: ListKind) -> bool {
 /// Describes why the entries of a server are missing.
 fn unavailable(server: &RoutedServer, state: &'static str, reason: Option<String>) -> MissingServer {
     let described = missing_server(server.status()).filter(|described| reason.is_none() && described.reason.is_some());
-    let state = if matches!(server.status().outcome, ServerState::Cached { .. }) { "cached" } else { state };
+    let state = if matches!(server.status().state, ServerState::Cached { .. }) { "cached" } else { state };
     described.unwrap_or_else(|| MissingServer { alias: server.alias.clone(), state, reason })
 }
 

@@ -87,11 +87,6 @@ impl Clients {
         lock(&self.legacy).values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Returns a legacy client.
-    pub(crate) fn get(&self, id: ClientId) -> Option<Arc<Client>> {
-        lock(&self.legacy).get(&id)?.upgrade()
-    }
-
     /// Adds a listener until the guard is dropped.
     pub(crate) fn listen(self: &Arc<Self>, exchange: &Arc<Exchange>, filter: ListenFilter) -> ListenGuard {
         let listener = Listener { exchange: Arc::downgrade(exchange), filter };

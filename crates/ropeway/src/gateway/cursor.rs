@@ -13,7 +13,7 @@ pub(crate) struct CursorPayload {
     pub(crate) kind: ListKind,
     /// The profile of the list.
     pub(crate) profile: String,
-    /// The name of the last entry of the previous page. Long names are replaced by their digest.
+    /// The name of the last entry of the previous page.
     pub(crate) last: String,
 }
 

@@ -32,8 +32,6 @@ pub(crate) struct Caller<'a> {
 pub(crate) enum ClientRef {
     /// A client without a connection of its own: modern, or not initialized.
     Unknown,
-    /// A legacy client with a session.
-    Session(Arc<Client>),
     /// The client at the other end of a pipe.
     Pipe(Arc<PipeClient>),
 }
@@ -206,16 +204,13 @@ fn modern_client(
                 _ => Ok(modern.insert(create(pipe.isolation_key)).clone()),
             }
         }
-        ClientRef::Unknown | ClientRef::Session(_) => {
-            Ok(shared.modern_clients.find_or_insert((&caller.principal, info), is_same, create))
-        }
+        ClientRef::Unknown => Ok(shared.modern_clients.find_or_insert((&caller.principal, info), is_same, create)),
     }
 }
 
 /// Returns the client of a legacy request. `None` if a pipe is not initialized.
 fn legacy_client(shared: &Arc<GatewayShared>, caller: &Caller<'_>) -> Result<Option<Arc<Client>>, ErrorReply> {
     match &caller.client {
-        ClientRef::Session(client) => Ok(Some(client.clone())),
         ClientRef::Pipe(pipe) => Ok(pipe.legacy()),
         ClientRef::Unknown => {
             let session = caller.headers.as_ref().and_then(|headers| headers.session);
@@ -253,11 +248,11 @@ fn initialize(
             *legacy = Some(client);
             Ok(Dispatch::Done { status: 200, reply })
         }
-        ClientRef::Unknown | ClientRef::Session(_) => {
+        ClientRef::Unknown => {
             let created = shared.sessions.create(description, &caller.principal, &profile);
             let (session, client) = created.map_err(|_| ErrorReply::overloaded("too many sessions"))?;
             shared.clients.add(&client);
-            Ok(Dispatch::Opened { session, client, reply })
+            Ok(Dispatch::Opened { session, reply })
         }
     }
 }

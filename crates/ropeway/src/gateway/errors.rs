@@ -31,11 +31,6 @@ impl ErrorReply {
         Self { data: Some(data), ..self }
     }
 
-    /// The message is not JSON.
-    pub(crate) fn parse_error(message: impl Into<String>) -> Self {
-        Self::new(400, code::PARSE, message)
-    }
-
     /// The message is not a valid request.
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(400, code::INVALID_REQUEST, message)
@@ -88,12 +83,6 @@ impl ErrorReply {
         Self::new(400, REFUSED, "Bad Request: Unsupported protocol version")
     }
 
-    /// The request needs a capability that the client does not declare.
-    pub(crate) fn missing_capability(capability: &str) -> Self {
-        Self::new(400, code::MISSING_CAPABILITY, format!("the client does not declare the capability `{capability}`"))
-            .with_data(json!({"requiredCapabilities": {capability: {}}}))
-    }
-
     /// A legacy request has no session header.
     pub(crate) fn session_required() -> Self {
         Self::new(400, REFUSED, "Bad Request: Mcp-Session-Id header is required")
@@ -102,11 +91,6 @@ impl ErrorReply {
     /// The session does not exist, has ended, or belongs to another client.
     pub(crate) fn session_not_found() -> Self {
         Self::new(404, code::TIMEOUT, "Session not found")
-    }
-
-    /// The client has too many requests in flight.
-    pub(crate) fn too_many(message: impl Into<String>) -> Self {
-        Self::new(429, REFUSED, message)
     }
 
     /// The gateway is at its limits, or about to stop.

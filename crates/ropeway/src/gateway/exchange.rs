@@ -224,7 +224,7 @@ pub(crate) enum Dispatch {
     /// The response is complete.
     Done { status: u16, reply: Reply },
     /// The response is complete, and a session has begun.
-    Opened { session: Arc<str>, client: Arc<Client>, reply: Reply },
+    Opened { session: Arc<str>, reply: Reply },
     /// The message has no response.
     Accepted,
     /// The request is in progress.

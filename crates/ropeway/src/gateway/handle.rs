@@ -217,6 +217,8 @@ impl Gateway {
             }
         }
         let statuses = self.bridge().start().await;
+        // A client may call a tool before the background task has noticed the servers.
+        self.inner.shared.rebuild_routes();
         self.inner.shared.started.cancel();
         statuses
     }
@@ -230,7 +232,7 @@ impl Gateway {
         let settings = config.gateway.clone();
         self.bridge().reload(config).await?;
         self.inner.shared.set_settings(settings);
-        upkeep::rebuild(&self.inner.shared);
+        self.inner.shared.rebuild_routes();
         Ok(())
     }
 
@@ -251,7 +253,7 @@ impl Gateway {
             let config = prepare(config);
             if let Some(shared) = shared.upgrade() {
                 shared.set_settings(config.gateway.clone());
-                upkeep::rebuild(&shared);
+                shared.rebuild_routes();
             }
             config
         };

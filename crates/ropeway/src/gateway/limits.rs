@@ -1,6 +1,7 @@
 //! Limits that protect the process: connections, and calls in flight.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -12,7 +13,7 @@ use crate::sync::lock;
 pub(crate) struct Limits {
     calls: Arc<Calls>,
     connections: Arc<Semaphore>,
-    max_connections: usize,
+    open: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl Limits {
     pub(crate) fn new(max_connections: usize, max_calls: usize, max_calls_per_client: usize) -> Self {
         let max_connections = max_connections.min(Semaphore::MAX_PERMITS);
         let calls = Calls { max: max_calls, max_per_client: max_calls_per_client, running: Mutex::default() };
-        Self { calls: Arc::new(calls), connections: Arc::new(Semaphore::new(max_connections)), max_connections }
+        Self { calls: Arc::new(calls), connections: Arc::new(Semaphore::new(max_connections)), open: Arc::default() }
     }
 
     /// Counts a call until the permit is dropped. `client` is the number of a legacy session or a pipe; clients without a
@@ -91,14 +92,15 @@ impl Limits {
         lock(&self.calls.running).total
     }
 
-    /// Waits until a connection may be accepted, and counts it until the permit is dropped.
-    pub(crate) async fn connection(&self) -> ConnectionPermit {
-        ConnectionPermit { _permit: Arc::clone(&self.connections).acquire_owned().await.ok() }
+    /// Waits until a connection may be accepted.
+    pub(crate) async fn connection(&self) -> ConnectionSlot {
+        let permit = Arc::clone(&self.connections).acquire_owned().await.ok();
+        ConnectionSlot { permit, open: Arc::clone(&self.open) }
     }
 
     /// Returns the number of open connections.
     pub(crate) fn connections(&self) -> usize {
-        self.max_connections - self.connections.available_permits()
+        self.open.load(Ordering::Relaxed)
     }
 }
 
@@ -123,10 +125,32 @@ impl Drop for CallPermit {
     }
 }
 
+/// Room for a connection that is not accepted yet.
+#[derive(Debug)]
+pub(crate) struct ConnectionSlot {
+    permit: Option<OwnedSemaphorePermit>,
+    open: Arc<AtomicUsize>,
+}
+
+impl ConnectionSlot {
+    /// Counts the connection until the permit is dropped.
+    pub(crate) fn open(self) -> ConnectionPermit {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        ConnectionPermit { _permit: self.permit, open: self.open }
+    }
+}
+
 /// An open connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     _permit: Option<OwnedSemaphorePermit>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -158,7 +182,9 @@ mod tests {
     #[tokio::test]
     async fn a_connection_over_the_limit_waits() {
         let limits = Limits::new(1, 1, 1);
-        let first = limits.connection().await;
+        let slot = limits.connection().await;
+        assert_eq!(limits.connections(), 0, "nothing is accepted yet");
+        let first = slot.open();
         assert_eq!(limits.connections(), 1);
         let waiting = tokio::spawn({
             let limits = limits.clone();

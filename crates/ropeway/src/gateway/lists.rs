@@ -49,15 +49,7 @@ pub(crate) fn list(
                 None => None,
             };
             let listing = shared_.list(profile, kind).await?;
-            Ok::<_, ErrorReply>(write_page(
-                &shared_,
-                &exchange.client.principal,
-                profile,
-                kind,
-                key,
-                &listing,
-                position,
-            ))
+            write_page(&shared_, &exchange.client.principal, profile, kind, key, &listing, position)
         };
         match page.await {
             Ok((text, extras)) => Outcome::composed(text, extras, &shared_.info_text()),
@@ -74,13 +66,8 @@ fn open_cursor(
     kind: ListKind,
     cursor: &str,
 ) -> Result<String, ErrorReply> {
-    let invalid = || ErrorReply::invalid_params("invalid cursor");
-    let payload = shared.keys.open(SealKind::Cursor, principal, cursor).map_err(|_| invalid())?;
-    let payload = CursorPayload::decode(&payload).ok_or_else(invalid)?;
-    if payload.kind != kind || *payload.profile != *profile {
-        return Err(invalid());
-    }
-    Ok(payload.last)
+    let payload = shared.keys.open(SealKind::Cursor, principal, cursor).map_err(|_| invalid_cursor())?;
+    CursorPayload::decode(&payload).and_then(|payload| payload.position(kind, profile)).ok_or_else(invalid_cursor)
 }
 
 /// Writes one page of a list.
@@ -92,11 +79,12 @@ fn write_page(
     key: &str,
     listing: &Listing,
     after: Option<String>,
-) -> (String, ResultExtras) {
-    let start = after.map_or(0, |last| {
-        // The entry may be gone. The list then goes on where its name would be, which is known for sorted lists only.
-        listing.entries.iter().position(|entry| *entry.name == *last).map_or(listing.entries.len(), |at| at + 1)
-    });
+) -> Result<(String, ResultExtras), ErrorReply> {
+    let start = match after {
+        None => 0,
+        // If the entry is gone, so is the position. The client starts again.
+        Some(last) => listing.entries.iter().position(|entry| *entry.name == *last).ok_or_else(invalid_cursor)? + 1,
+    };
     let page_size = shared.settings().page_size;
     let limit = if page_size == 0 { usize::MAX } else { page_size };
     let mut text = format!(r#"{{"{key}":["#);
@@ -123,5 +111,9 @@ fn write_page(
         text.push_str(&format!(r#","_meta":{{"{MISSING_SERVERS}":{}}}"#, Value::from(missing)));
     }
     text.push('}');
-    (text, ResultExtras::cacheable(listing.ttl_ms))
+    Ok((text, ResultExtras::cacheable(listing.ttl_ms)))
+}
+
+fn invalid_cursor() -> ErrorReply {
+    ErrorReply::invalid_params("invalid cursor")
 }

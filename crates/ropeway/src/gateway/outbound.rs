@@ -124,13 +124,9 @@ impl Outbound {
         std::mem::take(&mut queue.frames).into()
     }
 
-    /// Returns the number of frames that wait.
-    pub(crate) fn len(&self) -> usize {
-        lock(&self.0).frames.len()
-    }
-
     /// Returns the number of frames that were dropped because the client did not read.
-    pub(crate) fn dropped(&self) -> u64 {
+    #[cfg(test)]
+    fn dropped(&self) -> u64 {
         lock(&self.0).dropped
     }
 }

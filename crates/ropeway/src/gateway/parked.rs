@@ -17,7 +17,6 @@ use super::exchange::{Exchange, OpenQuestion, Outcome, RequestIdentity, Work};
 use super::reply::Reply;
 use super::seal::{KeyRing, SealKind};
 use crate::mcp::QuestionMethod;
-use crate::protocol::Era;
 use crate::sync::lock;
 
 /// The calls that wait for input.
@@ -215,9 +214,4 @@ fn input_required(asked: &[OpenQuestion], state: &str) -> String {
         requests.insert(open.key.to_string(), request);
     }
     serde_json::json!({"resultType": "input_required", "inputRequests": requests, "requestState": state}).to_string()
-}
-
-/// Marks a parked call as one of a modern client.
-pub(crate) fn can_park(exchange: &Exchange) -> bool {
-    exchange.client.era == Era::Modern && exchange.request.get().is_some()
 }

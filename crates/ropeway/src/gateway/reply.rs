@@ -82,6 +82,7 @@ impl Reply {
     }
 
     /// Returns the size in bytes.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
@@ -97,19 +98,6 @@ impl Reply {
     /// Returns the pieces of the response, for a vectored write. A small response has one.
     pub(crate) fn pieces(self) -> Vec<Bytes> {
         self.0
-    }
-
-    /// Returns the pieces of a server-sent event with the response as its data. `id` must not contain line breaks.
-    pub(crate) fn into_event(self, id: Option<&str>) -> Vec<Bytes> {
-        let head = match id {
-            Some(id) => format!("id: {id}\ndata: "),
-            None => "data: ".to_owned(),
-        };
-        let mut pieces = Vec::with_capacity(self.0.len() + 2);
-        pieces.push(Bytes::from(head));
-        pieces.extend(self.0);
-        pieces.push(Bytes::from_static(b"\n\n"));
-        pieces
     }
 }
 

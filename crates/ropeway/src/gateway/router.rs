@@ -15,7 +15,8 @@ use crate::checked::CheckedTool;
 use crate::config::{CollisionPolicy, GatewaySettings, Glob, ServerEntry, ToolSettings};
 use crate::protocol::{HeaderParams, wire_definition_text};
 use crate::registry::search_tools::{CALL_TOOL, CallTool, FIND_TOOLS, FindTools};
-use crate::registry::{Registry, ServerState, ServerStatus, ToolShape, naming};
+use crate::registry::{Registry, ServerState, ServerStatus, ToolShape};
+use crate::suggest;
 use crate::tool::{
     Alias, ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput,
 };
@@ -209,7 +210,7 @@ impl Router {
     pub(crate) fn nearest_tool(&self, name: &str) -> Option<String> {
         let mut names: Vec<&str> = self.tools.keys().map(|name| &**name).collect();
         names.sort_unstable();
-        naming::nearest(name, names).into_iter().next()
+        suggest::closest(name, names).into_iter().next().map(str::to_owned)
     }
 
     /// Returns the tools that clients see.
@@ -231,7 +232,7 @@ impl Router {
     /// Returns `true` if a server of the profile is connecting for the first time.
     pub(crate) fn is_pending(&self, bridge: &Bridge) -> bool {
         let pending =
-            |status: &ServerStatus| status.outcome == ServerState::Connecting && self.has_server(&status.server);
+            |status: &ServerStatus| status.state == ServerState::Connecting && self.has_server(&status.server);
         let has_no_tools = |alias: &Alias| self.routed.iter().any(|server| server.alias == *alias && server.tools == 0);
         bridge.statuses().iter().any(|status| pending(status) && has_no_tools(&status.server))
     }
@@ -343,7 +344,7 @@ fn server_globs(glob: &str, alias: &Alias) -> Vec<String> {
 
 /// Describes why the entries of a server are missing; `None` if nothing is missing.
 pub(crate) fn missing_server(status: &ServerStatus) -> Option<MissingServer> {
-    let (state, reason) = match &status.outcome {
+    let (state, reason) = match &status.state {
         ServerState::NotStarted => ("not_started", None),
         ServerState::Connecting => ("connecting", None),
         ServerState::NeedsAuth => ("needs_auth", None),

@@ -158,6 +158,7 @@ impl Sessions {
     }
 
     /// Returns the clients of all sessions in memory.
+    #[cfg(test)]
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
         lock(&self.table).values().map(|session| session.client.clone()).collect()
     }

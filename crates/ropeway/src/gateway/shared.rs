@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::catalog::{Catalog, ListKind, Listing};
 use super::client::{Client, Principal};
-use super::clients::{Clients, ModernClients};
+use super::clients::{ChangedList, Clients, ModernClients};
 use super::errors::ErrorReply;
 use super::exchange::Exchanges;
 use super::limits::Limits;
@@ -76,10 +76,14 @@ pub struct GatewayStatus {
     pub parked: usize,
     /// Questions of servers without an answer.
     pub questions: usize,
+    /// Event streams of legacy clients that are read, or that may still get events.
+    pub streams: usize,
     /// Modern clients that listen for changes.
     pub listeners: usize,
     /// Resources with subscribers.
     pub subscriptions: usize,
+    /// Connections to servers that belong to one client.
+    pub isolated: usize,
 }
 
 impl GatewayShared {
@@ -105,6 +109,37 @@ impl GatewayShared {
     /// Returns the routes of a profile.
     pub(crate) fn router(&self, profile: &str) -> Result<Arc<Router>, ErrorReply> {
         self.routers().get(profile).ok_or_else(|| ErrorReply::refused(404, "the profile was removed"))
+    }
+
+    /// Returns the routes of a profile, built anew if its servers have changed just now.
+    pub(crate) fn current_router(&self, profile: &str) -> Result<Arc<Router>, ErrorReply> {
+        let router = self.router(profile)?;
+        if !router.is_outdated(&self.bridge.views()) {
+            return Ok(router);
+        }
+        self.rebuild_routes();
+        self.router(profile)
+    }
+
+    /// Builds the routes anew, and tells the clients whose tools have changed.
+    pub(crate) fn rebuild_routes(&self) {
+        let views = self.bridge.views();
+        for view in &views {
+            if let Some(mcp) = &view.mcp {
+                self.switchboard.add_link(mcp.link(), &view.alias, None);
+            }
+        }
+        let mut routers = write(&self.routers);
+        let before = routers.clone();
+        let after = Arc::new(RouterSet::build(&self.settings(), &views, Some(&before)));
+        *routers = after.clone();
+        drop(routers);
+        self.catalog.retain(&views.iter().map(|view| view.alias.clone()).collect::<Vec<_>>());
+        let has_changed = |profile: &str| match (before.get(profile), after.get(profile)) {
+            (Some(before), Some(after)) => !before.has_same_tools(&after),
+            (before, after) => before.is_some() != after.is_some(),
+        };
+        self.clients.notify_changed(ChangedList::Tools, has_changed);
     }
 
     /// Finds a session, and restores what it had before a restart.
@@ -175,7 +210,7 @@ impl GatewayShared {
     pub(crate) async fn list(&self, profile: &str, kind: ListKind) -> Result<Listing, ErrorReply> {
         let timeout = self.settings().list_timeout;
         self.wait_for_first_attempts(profile, timeout).await;
-        let router = self.router(profile)?;
+        let router = self.current_router(profile)?;
         Ok(self.catalog.list(&self.bridge, &router, kind, timeout).await)
     }
 
@@ -213,8 +248,10 @@ impl GatewayShared {
             requests: self.exchanges.len(),
             parked: self.parked.len(),
             questions: self.switchboard.open_questions(),
+            streams: self.streams.live(),
             listeners: self.clients.listeners(),
             subscriptions: self.subscriptions.len(),
+            isolated: self.upstreams.isolated(),
         }
     }
 }

@@ -1,12 +1,10 @@
 //! The background task of a gateway: it follows the servers and forgets what is not used anymore.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use super::clients::ChangedList;
-use super::router::RouterSet;
 use super::shared::GatewayShared;
-use crate::sync::write;
 
 /// Changes within this time become one.
 const DEBOUNCE: Duration = Duration::from_millis(10);
@@ -18,7 +16,7 @@ const SWEEP: Duration = Duration::from_secs(30);
 pub(super) async fn run(shared: Weak<GatewayShared>) {
     let Some(strong) = shared.upgrade() else { return };
     let (mut changes, board) = (strong.bridge.changes(), strong.switchboard.clone());
-    rebuild(&strong);
+    strong.rebuild_routes();
     drop(strong);
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
@@ -30,7 +28,7 @@ pub(super) async fn run(shared: Weak<GatewayShared>) {
                 tokio::time::sleep(DEBOUNCE).await;
                 changes.borrow_and_update();
                 let Some(shared) = shared.upgrade() else { return };
-                rebuild(&shared);
+                shared.rebuild_routes();
             }
             lists = board.changes() => {
                 tokio::time::sleep(DEBOUNCE).await;
@@ -52,22 +50,4 @@ pub(super) async fn run(shared: Weak<GatewayShared>) {
             }
         }
     }
-}
-
-/// Builds the routes anew, and tells the clients whose tools have changed.
-pub(super) fn rebuild(shared: &GatewayShared) {
-    let views = shared.bridge.views();
-    for view in &views {
-        if let Some(mcp) = &view.mcp {
-            shared.switchboard.add_link(mcp.link(), &view.alias, None);
-        }
-    }
-    let before = shared.routers();
-    let after = Arc::new(RouterSet::build(&shared.settings(), &views, Some(&before)));
-    *write(&shared.routers) = after.clone();
-    let has_changed = |profile: &str| match (before.get(profile), after.get(profile)) {
-        (Some(before), Some(after)) => !before.has_same_tools(&after),
-        (before, after) => before.is_some() != after.is_some(),
-    };
-    shared.clients.notify_changed(ChangedList::Tools, has_changed);
 }

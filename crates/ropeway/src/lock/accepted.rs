@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::difference::{Difference, DifferenceKind};
-use crate::tool::{Alias, DefinitionChange, Digest, Origin, ToolDefinition, differences};
+use crate::tool::{Alias, Digest, Origin, ToolDefinition, differences};
 
 /// Accepted tool definitions, by server and by the server's own name for the tool.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,11 +35,15 @@ impl Lock {
     }
 
     /// Returns the tools of a server, by the server's own names.
+    // Hidden from the docs: digests of definitions, for the binary.
+    #[doc(hidden)]
     pub fn tools(&self, server: &Alias) -> impl Iterator<Item = (&str, &LockedTool)> {
         self.servers.get(server).into_iter().flatten().map(|(name, tool)| (name.as_str(), tool))
     }
 
     /// Returns a tool by the server's own name.
+    // Hidden from the docs: digests of definitions, for the binary.
+    #[doc(hidden)]
     pub fn get(&self, server: &Alias, tool: &str) -> Option<&LockedTool> {
         self.servers.get(server)?.get(tool)
     }
@@ -55,7 +59,7 @@ impl Lock {
                 let mut changes =
                     locked.definition.as_ref().map(|was| differences(was, definition)).unwrap_or_default();
                 if changes.is_empty() {
-                    changes.push(DefinitionChange::from_text("definition changed"));
+                    changes.push("definition changed".to_owned());
                 }
                 DifferenceKind::Changed(changes)
             }
@@ -106,12 +110,12 @@ impl Lock {
         self.servers.remove(server);
     }
 
-    /// Removes all [`LockedTool::always`] approvals, for a lock file that comes from another machine.
+    /// Removes all permanent approvals, for a lock file that comes from another machine.
     pub fn clear_approvals(&mut self) {
         self.servers.values_mut().flat_map(BTreeMap::values_mut).for_each(|tool| tool.always = None);
     }
 
-    /// Returns `true` if the lock contains [`LockedTool::always`] approvals.
+    /// Returns `true` if the lock contains permanent approvals.
     pub fn has_approvals(&self) -> bool {
         self.servers.values().flat_map(BTreeMap::values).any(|tool| tool.always.is_some())
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::tool::{Alias, DefinitionChange};
+use crate::tool::{Alias, escape_invisible};
 
 /// A difference between a tool and the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum DifferenceKind {
     /// The tool is not in the lock.
     New,
     /// The definition has changed.
-    Changed(Vec<DefinitionChange>),
+    Changed(Vec<String>),
     /// The server does not provide the tool.
     Gone,
 }
@@ -36,25 +36,21 @@ impl Difference {
         match &self.kind {
             DifferenceKind::New => "new since the tools were locked; run `ropeway lock`".to_owned(),
             DifferenceKind::Changed(changes) => {
-                format!("changed since it was locked ({}); run `ropeway lock`", list(changes))
+                format!("changed since it was locked ({}); run `ropeway lock`", changes.join(", "))
             }
-            DifferenceKind::Gone => "no longer provided by the server".to_owned(),
+            DifferenceKind::Gone => "not provided by the server".to_owned(),
         }
     }
 }
 
-fn list(changes: &[DefinitionChange]) -> String {
-    changes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tool = DefinitionChange::from_text(&self.tool);
+        let tool = escape_invisible(&self.tool);
         write!(f, "tool `{}.{tool}` ", self.server)?;
         match &self.kind {
             DifferenceKind::New => f.write_str("is not in the lock"),
-            DifferenceKind::Changed(changes) => write!(f, "changed since it was locked: {}", list(changes)),
-            DifferenceKind::Gone => f.write_str("is in the lock, but not on its server"),
+            DifferenceKind::Changed(changes) => write!(f, "changed since it was locked: {}", changes.join(", ")),
+            DifferenceKind::Gone => f.write_str("is in the lock, but the server does not provide it"),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::accepted::Lock;
 use super::error::LockError;
 use crate::config::open_regular;
 
-/// Name of the lock file in the folder of the configuration file.
+/// Name of the lock file in the directory of the configuration file.
 pub const LOCK_FILE_NAME: &str = "ropeway.lock";
 
 /// Maximum size of the file in bytes.
@@ -25,7 +25,7 @@ pub struct LockFile {
 }
 
 impl LockFile {
-    /// Returns the lock file in the folder of a configuration file.
+    /// Returns the lock file in the directory of a configuration file.
     pub fn beside(config: &Path) -> Self {
         Self { path: config.with_file_name(LOCK_FILE_NAME) }
     }
@@ -66,7 +66,7 @@ impl LockFile {
     /// the value of `change`.
     ///
     /// `change` receives the lock and its current text. An invalid file is not overwritten, nor is the target of a link into
-    /// another folder.
+    /// another directory.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl LockFile {
     }
 }
 
-/// Waits until no other process writes a lock in this folder.
+/// Waits until no other process writes a lock in this directory.
 fn hold(folder: &Path) -> io::Result<File> {
     let held = File::open(folder)?;
     let began = Instant::now();
@@ -114,11 +114,11 @@ fn hold(folder: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns the file to write. A link is followed, but not to another folder.
+/// Returns the file to write. A link is followed, but not to another directory.
 fn target(path: &Path, folder: &Path) -> io::Result<PathBuf> {
     let target = fs::canonicalize(path)?;
     if !target.starts_with(fs::canonicalize(folder)?) {
-        let problem = format!("links to `{}` in another folder", target.display());
+        let problem = format!("links to `{}` in another directory", target.display());
         return Err(io::Error::other(problem));
     }
     Ok(target)
@@ -228,7 +228,7 @@ mod tests {
         let refused = mine.update(|lock, _| lock.accept(&"s".into(), [&tool("s")])).expect_err("another folder");
         let why = std::error::Error::source(&refused).expect("a source").to_string();
         let target = fs::canonicalize(theirs.path()).expect("a path");
-        assert_eq!(why, format!("links to `{}` in another folder", target.display()));
+        assert_eq!(why, format!("links to `{}` in another directory", target.display()));
         assert_eq!(fs::read_to_string(theirs.path()).expect("a lock"), before);
     }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use super::accepted::{Lock, LockedTool};
 use super::error::{LockError, SUPPORTED_VERSION};
-use crate::tool::{Alias, Annotations, DefinitionChange, Digest, Origin, ToolDefinition};
+use crate::tool::{Alias, Annotations, Digest, Origin, ToolDefinition, escape_invisible};
 
 /// Maximum size of a stored definition in bytes of JSON. For a larger one, only the digest is stored.
 const MAX_DEFINITION: usize = 64 << 10;
@@ -38,8 +39,15 @@ impl Lock {
         let broken = |error: serde_json::Error| {
             let line = Some(error.line()).filter(|line| *line > 0);
             let words = error.to_string();
-            let problem = words.split(" at line ").next().unwrap_or(&words);
-            LockError::Broken { path: path.clone(), line, problem: DefinitionChange::from_text(problem).to_string() }
+            let problem = match words.split(" at line ").next().unwrap_or(&words) {
+                // serde_json's word for a literal such as `null` that is misspelled.
+                "expected ident" => "invalid value",
+                problem => problem,
+            };
+            let problem = escape_invisible(problem);
+            let is_json = error.classify() == Category::Data;
+            let problem = if is_json { problem } else { format!("not valid JSON: {problem}") };
+            LockError::Broken { path: path.clone(), line, problem }
         };
         // A newer version may differ in everything else.
         let Version { version } = serde_json::from_str(text).map_err(broken)?;
@@ -59,7 +67,7 @@ impl Lock {
                 let tool = tool.read(&alias, &name).ok_or_else(|| LockError::Broken {
                     path: path.clone(),
                     line: None,
-                    problem: format!("digest mismatch for `{alias}.{}`", DefinitionChange::from_text(&name)),
+                    problem: format!("digest mismatch for `{alias}.{}`", escape_invisible(&name)),
                 })?;
                 locked.insert(name, tool);
             }

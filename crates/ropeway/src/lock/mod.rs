@@ -8,7 +8,10 @@ mod format;
 #[cfg(test)]
 mod tests;
 
-pub use self::accepted::{Lock, LockedTool};
+pub use self::accepted::Lock;
+// Hidden from the docs: digests of definitions, for the binary.
+#[doc(hidden)]
+pub use self::accepted::LockedTool;
 pub use self::difference::{Difference, DifferenceKind};
 pub use self::error::LockError;
 pub use self::file::{LOCK_FILE_NAME, LockFile};

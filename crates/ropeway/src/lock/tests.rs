@@ -44,7 +44,7 @@ fn new_changed_and_removed_tools_are_described() {
         [
             "tool `files.exec` is not in the lock",
             "tool `files.note` changed since it was locked: description changed",
-            "tool `files.list` is in the lock, but not on its server",
+            "tool `files.list` is in the lock, but the server does not provide it",
         ]
     );
 }
@@ -81,8 +81,8 @@ fn only_the_digest_of_a_large_definition_is_stored() {
 #[test]
 fn an_invalid_lock_is_an_error_with_its_line() {
     let said = |text: &str| Lock::parse(text, "ropeway.lock").expect_err("no lock").to_string();
-    assert_eq!(said(""), "ropeway.lock:1: EOF while parsing a value");
-    assert_eq!(said("{\n \"version\": 1,\n oops}"), "ropeway.lock:3: key must be a string");
+    assert_eq!(said(""), "ropeway.lock:1: not valid JSON: EOF while parsing a value");
+    assert_eq!(said("{\n \"version\": 1,\n oops}"), "ropeway.lock:3: not valid JSON: key must be a string");
     assert_eq!(
         said("{\"version\": 1, \"servers\": {}, \"x\": 1}"),
         "ropeway.lock:1: unknown field `x`, expected `version` or `servers`"

@@ -9,10 +9,10 @@ use super::cow_value::{CowObject, CowValue};
 use super::keywords::SchemaBuilder;
 use super::node::{self, Node};
 use super::object::false_schema;
-use super::walker::{LoweredSchema, SchemaError, Walker};
+use super::walker::{LowerResult, LoweredSchema, Walker};
 
 impl<'d> Walker<'d> {
-    pub(super) fn items(&mut self, value: &Cow<'d, Value>, builder: &mut SchemaBuilder<'d>) -> Result<(), SchemaError> {
+    pub(super) fn items(&mut self, value: &Cow<'d, Value>, builder: &mut SchemaBuilder<'d>) -> LowerResult {
         if let Some(schema) = self.unchanged(value) {
             builder.out.set("items", CowValue::Value(Cow::Borrowed(schema)));
             return Ok(());
@@ -33,11 +33,7 @@ impl<'d> Walker<'d> {
         Ok(())
     }
 
-    pub(super) fn prefix_items(
-        &mut self,
-        value: &Cow<'d, Value>,
-        builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    pub(super) fn prefix_items(&mut self, value: &Cow<'d, Value>, builder: &mut SchemaBuilder<'d>) -> LowerResult {
         let prefix = node::items(value);
         if prefix.is_empty() {
             self.report("prefixItems", ChangeKind::Dropped);
@@ -60,7 +56,7 @@ impl<'d> Walker<'d> {
         node: &Node<'d>,
         value: &Cow<'d, Value>,
         builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    ) -> LowerResult {
         let loosened = self.loosened;
         let done = self.checking_only(|walker| walker.step(&["contains"], value.clone()))?;
         let is_exact = self.loosened == loosened;
@@ -82,18 +78,10 @@ impl<'d> Walker<'d> {
         Ok(())
     }
 
-    pub(super) fn content_schema(
-        &mut self,
-        value: &Cow<'d, Value>,
-        builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    pub(super) fn content_schema(&mut self, value: &Cow<'d, Value>, builder: &mut SchemaBuilder<'d>) -> LowerResult {
         let done = self.checking_only(|walker| walker.step(&["contentSchema"], value.clone()))?;
         let schema = done.map_or_else(false_schema, |done| done.described().0);
-        if self.target.is_lenient() {
-            builder.set("contentSchema", schema)
-        } else {
-            self.describe_lowered("contentSchema", &schema.into(), builder)
-        }
+        self.keep_or_describe("contentSchema", schema, self.target.is_lenient(), builder);
         Ok(())
     }
 }

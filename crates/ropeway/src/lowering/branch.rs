@@ -12,7 +12,7 @@ use super::node::{self, GROUPS, Node};
 use super::note::Notes;
 use super::object::false_schema;
 use super::types::Types;
-use super::walker::{LoweredSchema, SchemaError, Walker};
+use super::walker::{LowerResult, LoweredSchema, Walker};
 
 /// Maximum number of alternatives that are compared for duplicates.
 const MAX_COMPARED: usize = 64;
@@ -23,7 +23,7 @@ impl<'d> Walker<'d> {
         &mut self,
         mut node: Node<'d>,
         mut notes: Notes,
-    ) -> Result<Option<LoweredSchema<'d>>, SchemaError> {
+    ) -> LowerResult<Option<LoweredSchema<'d>>> {
         let is_list = |keyword: &&str| node.get(keyword).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
         let Some(keyword) = ["anyOf", "oneOf"].into_iter().find(is_list) else { return self.keywords(&node, notes) };
         let Some(list) = node.remove(keyword) else { return self.keywords(&node, notes) };
@@ -71,7 +71,7 @@ impl<'d> Walker<'d> {
         keyword: &Cow<'d, str>,
         value: &Cow<'d, Value>,
         builder: &mut SchemaBuilder<'d>,
-    ) -> Result<bool, SchemaError> {
+    ) -> LowerResult<bool> {
         let list = node::items(value);
         if list.is_empty() {
             self.report(keyword, ChangeKind::Dropped);
@@ -111,17 +111,9 @@ impl<'d> Walker<'d> {
         Ok(true)
     }
 
-    pub(super) fn negation(
-        &mut self,
-        value: &Cow<'d, Value>,
-        builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    pub(super) fn negation(&mut self, value: &Cow<'d, Value>, builder: &mut SchemaBuilder<'d>) -> LowerResult {
         let (schema, is_exact) = self.lower_check("not", value, builder)?;
-        if self.target.is_lenient() && is_exact {
-            builder.set("not", schema)
-        } else {
-            self.describe_lowered("not", &schema.into(), builder)
-        }
+        self.keep_or_describe("not", schema, self.target.is_lenient() && is_exact, builder);
         Ok(())
     }
 
@@ -130,7 +122,7 @@ impl<'d> Walker<'d> {
         node: &Node<'d>,
         value: &Cow<'d, Value>,
         builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    ) -> LowerResult {
         let (condition, is_exact) = self.lower_check("if", value, builder)?;
         let mut lowered = CowObject::default();
         lowered.push("if", condition);
@@ -153,7 +145,7 @@ impl<'d> Walker<'d> {
         keyword: &str,
         value: &Cow<'d, Value>,
         builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(CowObject<'d>, bool), SchemaError> {
+    ) -> LowerResult<(CowObject<'d>, bool)> {
         let loosened = self.loosened;
         let done = self.checking_only(|walker| walker.step(&[keyword], value.clone()))?;
         let (schema, mapping) = done.map_or_else(|| (false_schema(), None), LoweredSchema::described);

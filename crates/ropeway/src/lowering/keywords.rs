@@ -12,7 +12,7 @@ use super::node::Node;
 use super::note::Notes;
 use super::target::SchemaTarget;
 use super::types::Types;
-use super::walker::{LoweredSchema, SchemaError, Walker};
+use super::walker::{LowerResult, LoweredSchema, Walker};
 
 /// Maximum number of `enum` values that OpenAI accepts.
 pub(super) const MAX_ENUM: usize = 1_000;
@@ -42,7 +42,7 @@ impl<'d> SchemaBuilder<'d> {
 
 impl<'d> Walker<'d> {
     /// Lowers a node. Returns `None` if no value is allowed.
-    pub(super) fn keywords(&mut self, node: &Node<'d>, notes: Notes) -> Result<Option<LoweredSchema<'d>>, SchemaError> {
+    pub(super) fn keywords(&mut self, node: &Node<'d>, notes: Notes) -> LowerResult<Option<LoweredSchema<'d>>> {
         self.spend(1);
         let mut builder =
             SchemaBuilder { out: CowObject::with_capacity(node.len() + 1), notes, mapping: ArgumentMapping::default() };
@@ -71,7 +71,7 @@ impl<'d> Walker<'d> {
         node: &Node<'d>,
         types: Option<Types>,
         builder: &mut SchemaBuilder<'d>,
-    ) -> Result<bool, SchemaError> {
+    ) -> LowerResult<bool> {
         for (keyword, value) in node.iter() {
             if !self.target.is_lenient() && types.is_some_and(|types| !applies(keyword, types)) {
                 self.report(keyword, ChangeKind::Dropped);
@@ -157,7 +157,7 @@ impl<'d> Walker<'d> {
         node: &Node<'d>,
         types: Option<Types>,
         builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    ) -> LowerResult {
         let has = |types: Option<Types>, one: Types| types.is_some_and(|types| types.has(one));
         if self.target.wants_items() && has(types, Types::ARRAY) && !builder.out.has("items") {
             self.report("items", ChangeKind::Added);

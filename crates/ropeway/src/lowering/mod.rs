@@ -48,7 +48,9 @@ pub use self::lowered::{LoweredTool, LoweredTools, OmittedTool};
 pub use self::output::{LowerError, LoweredOutput, lower_output};
 #[cfg(feature = "bridge")]
 pub(crate) use self::toolset::Cache;
-pub use self::toolset::{Lower, Toolset, lower};
+#[doc(hidden)]
+pub use self::toolset::lower;
+pub use self::toolset::{Lower, Toolset};
 
 #[cfg(feature = "providers")]
 use crate::message::Dialect;

@@ -13,11 +13,11 @@ use super::node::{self, Node};
 use super::pattern;
 use super::target::SchemaTarget;
 use super::types::Types;
-use super::walker::{LoweredSchema, SchemaError, Walker};
+use super::walker::{LowerResult, LoweredSchema, Walker};
 
 impl<'d> Walker<'d> {
     /// Checks that strict mode supports the node.
-    pub(super) fn check_strict(&self, node: &Node<'d>, types: Option<Types>) -> Result<(), SchemaError> {
+    pub(super) fn check_strict(&self, node: &Node<'d>, types: Option<Types>) -> LowerResult {
         let Some(types) = types else { return Ok(()) };
         if types.has(Types::ARRAY) && !node.has("items") && node.get("maxItems") != Some(&Value::from(0)) {
             return Err(self.not_strict("is a list of anything"));
@@ -41,7 +41,7 @@ impl<'d> Walker<'d> {
         node: &Node<'d>,
         value: &Cow<'d, Value>,
         builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    ) -> LowerResult {
         if !value.is_object() {
             self.report("properties", ChangeKind::Dropped);
             return Ok(());
@@ -126,7 +126,7 @@ impl<'d> Walker<'d> {
         node: &Node<'d>,
         value: &Cow<'d, Value>,
         builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    ) -> LowerResult {
         let keyword = "additionalProperties";
         // It would forbid properties that the removed patterns allow.
         if node.has("patternProperties") && !self.keeps_pattern_properties(node) {
@@ -166,7 +166,7 @@ impl<'d> Walker<'d> {
         node: &Node<'d>,
         value: &Cow<'d, Value>,
         builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    ) -> LowerResult {
         let keyword = "patternProperties";
         if !value.is_object() {
             self.report(keyword, ChangeKind::Dropped);
@@ -179,11 +179,8 @@ impl<'d> Walker<'d> {
             builder.mapping.others(mapping);
             lowered.push(name, schema);
         }
-        if self.keeps_pattern_properties(node) {
-            builder.set(keyword, lowered)
-        } else {
-            self.describe_lowered(keyword, &lowered.into(), builder)
-        }
+        let keeps = self.keeps_pattern_properties(node);
+        self.keep_or_describe(keyword, lowered, keeps, builder);
         Ok(())
     }
 
@@ -206,11 +203,7 @@ impl<'d> Walker<'d> {
         builder.set(keyword, renamed);
     }
 
-    pub(super) fn dependent_schemas(
-        &mut self,
-        value: &Cow<'d, Value>,
-        builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    pub(super) fn dependent_schemas(&mut self, value: &Cow<'d, Value>, builder: &mut SchemaBuilder<'d>) -> LowerResult {
         let keyword = "dependentSchemas";
         if !value.is_object() {
             self.report(keyword, ChangeKind::Dropped);
@@ -223,19 +216,11 @@ impl<'d> Walker<'d> {
             builder.mapping.merge(mapping);
             lowered.push(self.known_name(&name, builder).into_owned(), schema);
         }
-        if self.target.is_lenient() {
-            builder.set(keyword, lowered)
-        } else {
-            self.describe_lowered(keyword, &lowered.into(), builder)
-        }
+        self.keep_or_describe(keyword, lowered, self.target.is_lenient(), builder);
         Ok(())
     }
 
-    pub(super) fn property_names(
-        &mut self,
-        value: &Cow<'d, Value>,
-        builder: &mut SchemaBuilder<'d>,
-    ) -> Result<(), SchemaError> {
+    pub(super) fn property_names(&mut self, value: &Cow<'d, Value>, builder: &mut SchemaBuilder<'d>) -> LowerResult {
         let keyword = "propertyNames";
         let done = self.checking_only(|walker| walker.step(&[keyword], value.clone()))?;
         let schema = done.map_or_else(false_schema, |done| done.described().0);
@@ -253,7 +238,7 @@ impl<'d> Walker<'d> {
     }
 
     /// Lowers `unevaluatedItems` and `unevaluatedProperties`.
-    pub(super) fn unevaluated(&mut self, node: &Node<'d>, builder: &mut SchemaBuilder<'d>) -> Result<(), SchemaError> {
+    pub(super) fn unevaluated(&mut self, node: &Node<'d>, builder: &mut SchemaBuilder<'d>) -> LowerResult {
         for keyword in ["unevaluatedProperties", "unevaluatedItems"] {
             let Some(value) = node.source(keyword) else { continue };
             // It depends on all sibling keywords and on their subschemas.

@@ -11,7 +11,7 @@ use super::node::{self, Node};
 use super::note::Notes;
 use super::target::SchemaTarget;
 use super::types::Types;
-use super::walker::{LoweredSchema, RefLimits, SchemaError, SchemaStats, Walker};
+use super::walker::{LowerResult, LoweredSchema, RefLimits, SchemaError, SchemaStats, Walker};
 use crate::schema::bounds;
 
 /// Limits on the recursion of a schema and on nested references, from the loosest to the tightest.
@@ -50,7 +50,7 @@ pub(super) struct LoweredRoot<'d> {
 }
 
 /// Lowers a schema.
-pub(super) fn lower(document: &Value, target: SchemaTarget) -> Result<LoweredRoot<'_>, SchemaError> {
+pub(super) fn lower(document: &Value, target: SchemaTarget) -> LowerResult<LoweredRoot<'_>> {
     let size = bounds::schema_size(document);
     let size = size.map_err(|error| SchemaError::Unusable(format!("its schema is too large: {error}")))?;
     // The model reads all of it at a price per token, so recursive schemas are only unrolled while they are small.
@@ -64,7 +64,7 @@ pub(super) fn lower(document: &Value, target: SchemaTarget) -> Result<LoweredRoo
     walk(document, target, RefLimits { unroll: 1, references: 1, schemas: usize::MAX })
 }
 
-fn walk(document: &Value, target: SchemaTarget, limits: RefLimits) -> Result<LoweredRoot<'_>, SchemaError> {
+fn walk(document: &Value, target: SchemaTarget, limits: RefLimits) -> LowerResult<LoweredRoot<'_>> {
     let mut walker = Walker::new(document, target, limits);
     let LoweredSchema { schema, notes, mapping } = walker.root(document)?;
     let stats = walker.stats;
@@ -78,7 +78,7 @@ fn walk(document: &Value, target: SchemaTarget, limits: RefLimits) -> Result<Low
 }
 
 impl<'d> Walker<'d> {
-    fn root(&mut self, document: &'d Value) -> Result<LoweredSchema<'d>, SchemaError> {
+    fn root(&mut self, document: &'d Value) -> LowerResult<LoweredSchema<'d>> {
         let unusable = |why: &str| SchemaError::Unusable(why.to_owned());
         if !document.is_object() && !document.is_boolean() {
             return Err(unusable("its schema is neither an object nor a boolean"));
@@ -118,12 +118,7 @@ impl<'d> Walker<'d> {
     }
 
     /// Folds alternatives into one object with the properties of all.
-    fn fold_alternatives(
-        &mut self,
-        node: &mut Node<'d>,
-        keyword: &'static str,
-        notes: &mut Notes,
-    ) -> Result<(), SchemaError> {
+    fn fold_alternatives(&mut self, node: &mut Node<'d>, keyword: &'static str, notes: &mut Notes) -> LowerResult {
         let Some(list) = node.remove(keyword) else { return Ok(()) };
         let list = node::items(&list);
         if list.is_empty() {
@@ -185,7 +180,7 @@ impl<'d> Walker<'d> {
     }
 
     /// Returns the argument forms of a branch; empty if it is not an object.
-    fn arguments(&mut self, branch: Cow<'d, Value>, depth: usize) -> Result<Vec<ArgumentForm>, SchemaError> {
+    fn arguments(&mut self, branch: Cow<'d, Value>, depth: usize) -> LowerResult<Vec<ArgumentForm>> {
         let Some(mut node) = self.expand_separately(branch)? else { return Ok(Vec::new()) };
         if node.types().is_some_and(|types| !types.has(Types::OBJECT)) {
             return Ok(Vec::new());

@@ -68,6 +68,20 @@ impl<'d> Walker<'d> {
         builder.notes.json(keyword, value);
     }
 
+    /// Sets a keyword with a lowered schema, or moves it to the description.
+    pub(super) fn keep_or_describe(
+        &mut self,
+        keyword: &'static str,
+        lowered: impl Into<CowValue<'d>>,
+        keeps: bool,
+        builder: &mut SchemaBuilder<'d>,
+    ) {
+        match lowered.into() {
+            lowered if keeps => builder.set(keyword, lowered),
+            lowered => self.describe_lowered(keyword, &lowered, builder),
+        }
+    }
+
     fn report_described(&mut self, keyword: &str) {
         self.report(keyword, ChangeKind::Described);
         let constrains = !is_annotation(keyword) && keyword != "format" && !keyword.starts_with("content");

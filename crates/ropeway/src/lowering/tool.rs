@@ -8,7 +8,7 @@ use super::declaration::{self, Declaration, OptionUse};
 use super::lowered::LoweredTool;
 use super::root::{self, LoweredRoot};
 use super::target::SchemaTarget;
-use super::walker::{SchemaError, SchemaStats};
+use super::walker::{LowerResult, SchemaError, SchemaStats};
 use crate::message::Dialect;
 use crate::tool::ToolDefinition;
 
@@ -89,11 +89,7 @@ pub(super) fn lower(
     })
 }
 
-fn lower_strictly<'d>(
-    schema: &'d Value,
-    dialect: Dialect,
-    budget: &mut StrictBudget,
-) -> Result<LoweredRoot<'d>, SchemaError> {
+fn lower_strictly<'d>(schema: &'d Value, dialect: Dialect, budget: &mut StrictBudget) -> LowerResult<LoweredRoot<'d>> {
     let target = SchemaTarget::of(dialect, true);
     let root = root::lower(schema, target)?;
     if budget.reserve(target, &root.stats) {

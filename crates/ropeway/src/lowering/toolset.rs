@@ -11,6 +11,8 @@ use crate::tool::ToolDefinition;
 /// A source of tools, lowered once per dialect.
 pub trait Lower: Send + Sync {
     /// Returns the tools, lowered for a dialect.
+    // Hidden from the docs: providers call it; `Registry` and `Toolset` implement it.
+    #[doc(hidden)]
     fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools>;
 }
 

@@ -47,6 +47,8 @@ pub(super) enum SchemaError {
     TooLarge,
 }
 
+pub(super) type LowerResult<T = ()> = Result<T, SchemaError>;
+
 /// A lowered schema.
 #[derive(Debug, Default)]
 pub(super) struct LoweredSchema<'d> {
@@ -135,11 +137,7 @@ impl<'d> Walker<'d> {
     }
 
     /// Lowers a subschema. Returns `None` if it allows no value.
-    pub(super) fn step(
-        &mut self,
-        steps: &[&str],
-        schema: Cow<'d, Value>,
-    ) -> Result<Option<LoweredSchema<'d>>, SchemaError> {
+    pub(super) fn step(&mut self, steps: &[&str], schema: Cow<'d, Value>) -> LowerResult<Option<LoweredSchema<'d>>> {
         let length = self.path.len();
         for step in steps {
             pointer::push(&mut self.path, step);
@@ -154,7 +152,7 @@ impl<'d> Walker<'d> {
         &mut self,
         schema: Cow<'d, Value>,
         beside: Node<'d>,
-    ) -> Result<Option<LoweredSchema<'d>>, SchemaError> {
+    ) -> LowerResult<Option<LoweredSchema<'d>>> {
         let mark = self.stack.len();
         self.levels += 1;
         let done = self.at_this_level(schema, beside, mark);
@@ -168,7 +166,7 @@ impl<'d> Walker<'d> {
         schema: Cow<'d, Value>,
         beside: Node<'d>,
         mark: usize,
-    ) -> Result<Option<LoweredSchema<'d>>, SchemaError> {
+    ) -> LowerResult<Option<LoweredSchema<'d>>> {
         if self.target.is_strict() && !self.checks_only && self.levels > MAX_STRICT_LEVELS {
             return Err(self.not_strict("nests too deeply"));
         }
@@ -198,7 +196,7 @@ impl<'d> Walker<'d> {
         schema: Cow<'d, Value>,
         mark: usize,
         notes: &mut Notes,
-    ) -> Result<Option<Node<'d>>, SchemaError> {
+    ) -> LowerResult<Option<Node<'d>>> {
         match *schema {
             Value::Bool(true) => return Ok(Some(Node::default())),
             Value::Bool(false) => return Ok(None),
@@ -233,7 +231,7 @@ impl<'d> Walker<'d> {
     }
 
     /// Like [`expand`](Self::expand), for a schema that is not merged into the current one.
-    pub(super) fn expand_separately(&mut self, schema: Cow<'d, Value>) -> Result<Option<Node<'d>>, SchemaError> {
+    pub(super) fn expand_separately(&mut self, schema: Cow<'d, Value>) -> LowerResult<Option<Node<'d>>> {
         let mark = self.stack.len();
         let node = self.expand(schema, mark, &mut Notes::default());
         self.stack.truncate(mark);
@@ -247,7 +245,7 @@ impl<'d> Walker<'d> {
         parts: &Cow<'d, Value>,
         mark: usize,
         notes: &mut Notes,
-    ) -> Result<bool, SchemaError> {
+    ) -> LowerResult<bool> {
         for part in node::items(parts) {
             let part = if self.hops > MAX_HOPS {
                 Some(self.open_schema(Some(&part), notes, "nested further")?)
@@ -269,7 +267,7 @@ impl<'d> Walker<'d> {
         reference: &str,
         mark: usize,
         notes: &mut Notes,
-    ) -> Result<Option<Node<'d>>, SchemaError> {
+    ) -> LowerResult<Option<Node<'d>>> {
         let Some(target) = self.document.resolve(reference) else {
             self.report(keyword, ChangeKind::Rewritten("an open schema: unresolved reference".to_owned()));
             let is_remote = !reference.is_empty() && !reference.starts_with('#');
@@ -305,7 +303,7 @@ impl<'d> Walker<'d> {
     }
 
     /// Returns a schema that allows at least the values of the target. Only the type is kept.
-    fn open_schema(&mut self, target: Option<&Value>, notes: &mut Notes, note: &str) -> Result<Node<'d>, SchemaError> {
+    fn open_schema(&mut self, target: Option<&Value>, notes: &mut Notes, note: &str) -> LowerResult<Node<'d>> {
         if self.target.is_strict() && !self.checks_only {
             return Err(self.not_strict("is recursive or unresolved"));
         }

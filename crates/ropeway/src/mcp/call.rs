@@ -151,7 +151,8 @@ async fn run_tool_call(
     let session = connection.session(cx, timeouts).await?;
     trace.record_protocol_version(&session.info.protocol_version, &connection.host);
     let params = encode(connection, &ToolParams { name: tool, arguments })?;
-    let mut call = Call::new(connection, cx, timeouts, trace, "tools/call", Some(tool), params);
+    let request = Request { name: Some(tool), trace: Some(trace), ..Request::new("tools/call", b"", cx, timeouts) };
+    let mut call = Call::new(connection, request, params);
     let wants_headers = session.wants_headers();
     if wants_headers || session.info.has_capability(&["tasks", "requests", "tools", "call"]) {
         Box::pin(call.apply_definition(tool, arguments, &session, false)).await?;
@@ -202,9 +203,10 @@ pub(crate) async fn request(
     let call = async {
         let session = connection.session(&cx, timeouts).await?;
         trace.record_protocol_version(&session.info.protocol_version, &connection.host);
-        let mut call =
-            Call::new(connection, &cx, timeouts, &trace, method, name.as_deref(), encode(connection, &params)?);
-        call.idempotent = is_idempotent(method);
+        let (name, trace) = (name.as_deref(), Some(&trace));
+        let request = Request::new(method, b"", &cx, timeouts);
+        let request = Request { name, trace, idempotent: is_idempotent(method), ..request };
+        let call = Call::new(connection, request, encode(connection, &params)?);
         call.run(|result: &Map<String, Value>| result, session).await.map(Value::Object)
     };
     let outcome = if connection.host.can_elicit() {
@@ -253,8 +255,8 @@ pub(crate) async fn ping(connection: &Arc<Connection>) -> Result<Duration, CallE
         Era::Modern => "server/discover",
     };
     let timeouts = connection.timeouts(&cx);
-    let request = Request { idempotent: true, ..Request::new(method, b"{}") };
-    match connection.request(&request, &cx, timeouts, Some(session)).await {
+    let request = Request::new(method, b"{}", &cx, timeouts);
+    match connection.request(&Request { idempotent: true, ..request }, Some(session)).await {
         // A server that rejects the request is alive.
         Ok(_) | Err(CallError::Refused { .. }) => Ok(timeouts.started.elapsed()),
         Err(error) => Err(error),

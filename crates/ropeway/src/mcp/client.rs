@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::call;
-use super::completion::{self, Completion, CompletionReference};
+use super::completion::{self, Completion};
 use super::connection::Connection;
 use super::error::ConnectErrorKind;
 use super::handlers::Handlers;
@@ -192,8 +192,8 @@ impl Mcp {
     }
 
     /// Returns the number of lines on the server's stdout that were not messages, over all connections.
-    pub fn noise(&self) -> u64 {
-        self.inner.connection.host.noise()
+    pub fn invalid_lines(&self) -> u64 {
+        self.inner.connection.host.invalid_lines()
     }
 
     /// Returns the server's tools. With a prefix, `prefix_` is added before each name.
@@ -269,7 +269,10 @@ impl Mcp {
     /// Calls a tool like [`call`](Self::call), with a deadline, cancellation or progress from `cx`.
     pub async fn call_with(&self, tool: &str, arguments: impl IntoArguments, cx: &CallContext) -> Envelope {
         let start = tokio::time::Instant::now();
-        let outcome = self.call_tool_with(tool, arguments, cx).await;
+        let outcome = match arguments.into_arguments() {
+            Ok(arguments) => call::call_tool(&self.inner.connection, tool, arguments, cx).await,
+            Err(problem) => Err(CallError::invalid_arguments(tool, problem)),
+        };
         let origin = Origin::Server { server: self.alias().clone(), tool: tool.into() };
         let (id, took) = (cx.id().clone(), start.elapsed());
         match outcome {
@@ -341,18 +344,35 @@ impl Mcp {
         prompts::get(&self.inner.connection, name, arguments, cx).await
     }
 
-    /// Requests completions for the partial `value` of an argument. `context` holds the other arguments.
+    /// Requests completions for the partial `value` of an argument of a prompt. `context` holds the other arguments.
     ///
     /// Returns an empty [`Completion`] if the server does not support completion.
-    pub async fn complete(
+    pub async fn complete_prompt(
         &self,
-        reference: &CompletionReference,
+        prompt: &str,
         argument: &str,
         value: &str,
         context: Arguments,
         cx: &CallContext,
     ) -> Result<Completion, CallError> {
+        let reference = json!({"type": "ref/prompt", "name": prompt});
         let argument = json!({"name": argument, "value": value});
+        completion::complete(&self.inner.connection, reference, argument, context, cx).await
+    }
+
+    /// Requests completions for the partial `value` of a variable of a resource template. `context` holds the other variables.
+    ///
+    /// Returns an empty [`Completion`] if the server does not support completion.
+    pub async fn complete_resource(
+        &self,
+        uri_template: &str,
+        variable: &str,
+        value: &str,
+        context: Arguments,
+        cx: &CallContext,
+    ) -> Result<Completion, CallError> {
+        let reference = json!({"type": "ref/resource", "uri": uri_template});
+        let argument = json!({"name": variable, "value": value});
         completion::complete(&self.inner.connection, reference, argument, context, cx).await
     }
 

@@ -13,36 +13,6 @@ use crate::protocol::code;
 use crate::protocol::field::{boolean, count, list, take};
 use crate::tool::{Arguments, CallContext, CallError};
 
-/// The prompt or resource template whose argument is completed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "type")]
-pub enum CompletionReference {
-    /// An argument of a prompt.
-    #[serde(rename = "ref/prompt")]
-    Prompt {
-        /// The name of the prompt.
-        name: String,
-    },
-    /// A variable of a resource template.
-    #[serde(rename = "ref/resource")]
-    Resource {
-        /// The URI template.
-        uri: String,
-    },
-}
-
-impl CompletionReference {
-    /// Refers to a prompt by name.
-    pub fn prompt(name: impl Into<String>) -> Self {
-        Self::Prompt { name: name.into() }
-    }
-
-    /// Refers to a resource template.
-    pub fn resource(uri: impl Into<String>) -> Self {
-        Self::Resource { uri: uri.into() }
-    }
-}
-
 /// Suggested values for an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -57,15 +27,15 @@ pub struct Completion {
     pub has_more: bool,
 }
 
-/// Requests suggestions. Returns none if the server does not support completion.
+/// Requests suggestions for an argument of a prompt or resource template. Returns none if the server does not support completion.
 pub(crate) async fn complete(
     connection: &Arc<Connection>,
-    reference: &CompletionReference,
+    reference: Value,
     argument: Value,
     context: Arguments,
     cx: &CallContext,
 ) -> Result<Completion, CallError> {
-    let mut params = Map::from_iter([("ref".to_owned(), json!(reference)), ("argument".to_owned(), argument)]);
+    let mut params = Map::from_iter([("ref".to_owned(), reference), ("argument".to_owned(), argument)]);
     let context = to_text_arguments(context);
     if !context.is_empty() {
         params.insert("context".to_owned(), json!({"arguments": context}));

@@ -52,8 +52,8 @@ impl Connection {
     pub(crate) fn new(mut config: ServerConfig, host: Arc<Host>) -> Self {
         config.timeouts = config.timeouts.bounded();
         // Without a delay, a server that exits as soon as it is ready would be restarted in a busy loop.
-        config.reconnect.first = config.reconnect.first.max(MIN_RETRY_DELAY);
-        config.reconnect.longest = config.reconnect.longest.clamp(MIN_RETRY_DELAY, MAX_TIMEOUT);
+        config.reconnect.initial_delay = config.reconnect.initial_delay.max(MIN_RETRY_DELAY);
+        config.reconnect.max_delay = config.reconnect.max_delay.clamp(MIN_RETRY_DELAY, MAX_TIMEOUT);
         Self {
             config,
             host,
@@ -223,10 +223,9 @@ impl Connection {
     pub(crate) async fn request(
         &self,
         request: &Request<'_>,
-        cx: &CallContext,
-        timeouts: RequestTimeouts,
         session: Option<Arc<Session>>,
     ) -> Result<(RawResponse, Arc<Session>), CallError> {
+        let Request { cx, timeouts, .. } = *request;
         if cx.cancel().is_some_and(CancelToken::is_cancelled) {
             return Err(CallError::Cancelled);
         }
@@ -234,7 +233,7 @@ impl Connection {
             Some(session) => session,
             None => self.session(cx, timeouts).await?,
         };
-        let mut error = match session.link.request(&session.prepare(request), cx, timeouts).await {
+        let mut error = match session.link.request(&session.prepare(request)).await {
             Ok(response) => return Ok((response, session)),
             Err(error) => error,
         };
@@ -243,7 +242,7 @@ impl Connection {
         {
             self.discard(&session);
             session = Box::pin(self.next_session(cx, timeouts, Some(cause.clone()))).await?;
-            error = match Box::pin(session.link.request(&session.prepare(request), cx, timeouts)).await {
+            error = match Box::pin(session.link.request(&session.prepare(request))).await {
                 Ok(response) => return Ok((response, session)),
                 Err(error) => error,
             };
@@ -271,7 +270,7 @@ impl Connection {
         match failures {
             0 => Duration::ZERO,
             _ => {
-                let full = reconnect.first.saturating_mul(1 << (failures - 1).min(16)).min(reconnect.longest);
+                let full = reconnect.initial_delay.saturating_mul(1 << (failures - 1).min(16)).min(reconnect.max_delay);
                 full.mul_f64(0.5 + fastrand::f64() / 2.0)
             }
         }

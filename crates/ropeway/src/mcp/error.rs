@@ -23,7 +23,7 @@ pub enum ConnectErrorKind {
         source: std::io::Error,
     },
     /// The process exited.
-    #[error("the process ended with {status}{}", saying(.said))]
+    #[error("the process exited ({status}){}", detail(.said))]
     Exited {
         /// The exit status.
         status: String,
@@ -31,7 +31,7 @@ pub enum ConnectErrorKind {
         said: Option<String>,
     },
     /// The server closed its side of the connection.
-    #[error("the server closed the connection{}", saying(.said))]
+    #[error("the server closed the connection{}", detail(.said))]
     Hangup {
         /// The line of its stderr that explains the failure.
         said: Option<String>,
@@ -49,7 +49,7 @@ pub enum ConnectErrorKind {
         source: BoxError,
     },
     /// The handshake timed out.
-    #[error("the server was not ready within {}{}", format_duration(*.after), saying(.said))]
+    #[error("the server was not ready within {}{}", format_duration(*.after), detail(.said))]
     Timeout {
         /// The timeout.
         after: Duration,
@@ -92,7 +92,7 @@ pub enum ConnectErrorKind {
     #[error("the session has expired")]
     SessionExpired,
     /// The server answered with an HTML page.
-    #[error("the server answered with a web page, not MCP{}", saying(.said))]
+    #[error("the server answered with a web page, not MCP{}", detail(.said))]
     WebPage {
         /// The beginning of the page's text.
         said: Option<String>,
@@ -105,11 +105,11 @@ pub enum ConnectErrorKind {
     Closed,
 }
 
-/// Describes a failed connection. A closed port and an unknown host name get their own words.
+/// Describes a failed connection. The source of a closed port says that the connection was refused.
 fn broken(source: &(dyn std::error::Error + 'static)) -> &'static str {
     let kind = source.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
     match kind {
-        Some(std::io::ErrorKind::ConnectionRefused) => "the connection was refused",
+        Some(std::io::ErrorKind::ConnectionRefused) => "could not connect",
         _ if source.to_string().contains("failed to lookup address") => "the host name could not be resolved",
         _ => "the connection broke",
     }
@@ -117,10 +117,14 @@ fn broken(source: &(dyn std::error::Error + 'static)) -> &'static str {
 
 fn refusal(status: u16, said: &Option<String>) -> String {
     match said {
+        _ if status == PROXY_AUTH => "the proxy requires authentication (HTTP 407)".to_owned(),
         Some(location) if (300..400).contains(&status) => format!("the server answered HTTP {status}, {location}"),
-        said => format!("the server answered HTTP {status}{}", saying(said)),
+        said => format!("the server answered HTTP {status}{}", detail(said)),
     }
 }
+
+/// The HTTP status of a proxy that requires authentication.
+pub(crate) const PROXY_AUTH: u16 = 407;
 
 /// Number of bytes of an error message that are kept.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
@@ -134,8 +138,8 @@ pub(crate) fn redact_error(error: RpcError, redactor: &Redactor) -> RpcError {
     RpcError { code, message: redactor.redact_beginning(&message, MAX_MESSAGE_BYTES), data }
 }
 
-fn saying(line: &Option<String>) -> String {
-    line.as_ref().map(|line| format!(", saying `{line}`")).unwrap_or_default()
+fn detail(line: &Option<String>) -> String {
+    line.as_ref().map(|line| format!(": `{line}`")).unwrap_or_default()
 }
 
 /// Why a request has no result.

@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::runtime::Runtime;
-use tokio::time::Instant;
 
 use super::handlers::Handlers;
 use super::host::Host;
@@ -53,16 +52,13 @@ pub(crate) fn answers(chunks: &[&[u8]], limit: usize) -> Vec<String> {
         let host = Arc::new(Host::new(Alias::new("server"), Handlers::new(), Events::new(16), Redactor::default()));
         let pending = Arc::new(PendingRequests::new(host.clone()));
         let cx = CallContext::new("call");
-        let request = Request::new("tools/call", b"{}");
-        let started = Instant::now();
-        let timeouts =
-            RequestTimeouts { idle: Duration::from_secs(60), deadline: started + Duration::from_secs(60), started };
-        let mut receivers: Vec<_> = (0..REQUESTS).filter_map(|_| pending.register(&cx, &request).ok()).collect();
+        let request = Request::new("tools/call", b"{}", &cx, RequestTimeouts::within(Duration::from_secs(60)));
+        let mut receivers: Vec<_> = (0..REQUESTS).filter_map(|_| pending.register(&request).ok()).collect();
         let link = Lines::start(Chunks(chunks), tokio::io::sink(), pending.clone(), limit, None);
         link.disconnected().await;
         let mut answers = Vec::new();
         for receiver in &mut receivers {
-            answers.push(match receiver.recv(&cx, timeouts).await {
+            answers.push(match receiver.recv(&request).await {
                 Ok(response) => format!("{:?}", response.read::<Value>(&host).map_err(|error| error.to_string())),
                 Err(error) => format!("{error:?}"),
             });

@@ -266,10 +266,9 @@ impl Handshake<'_> {
     /// Sends `server/discover`. Repeats it if the server rejects it but offers the same version.
     async fn discover(&self, link: &Link) -> Result<ServerInfo, RequestError> {
         let send = async || {
-            let meta = self.modern_meta();
-            let request =
-                Request { meta: &meta, cancellable: false, idempotent: true, ..Request::new("server/discover", b"{}") };
-            link.request(&request, &CallContext::default(), self.timeouts).await
+            let (meta, cx) = (self.modern_meta(), CallContext::default());
+            let request = Request::new("server/discover", b"{}", &cx, self.timeouts);
+            link.request(&Request { meta: &meta, cancellable: false, idempotent: true, ..request }).await
         };
         let answer = match send().await {
             // Some servers reject the first request and then offer the very same version.
@@ -322,9 +321,9 @@ impl Handshake<'_> {
             "capabilities": self.host.capabilities(Era::Legacy),
             "clientInfo": client_info(),
         });
-        let params = params.to_string();
-        let request = Request { cancellable: false, idempotent: true, ..Request::new("initialize", params.as_bytes()) };
-        link.request(&request, &CallContext::default(), self.timeouts).await
+        let (params, cx) = (params.to_string(), CallContext::default());
+        let request = Request::new("initialize", params.as_bytes(), &cx, self.timeouts);
+        link.request(&Request { cancellable: false, idempotent: true, ..request }).await
     }
 
     async fn legacy_session(&self, link: Link) -> Result<Session, ConnectFailure> {

@@ -73,7 +73,7 @@ pub(crate) struct Host {
     pub(crate) elicitations: ElicitationBudget,
     pub(super) tap_state: TapState,
     /// Number of lines on stdout that were not messages.
-    noise: AtomicU64,
+    invalid_lines: AtomicU64,
     /// Stderr of the current server process, kept after its exit.
     stderr: Mutex<Option<Arc<Stderr>>>,
 }
@@ -95,7 +95,7 @@ impl Host {
             dropped_events: DropCounter::default(),
             elicitations: ElicitationBudget::new(ServerLimits::default().questions),
             tap_state: TapState::new(),
-            noise: AtomicU64::new(0),
+            invalid_lines: AtomicU64::new(0),
             stderr: Mutex::default(),
         }
     }
@@ -195,12 +195,12 @@ impl Host {
 
     /// Counts a line on stdout that is not a message.
     pub(crate) fn count_noise(&self) {
-        self.noise.fetch_add(1, Ordering::Relaxed);
+        self.invalid_lines.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the number of lines on stdout that were not messages.
-    pub(crate) fn noise(&self) -> u64 {
-        self.noise.load(Ordering::Relaxed)
+    pub(crate) fn invalid_lines(&self) -> u64 {
+        self.invalid_lines.load(Ordering::Relaxed)
     }
 
     /// Sets the stderr of the current server process.

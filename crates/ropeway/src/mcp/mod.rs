@@ -53,7 +53,7 @@ mod transport;
 #[cfg(feature = "bridge")]
 pub(crate) use self::backoff::Backoff;
 pub use self::client::{ConnectError, Mcp};
-pub use self::completion::{Completion, CompletionReference};
+pub use self::completion::Completion;
 pub use self::error::ConnectErrorKind;
 #[cfg(feature = "agent")]
 pub(crate) use self::handlers::HandlerError;
@@ -80,5 +80,5 @@ pub(crate) use self::{
     raw_list::RawList,
     tap::{AnswerSink, LinkKey, Question, QuestionMethod, ServerTap},
 };
-pub use crate::protocol::Era;
+pub use crate::protocol::{Era, RpcError};
 pub use crate::web::TlsError;

@@ -145,13 +145,13 @@ pub(crate) async fn fetch(
     let mut seen = HashSet::new();
     for page_number in 1.. {
         let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor})).to_string();
-        let request = Request { idempotent: true, ..Request::new(list.method, params.as_bytes()) };
         let end = timeouts.started + MAX_LIST_TIME;
         let page_clocks = match page_number {
             1 => timeouts,
             _ => RequestTimeouts { deadline: timeouts.deadline.min(end), ..timeouts },
         };
-        let (response, session) = match connection.request(&request, cx, page_clocks, None).await {
+        let request = Request::new(list.method, params.as_bytes(), cx, page_clocks);
+        let (response, session) = match connection.request(&Request { idempotent: true, ..request }, None).await {
             Ok(response) => response,
             Err(CallError::Refused { code: code::METHOD_NOT_FOUND, .. }) if page_number == 1 => break,
             Err(error) if page_number == 1 => return Err(error),

@@ -13,7 +13,6 @@ use super::host::Host;
 use super::raw_caller::{ExchangeKey, RawCaller};
 use super::raw_response::RequestResult;
 use super::request::Request;
-use super::timeouts::RequestTimeouts;
 use crate::protocol::{RpcError, TruncatedMessage};
 use crate::sync::lock;
 use crate::tool::{CallContext, TimeoutKind};
@@ -113,19 +112,15 @@ impl PendingRequests {
     /// Registers a request and assigns its id, which is also its progress token.
     ///
     /// A standing request stays open by design. It does not count when requests that expect a response are counted.
-    pub(crate) fn register(
-        &self,
-        cx: &CallContext,
-        request: &Request<'_>,
-    ) -> Result<ResponseReceiver<'_>, RequestError> {
-        let (standing, caller) = (request.standing, request.caller.cloned());
+    pub(crate) fn register(&self, request: &Request<'_>) -> Result<ResponseReceiver<'_>, RequestError> {
+        let (standing, cx, caller) = (request.standing, request.cx.clone(), request.caller.cloned());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         if let Some(trace) = request.trace {
             trace.span.record("jsonrpc.request.id", id);
         }
         let (sender, response) = oneshot::channel();
         let started = Instant::now();
-        let (progress, cx) = (f64::NEG_INFINITY, cx.clone());
+        let progress = f64::NEG_INFINITY;
         let request = PendingRequest { sender, active_at: started, progress, cx, caller, standing };
         let mut table = self.table();
         if let Some(cause) = &table.disconnected {
@@ -235,7 +230,8 @@ impl ResponseReceiver<'_> {
     }
 
     /// Waits for the response, the cancellation of the call, or a timeout.
-    pub(crate) async fn recv(&mut self, cx: &CallContext, timeouts: RequestTimeouts) -> RequestResult {
+    pub(crate) async fn recv(&mut self, request: &Request<'_>) -> RequestResult {
+        let Request { cx, timeouts, .. } = *request;
         let timer = tokio::time::sleep_until(timeouts.deadline.min(self.started + timeouts.idle));
         let mut timer = std::pin::pin!(timer);
         loop {
@@ -279,20 +275,24 @@ impl Drop for ResponseReceiver<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::Bytes;
 
     use super::*;
     use crate::event::Events;
     use crate::mcp::handlers::Handlers;
     use crate::mcp::raw_response::RawResponse;
+    use crate::mcp::timeouts::RequestTimeouts;
     use crate::secret::Redactor;
 
     #[test]
     fn a_caller_counts_until_it_takes_its_response() {
         let host = Host::new("s".into(), Handlers::new(), Events::default(), Redactor::default());
         let pending = PendingRequests::new(Arc::new(host));
-        let (cx, request) = (CallContext::default(), Request::new("ping", b"{}"));
-        let register = || pending.register(&cx, &request).expect("an open link");
+        let cx = CallContext::default();
+        let request = Request::new("ping", b"{}", &cx, RequestTimeouts::within(Duration::from_secs(1)));
+        let register = || pending.register(&request).expect("an open link");
         let (first, second) = (register(), register());
         assert!(first.alone() && !second.alone());
         for receiver in [&first, &second] {

@@ -10,7 +10,7 @@ use super::call;
 use super::connection::Connection;
 use super::pages::{self, PagedList};
 use crate::content::ContentPart;
-use crate::message::{AssistantMessage, Message, UserMessage};
+use crate::message::{AssistantMessage, Message};
 use crate::protocol::field::{boolean, brief, list as items, object, split_key, string, take};
 use crate::tool::{Arguments, CallContext, CallError};
 
@@ -238,11 +238,11 @@ impl PromptResult {
                 PromptSpeaker::User => quoted.then_some(PromptRole::User.as_str()),
             };
             quoted = matches!(speaker, PromptSpeaker::Quoted(_));
-            let line = name.map(|name| ContentPart::text(format!("[said by `{name}`:]")));
+            let line = name.map(|name| ContentPart::text(format!("[message from `{name}`]")));
             let content = line.into_iter().chain(parts.into_iter().cloned());
             match messages.last_mut() {
-                Some(Message::User(last)) => last.content.extend(content),
-                _ => messages.push(UserMessage { content: content.collect() }.into()),
+                Some(Message::User { content: last }) => last.extend(content),
+                _ => messages.push(Message::User { content: content.collect() }),
             }
         }
         messages
@@ -355,8 +355,8 @@ mod tests {
             {"role": "user", "content": [text("a"), resource()]},
             {"role": "assistant", "parts": [text("b\n\nc")]},
             {"role": "user", "content": [
-                text("[said by `assistant`:]"), image(), text("[said by `narrator`:]"), text("d"), text("e"),
-                text("[said by `user`:]"), text("f"),
+                text("[message from `assistant`]"), image(), text("[message from `narrator`]"), text("d"), text("e"),
+                text("[message from `user`]"), text("f"),
             ]},
             {"role": "assistant", "parts": [text("g")]},
         ]);

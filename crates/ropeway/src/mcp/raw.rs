@@ -231,9 +231,9 @@ impl RawCall<'_> {
             idempotent: is_idempotent(method),
             trace: Some(self.trace),
             caller: Some(self.caller),
-            ..Request::new(method, params)
+            ..Request::new(method, params, self.cx, self.timeouts)
         };
-        let (response, session) = self.connection.request(&request, self.cx, self.timeouts, Some(session)).await?;
+        let (response, session) = self.connection.request(&request, Some(session)).await?;
         let object = response.into_raw(&self.connection.host).map_err(|error| self.connection.decode_error(error))?;
         Ok(RawReply::new(object, &session.info))
     }
@@ -254,8 +254,14 @@ impl RawCall<'_> {
         let RawRequest { method, params, name, meta, .. } = self.request;
         let info = session.info.clone();
         let (connection, name) = (self.connection, name.as_deref());
-        let mut call = Call::new(connection, self.cx, self.timeouts, self.trace, method, name, params.to_vec());
-        call.raw = Some((self.caller, meta));
+        let request = Request {
+            name,
+            client_meta: meta,
+            trace: Some(self.trace),
+            caller: Some(self.caller),
+            ..Request::new(method, b"", self.cx, self.timeouts)
+        };
+        let mut call = Call::new(connection, request, params.to_vec());
         call.apply_definition(name.unwrap_or_default(), &Arguments::new(), &session, false).await?;
         let result = call.run(|result: &Map<String, Value>| result, session).await?;
         let result = Bytes::from(Value::Object(result).to_string());

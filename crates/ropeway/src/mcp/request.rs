@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::raw_caller::RawCaller;
+use super::timeouts::RequestTimeouts;
 use super::trace::CallTrace;
 use crate::protocol::meta;
 use crate::tool::CallContext;
@@ -13,6 +14,8 @@ pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     /// The parameters: the text of a JSON object without `_meta`.
     pub(crate) params: &'a [u8],
+    pub(crate) cx: &'a CallContext,
+    pub(crate) timeouts: RequestTimeouts,
     /// The `_meta` entries of the era: the text of a JSON object without its braces.
     pub(crate) meta: &'a str,
     /// The `_meta` entries of a client of the gateway, in the same form.
@@ -37,10 +40,12 @@ pub(crate) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Creates a request that can be cancelled and must not be sent twice.
-    pub(crate) fn new(method: &'a str, params: &'a [u8]) -> Self {
+    pub(crate) fn new(method: &'a str, params: &'a [u8], cx: &'a CallContext, timeouts: RequestTimeouts) -> Self {
         Self {
             method,
             params,
+            cx,
+            timeouts,
             meta: "",
             client_meta: "",
             modern_meta: None,
@@ -57,7 +62,7 @@ impl<'a> Request<'a> {
 
 impl Request<'_> {
     /// Encodes the request as one line of JSON.
-    pub(crate) fn encode(&self, id: u64, cx: &CallContext) -> Vec<u8> {
+    pub(crate) fn encode(&self, id: u64) -> Vec<u8> {
         let meta = self.client_meta.len() + self.meta.len() + self.modern_meta.map_or(0, str::len);
         let mut line = Vec::with_capacity(128 + self.params.len() + meta);
         line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
@@ -73,7 +78,7 @@ impl Request<'_> {
         }
         line.extend_from_slice(br#""_meta":{"progressToken":"#);
         let _ = serde_json::to_writer(&mut line, &id);
-        for (key, value) in cx.meta() {
+        for (key, value) in self.cx.meta() {
             // Callers cannot override the keys of the protocol, and no key may appear twice.
             if !self.is_reserved(key) {
                 let key = serde_json::Value::from(key.as_str());
@@ -103,19 +108,25 @@ impl Request<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn encoded(request: &Request<'_>, cx: &CallContext) -> Value {
-        serde_json::from_slice(&request.encode(7, cx)).expect("JSON without a doubled key that matters")
+    fn request<'a>(method: &'a str, params: &'a [u8], cx: &'a CallContext) -> Request<'a> {
+        Request::new(method, params, cx, RequestTimeouts::within(Duration::from_secs(1)))
+    }
+
+    fn encoded(request: &Request<'_>) -> Value {
+        serde_json::from_slice(&request.encode(7)).expect("JSON without a doubled key that matters")
     }
 
     #[test]
     fn meta_is_added_to_any_parameters() {
         for params in ["{}", "{ }", r#"{"name":"a"}"#, "not an object"] {
-            let request = Request { meta: r#""a/b":{"c":1}"#, ..Request::new("tools/call", params.as_bytes()) };
-            let sent = encoded(&request, &CallContext::default());
+            let cx = CallContext::default();
+            let sent = encoded(&Request { meta: r#""a/b":{"c":1}"#, ..request("tools/call", params.as_bytes(), &cx) });
             assert_eq!(sent["params"]["_meta"], json!({"progressToken": 7, "a/b": {"c": 1}}), "{params}");
         }
     }
@@ -125,11 +136,11 @@ mod tests {
         let cx = CallContext::default().with_meta("traceparent", json!("00-1")).with_meta("progressToken", json!("x"));
         let cx = cx.with_meta(meta::CLIENT_INFO, json!("theirs")).with_meta("name", json!("n"));
         let own = format!(r#""{}":{{"name":"own"}}"#, meta::CLIENT_INFO);
-        let request = Request { meta: &own, ..Request::new("a\"b", b"{}") };
+        let request = Request { meta: &own, ..request("a\"b", b"{}", &cx) };
         let expected = json!({"jsonrpc": "2.0", "id": 7, "method": "a\"b",
             "params": {"_meta": {"progressToken": 7, "traceparent": "00-1", "name": "n", meta::CLIENT_INFO: {"name": "own"}}}});
-        assert_eq!(encoded(&request, &cx), expected);
-        let text = String::from_utf8(request.encode(7, &cx)).expect("UTF-8");
+        assert_eq!(encoded(&request), expected);
+        let text = String::from_utf8(request.encode(7)).expect("UTF-8");
         assert_eq!(text.matches(meta::CLIENT_INFO).count(), 1);
     }
 }

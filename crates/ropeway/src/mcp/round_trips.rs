@@ -1,5 +1,6 @@
 //! Requests that may take several round trips: input requests of the server, and tasks.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,16 +8,13 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::raw_caller::RawCaller;
-use super::raw_response::FromResponse;
+use super::raw_response::{FromResponse, RawResponse};
 use super::request::Request;
 use super::session::Session;
 use super::task::{CancelTaskOnDrop, RemoteTask};
-use super::timeouts::RequestTimeouts;
 use super::tools;
-use super::trace::CallTrace;
 use crate::protocol::Era;
-use crate::tool::{Arguments, CallContext, CallError, TimeoutKind};
+use crate::tool::{Arguments, CallError, TimeoutKind};
 
 /// Maximum number of input requests in one round.
 const MAX_INPUTS: usize = 64;
@@ -33,43 +31,17 @@ fn add_field(params: &mut Vec<u8>, key: &str, value: &Value) {
 /// A request that may take several round trips.
 pub(super) struct Call<'a> {
     connection: &'a Arc<Connection>,
-    cx: &'a CallContext,
-    timeouts: RequestTimeouts,
-    trace: &'a CallTrace,
-    method: &'a str,
-    name: Option<&'a str>,
+    /// The request without its parameters and headers.
+    request: Request<'a>,
     /// The parameters: the text of a JSON object.
     params: Vec<u8>,
     headers: Vec<(String, String)>,
-    pub(super) idempotent: bool,
-    /// The sender of a raw request, and the `_meta` entries of its client.
-    pub(super) raw: Option<(&'a Arc<dyn RawCaller>, &'a str)>,
     as_task: bool,
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn new(
-        connection: &'a Arc<Connection>,
-        cx: &'a CallContext,
-        timeouts: RequestTimeouts,
-        trace: &'a CallTrace,
-        method: &'a str,
-        name: Option<&'a str>,
-        params: Vec<u8>,
-    ) -> Self {
-        Self {
-            connection,
-            cx,
-            timeouts,
-            trace,
-            method,
-            name,
-            params,
-            headers: Vec::new(),
-            idempotent: false,
-            raw: None,
-            as_task: false,
-        }
+    pub(super) fn new(connection: &'a Arc<Connection>, request: Request<'a>, params: Vec<u8>) -> Self {
+        Self { connection, request, params, headers: Vec::new(), as_task: false }
     }
 
     /// Looks up the tool's definition and adds the headers and the `task` field that it requires.
@@ -83,38 +55,34 @@ impl<'a> Call<'a> {
         let known = self.connection.tools().filter(|list| !refetch && list.get(tool).is_some());
         let list = match known {
             Some(list) => list,
-            None => tools::fetch(self.connection, self.cx).await?,
+            None => tools::fetch(self.connection, self.request.cx).await?,
         };
         let Some(listed) = list.get(tool) else { return Ok(()) };
         if session.wants_headers() {
             self.headers = listed.headers.headers(arguments);
         }
         if session.era() == Era::Legacy && listed.requires_task() && !self.as_task {
-            let left = self.timeouts.deadline.saturating_duration_since(Instant::now());
+            let left = self.request.timeouts.deadline.saturating_duration_since(Instant::now());
             add_field(&mut self.params, "task", &json!({"ttl": left.as_millis() as u64}));
             self.as_task = true;
         }
         Ok(())
     }
 
-    async fn send<T: FromResponse>(
-        &self,
-        params: &[u8],
-        session: Option<Arc<Session>>,
-    ) -> Result<(T, Arc<Session>), CallError> {
-        let request = Request {
-            name: self.name,
-            headers: &self.headers,
-            idempotent: self.idempotent,
-            trace: Some(self.trace),
-            caller: self.raw.map(|(caller, _)| caller),
-            client_meta: self.raw.map_or("", |(_, meta)| meta),
-            ..Request::new(self.method, params)
-        };
-        let (response, session) = self.connection.request(&request, self.cx, self.timeouts, session).await?;
-        // Decoding happens in the caller's task, so that a large response does not delay other calls.
-        let result = response.read(&self.connection.host).map_err(|error| self.connection.decode_error(error))?;
-        Ok((result, session))
+    fn request<'b>(&'b self, params: &'b [u8]) -> Request<'b> {
+        Request { params, headers: &self.headers, ..self.request }
+    }
+
+    /// Decodes a response. This happens in the caller's task, so that a large response does not delay other calls.
+    fn read<T: FromResponse>(&self, response: RawResponse) -> Result<T, CallError> {
+        response.read(&self.connection.host).map_err(|error| self.connection.decode_error(error))
+    }
+
+    /// Sends the request once.
+    async fn send<T: FromResponse>(&self) -> Result<T, CallError> {
+        let request = self.request(&self.params);
+        let (response, _) = self.connection.request(&request, None).await?;
+        self.read(response)
     }
 
     /// Sends the request, answers the server's input requests, and returns the final result.
@@ -123,29 +91,33 @@ impl<'a> Call<'a> {
         fields: fn(&T) -> &Map<String, Value>,
         session: Arc<Session>,
     ) -> Result<T, CallError> {
-        let (mut result, mut session) = self.send::<T>(&self.params, Some(session)).await?;
+        let mut params = Cow::Borrowed(&self.params);
+        let mut session = Some(session);
         let mut rounds = 0;
         loop {
+            let request = self.request(&params);
+            let (response, used) = self.connection.request(&request, session.take()).await?;
+            let (result, era): (T, _) = (self.read(response)?, used.era());
             let fields = fields(&result);
             match fields.get("resultType").and_then(Value::as_str) {
-                Some("input_required") if session.era() == Era::Modern => {
+                Some("input_required") if era == Era::Modern => {
                     rounds += 1;
                     if rounds > self.connection.config.limits.input_rounds {
                         return Err(self.protocol_error(format!("the server asked for input {rounds} times")));
                     }
-                    let mut params = self.params.clone();
                     let answers = Box::pin(self.answer_inputs(fields.get("inputRequests"))).await?;
                     if answers.is_empty() {
                         // Without input requests, the server only wants the request to be repeated.
                         Box::pin(self.sleep(Duration::from_millis(50 << rounds.min(5)))).await?;
                     }
-                    add_field(&mut params, "inputResponses", &Value::Object(answers));
+                    let mut next = self.params.clone();
+                    add_field(&mut next, "inputResponses", &Value::Object(answers));
                     if let Some(state) = fields.get("requestState") {
-                        add_field(&mut params, "requestState", state);
+                        add_field(&mut next, "requestState", state);
                     }
-                    (result, session) = Box::pin(self.send(&params, None)).await?;
+                    params = Cow::Owned(next);
                 }
-                Some("task") if session.era() == Era::Modern => {
+                Some("task") if era == Era::Modern => {
                     let task = RemoteTask::read(fields, "pollIntervalMs");
                     return Box::pin(self.poll_task(task, Era::Modern)).await;
                 }
@@ -159,7 +131,7 @@ impl<'a> Call<'a> {
                     };
                 }
                 // The legacy era has no result types. There it is an ordinary field.
-                Some(_) if session.era() == Era::Legacy => return Ok(result),
+                Some(_) if era == Era::Legacy => return Ok(result),
                 Some(kind) => return Err(self.protocol_error(format!("unknown result type `{kind}`"))),
             }
         }
@@ -184,8 +156,8 @@ impl<'a> Call<'a> {
             let params = request.get("params").cloned().unwrap_or_default();
             let answer = tokio::select! {
                 answer = self.connection.host.answer_request(method, params) => answer,
-                () = self.cx.cancelled() => return Err(CallError::Cancelled),
-                () = tokio::time::sleep_until(self.timeouts.deadline) => return Err(self.timed_out()),
+                () = self.request.cx.cancelled() => return Err(CallError::Cancelled),
+                () = tokio::time::sleep_until(self.request.timeouts.deadline) => return Err(self.timed_out()),
             };
             let answer = match answer {
                 Ok(answer) => answer,
@@ -209,7 +181,7 @@ impl<'a> Call<'a> {
     fn timed_out(&self) -> CallError {
         CallError::Timeout {
             server: self.connection.alias().clone(),
-            after: self.timeouts.started.elapsed(),
+            after: self.request.timeouts.started.elapsed(),
             clock: TimeoutKind::Total,
             hint: None,
         }
@@ -218,8 +190,8 @@ impl<'a> Call<'a> {
     async fn sleep(&self, pause: Duration) -> Result<(), CallError> {
         tokio::select! {
             () = tokio::time::sleep(pause) => Ok(()),
-            () = self.cx.cancelled() => Err(CallError::Cancelled),
-            () = tokio::time::sleep_until(self.timeouts.deadline) => Err(self.timed_out()),
+            () = self.request.cx.cancelled() => Err(CallError::Cancelled),
+            () = tokio::time::sleep_until(self.request.timeouts.deadline) => Err(self.timed_out()),
         }
     }
 
@@ -236,7 +208,7 @@ impl<'a> Call<'a> {
                 // `tasks/result` also reports failures, and blocks while the server sends its input requests.
                 "completed" | "failed" | "input_required" if era == Era::Legacy => {
                     let call = self.task_request("tasks/result", &task.id);
-                    Some(Box::pin(call.send::<Value>(&call.params, None)).await.map(|(result, _)| result))
+                    Some(Box::pin(call.send::<Value>()).await)
                 }
                 "failed" => Some(Err(task.failure(self.connection))),
                 "cancelled" => Some(Err(self.protocol_error("the server cancelled the task".to_owned()))),
@@ -251,7 +223,7 @@ impl<'a> Call<'a> {
                         let answers = self.answer_inputs(Some(&Value::Object(new))).await?;
                         let mut call = self.task_request("tasks/update", &task.id);
                         add_field(&mut call.params, "inputResponses", &Value::Object(answers));
-                        Box::pin(call.send::<Value>(&call.params, None)).await?;
+                        Box::pin(call.send::<Value>()).await?;
                     }
                     None
                 }
@@ -267,8 +239,8 @@ impl<'a> Call<'a> {
             self.sleep(task.poll_delay(polls)).await?;
             polls += 1;
             let mut call = self.task_request("tasks/get", &task.id);
-            call.idempotent = true;
-            let (fields, _) = Box::pin(call.send::<Map<String, Value>>(&call.params, None)).await?;
+            call.request.idempotent = true;
+            let fields = Box::pin(call.send::<Map<String, Value>>()).await?;
             let key = if era == Era::Modern { "pollIntervalMs" } else { "pollInterval" };
             task = RemoteTask { id: task.id, ..RemoteTask::read(&fields, key) };
         }
@@ -277,8 +249,7 @@ impl<'a> Call<'a> {
     /// Creates a request about a task, with the timeouts of this call.
     fn task_request<'b>(&'b self, method: &'b str, task: &'b str) -> Call<'b> {
         let params = json!({"taskId": task}).to_string().into_bytes();
-        let mut call = Call::new(self.connection, self.cx, self.timeouts, self.trace, method, Some(task), params);
-        call.raw = self.raw;
-        call
+        let request = Request { method, name: Some(task), idempotent: false, ..self.request };
+        Call::new(self.connection, request, params)
     }
 }

@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::raw_response::RequestResult;
 use super::request::Request;
 use super::server_info::ServerInfo;
-use super::timeouts::RequestTimeouts;
 use super::transport::Link;
 use crate::protocol::{Era, meta};
-use crate::tool::CallContext;
 
 /// The `_meta` entry of the protocol version, for requests with the entries of a client.
 const VERSION_META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
@@ -53,13 +51,8 @@ impl Session {
     }
 
     /// Sends a request without retrying it.
-    pub(crate) async fn request(
-        &self,
-        request: &Request<'_>,
-        cx: &CallContext,
-        timeouts: RequestTimeouts,
-    ) -> RequestResult {
-        self.link.request(&self.prepare(request), cx, timeouts).await
+    pub(crate) async fn request(&self, request: &Request<'_>) -> RequestResult {
+        self.link.request(&self.prepare(request)).await
     }
 }
 

@@ -197,9 +197,9 @@ async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Sess
                 ] {
                     for uri in uris {
                         let params = json!({"uri": uri}).to_string();
-                        let request = Request { idempotent: true, ..Request::new(method, params.as_bytes()) };
                         let cx = CallContext::default();
-                        if let Err(error) = session.request(&request, &cx, connection.timeouts(&cx)).await {
+                        let request = Request::new(method, params.as_bytes(), &cx, connection.timeouts(&cx));
+                        if let Err(error) = session.request(&Request { idempotent: true, ..request }).await {
                             connection.host.warn(&format!("`{method}` of `{uri}` failed: {error}"));
                         }
                     }
@@ -224,9 +224,10 @@ async fn maintain_log_level(connection: &Arc<Connection>, session: &Arc<Session>
         let wanted = *level.borrow_and_update();
         if let Some(wanted) = wanted {
             let params = json!({"level": wanted}).to_string();
-            let request = Request { idempotent: true, ..Request::new("logging/setLevel", params.as_bytes()) };
             let cx = CallContext::default();
-            if let Err(error) = session.request(&request, &cx, connection.timeouts(&cx)).await {
+            let timeouts = connection.timeouts(&cx);
+            let request = Request::new("logging/setLevel", params.as_bytes(), &cx, timeouts);
+            if let Err(error) = session.request(&Request { idempotent: true, ..request }).await {
                 connection.host.warn(&format!("`logging/setLevel` failed: {error}"));
             }
         }
@@ -261,16 +262,18 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
             continue;
         }
         let params = json!({"notifications": filter}).to_string();
-        let request = Request { standing: true, ..Request::new("subscriptions/listen", params.as_bytes()) };
         let cx = CallContext::default();
-        let started = Instant::now();
+        // The request stays open by design.
+        let timeouts = RequestTimeouts::within(MAX_TIMEOUT);
+        let request = Request::new("subscriptions/listen", params.as_bytes(), &cx, timeouts);
+        let request = Request { standing: true, ..request };
         let changed = async {
             while subscriptions(connection) == uris {
                 connection.subscriptions_changed.notified().await;
             }
         };
         let ended = tokio::select! {
-            outcome = session.request(&request, &cx, no_timeouts(started)) => Some(outcome),
+            outcome = session.request(&request) => Some(outcome),
             () = changed => None,
         };
         match ended {
@@ -283,9 +286,4 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
         // Changes without a subscription went unnoticed.
         connection.host.mark_all_changed();
     }
-}
-
-/// Returns the timeouts of a request that stays open by design.
-fn no_timeouts(started: Instant) -> RequestTimeouts {
-    RequestTimeouts { idle: MAX_TIMEOUT, deadline: started + MAX_TIMEOUT, started }
 }

@@ -80,11 +80,10 @@ impl Drop for CancelTaskOnDrop<'_> {
         let connection = self.connection.clone();
         runtime.spawn(async move {
             let params = json!({"taskId": id}).to_string();
-            let request =
-                Request { name: Some(&id), cancellable: false, ..Request::new("tasks/cancel", params.as_bytes()) };
             let cx = CallContext::default().with_timeout(Duration::from_secs(5));
+            let request = Request::new("tasks/cancel", params.as_bytes(), &cx, connection.timeouts(&cx));
             // On failure, the server drops the task when its TTL expires.
-            let _ = session.request(&request, &cx, connection.timeouts(&cx)).await;
+            let _ = session.request(&Request { name: Some(&id), cancellable: false, ..request }).await;
         });
     }
 }

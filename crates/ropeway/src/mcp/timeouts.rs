@@ -12,3 +12,11 @@ pub(crate) struct RequestTimeouts {
     pub(crate) deadline: Instant,
     pub(crate) started: Instant,
 }
+
+impl RequestTimeouts {
+    /// Returns timeouts of this duration, from now on.
+    pub(crate) fn within(limit: Duration) -> Self {
+        let started = Instant::now();
+        Self { idle: limit, deadline: started + limit, started }
+    }
+}

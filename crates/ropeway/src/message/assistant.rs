@@ -13,7 +13,9 @@ use crate::json;
 #[non_exhaustive]
 pub struct AssistantMessage {
     /// The model and endpoint that sent the message; `None` if the host wrote it.
+    // Hidden from the docs: the provider sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub from: Option<ModelEndpoint>,
     /// Parts in order.
     #[serde(default)]
@@ -48,29 +50,22 @@ impl ModelEndpoint {
 pub enum AssistantPart {
     /// Text for the user.
     Text(AssistantText),
-    /// Reasoning, as far as the model shows it.
-    Reasoning(Reasoning),
+    /// Reasoning, as far as the model shows it; the text is empty if it is hidden.
+    Reasoning(AssistantText),
     /// A tool call.
     ToolCall(ToolCall),
     /// A part that only the same endpoint understands. It is sent back unchanged.
     #[serde(rename = "private")]
-    Opaque(OpaquePart),
+    Opaque {
+        /// The part as received.
+        json: Map<String, Value>,
+    },
 }
 
-/// Text for the user.
+/// Text or reasoning of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AssistantText {
     /// The text.
-    pub text: String,
-    /// Further fields, which are sent back to the same endpoint.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub extra: Map<String, Value>,
-}
-
-/// Reasoning of a model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Reasoning {
-    /// The reasoning or a summary of it; empty if it is hidden.
     pub text: String,
     /// Further fields, which are sent back to the same endpoint, such as signatures and encrypted content.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -100,23 +95,12 @@ pub enum CallArguments {
     Object(Map<String, Value>),
     /// Invalid arguments. The tool is not called, and the problem is reported to the model.
     #[serde(rename = "broken_arguments")]
-    Broken(InvalidArguments),
-}
-
-/// Arguments that are not a JSON object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InvalidArguments {
-    /// The text of the model.
-    pub text: String,
-    /// Description of the problem, for the model.
-    pub problem: String,
-}
-
-/// A part that only the same endpoint understands.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct OpaquePart {
-    /// The part as received.
-    pub json: Map<String, Value>,
+    Broken {
+        /// The text of the model.
+        text: String,
+        /// Description of the problem, for the model.
+        problem: String,
+    },
 }
 
 impl AssistantMessage {
@@ -172,7 +156,7 @@ impl CallArguments {
 
     /// Creates invalid arguments.
     pub fn broken(text: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Broken(InvalidArguments { text: text.into(), problem: problem.into() })
+        Self::Broken { text: text.into(), problem: problem.into() }
     }
 }
 
@@ -181,7 +165,7 @@ impl fmt::Display for CallArguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Object(arguments) => f.write_str(&serde_json::to_string(arguments).unwrap_or_default()),
-            Self::Broken(broken) => f.write_str(&broken.text),
+            Self::Broken { text, .. } => f.write_str(text),
         }
     }
 }

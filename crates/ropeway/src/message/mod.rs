@@ -6,13 +6,14 @@ mod effort;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::assistant::{
-    AssistantMessage, AssistantPart, AssistantText, CallArguments, InvalidArguments, ModelEndpoint, OpaquePart,
-    Reasoning, ToolCall,
-};
+pub use self::assistant::{AssistantMessage, AssistantPart, AssistantText, CallArguments, ToolCall};
+// Hidden from the docs: the provider sets it, and compares it before it sends a message back.
+#[doc(hidden)]
+pub use self::assistant::ModelEndpoint;
 pub use self::dialect::{Dialect, UnknownDialectError};
 pub use self::effort::ReasoningEffort;
 use crate::content::ContentPart;
+use crate::conversions::conversions;
 
 /// A system prompt and messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,25 +32,17 @@ pub struct Conversation {
 #[non_exhaustive]
 pub enum Message {
     /// A message of the user.
-    User(UserMessage),
+    User {
+        /// Text, images, audio and documents. A document is an embedded resource.
+        content: Vec<ContentPart>,
+    },
     /// A message of the model.
     Assistant(AssistantMessage),
     /// Results of tool calls.
-    Tool(ToolMessage),
-}
-
-/// A message of the user: text, images, audio and documents.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UserMessage {
-    /// Parts of the message. A document is an embedded resource.
-    pub content: Vec<ContentPart>,
-}
-
-/// Results of the tool calls of one message.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolMessage {
-    /// One result per call.
-    pub results: Vec<ToolResult>,
+    Tool {
+        /// One result per call of the message before.
+        results: Vec<ToolResult>,
+    },
 }
 
 /// Result of a tool call.
@@ -104,41 +97,13 @@ impl ToolResult {
     }
 }
 
-impl From<&str> for Message {
-    fn from(text: &str) -> Self {
-        Self::User(UserMessage { content: vec![ContentPart::text(text)] })
-    }
-}
-
-impl From<String> for Message {
-    fn from(text: String) -> Self {
-        Self::User(UserMessage { content: vec![ContentPart::text(text)] })
-    }
-}
-
-impl From<Vec<ContentPart>> for Message {
-    fn from(content: Vec<ContentPart>) -> Self {
-        Self::User(UserMessage { content })
-    }
-}
-
-impl From<UserMessage> for Message {
-    fn from(message: UserMessage) -> Self {
-        Self::User(message)
-    }
-}
-
-impl From<AssistantMessage> for Message {
-    fn from(message: AssistantMessage) -> Self {
-        Self::Assistant(message)
-    }
-}
-
-impl From<Vec<ToolResult>> for Message {
-    fn from(results: Vec<ToolResult>) -> Self {
-        Self::Tool(ToolMessage { results })
-    }
-}
+conversions!(Message {
+    text: &str => Self::User { content: vec![ContentPart::text(text)] };
+    text: String => Self::User { content: vec![ContentPart::text(text)] };
+    content: Vec<ContentPart> => Self::User { content };
+    message: AssistantMessage => Self::Assistant(message);
+    results: Vec<ToolResult> => Self::Tool { results };
+});
 
 #[cfg(test)]
 mod tests {
@@ -175,7 +140,7 @@ mod tests {
     fn arguments_that_are_not_an_object_have_a_problem() {
         assert_eq!(CallArguments::read(" "), CallArguments::Object(serde_json::Map::new()));
         let problem = |text: &str| match CallArguments::read(text) {
-            CallArguments::Broken(broken) => broken.problem,
+            CallArguments::Broken { problem, .. } => problem,
             CallArguments::Object(object) => panic!("{object:?}"),
         };
         assert_eq!(problem("[1]"), "the arguments must be a JSON object, not an array");

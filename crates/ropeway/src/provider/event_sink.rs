@@ -1,11 +1,12 @@
 //! The events of a reply, on their way from the driver to the stream.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use super::reply::ReplyEvent;
 use crate::secret::Redactor;
+use crate::sync::lock;
 
 /// Events that the stream has not taken yet.
 #[derive(Clone, Default)]
@@ -13,7 +14,7 @@ pub(super) struct EventBuffer(Arc<Mutex<Vec<ReplyEvent>>>);
 
 impl EventBuffer {
     pub(super) fn take(&self) -> Vec<ReplyEvent> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.0))
     }
 
     /// Adds events and yields once, so the stream can take them.
@@ -21,7 +22,7 @@ impl EventBuffer {
         if events.is_empty() {
             return;
         }
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).append(events);
+        lock(&self.0).append(events);
         // No waker is needed: the stream that polls this future takes the events, and polls again for more.
         let mut has_yielded = false;
         poll_fn(|_| if std::mem::replace(&mut has_yielded, true) { Poll::Ready(()) } else { Poll::Pending }).await;

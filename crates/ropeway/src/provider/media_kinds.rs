@@ -50,7 +50,7 @@ impl MediaKinds {
     pub(super) fn in_conversation(conversation: &Conversation, with_text: bool) -> Self {
         let of = |parts: &[ContentPart]| {
             let found = parts.iter().map(|part| match part {
-                ContentPart::Text(_) | ContentPart::ResourceLink(_) => Self::NONE,
+                ContentPart::Text { .. } | ContentPart::ResourceLink(_) => Self::NONE,
                 part => match PromptPart::of(part) {
                     PromptPart::Document { .. } if !with_text => Self::NONE,
                     part => Self::of(&part),
@@ -59,10 +59,8 @@ impl MediaKinds {
             found.fold(Self::NONE, Self::union)
         };
         let found = conversation.messages.iter().map(|message| match message {
-            Message::User(message) => of(&message.content),
-            Message::Tool(message) => {
-                message.results.iter().map(|result| of(&result.content)).fold(Self::NONE, Self::union)
-            }
+            Message::User { content } => of(content),
+            Message::Tool { results } => results.iter().map(|result| of(&result.content)).fold(Self::NONE, Self::union),
             Message::Assistant(_) => Self::NONE,
         });
         found.fold(Self::NONE, Self::union)

@@ -4,9 +4,10 @@
 //! recognised costs one more request each time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::media_kinds::MediaKinds;
+use crate::sync::lock;
 
 /// The media that models were found not to support, by model name. Clones share their entries.
 #[derive(Clone, Debug, Default)]
@@ -15,19 +16,15 @@ pub(super) struct UnsupportedMedia(Arc<Mutex<HashMap<String, MediaKinds>>>);
 impl UnsupportedMedia {
     /// Returns the media that this model is known not to support.
     pub(super) fn of_model(&self, model: &str) -> MediaKinds {
-        self.models().get(model).copied().unwrap_or_default()
+        lock(&self.0).get(model).copied().unwrap_or_default()
     }
 
     pub(super) fn insert(&self, model: &str, media: MediaKinds) {
         if media != MediaKinds::NONE {
-            let mut models = self.models();
+            let mut models = lock(&self.0);
             let known = models.entry(model.to_owned()).or_default();
             *known = known.union(media);
         }
-    }
-
-    fn models(&self) -> MutexGuard<'_, HashMap<String, MediaKinds>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -26,6 +26,7 @@ mod event_sink;
 mod gemini;
 mod http_message;
 mod live_exchange;
+mod loose_object;
 mod media_kinds;
 mod media_support;
 mod models;

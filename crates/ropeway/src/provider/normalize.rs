@@ -11,8 +11,8 @@ use crate::content::ContentPart;
 use crate::json;
 use crate::lowering::LoweredTools;
 use crate::message::{
-    AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, Message, ModelEndpoint, OpaquePart,
-    Reasoning, ToolCall, ToolResult,
+    AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, Message, ModelEndpoint, ToolCall,
+    ToolResult,
 };
 use crate::tool::Arguments;
 
@@ -20,7 +20,7 @@ use crate::tool::Arguments;
 const MAX_ID: usize = 64;
 
 /// The content of a missing result.
-const NO_RESULT: &str = "there is no result of this call: the turn was interrupted";
+const NO_RESULT: &str = "the call was interrupted and returned no result";
 
 /// One message of a normalized conversation.
 #[derive(Debug, PartialEq)]
@@ -48,10 +48,10 @@ pub(super) enum NormalizedPart<'a> {
     /// Text; empty only if it returns to the endpoint that sent it.
     Text(&'a AssistantText),
     /// Reasoning that returns to the endpoint that sent it.
-    Reasoning(&'a Reasoning),
+    Reasoning(&'a AssistantText),
     Call(NormalizedCall<'a>),
     /// An opaque part that returns to the endpoint that sent it.
-    Opaque(&'a OpaquePart),
+    Opaque(&'a Map<String, serde_json::Value>),
 }
 
 /// A tool call, with the names of the dialect.
@@ -94,16 +94,16 @@ pub(super) fn normalize<'a>(
     let mut messages = conversation.messages.iter().peekable();
     while let Some(message) = messages.next() {
         match message {
-            Message::User(message) => normalizer.push_user(message.content.iter().map(Cow::Borrowed)),
+            Message::User { content } => normalizer.push_user(content.iter().map(Cow::Borrowed)),
             // Results without a call.
-            Message::Tool(message) => message.results.iter().for_each(|result| normalizer.push_orphan(result)),
+            Message::Tool { results } => results.iter().for_each(|result| normalizer.push_orphan(result)),
             Message::Assistant(reply) => {
                 let mut results: Vec<&ToolResult> = Vec::new();
                 let mut user_parts: Vec<Cow<'a, ContentPart>> = Vec::new();
                 while let Some(next) = messages.next_if(|next| !matches!(next, Message::Assistant(_))) {
                     match next {
-                        Message::Tool(message) => results.extend(&message.results),
-                        Message::User(message) => user_parts.extend(message.content.iter().map(Cow::Borrowed)),
+                        Message::Tool { results: more } => results.extend(more),
+                        Message::User { content } => user_parts.extend(content.iter().map(Cow::Borrowed)),
                         Message::Assistant(_) => {}
                     }
                 }
@@ -152,7 +152,7 @@ impl<'a> Normalizer<'a, '_> {
             parts.push(match part {
                 AssistantPart::Text(text) if native || !text.text.is_empty() => NormalizedPart::Text(text),
                 AssistantPart::Reasoning(reasoning) if native => NormalizedPart::Reasoning(reasoning),
-                AssistantPart::Opaque(part) if native => NormalizedPart::Opaque(part),
+                AssistantPart::Opaque { json } if native => NormalizedPart::Opaque(json),
                 AssistantPart::ToolCall(call) => {
                     let made = self.call(call, native);
                     let result = by_id.get_mut(call.id.as_str()).and_then(Vec::pop);
@@ -196,9 +196,8 @@ impl<'a> Normalizer<'a, '_> {
         let arguments = match (&call.arguments, tool) {
             (CallArguments::Object(arguments), Some(tool)) => tool.to_wire(arguments),
             (CallArguments::Object(arguments), None) => Cow::Borrowed(arguments),
-            (CallArguments::Broken(broken), _) => {
-                let text = broken.text.clone().into();
-                Cow::Owned(Arguments::from_iter([("invalid_arguments".to_owned(), text)]))
+            (CallArguments::Broken { text, .. }, _) => {
+                Cow::Owned(Arguments::from_iter([("invalid_arguments".to_owned(), text.clone().into())]))
             }
         };
         let extra = native.then_some(&call.extra);
@@ -268,7 +267,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::{Dialect, UserMessage};
+    use crate::message::Dialect;
 
     fn endpoint(endpoint: &str) -> ModelEndpoint {
         ModelEndpoint { dialect: Dialect::Chat, endpoint: endpoint.to_owned(), model: "m".to_owned() }
@@ -439,7 +438,7 @@ mod tests {
     #[test]
     fn empty_messages_are_dropped() {
         let conversation = Conversation::new()
-            .with(UserMessage::default())
+            .with(Vec::<ContentPart>::new())
             .with(AssistantMessage::default())
             .with("")
             .with(AssistantMessage::text(""))

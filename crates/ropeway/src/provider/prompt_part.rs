@@ -35,7 +35,7 @@ impl<'a> PromptPart<'a> {
     /// Converts a content part.
     pub(super) fn of(part: &'a ContentPart) -> Self {
         match part {
-            ContentPart::Text(part) => Self::Text(Cow::Borrowed(&part.text)),
+            ContentPart::Text { text, .. } => Self::Text(Cow::Borrowed(text)),
             ContentPart::Image(blob) => from_blob(blob, "image"),
             ContentPart::Audio(blob) => from_blob(blob, "audio"),
             ContentPart::Resource(resource) => from_resource(resource),

@@ -15,6 +15,8 @@ use crate::json;
 #[non_exhaustive]
 pub struct Recording {
     /// The exchanges, in the order they ended.
+    // Hidden from the docs: used by tests; programs load a recording or take one from a `Recorder`.
+    #[doc(hidden)]
     pub exchanges: Vec<Exchange>,
 }
 
@@ -104,6 +106,8 @@ pub enum RecordingError {
 
 impl Recording {
     /// Creates a recording of these exchanges.
+    // Hidden from the docs: used by tests.
+    #[doc(hidden)]
     pub fn new(exchanges: impl IntoIterator<Item = Exchange>) -> Self {
         Self { exchanges: exchanges.into_iter().collect() }
     }

@@ -7,9 +7,7 @@ use serde_json::{Map, Value};
 
 use super::reply::{Reply, ReplyEvent, StopReason, Usage};
 use crate::lowering::LoweredTools;
-use crate::message::{
-    AssistantMessage, AssistantPart, AssistantText, CallArguments, ModelEndpoint, OpaquePart, Reasoning, ToolCall,
-};
+use crate::message::{AssistantMessage, AssistantPart, AssistantText, CallArguments, ModelEndpoint, ToolCall};
 
 /// The field of a call's `extra` with the arguments as the model wrote them, if serializing them again gives another text.
 pub(super) const RAW_ARGUMENTS: &str = "arguments";
@@ -101,12 +99,12 @@ impl ReplyBuilder {
 
     /// Opens a slot of reasoning.
     pub(super) fn open_reasoning(&mut self, events: &mut Vec<ReplyEvent>) -> usize {
-        self.open(PartSlot::Done(AssistantPart::Reasoning(Reasoning::default())), events)
+        self.open(PartSlot::Done(AssistantPart::Reasoning(AssistantText::default())), events)
     }
 
     /// Adds a part that only the endpoint understands.
     pub(super) fn push_opaque(&mut self, json: Map<String, Value>, events: &mut Vec<ReplyEvent>) -> usize {
-        self.open(PartSlot::Done(AssistantPart::Opaque(OpaquePart { json })), events)
+        self.open(PartSlot::Done(AssistantPart::Opaque { json }), events)
     }
 
     /// Opens a call. Its name may follow later. A call without an id gets one from the id of the reply and its index.
@@ -241,7 +239,7 @@ impl ReplyBuilder {
             PartSlot::Done(AssistantPart::Text(part)) => Some(&mut part.extra),
             PartSlot::Done(AssistantPart::Reasoning(part)) => Some(&mut part.extra),
             PartSlot::Done(AssistantPart::ToolCall(call)) => Some(&mut call.extra),
-            PartSlot::Done(AssistantPart::Opaque(part)) => Some(&mut part.json),
+            PartSlot::Done(AssistantPart::Opaque { json }) => Some(json),
         }
     }
 
@@ -288,7 +286,7 @@ impl ReplyBuilder {
 
     fn settle_slot(&mut self, at: usize, problem: Option<&str>, events: &mut Vec<ReplyEvent>) {
         let Some(slot @ PartSlot::Call(_)) = self.slots.get_mut(at) else { return };
-        let placeholder = PartSlot::Done(AssistantPart::Opaque(OpaquePart::default()));
+        let placeholder = PartSlot::Done(AssistantPart::Opaque { json: Map::new() });
         let PartSlot::Call(builder) = std::mem::replace(slot, placeholder) else { return };
         let index = builder.index;
         let call = self.build_call(builder, problem);

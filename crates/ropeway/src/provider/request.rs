@@ -11,6 +11,7 @@ use crate::json;
 use crate::lowering::{Lower, lower_output};
 use crate::message::{AssistantPart, Conversation, Message, ModelEndpoint, ReasoningEffort};
 use crate::schema::Validator;
+use crate::setters::setters;
 use crate::tool::{ArgumentProblem, Schema};
 
 /// A request to a model.
@@ -155,62 +156,35 @@ impl<'a> ChatRequest<'a> {
         let has_own = ["messages", "input", "contents"].iter().any(|field| self.extra.contains_key(*field));
         let is_empty_text = |part: &ContentPart| part.as_text().is_some_and(str::is_empty);
         let is_dropped = |message: &Message| match message {
-            Message::User(message) => message.content.iter().all(is_empty_text),
+            Message::User { content } => content.iter().all(is_empty_text),
             Message::Assistant(message) => {
                 let native = message.from.as_ref().is_some_and(|from| from.accepts_parts_of(endpoint));
                 message.parts.iter().all(|part| match part {
                     AssistantPart::Text(text) => !native && text.text.is_empty(),
                     AssistantPart::ToolCall(_) => false,
-                    AssistantPart::Reasoning(_) | AssistantPart::Opaque(_) => !native,
+                    AssistantPart::Reasoning(_) | AssistantPart::Opaque { .. } => !native,
                 })
             }
-            Message::Tool(message) => message.results.is_empty(),
+            Message::Tool { results } => results.is_empty(),
         };
         !has_own && self.conversation.messages.iter().all(is_dropped)
     }
-
-    /// Offers these tools to the model.
-    #[must_use]
-    pub fn with_tools(mut self, tools: &'a dyn Lower) -> Self {
-        self.tools = Some(tools);
-        self
-    }
-
-    /// Sets whether a tool must be called.
-    #[must_use]
-    pub fn with_tool_choice(mut self, choice: ToolChoice) -> Self {
-        self.tool_choice = choice;
-        self
-    }
-
-    /// Sets the maximum tokens of the reply.
-    #[must_use]
-    pub fn with_max_tokens(mut self, tokens: u32) -> Self {
-        self.max_tokens = Some(tokens);
-        self
-    }
-
-    /// Sets the sampling temperature.
-    #[must_use]
-    pub fn with_temperature(mut self, temperature: f64) -> Self {
-        self.temperature = Some(temperature);
-        self
-    }
-
-    /// Sets the reasoning effort.
-    #[must_use]
-    pub fn with_effort(mut self, effort: ReasoningEffort) -> Self {
-        self.effort = Some(effort);
-        self
-    }
-
-    /// Requests a reply in JSON of this schema.
-    #[must_use]
-    pub fn with_output(mut self, name: impl Into<String>, schema: impl Into<Schema>) -> Self {
-        self.output = Some(OutputFormat::new(name, schema));
-        self
-    }
 }
+
+setters!(<'a> ChatRequest<'a> {
+    /// Offers these tools to the model.
+    with_tools(tools: &'a dyn Lower) => tools = Some(tools);
+    /// Sets whether a tool must be called.
+    with_tool_choice(choice: ToolChoice) => tool_choice = choice;
+    /// Sets the maximum tokens of the reply.
+    with_max_tokens(tokens: u32) => max_tokens = Some(tokens);
+    /// Sets the sampling temperature.
+    with_temperature(temperature: f64) => temperature = Some(temperature);
+    /// Sets the reasoning effort.
+    with_effort(effort: ReasoningEffort) => effort = Some(effort);
+    /// Requests a reply in JSON of this schema.
+    with_output(name: impl Into<String>, schema: impl Into<Schema>) => output = Some(OutputFormat::new(name, schema));
+});
 
 impl fmt::Debug for ChatRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -223,7 +197,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::{AssistantMessage, Dialect, Reasoning};
+    use crate::message::{AssistantMessage, AssistantText, Dialect};
     use crate::provider::{ProviderErrorKind, ProviderSettings, StopReason, Usage, encode};
 
     fn reply(text: &str, dialect: Dialect) -> Reply {
@@ -241,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_conversation_without_content_is_an_error() {
-        let reasoning = AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), ..Reasoning::default() });
+        let reasoning = AssistantPart::Reasoning(AssistantText { text: "hm".to_owned(), ..AssistantText::default() });
         for dialect in Dialect::ALL {
             for answer in [AssistantMessage::text(""), AssistantMessage::new(vec![reasoning.clone()])] {
                 let conversation = Conversation::new().with(answer);

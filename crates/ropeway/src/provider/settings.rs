@@ -9,6 +9,7 @@ use super::request::ChatRequest;
 use crate::lowering;
 use crate::message::{Dialect, ModelEndpoint};
 use crate::secret::{self, Redactor, Secret};
+use crate::setters::setters;
 
 /// Headers whose values are not secret. Any other header may hold a key.
 const PUBLIC_HEADERS: [&str; 10] = [
@@ -211,52 +212,10 @@ impl ProviderSettings {
         settings
     }
 
-    /// Sets the base URL.
-    #[must_use]
-    pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
-        self.base_url = url.into();
-        self
-    }
-
-    /// Sets the key.
-    #[must_use]
-    pub fn with_key(mut self, key: impl Into<Secret>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
-
     /// Adds a header to every request.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
         self.headers.push((name.into(), value.into()));
-        self
-    }
-
-    /// Sets the timeouts.
-    #[must_use]
-    pub fn with_timeouts(mut self, timeouts: ProviderTimeouts) -> Self {
-        self.timeouts = timeouts;
-        self
-    }
-
-    /// Sets how failed requests are retried.
-    #[must_use]
-    pub fn with_retries(mut self, retries: RetryPolicy) -> Self {
-        self.retries = retries;
-        self
-    }
-
-    /// Sets the proxy.
-    #[must_use]
-    pub fn with_proxy(mut self, proxy: Proxy) -> Self {
-        self.proxy = proxy;
-        self
-    }
-
-    /// Sets the differences from other providers of the dialect.
-    #[must_use]
-    pub fn with_quirks(mut self, quirks: Quirks) -> Self {
-        self.quirks = quirks;
         self
     }
 
@@ -322,6 +281,21 @@ impl ProviderSettings {
         Redactor::new(&all)
     }
 }
+
+setters!(ProviderSettings {
+    /// Sets the base URL.
+    with_base_url(url: impl Into<String>) => base_url = url.into();
+    /// Sets the key.
+    with_key(key: impl Into<Secret>) => key = Some(key.into());
+    /// Sets the timeouts.
+    with_timeouts(timeouts: ProviderTimeouts) => timeouts = timeouts;
+    /// Sets how failed requests are retried.
+    with_retries(retries: RetryPolicy) => retries = retries;
+    /// Sets the proxy.
+    with_proxy(proxy: Proxy) => proxy = proxy;
+    /// Sets the differences from other providers of the dialect.
+    with_quirks(quirks: Quirks) => quirks = quirks;
+});
 
 #[cfg(test)]
 mod tests {

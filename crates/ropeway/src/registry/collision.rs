@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::tool::Origin;
 
@@ -16,29 +16,27 @@ pub struct Collision {
     pub kept: Origin,
     /// Origin of the other tool.
     pub other: Origin,
-    /// The outcome for the other tool.
-    #[serde(rename = "fate")]
-    pub outcome: CollisionOutcome,
+    /// The new name of the other tool; `None` if it cannot be called.
+    #[serde(rename = "fate", serialize_with = "fate")]
+    pub renamed_to: Option<String>,
 }
 
-/// The outcome for the tool that lost its name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CollisionOutcome {
-    /// The tool cannot be called.
-    Dropped,
-    /// The tool has this name instead.
-    Renamed(String),
+/// Writes `{"renamed": "…"}` or `"dropped"`.
+fn fate<S: Serializer>(renamed_to: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    match renamed_to {
+        Some(name) => serializer.collect_map([("renamed", name)]),
+        None => serializer.serialize_str("dropped"),
+    }
 }
 
 impl fmt::Display for Collision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, kept, other, outcome } = self;
+        let Self { name, kept, other, renamed_to } = self;
         write!(f, "{} and {} have the same name `{}`: ", ToolLabel(kept), ToolLabel(other), without_mcp_prefix(name))?;
-        match outcome {
-            CollisionOutcome::Dropped if kept == other => f.write_str("only one of them can be called"),
-            CollisionOutcome::Dropped => write!(f, "only {} can be called", ToolLabel(kept)),
-            CollisionOutcome::Renamed(new) => {
+        match renamed_to {
+            None if kept == other => f.write_str("only one of them can be called"),
+            None => write!(f, "only {} can be called", ToolLabel(kept)),
+            Some(new) => {
                 write!(f, "{} is called `{}` instead", ToolLabel(other), without_mcp_prefix(new))
             }
         }
@@ -72,35 +70,32 @@ mod tests {
         Origin::Server { server: server.into(), tool: "go".into() }
     }
 
-    fn collision(kept: Origin, other: Origin, outcome: CollisionOutcome) -> Collision {
-        Collision { name: "x".to_owned(), kept, other, outcome }
+    fn collision(kept: Origin, other: Origin, renamed_to: Option<&str>) -> Collision {
+        Collision { name: "x".to_owned(), kept, other, renamed_to: renamed_to.map(str::to_owned) }
     }
 
     #[test]
     fn a_collision_names_both_tools_and_its_outcome() {
         let sentences = [
             (
-                collision(of("a"), of("b"), CollisionOutcome::Dropped),
+                collision(of("a"), of("b"), None),
                 "tool `go` of server `a` and tool `go` of server `b` have the same name `x`: only tool `go` of server `a` \
                  can be called",
             ),
             (
-                collision(of("a"), of("b"), CollisionOutcome::Renamed("x_2".to_owned())),
+                collision(of("a"), of("b"), Some("x_2")),
                 "tool `go` of server `a` and tool `go` of server `b` have the same name `x`: tool `go` of server `b` is \
                  called `x_2` instead",
             ),
             (
-                collision(Origin::Local, Origin::Local, CollisionOutcome::Dropped),
+                collision(Origin::Local, Origin::Local, None),
                 "a local tool and a local tool have the same name `x`: only one of them can be called",
             ),
         ];
         for (collision, sentence) in sentences {
             assert_eq!(collision.to_string(), sentence);
         }
-        let prefixed = Collision {
-            name: "mcp_a_x".to_owned(),
-            ..collision(of("a"), of("b"), CollisionOutcome::Renamed("mcp_a_x_2".to_owned()))
-        };
+        let prefixed = Collision { name: "mcp_a_x".to_owned(), ..collision(of("a"), of("b"), Some("mcp_a_x_2")) };
         let words = prefixed.to_string();
         assert!(words.contains("`a_x`") && words.contains("`a_x_2`") && !words.contains("mcp_"), "{words}");
     }
@@ -108,8 +103,7 @@ mod tests {
     #[test]
     fn a_collision_serializes_as_an_object() {
         assert_eq!(
-            serde_json::to_value(collision(of("a"), Origin::Local, CollisionOutcome::Renamed("x_2".to_owned())))
-                .expect("JSON"),
+            serde_json::to_value(collision(of("a"), Origin::Local, Some("x_2"))).expect("JSON"),
             json!({"name": "x", "kept": {"server": "a", "tool": "go"}, "other": "local", "fate": {"renamed": "x_2"}})
         );
     }

@@ -16,13 +16,16 @@ mod tests;
 mod tools;
 mod transform;
 
-pub use self::collision::{Collision, CollisionOutcome};
+pub use self::collision::Collision;
 pub(crate) use self::filter::Predicate;
+// Hidden from the docs: `BridgeBuilder` and `ServerEntry` set them; the binary applies them to tools without a bridge.
+#[doc(hidden)]
 pub use self::filter::{ToolFilter, ToolShapeError};
 pub use self::search::SearchHit;
 pub use self::selection::SelectedTools;
+#[doc(hidden)]
 pub use self::shape::ToolShape;
-pub use self::source::{ContextItem, ContextKind, ContextSource, ToolSource};
+pub use self::source::{ContextItem, ContextSource, ToolSource};
 pub use self::status::{ServerState, ServerStatus};
 pub use self::tools::Registry;
-pub use self::transform::{Describe, HideArguments, PrefixName, PresetArguments, ProviderOptions, Rename, Transformer};
+pub use self::transform::{ToolTransform, Transformer};

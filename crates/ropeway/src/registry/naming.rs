@@ -44,26 +44,6 @@ pub(crate) fn numbered(name: &str, number: usize) -> String {
     name::ending(name, &format!("_{number}"), MAX_LENGTH)
 }
 
-/// Returns up to three names with a small edit distance to `word`, nearest first.
-pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    // Names are shorter, and the time is quadratic in the length.
-    let word: String = word.chars().take(2 * MAX_LENGTH).collect::<String>().to_lowercase();
-    let length = word.chars().count();
-    let tolerance = (length / 3).max(1);
-    let mut near: Vec<(usize, &str)> = names
-        .into_iter()
-        .filter_map(|name| {
-            let lower = name.to_lowercase();
-            let within = word.len() >= 3 && (lower.contains(&word) || (lower.len() >= 3 && word.contains(&lower)));
-            let can_be_near = lower.chars().count().abs_diff(length) <= tolerance;
-            let distance = (within || can_be_near).then(|| strsim::osa_distance(&word, &lower))?;
-            (within || distance <= tolerance).then_some((distance, name))
-        })
-        .collect();
-    near.sort_by_key(|(distance, _)| *distance);
-    near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -106,17 +86,6 @@ mod tests {
     #[test]
     fn a_number_fits_behind_multibyte_characters() {
         assert_eq!(numbered(&"ä".repeat(40), 2), format!("{}_2", "ä".repeat(31)));
-    }
-
-    #[test]
-    fn similar_names_are_suggested_for_an_unknown_name() {
-        let nearest = |word: &str| nearest(word, ["mcp_web_search", "mcp_git_log", "mcp_git_blame", "add"]);
-        assert_eq!(nearest("search"), ["mcp_web_search"]);
-        assert_eq!(nearest("mcp_git_lgo"), ["mcp_git_log"]);
-        assert_eq!(nearest("functions.add"), ["add"]);
-        assert_eq!(nearest("xylophone"), [""; 0]);
-        assert_eq!(nearest(""), [""; 0]);
-        assert_eq!(nearest(&"x".repeat(1 << 20)), [""; 0]);
     }
 
     proptest! {

@@ -5,10 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::filter::{ToolFilter, ToolShapeError, glob};
-use super::transform::{Describe, HideArguments, PresetArguments, ProviderOptions, Rename, Transformer};
+use super::transform::{ToolTransform, Transformer};
 use super::{naming, schema_arguments};
 use crate::checked::{self, CheckedTool};
 use crate::config::{DEFAULT_PREFIX, Glob, ServerEntry, ServerSettings, ToolOverride};
+use crate::setters::setters;
 use crate::tool::{
     Alias, ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition,
     ToolOutput, is_same_definition,
@@ -25,7 +26,7 @@ pub struct ToolShape {
     /// Each with a glob over the server's own names; `None` matches all tools.
     transformers: Vec<(Option<Glob>, Arc<dyn Transformer>)>,
     prefix: String,
-    description_prefix: Option<Describe>,
+    description_prefix: Option<String>,
     trust_hints: bool,
     /// Digest of the command or URL of the server.
     endpoint: Option<Digest>,
@@ -44,7 +45,6 @@ impl ToolShape {
             let override_transformers = override_transformers(change, &entry.alias);
             transformers.extend(override_transformers.into_iter().map(|step| (Some(glob.clone()), step)));
         }
-        let describe = |prefix: &String| Describe::Prefix(naming::insert_alias(prefix, &entry.alias));
         Ok(Self {
             alias: entry.alias.clone(),
             filter: entry
@@ -56,7 +56,10 @@ impl ToolShape {
                 })?,
             transformers,
             prefix: entry.prefix.clone(),
-            description_prefix: entry.description_prefix.as_ref().map(describe),
+            description_prefix: entry
+                .description_prefix
+                .as_ref()
+                .map(|prefix| naming::insert_alias(prefix, &entry.alias)),
             trust_hints: entry.trust_hints,
             endpoint: match &entry.settings {
                 ServerSettings::Known(config) => Some(config.endpoint()),
@@ -78,25 +81,11 @@ impl ToolShape {
         }
     }
 
-    /// Sets whether the annotations of the server are trusted.
-    #[must_use]
-    pub fn with_trusted_hints(mut self, trust: bool) -> Self {
-        self.trust_hints = trust;
-        self
-    }
-
     /// Sets the digest of the server's command or URL.
     #[cfg(feature = "agent")]
     #[must_use]
     pub(crate) fn with_endpoint(mut self, endpoint: Digest) -> Self {
         self.endpoint = Some(endpoint);
-        self
-    }
-
-    /// Sets the prefix of tool names. `{alias}` is replaced by the alias of the server.
-    #[must_use]
-    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
         self
     }
 
@@ -190,8 +179,8 @@ impl ToolShape {
         for transformer in &transformers {
             definition = transformer.transform(definition)?;
         }
-        if let Some(describe) = &self.description_prefix {
-            definition = describe.transform(definition)?;
+        if let Some(prefix) = &self.description_prefix {
+            definition = ToolTransform::prefix_description(prefix).transform(definition)?;
         }
         // Transformers cannot change the origin.
         definition.origin = original.origin.clone();
@@ -207,6 +196,13 @@ impl ToolShape {
     }
 }
 
+setters!(ToolShape {
+    /// Sets whether the annotations of the server are trusted.
+    with_trusted_hints(trust: bool) => trust_hints = trust;
+    /// Sets the prefix of tool names. `{alias}` is replaced by the alias of the server.
+    with_prefix(prefix: impl Into<String>) => prefix = prefix.into();
+});
+
 impl fmt::Debug for ToolShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("ToolShape");
@@ -220,22 +216,22 @@ fn override_transformers(change: &ToolOverride, alias: &Alias) -> Vec<Arc<dyn Tr
     let ToolOverride { name, description, description_prefix, hide, preset, provider_options } = change;
     let mut override_transformers: Vec<Arc<dyn Transformer>> = Vec::new();
     if let Some(name) = name {
-        override_transformers.push(Arc::new(Rename::to(name)));
+        override_transformers.push(Arc::new(ToolTransform::rename(name)));
     }
     if let Some(description) = description {
-        override_transformers.push(Arc::new(Describe::Replace(description.clone())));
+        override_transformers.push(Arc::new(ToolTransform::describe(description)));
     }
     if let Some(prefix) = description_prefix {
-        override_transformers.push(Arc::new(Describe::Prefix(naming::insert_alias(prefix, alias))));
+        override_transformers.push(Arc::new(ToolTransform::prefix_description(naming::insert_alias(prefix, alias))));
     }
     if !hide.is_empty() {
-        override_transformers.push(Arc::new(HideArguments::new(hide)));
+        override_transformers.push(Arc::new(ToolTransform::hide_arguments(hide)));
     }
     if !preset.is_empty() {
-        override_transformers.push(Arc::new(PresetArguments::new(preset.clone())));
+        override_transformers.push(Arc::new(ToolTransform::preset_arguments(preset.clone())));
     }
     for (provider, options) in provider_options {
-        override_transformers.push(Arc::new(ProviderOptions::new(provider, options.clone())));
+        override_transformers.push(Arc::new(ToolTransform::provider_options(provider, options.clone())));
     }
     override_transformers
 }

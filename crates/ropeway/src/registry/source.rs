@@ -29,22 +29,12 @@ pub trait ContextSource: Send + Sync {
     fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>>;
 }
 
-/// Kind of a [`ContextItem`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ContextKind {
-    /// Instructions of a server, which belong in the system prompt.
-    Instructions,
-    /// A resource or another document.
-    Resource,
-}
-
 /// One piece of context that goes before a conversation.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ContextItem {
-    /// Whether the item is instructions or a resource.
-    pub kind: ContextKind,
+    /// Whether the item is the instructions of a server, which belong in the system prompt, or a resource or another document.
+    pub is_instructions: bool,
     /// Server that the item comes from, if any.
     pub server: Option<Alias>,
     /// The URI of a resource, or another name.
@@ -56,13 +46,13 @@ pub struct ContextItem {
 impl ContextItem {
     /// Creates a document that belongs to no server.
     pub fn new(name: impl Into<String>, content: impl Into<Vec<ContentPart>>) -> Self {
-        Self { kind: ContextKind::Resource, server: None, name: name.into(), content: content.into() }
+        Self { is_instructions: false, server: None, name: name.into(), content: content.into() }
     }
 
     /// Creates an item with the instructions of a server.
     pub fn instructions(server: impl Into<Alias>, text: impl Into<String>) -> Self {
         let item = Self::new("instructions", vec![ContentPart::text(text)]).with_server(server);
-        Self { kind: ContextKind::Instructions, ..item }
+        Self { is_instructions: true, ..item }
     }
 
     /// Sets the server that the item comes from.

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
 
+use crate::setters::setters;
 use crate::tool::Alias;
 
 /// Status of a server, which explains why its tools are listed or missing.
@@ -13,7 +15,7 @@ pub struct ServerStatus {
     pub server: Alias,
     /// State of the server.
     #[serde(flatten)]
-    pub outcome: ServerState,
+    pub state: ServerState,
     /// Note about the tools, such as a limit that was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -23,8 +25,10 @@ pub struct ServerStatus {
 }
 
 /// State of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
+///
+/// In JSON, the key `state` holds the name of the variant; `outcome` is its former name.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ServerState {
     /// Connected.
@@ -72,29 +76,51 @@ pub enum ServerState {
     Disabled,
 }
 
+impl ServerState {
+    /// Returns the name of the variant in JSON.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Ready { .. } => "ready",
+            Self::Cached { .. } => "cached",
+            Self::NotStarted => "not_started",
+            Self::Connecting => "connecting",
+            Self::NeedsAuth => "needs_auth",
+            Self::Down { .. } => "down",
+            Self::Skipped { .. } => "skipped",
+            Self::Invalid { .. } => "invalid",
+            Self::FilteredToZero { .. } => "filtered_to_zero",
+            Self::Hidden { .. } => "hidden",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+impl Serialize for ServerState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("state", self.name())?;
+        map.serialize_entry("outcome", self.name())?;
+        match self {
+            Self::Ready { tools } | Self::Cached { tools } => map.serialize_entry("tools", tools)?,
+            Self::Down { cause } => map.serialize_entry("cause", cause)?,
+            Self::Skipped { secrets } => map.serialize_entry("secrets", secrets)?,
+            Self::Invalid { reason } => map.serialize_entry("reason", reason)?,
+            Self::FilteredToZero { of } | Self::Hidden { of } => map.serialize_entry("of", of)?,
+            Self::NotStarted | Self::Connecting | Self::NeedsAuth | Self::Disabled => {}
+        }
+        map.end()
+    }
+}
+
 impl ServerStatus {
     /// Creates a status without a note.
-    pub fn new(server: impl Into<Alias>, outcome: ServerState) -> Self {
-        Self { server: server.into(), outcome, note: None, required: false }
-    }
-
-    /// Sets the note.
-    #[must_use]
-    pub fn with_note(mut self, note: Option<String>) -> Self {
-        self.note = note;
-        self
-    }
-
-    /// Sets whether the server is marked `required`.
-    #[must_use]
-    pub fn with_required(mut self, required: bool) -> Self {
-        self.required = required;
-        self
+    pub fn new(server: impl Into<Alias>, state: ServerState) -> Self {
+        Self { server: server.into(), state, note: None, required: false }
     }
 
     /// Returns `true` if the server is enabled, but neither connected nor cached.
     pub fn is_missing(&self) -> bool {
-        match &self.outcome {
+        match &self.state {
             ServerState::Ready { .. }
             | ServerState::Cached { .. }
             | ServerState::FilteredToZero { .. }
@@ -110,6 +136,13 @@ impl ServerStatus {
     }
 }
 
+setters!(ServerStatus {
+    /// Sets the note.
+    with_note(note: Option<String>) => note = note;
+    /// Sets whether the server is marked `required`.
+    with_required(required: bool) => required = required;
+});
+
 impl ServerState {
     /// Returns the number of listed tools of a connected or cached server; zero in other states.
     pub fn tools(&self) -> usize {
@@ -122,7 +155,7 @@ impl ServerState {
 
 impl fmt::Display for ServerStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "server `{}` {}", self.server, self.outcome)?;
+        write!(f, "server `{}` {}", self.server, self.state)?;
         match &self.note {
             Some(note) => write!(f, "; {note}"),
             None => Ok(()),
@@ -177,10 +210,19 @@ mod tests {
     #[test]
     fn a_status_serializes_as_a_flat_object() {
         let records = [
-            (ServerState::Ready { tools: 3 }, json!({"server": "web", "outcome": "ready", "tools": 3})),
-            (ServerState::NeedsAuth, json!({"server": "web", "outcome": "needs_auth"})),
-            (ServerState::Down { cause: "x".into() }, json!({"server": "web", "outcome": "down", "cause": "x"})),
-            (ServerState::FilteredToZero { of: 4 }, json!({"server": "web", "outcome": "filtered_to_zero", "of": 4})),
+            (
+                ServerState::Ready { tools: 3 },
+                json!({"server": "web", "state": "ready", "outcome": "ready", "tools": 3}),
+            ),
+            (ServerState::NeedsAuth, json!({"server": "web", "state": "needs_auth", "outcome": "needs_auth"})),
+            (
+                ServerState::Down { cause: "x".into() },
+                json!({"server": "web", "state": "down", "outcome": "down", "cause": "x"}),
+            ),
+            (
+                ServerState::FilteredToZero { of: 4 },
+                json!({"server": "web", "state": "filtered_to_zero", "outcome": "filtered_to_zero", "of": 4}),
+            ),
         ];
         for (outcome, record) in records {
             assert_eq!(serde_json::to_value(ServerStatus::new("web", outcome)).expect("JSON"), record);

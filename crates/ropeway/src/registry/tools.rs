@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::collision::{Collision, CollisionOutcome};
+use super::collision::Collision;
 use super::naming;
 use super::search::{Index, SearchHit};
 use crate::checked::CheckedTool;
@@ -13,6 +13,7 @@ use crate::config::CollisionPolicy;
 use crate::envelope::Envelope;
 use crate::lowering::{self, Lower, LoweredTools};
 use crate::message::{CallArguments, Dialect, ToolCall, ToolResult};
+use crate::suggest;
 use crate::tool::{Alias, CallContext, CallError, IntoArguments, IntoTool, Origin, ToolDefinition};
 
 /// An immutable collection of tools with unique names.
@@ -172,15 +173,15 @@ impl Registry {
                 Some(tool) => tool.call(arguments.clone(), cx).await.to_result(call),
                 None => self.unknown(&call.name, cx).to_result(call),
             },
-            CallArguments::Broken(broken) => ToolResult::error(call, broken.problem.as_str()),
+            CallArguments::Broken { problem, .. } => ToolResult::error(call, problem.as_str()),
         }
     }
 
     /// Returns names that are spelled like `name`, or else names with the same words.
     pub(crate) fn nearest(&self, name: &str) -> Vec<String> {
-        let near = naming::nearest(name, self.definitions().map(|definition| definition.name.as_str()));
+        let near = suggest::closest(name, self.definitions().map(|definition| definition.name.as_str()));
         if !near.is_empty() {
-            return near;
+            return near.into_iter().map(str::to_owned).collect();
         }
         self.search(name, 3).into_iter().map(|hit| hit.tool.definition().name.clone()).collect()
     }
@@ -238,21 +239,21 @@ impl RegistryInner {
         let name = name.clone();
         let [old, new] = [&self.tools[at], &tool].map(|tool| tool.definition().origin.clone());
         let policy = if are_siblings(&old, &new) { CollisionPolicy::Suffix } else { policy };
-        let (kept, other, outcome) = match policy {
+        let (kept, other, renamed_to) = match policy {
             CollisionPolicy::LastWins => {
                 self.tools[at] = tool;
-                (new, old, CollisionOutcome::Dropped)
+                (new, old, None)
             }
-            CollisionPolicy::Error => (old, new, CollisionOutcome::Dropped),
+            CollisionPolicy::Error => (old, new, None),
             CollisionPolicy::Suffix => {
                 let mut names = (2..).map(|number| naming::numbered(&name, number));
                 // The numbers are not exhausted before the tools.
                 let free = names.find(|name| !self.by_name.contains_key(name))?;
                 self.push(tool.renamed(&free));
-                (old, new, CollisionOutcome::Renamed(free))
+                (old, new, Some(free))
             }
         };
-        Some(Collision { name, kept, other, outcome })
+        Some(Collision { name, kept, other, renamed_to })
     }
 }
 

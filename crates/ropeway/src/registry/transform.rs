@@ -19,7 +19,7 @@ pub trait Transformer: Send + Sync {
     /// Maps arguments for the changed definition to arguments of the tool.
     fn transform_arguments(&self, _arguments: &mut Arguments) {}
 
-    /// Returns `false` if the arguments stay as they are.
+    /// Returns `false` if arguments are never hidden or mapped, so that a gateway can pass them on as they are.
     #[doc(hidden)]
     fn maps_arguments(&self) -> bool {
         true
@@ -36,150 +36,112 @@ impl<F: Fn(ToolDefinition) -> Option<ToolDefinition> + Send + Sync> Transformer 
     }
 }
 
-/// Adds a prefix to the name of a tool.
+/// A common change of a tool, as a [`Transformer`].
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::registry::{ToolTransform, Transformer};
+/// use ropeway::tool::ToolDefinition;
+///
+/// let renamed = ToolTransform::rename("see").transform(ToolDefinition::new("look"));
+/// assert_eq!(renamed.map(|tool| tool.name).as_deref(), Some("see"));
+/// ```
 #[derive(Clone, Debug)]
-pub struct PrefixName(String);
+pub struct ToolTransform(TransformKind);
 
-impl PrefixName {
-    /// Creates a transformer that prepends `prefix`.
-    pub fn new(prefix: impl Into<String>) -> Self {
-        Self(prefix.into())
-    }
-}
-
-impl Transformer for PrefixName {
-    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        definition.name.insert_str(0, &self.0);
-        Some(definition)
-    }
-
-    fn maps_arguments(&self) -> bool {
-        false
-    }
-}
-
-/// Replaces the name of a tool.
 #[derive(Clone, Debug)]
-pub struct Rename(String);
+enum TransformKind {
+    PrefixName(String),
+    Rename(String),
+    Describe(String),
+    PrefixDescription(String),
+    HideArguments(Vec<String>),
+    PresetArguments(Map<String, Value>),
+    ProviderOptions { provider: String, options: Value },
+}
 
-impl Rename {
-    /// Creates a transformer that sets the name to `name`.
-    pub fn to(name: impl Into<String>) -> Self {
-        Self(name.into())
+impl ToolTransform {
+    /// Adds a prefix to the name of a tool.
+    pub fn prefix_name(prefix: impl Into<String>) -> Self {
+        Self(TransformKind::PrefixName(prefix.into()))
+    }
+
+    /// Replaces the name of a tool.
+    pub fn rename(name: impl Into<String>) -> Self {
+        Self(TransformKind::Rename(name.into()))
+    }
+
+    /// Replaces the description of a tool.
+    pub fn describe(description: impl Into<String>) -> Self {
+        Self(TransformKind::Describe(description.into()))
+    }
+
+    /// Prepends text, such as `[MCP: web] `, to the description of a tool.
+    pub fn prefix_description(prefix: impl Into<String>) -> Self {
+        Self(TransformKind::PrefixDescription(prefix.into()))
+    }
+
+    /// Hides arguments from models. Calls cannot set them.
+    pub fn hide_arguments<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self(TransformKind::HideArguments(names.into_iter().map(Into::into).collect()))
+    }
+
+    /// Sets arguments to fixed values, and hides them from models.
+    pub fn preset_arguments(values: Map<String, Value>) -> Self {
+        Self(TransformKind::PresetArguments(values))
+    }
+
+    /// Sets options of a tool for one provider, such as `strict`. Objects are merged key by key.
+    pub fn provider_options(provider: impl Into<String>, options: Value) -> Self {
+        Self(TransformKind::ProviderOptions { provider: provider.into(), options })
     }
 }
 
-impl Transformer for Rename {
+impl Transformer for ToolTransform {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        definition.name.clone_from(&self.0);
-        Some(definition)
-    }
-
-    fn maps_arguments(&self) -> bool {
-        false
-    }
-}
-
-/// Changes the description of a tool.
-#[derive(Clone, Debug)]
-pub enum Describe {
-    /// Prepends text, such as `[MCP: web] `.
-    Prefix(String),
-    /// Replaces the description.
-    Replace(String),
-}
-
-impl Transformer for Describe {
-    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        definition.description = Some(match (self, definition.description) {
-            (Self::Prefix(text), Some(description)) => format!("{text}{description}"),
-            (Self::Prefix(text), None) => text.trim_end().to_owned(),
-            (Self::Replace(text), _) => text.clone(),
-        });
-        Some(definition)
-    }
-
-    fn maps_arguments(&self) -> bool {
-        false
-    }
-}
-
-/// Hides arguments from models. Calls cannot set them.
-#[derive(Clone, Debug)]
-pub struct HideArguments(Vec<String>);
-
-impl HideArguments {
-    /// Creates a transformer that hides the arguments with these names.
-    pub fn new<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
-        Self(names.into_iter().map(Into::into).collect())
-    }
-}
-
-impl Transformer for HideArguments {
-    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        schema_arguments::hide(&mut definition.input_schema, &self.0);
-        Some(definition)
-    }
-
-    fn hidden_arguments(&self) -> Vec<String> {
-        self.0.clone()
-    }
-}
-
-/// Sets arguments to fixed values, and hides them from models.
-#[derive(Clone, Debug)]
-pub struct PresetArguments(Map<String, Value>);
-
-impl PresetArguments {
-    /// Creates a transformer that sets these arguments.
-    pub fn new(values: Map<String, Value>) -> Self {
-        Self(values)
-    }
-}
-
-impl Transformer for PresetArguments {
-    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        schema_arguments::hide(&mut definition.input_schema, &self.hidden_arguments());
-        Some(definition)
-    }
-
-    fn hidden_arguments(&self) -> Vec<String> {
-        self.0.keys().cloned().collect()
-    }
-
-    fn transform_arguments(&self, arguments: &mut Arguments) {
-        arguments.extend(self.0.clone());
-    }
-}
-
-/// Sets provider-specific options of a tool, such as `strict`.
-#[derive(Clone, Debug)]
-pub struct ProviderOptions {
-    provider: String,
-    options: Value,
-}
-
-impl ProviderOptions {
-    /// Creates a transformer that sets `options` for a provider. Objects are merged key by key.
-    pub fn new(provider: impl Into<String>, options: Value) -> Self {
-        Self { provider: provider.into(), options }
-    }
-}
-
-impl Transformer for ProviderOptions {
-    fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        match (definition.provider_options.get_mut(&self.provider), &self.options) {
-            (Some(Value::Object(before)), Value::Object(options)) => before.extend(options.clone()),
-            (Some(before), options) => before.clone_from(options),
-            (None, options) => {
-                definition.provider_options.insert(self.provider.clone(), options.clone());
+        match &self.0 {
+            TransformKind::PrefixName(prefix) => definition.name.insert_str(0, prefix),
+            TransformKind::Rename(name) => definition.name.clone_from(name),
+            TransformKind::Describe(description) => definition.description = Some(description.clone()),
+            TransformKind::PrefixDescription(prefix) => {
+                definition.description = Some(match definition.description {
+                    Some(description) => format!("{prefix}{description}"),
+                    None => prefix.trim_end().to_owned(),
+                });
+            }
+            TransformKind::HideArguments(_) | TransformKind::PresetArguments(_) => {
+                schema_arguments::hide(&mut definition.input_schema, &self.hidden_arguments());
+            }
+            TransformKind::ProviderOptions { provider, options } => {
+                match (definition.provider_options.get_mut(provider), options) {
+                    (Some(Value::Object(before)), Value::Object(options)) => before.extend(options.clone()),
+                    (Some(before), options) => before.clone_from(options),
+                    (None, options) => {
+                        definition.provider_options.insert(provider.clone(), options.clone());
+                    }
+                }
             }
         }
         Some(definition)
     }
 
+    fn hidden_arguments(&self) -> Vec<String> {
+        match &self.0 {
+            TransformKind::HideArguments(names) => names.clone(),
+            TransformKind::PresetArguments(values) => values.keys().cloned().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn transform_arguments(&self, arguments: &mut Arguments) {
+        if let TransformKind::PresetArguments(values) = &self.0 {
+            arguments.extend(values.clone());
+        }
+    }
+
     fn maps_arguments(&self) -> bool {
-        false
+        matches!(self.0, TransformKind::HideArguments(_) | TransformKind::PresetArguments(_))
     }
 }
 
@@ -199,23 +161,26 @@ mod tests {
 
     #[test]
     fn names_are_prefixed_and_replaced() {
-        assert_eq!(PrefixName::new("web-").transform(look()).map(|tool| tool.name).as_deref(), Some("web-look"));
-        assert_eq!(Rename::to("see").transform(look()).map(|tool| tool.name).as_deref(), Some("see"));
+        assert_eq!(
+            ToolTransform::prefix_name("web-").transform(look()).map(|tool| tool.name).as_deref(),
+            Some("web-look")
+        );
+        assert_eq!(ToolTransform::rename("see").transform(look()).map(|tool| tool.name).as_deref(), Some("see"));
     }
 
     #[test]
     fn descriptions_are_prefixed_and_replaced() {
-        assert_eq!(Describe::Prefix("[MCP: web] ".into()).transform(look()), described("[MCP: web] Looks."));
-        assert_eq!(Describe::Replace("Sees.".into()).transform(look()), described("Sees."));
-        let bare = Describe::Prefix("[MCP: web] ".into()).transform(ToolDefinition::new("look"));
+        assert_eq!(ToolTransform::prefix_description("[MCP: web] ").transform(look()), described("[MCP: web] Looks."));
+        assert_eq!(ToolTransform::describe("Sees.").transform(look()), described("Sees."));
+        let bare = ToolTransform::prefix_description("[MCP: web] ").transform(ToolDefinition::new("look"));
         assert_eq!(bare, described("[MCP: web]"));
     }
 
     #[test]
     fn provider_options_are_merged_by_provider() {
-        let strict = ProviderOptions::new("openai", json!({"strict": true, "a": 1}));
-        let loose = ProviderOptions::new("openai", json!({"strict": false}));
-        let other = ProviderOptions::new("anthropic", json!({"cache_control": {"type": "ephemeral"}}));
+        let strict = ToolTransform::provider_options("openai", json!({"strict": true, "a": 1}));
+        let loose = ToolTransform::provider_options("openai", json!({"strict": false}));
+        let other = ToolTransform::provider_options("anthropic", json!({"cache_control": {"type": "ephemeral"}}));
         let definition = strict.transform(look()).and_then(|tool| loose.transform(tool));
         let definition = definition.and_then(|tool| other.transform(tool)).expect("a tool");
         assert_eq!(

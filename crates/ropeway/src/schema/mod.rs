@@ -16,4 +16,5 @@ pub use cast::{ValueChange, ValueEdit};
 // Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
 #[doc(hidden)]
 pub use cast::{Cast, cast};
+#[doc(hidden)]
 pub use validator::Validator;

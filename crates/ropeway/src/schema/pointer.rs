@@ -1,7 +1,6 @@
 //! JSON Pointers (<https://www.rfc-editor.org/rfc/rfc6901>) and references inside of a document.
 
-use std::borrow::Cow;
-
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// Appends a step to a JSON Pointer.
@@ -18,7 +17,7 @@ pub(crate) fn push(path: &mut String, step: &str) {
 
 /// Resolves a `$ref`, if it points into the document.
 pub(crate) fn resolve<'a>(document: &'a Value, reference: &str) -> Option<&'a Value> {
-    let fragment = percent_decoded(reference.strip_prefix('#')?)?;
+    let fragment = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     match &*fragment {
         "" => Some(document),
         pointer if pointer.starts_with('/') => document.pointer(pointer),
@@ -40,36 +39,6 @@ fn anchored<'a>(schema: &'a Value, anchor: &str) -> Option<&'a Value> {
         Value::Array(items) => items.iter().find_map(|value| anchored(value, anchor)),
         _ => None,
     }
-}
-
-/// Decodes a URI fragment; `None` if it is not UTF-8.
-fn percent_decoded(fragment: &str) -> Option<Cow<'_, str>> {
-    if !fragment.contains('%') {
-        return Some(Cow::Borrowed(fragment));
-    }
-    let mut bytes = Vec::with_capacity(fragment.len());
-    let mut rest = fragment.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let escaped = match tail {
-            [high, low, ..] if *first == b'%' => hex(*high).zip(hex(*low)),
-            _ => None,
-        };
-        match escaped {
-            Some((high, low)) => {
-                bytes.push(high << 4 | low);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok().map(Cow::Owned)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
 #[cfg(test)]

@@ -140,17 +140,37 @@ fn subschemas_mut(map: &mut Map<String, Value>) -> impl Iterator<Item = &mut Val
     })
 }
 
+/// Calls `visit` for every object that may be a schema, the innermost first.
+fn rewrite(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+    match schema {
+        Value::Object(map) => {
+            subschemas_mut(map).for_each(|schema| rewrite(schema, visit));
+            visit(map);
+        }
+        Value::Array(items) => items.iter_mut().for_each(|schema| rewrite(schema, visit)),
+        _ => {}
+    }
+}
+
+/// Calls `visit` for every value that may be a schema.
+fn walk<'a>(schema: &'a Value, visit: &mut dyn FnMut(&'a Value)) {
+    visit(schema);
+    match schema {
+        Value::Object(map) => subschemas(map).for_each(|schema| walk(schema, visit)),
+        Value::Array(items) => items.iter().for_each(|schema| walk(schema, visit)),
+        _ => {}
+    }
+}
+
 /// Inserts the counting keyword before every reference: `{"$ref": x}` becomes
 /// `{"allOf": [{"allOf": [count, {"$ref": x}]}]}`.
 ///
 /// `allOf` is evaluated in order. Next to a reference, the keyword would be evaluated after it.
 pub(super) fn count_references(schema: &mut Value, ignores_siblings: bool) {
-    let map = match schema {
-        Value::Object(map) => map,
-        Value::Array(items) => return items.iter_mut().for_each(|schema| count_references(schema, ignores_siblings)),
-        _ => return,
-    };
-    subschemas_mut(map).for_each(|schema| count_references(schema, ignores_siblings));
+    rewrite(schema, &mut |map| count_own_references(map, ignores_siblings));
+}
+
+fn count_own_references(map: &mut Map<String, Value>, ignores_siblings: bool) {
     let mut counted = Vec::new();
     for keyword in REFERENCES {
         if let Some(reference) = map.shift_remove(keyword) {
@@ -177,21 +197,17 @@ const MAX_BACKTRACKED_TEXT: usize = 1024;
 /// Inserts the counting keyword before every backtracking pattern and exempts long text from it: one match may take
 /// time that is quadratic in the text.
 pub(super) fn count_backtracking(schema: &mut Value, has_if: bool) {
-    let map = match schema {
-        Value::Object(map) => map,
-        Value::Array(items) => return items.iter_mut().for_each(|schema| count_backtracking(schema, has_if)),
-        _ => return,
-    };
-    subschemas_mut(map).for_each(|schema| count_backtracking(schema, has_if));
-    if !map.get("pattern").and_then(Value::as_str).is_some_and(backtracks) {
-        return;
-    }
-    let pattern = map.shift_remove("pattern");
-    // Drafts 4 and 6 have no `if`, so these patterns are not checked.
-    if let (true, Value::Array(all)) = (has_if, map.entry("allOf").or_insert_with(|| json!([]))) {
-        let short = json!({"if": {"maxLength": MAX_BACKTRACKED_TEXT}, "then": {"pattern": pattern}});
-        all.push(json!({"allOf": [{KEYWORD: true}, short]}));
-    }
+    rewrite(schema, &mut |map| {
+        if !map.get("pattern").and_then(Value::as_str).is_some_and(backtracks) {
+            return;
+        }
+        let pattern = map.shift_remove("pattern");
+        // Drafts 4 and 6 have no `if`, so these patterns are not checked.
+        if let (true, Value::Array(all)) = (has_if, map.entry("allOf").or_insert_with(|| json!([]))) {
+            let short = json!({"if": {"maxLength": MAX_BACKTRACKED_TEXT}, "then": {"pattern": pattern}});
+            all.push(json!({"allOf": [{KEYWORD: true}, short]}));
+        }
+    });
 }
 
 /// Returns `true` if a pattern has look-around, a back-reference or an atomic group. All others run in linear time.
@@ -210,42 +226,31 @@ fn backtracks(pattern: &str) -> bool {
     }
 }
 
+/// Returns the patterns of `patternProperties`.
+fn name_patterns(schema: &Value) -> impl Iterator<Item = &String> {
+    schema.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys)
+}
+
 /// Returns a backtracking pattern of `patternProperties`, where no counting keyword can be inserted.
 pub(super) fn find_backtracking_name(schema: &Value) -> Option<&str> {
-    match schema {
-        Value::Object(map) => {
-            let named = map.get("patternProperties").and_then(Value::as_object);
-            let own = named.and_then(|named| named.keys().find(|pattern| backtracks(pattern)));
-            own.map(String::as_str).or_else(|| subschemas(map).find_map(find_backtracking_name))
-        }
-        Value::Array(items) => items.iter().find_map(find_backtracking_name),
-        _ => None,
-    }
+    let mut found = None;
+    walk(schema, &mut |schema| found = found.or_else(|| name_patterns(schema).find(|pattern| backtracks(pattern))));
+    found.map(String::as_str)
 }
 
 /// Returns a `$ref` to something that is not a schema, such as a `default`, whose references are not counted.
 pub(super) fn find_stray_reference(schema: &Value) -> Option<&str> {
     let mut positions = HashSet::new();
     let mut references = Vec::new();
-    collect(schema, &mut positions, &mut references);
+    walk(schema, &mut |schema| {
+        positions.insert(address(schema));
+        references.extend(schema.get("$ref").and_then(Value::as_str));
+    });
     references.into_iter().find(|reference| {
         // Other references are resolved to subschemas only.
         reference.starts_with("#/")
             && pointer::resolve(schema, reference).is_some_and(|target| !positions.contains(&address(target)))
     })
-}
-
-/// Collects the addresses of all subschemas, and their references.
-fn collect<'a>(schema: &'a Value, positions: &mut HashSet<usize>, references: &mut Vec<&'a str>) {
-    positions.insert(address(schema));
-    match schema {
-        Value::Object(map) => {
-            references.extend(map.get("$ref").and_then(Value::as_str));
-            subschemas(map).for_each(|schema| collect(schema, positions, references));
-        }
-        Value::Array(items) => items.iter().for_each(|schema| collect(schema, positions, references)),
-        _ => {}
-    }
 }
 
 fn address(value: &Value) -> usize {
@@ -254,13 +259,7 @@ fn address(value: &Value) -> usize {
 
 /// Returns the number of regular expressions in a schema.
 pub(super) fn patterns(schema: &Value) -> usize {
-    match schema {
-        Value::Object(map) => {
-            let named = map.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
-            let own = usize::from(map.contains_key("pattern")) + named;
-            own + subschemas(map).map(patterns).sum::<usize>()
-        }
-        Value::Array(items) => items.iter().map(patterns).sum(),
-        _ => 0,
-    }
+    let mut count = 0;
+    walk(schema, &mut |schema| count += usize::from(schema.get("pattern").is_some()) + name_patterns(schema).count());
+    count
 }

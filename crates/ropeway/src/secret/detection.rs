@@ -1,20 +1,28 @@
 //! Heuristics that find secrets in settings by the names of their values.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::percent_decode_str;
 
 use super::value::Secret;
 
-/// Parts of a name that suggest a secret.
-const NAME_PARTS: [&str; 10] =
-    ["key", "token", "secret", "password", "passwd", "passphrase", "pwd", "credential", "auth", "cookie"];
+/// Words for secrets, also as part of a longer word such as `PGPASSWORD`.
+const LONG_WORDS: [&str; 9] =
+    ["token", "secret", "password", "passwd", "passphrase", "credential", "cookie", "apikey", "authorization"];
 
-/// Words of a name that suggest a secret, but not as part of a longer word such as `path` or `compass`.
-const NAME_WORDS: [&str; 2] = ["pass", "pat"];
+/// Short words for secrets. As part of a longer word they suggest a secret, but `monkey` is none.
+const SHORT_WORDS: [&str; 3] = ["key", "auth", "pwd"];
 
-/// Environment variables that match but hold folders.
+/// Words for secrets only as whole words, unlike `path` and `compass`.
+const WHOLE_WORDS: [&str; 2] = ["pass", "pat"];
+
+/// Last words of names that describe a secret and do not hold it.
+const ABOUT: [&str; 9] = ["file", "path", "dir", "mode", "method", "header", "name", "url", "type"];
+
+/// Environment variables that match but hold directories.
 const EXCLUDED_NAMES: [&str; 2] = ["PWD", "OLDPWD"];
 
 /// Minimum length of a user name that may be a token.
@@ -30,8 +38,20 @@ const MIN_KEY_LENGTH: usize = 8;
 /// Returns `true` if the name suggests a secret.
 fn is_secret_name(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    let is_sign = |word: &str| NAME_WORDS.iter().any(|sign| word.eq_ignore_ascii_case(sign));
-    !EXCLUDED_NAMES.contains(&name) && (NAME_PARTS.iter().any(|sign| lower.contains(sign)) || words(name).any(is_sign))
+    let is_whole = |word: &str| WHOLE_WORDS.iter().any(|whole| word.eq_ignore_ascii_case(whole));
+    !EXCLUDED_NAMES.contains(&name)
+        && (LONG_WORDS.iter().chain(&SHORT_WORDS).any(|part| lower.contains(part)) || words(name).any(is_whole))
+}
+
+/// Returns `true` if the name is certainly that of a secret, unlike `TOKENIZER`, `MONKEY` and `PASSWORD_FILE`.
+pub fn names_secret(name: &str) -> bool {
+    let lower: Vec<String> = words(name).map(str::to_ascii_lowercase).collect();
+    let words = || lower.iter().map(String::as_str).filter(|word| !word.is_empty());
+    let is_sign = |word: &str| {
+        SHORT_WORDS.contains(&word) || WHOLE_WORDS.contains(&word) || LONG_WORDS.iter().any(|end| word.ends_with(end))
+    };
+    let is_about = words().next_back().is_some_and(|last| ABOUT.contains(&last));
+    !is_about && words().any(|word| is_sign(word) || word.strip_suffix('s').is_some_and(is_sign))
 }
 
 /// Splits a name into words, for `SNAKE_CASE`, `kebab-case` and `camelCase`.
@@ -70,7 +90,7 @@ fn is_loopback_url(url: &str) -> bool {
 }
 
 /// Returns the secrets in a named value: all of it if the name suggests a secret, and those of a URL.
-pub(crate) fn in_named(name: &str, value: &str) -> Vec<Secret> {
+pub fn in_named(name: &str, value: &str) -> Vec<Secret> {
     let mut secrets = if value.contains("://") { in_url(value) } else { Vec::new() };
     if is_secret_name(name) && !is_ordinary(value) {
         secrets.push(Secret::new(value));
@@ -125,9 +145,9 @@ fn user_and_password(user: &str, password: Option<&str>) -> Vec<Secret> {
 }
 
 /// Returns the secrets in a URL, valid or not: its credentials, and query parameters whose names suggest a secret.
-pub(crate) fn in_url(url: &str) -> Vec<Secret> {
+pub fn in_url(url: &str) -> Vec<Secret> {
     let mut secrets = Vec::new();
-    let mut add = |value: &str| secrets.extend([Secret::new(value), Secret::new(percent_decoded(value))]);
+    let mut add = |value: &str| secrets.extend([Secret::new(value), Secret::new(&*percent_decoded(value))]);
     let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (scheme, authority) = rest.split_once("://").unwrap_or(("", rest));
@@ -160,7 +180,7 @@ pub(crate) fn in_url(url: &str) -> Vec<Secret> {
 }
 
 /// Returns the secrets in command-line arguments: `--token=x`, `--token x`, `-e TOKEN=x`, and those of URLs.
-pub(crate) fn in_arguments(arguments: &[String]) -> Vec<Secret> {
+pub fn in_arguments(arguments: &[String]) -> Vec<Secret> {
     let mut secrets = Vec::new();
     let mut named = false;
     for argument in arguments {
@@ -194,25 +214,8 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// Decodes percent-encoded text.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('%') {
-        bytes.extend_from_slice(&rest.as_bytes()[..at]);
-        match rest.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &rest[at + 3..];
-            }
-            None => {
-                bytes.push(b'%');
-                rest = &rest[at + 1..];
-            }
-        }
-    }
-    bytes.extend_from_slice(rest.as_bytes());
-    String::from_utf8_lossy(&bytes).into_owned()
+fn percent_decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 #[cfg(test)]

@@ -14,7 +14,12 @@ mod value;
 
 #[cfg(feature = "providers")]
 pub(crate) use self::detection::in_secret_header;
-pub(crate) use self::detection::{in_arguments, in_header, in_named, in_url, is_placeholder};
+pub(crate) use self::detection::{in_header, is_placeholder};
+// Hidden from the docs: used by the binary; not covered by semantic versioning.
+#[doc(hidden)]
+pub use self::detection::{in_arguments, in_named, in_url, names_secret};
 pub use self::redactor::Redactor;
+// Hidden from the docs: redacts a stream of text; used by the binary.
+#[doc(hidden)]
 pub use self::stream::StreamRedactor;
 pub use self::value::Secret;

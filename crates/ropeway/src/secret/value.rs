@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::conversions::conversions;
+
 /// A value that must not be shown. It has no `Display`, and its `Debug` output is `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -24,14 +26,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl From<&str> for Secret {
-    fn from(value: &str) -> Self {
-        Self::new(value)
-    }
-}
-
-impl From<String> for Secret {
-    fn from(value: String) -> Self {
-        Self::new(value)
-    }
-}
+conversions!(Secret {
+    value: &str => Self::new(value);
+    value: String => Self::new(value);
+});

@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::conversions::conversions;
+use crate::setters::setters;
+
 /// A fault and the condition that triggers it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FaultRule {
@@ -21,6 +24,8 @@ pub struct FaultTrigger {
     /// The name of the called tool or of the requested prompt, or the URI of the resource.
     pub name: Option<String>,
     /// Which of the matching messages trigger the fault.
+    // Hidden from the docs: `nth` and `first` set it.
+    #[doc(hidden)]
     pub times: FaultCount,
     /// The number of the connection (pipe, process or start of the HTTP server), counted from one.
     pub connection: Option<u32>,
@@ -47,27 +52,6 @@ impl FaultTrigger {
         Self::method("connect")
     }
 
-    /// Triggers only the n-th time, counted from one.
-    #[must_use]
-    pub fn nth(mut self, n: u32) -> Self {
-        self.times = FaultCount::Nth(n);
-        self
-    }
-
-    /// Triggers only the first n times.
-    #[must_use]
-    pub fn first(mut self, n: u32) -> Self {
-        self.times = FaultCount::First(n);
-        self
-    }
-
-    /// Triggers only on the n-th connection, counted from one.
-    #[must_use]
-    pub fn connection(mut self, n: u32) -> Self {
-        self.connection = Some(n);
-        self
-    }
-
     /// Returns `true` if everything but the count matches.
     pub(super) fn matches(&self, method: &str, name: Option<&str>, connection: u32) -> bool {
         self.method.as_deref().is_none_or(|wanted| wanted == method)
@@ -75,6 +59,15 @@ impl FaultTrigger {
             && self.connection.is_none_or(|wanted| wanted == connection)
     }
 }
+
+setters!(FaultTrigger {
+    /// Triggers only the n-th time, counted from one.
+    nth(n: u32) => times = FaultCount::Nth(n);
+    /// Triggers only the first n times.
+    first(n: u32) => times = FaultCount::First(n);
+    /// Triggers only on the n-th connection, counted from one.
+    connection(n: u32) => connection = Some(n);
+});
 
 /// Which of the matching messages trigger a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -271,17 +264,10 @@ pub enum HttpFault {
     },
 }
 
-impl From<HttpFault> for Fault {
-    fn from(fault: HttpFault) -> Self {
-        Self::Http(fault)
-    }
-}
-
-impl From<StdoutNoise> for Fault {
-    fn from(noise: StdoutNoise) -> Self {
-        Self::Noise(noise)
-    }
-}
+conversions!(Fault {
+    fault: HttpFault => Self::Http(fault);
+    noise: StdoutNoise => Self::Noise(noise);
+});
 
 impl Fault {
     /// The server exits at once, without a response.

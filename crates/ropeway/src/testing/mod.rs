@@ -41,17 +41,24 @@ mod tools;
 
 use std::path::Path;
 
-pub use fault::{Fault, FaultCount, FaultRule, FaultTrigger, HttpFault, StdoutNoise};
+pub use fault::{Fault, FaultTrigger, HttpFault, StdoutNoise};
+// Hidden from the docs: details of the protocol and of processes, for the tests of this crate.
+#[doc(hidden)]
+pub use fault::{FaultCount, FaultRule};
 pub use http::HttpScriptedServer;
 pub use http_connection::RecordedHttpRequest;
 pub use model_server::{ModelAnswer, ModelServer};
 pub use process::serve_stdio;
+pub use script::Script;
+#[doc(hidden)]
 pub use script::{
-    ExtraTool, Grandchild, HttpScript, OfferedTransports, PagingStyle, ProcessScript, ResponseFormat, Script,
-    SupportedEras, UnknownMethods, UnknownSession, WriteStyle,
+    ExtraTool, Grandchild, HttpScript, OfferedTransports, PagingStyle, ProcessScript, ResponseFormat, SupportedEras,
+    UnknownMethods, UnknownSession, WriteStyle,
 };
 pub use scripted::ScriptedServer;
-pub use scripted_reply::{ScriptedReply, model, replaying};
+#[doc(hidden)]
+pub use scripted_reply::replaying;
+pub use scripted_reply::{ScriptedReply, model};
 
 use crate::config::{InProcessServer, StdioServer};
 

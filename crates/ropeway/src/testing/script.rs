@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::fault::{Fault, FaultRule, FaultTrigger};
 
 /// The behaviour of a scripted server. The default follows the specification in both eras.
+// Hidden fields: details of the protocol and of processes, for the tests of this crate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Script {
@@ -16,30 +17,38 @@ pub struct Script {
     /// The instructions for the model.
     pub instructions: Option<String>,
     /// The supported eras.
+    #[doc(hidden)]
     pub eras: SupportedEras,
     /// The supported legacy versions, newest first.
     pub legacy_versions: Vec<String>,
     /// Whether the first message on a pipe determines its era, and messages of the other era are refused.
     pub first_message_settles_era: bool,
     /// The response to unknown methods.
+    #[doc(hidden)]
     pub unknown_methods: UnknownMethods,
     /// The `ttlMs` of lists in the modern era.
     pub ttl_ms: u64,
     /// Whether the server has the built-in tools (`add`, `echo`, `sleep`, …).
     pub builtin_tools: bool,
     /// Additional tools.
+    #[doc(hidden)]
     pub extra_tools: Vec<ExtraTool>,
     /// Items per page of a list; all items if absent.
     pub page_size: Option<usize>,
     /// How lists end.
+    #[doc(hidden)]
     pub paging: PagingStyle,
     /// The faults and their triggers.
+    #[doc(hidden)]
     pub faults: Vec<FaultRule>,
     /// How bytes are written.
+    #[doc(hidden)]
     pub writing: WriteStyle,
     /// The behaviour of the stdio process.
+    #[doc(hidden)]
     pub process: ProcessScript,
     /// The behaviour of the HTTP server.
+    #[doc(hidden)]
     pub http: HttpScript,
     /// A file in which a stdio server keeps the number of its starts and of triggered faults across restarts.
     pub state_file: Option<PathBuf>,

@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 use super::digest::Digest;
 use super::schema::Schema;
 
+use crate::conversions::conversions;
+use crate::setters::setters;
+
 /// Name of a server in the configuration.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -45,17 +48,10 @@ impl AsRef<str> for Alias {
     }
 }
 
-impl From<&str> for Alias {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
-
-impl From<String> for Alias {
-    fn from(name: String) -> Self {
-        Self::new(name)
-    }
-}
+conversions!(Alias {
+    name: &str => Self::new(name);
+    name: String => Self::new(name);
+});
 
 /// Origin of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -155,7 +151,9 @@ pub struct ToolDefinition {
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
     /// Where the definition comes from.
+    // Hidden from the docs: the crate sets it; used by the binary and tests.
     #[serde(skip)]
+    #[doc(hidden)]
     pub provenance: Provenance,
 }
 
@@ -190,33 +188,21 @@ impl ToolDefinition {
         }
     }
 
-    /// Sets the description.
-    #[must_use]
-    pub fn with_description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
-    /// Sets the schema of the arguments.
-    #[must_use]
-    pub fn with_input_schema(mut self, schema: Value) -> Self {
-        self.input_schema = schema.into();
-        self
-    }
-
-    /// Sets the schema of the structured result.
-    #[must_use]
-    pub fn with_output_schema(mut self, schema: Value) -> Self {
-        self.output_schema = Some(schema.into());
-        self
-    }
-
     /// Returns the name to display: the title, the title of the annotations, or the name.
     pub fn display_name(&self) -> &str {
         let annotated = || self.annotations.0.get("title").and_then(Value::as_str);
         self.title.as_deref().or_else(annotated).unwrap_or(&self.name)
     }
 }
+
+setters!(ToolDefinition {
+    /// Sets the description.
+    with_description(description: impl Into<String>) => description = Some(description.into());
+    /// Sets the schema of the arguments.
+    with_input_schema(schema: Value) => input_schema = schema.into();
+    /// Sets the schema of the structured result.
+    with_output_schema(schema: Value) => output_schema = Some(schema.into());
+});
 
 /// Returns `true` if title, description, schemas and annotations are equal. Names are ignored.
 pub fn is_same_definition(old: &ToolDefinition, new: &ToolDefinition) -> bool {

@@ -1,7 +1,6 @@
 //! Describes the difference between two versions of a tool definition.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use serde_json::{Map, Value};
 
@@ -13,33 +12,11 @@ const MAX_CHANGES: usize = 20;
 /// Maximum number of characters of a name or value.
 const MAX_CHARS: usize = 60;
 
-/// One change of a definition, such as "description changed".
-#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(transparent)]
-pub struct DefinitionChange(String);
-
-impl DefinitionChange {
-    fn new(words: impl Into<String>) -> Self {
-        Self(words.into())
-    }
-
-    /// Creates a change from text. Control characters are escaped.
-    pub fn from_text(words: &str) -> Self {
-        Self(visible(words, usize::MAX))
-    }
-}
-
-impl fmt::Display for DefinitionChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Describes the changes between two versions of a definition. Returns an empty list if they are equal.
+/// Describes the changes between two versions of a definition, such as "description changed". Returns an empty list if they are equal.
 ///
 /// The definitions of the server are compared first. If those are equal, the definitions with the changes of the configuration are
 /// compared. The text is bounded and contains no control characters.
-pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<DefinitionChange> {
+pub fn differences(old: &ToolDefinition, new: &ToolDefinition) -> Vec<String> {
     let mut words = ChangeList::default();
     words.compare(old.original(), new.original());
     if words.0.is_empty() {
@@ -71,10 +48,10 @@ impl ChangeList {
         self.0.len() + self.1
     }
 
-    fn bounded(self) -> Vec<DefinitionChange> {
-        let mut changes: Vec<DefinitionChange> = self.0.into_iter().map(DefinitionChange::new).collect();
+    fn bounded(self) -> Vec<String> {
+        let mut changes = self.0;
         if self.1 > 0 {
-            changes.push(DefinitionChange::new(format!("{} more changes", self.1)));
+            changes.push(format!("{} more changes", self.1));
         }
         changes
     }
@@ -170,7 +147,7 @@ impl ChangeList {
         for (name, value) in new {
             match (old.get(name), value) {
                 (Some(Value::Bool(was)), Value::Bool(is)) if was != is => {
-                    self.push(format!("hint {} flipped to {is}", name_of(name)));
+                    self.push(format!("hint {} changed to {is}", name_of(name)));
                 }
                 (None, value) => self.push(format!("hint {} added: {}", name_of(name), value_of(value))),
                 (Some(was), is) if !same_json(was, is) => {
@@ -236,6 +213,11 @@ fn name_of(name: &str) -> String {
 
 fn value_of(value: &Value) -> String {
     visible(&value.to_string(), MAX_CHARS)
+}
+
+/// Escapes control and formatting characters in text of a server.
+pub(crate) fn escape_invisible(text: &str) -> String {
+    visible(text, usize::MAX)
 }
 
 /// Truncates text of a server, and escapes control and formatting characters.
@@ -325,7 +307,7 @@ mod tests {
                 "description changed",
                 "argument `text` is now an array, was a string",
                 "required argument `shell` added",
-                "hint `readOnlyHint` flipped to false",
+                "hint `readOnlyHint` changed to false",
                 "hint `destructiveHint` added: true",
             ]
         );

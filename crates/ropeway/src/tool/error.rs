@@ -8,8 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::definition::Alias;
+use crate::conversions::conversions;
 use crate::duration::format_duration;
 use crate::error_chain::chain;
+use crate::setters::setters;
 
 /// A boxed error of any type.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -283,12 +285,6 @@ impl ToolCallError {
         Self { fatal: true, ..Self::new(message) }
     }
 
-    /// Sets the kind, such as `rate_limit`.
-    #[must_use]
-    pub fn with_kind(self, kind: impl Into<String>) -> Self {
-        Self { kind: kind.into(), ..self }
-    }
-
     /// Makes the error end the turn.
     #[must_use]
     pub fn into_fatal(self) -> Self {
@@ -299,12 +295,6 @@ impl ToolCallError {
     #[must_use]
     pub fn into_retryable(self) -> Self {
         Self { retryable: true, ..self }
-    }
-
-    /// Sets the source, which is not part of the message for the model.
-    #[must_use]
-    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
-        Self { source: Some(Cause::Other(source.into().into())), ..self }
     }
 
     /// Converts the error into that of a call of `tool`. A [`CallError`] that was passed on unchanged is returned as it was.
@@ -320,6 +310,13 @@ impl ToolCallError {
     }
 }
 
+setters!(ToolCallError {
+    /// Sets the kind, such as `rate_limit`.
+    with_kind(kind: impl Into<String>) => kind = kind.into();
+    /// Sets the source, which is not part of the message for the model.
+    with_source(source: impl Into<BoxError>) => source = Some(Cause::Other(source.into().into()));
+});
+
 impl From<CallError> for ToolCallError {
     fn from(error: CallError) -> Self {
         if let Some(own) = error.as_tool_call_error() {
@@ -331,17 +328,12 @@ impl From<CallError> for ToolCallError {
     }
 }
 
-impl From<&str> for ToolCallError {
-    fn from(message: &str) -> Self {
-        Self::new(message)
-    }
-}
-
-impl From<String> for ToolCallError {
-    fn from(message: String) -> Self {
-        Self::new(message)
-    }
-}
+conversions!(ToolCallError {
+    message: &str => Self::new(message);
+    message: String => Self::new(message);
+    error: std::io::Error => Self::from(BoxError::from(error));
+    error: serde_json::Error => Self::from(BoxError::from(error));
+});
 
 impl From<BoxError> for ToolCallError {
     fn from(error: BoxError) -> Self {
@@ -349,18 +341,6 @@ impl From<BoxError> for ToolCallError {
             Ok(error) => *error,
             Err(error) => Self::new(chain(&*error)).with_source(error),
         }
-    }
-}
-
-impl From<std::io::Error> for ToolCallError {
-    fn from(error: std::io::Error) -> Self {
-        Self::from(BoxError::from(error))
-    }
-}
-
-impl From<serde_json::Error> for ToolCallError {
-    fn from(error: serde_json::Error) -> Self {
-        Self::from(BoxError::from(error))
     }
 }
 

@@ -19,12 +19,19 @@ mod trace;
 
 pub use self::context::{CallContext, CallId, CancelToken, Progress};
 pub use self::convert::{IntoArguments, IntoTool};
-pub use self::definition::{Alias, Annotations, Origin, Provenance, ToolDefinition, is_same_definition};
+// Hidden from the docs: the crate sets it; used by the binary and tests.
+#[doc(hidden)]
+pub use self::definition::Provenance;
+pub use self::definition::{Alias, Annotations, Origin, ToolDefinition, is_same_definition};
 #[cfg(feature = "bridge")]
-pub use self::difference::{DefinitionChange, differences};
+pub use self::difference::differences;
+#[cfg(feature = "bridge")]
+pub(crate) use self::difference::escape_invisible;
 #[cfg(feature = "bridge")]
 pub(crate) use self::digest::Hasher;
 #[cfg(feature = "bridge")]
+// Hidden from the docs: compared by `Approvals` and `Lock`; used by the binary.
+#[doc(hidden)]
 pub use self::digest::{Digest, DigestError};
 pub use self::error::{ArgumentProblem, BoxError, CallError, TimeoutKind, ToolCallError};
 #[doc(hidden)]

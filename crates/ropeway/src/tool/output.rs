@@ -7,7 +7,9 @@ use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::content::{ContentPart, FieldName, PartSeed, SourceBytes, plain_text, visit_as_text};
+use crate::content::{ContentPart, PartSeed, SourceBytes, plain_text, visit_as_text};
+use crate::conversions::conversions;
+use crate::loose_json::BorrowedText;
 
 /// Result of a tool call (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,35 +49,13 @@ impl ToolOutput {
     }
 }
 
-impl From<ContentPart> for ToolOutput {
-    fn from(part: ContentPart) -> Self {
-        Self { content: vec![part], ..Self::default() }
-    }
-}
-
-impl From<Vec<ContentPart>> for ToolOutput {
-    fn from(content: Vec<ContentPart>) -> Self {
-        Self { content, ..Self::default() }
-    }
-}
-
-impl From<Value> for ToolOutput {
-    fn from(value: Value) -> Self {
-        Self::structured(value)
-    }
-}
-
-impl From<String> for ToolOutput {
-    fn from(text: String) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<&str> for ToolOutput {
-    fn from(text: &str) -> Self {
-        Self::text(text)
-    }
-}
+conversions!(ToolOutput {
+    part: ContentPart => Self { content: vec![part], ..Self::default() };
+    content: Vec<ContentPart> => Self { content, ..Self::default() };
+    value: Value => Self::structured(value);
+    text: String => Self::text(text);
+    text: &str => Self::text(text);
+});
 
 /// `content` in all forms that servers send: an array of blocks, one block, or another value, which becomes text.
 struct Content(Vec<ContentPart>);
@@ -180,7 +160,7 @@ impl<'de> DeserializeSeed<'de> for OutputSeed<'_> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ToolOutput, A::Error> {
                 let mut output = ToolOutput::default();
-                while let Some(FieldName(key)) = map.next_key()? {
+                while let Some(BorrowedText(key)) = map.next_key()? {
                     match &*key {
                         "content" => output.content = map.next_value_seed(ContentSeed(self.0))?.0,
                         _ => output.insert(key, map.next_value()?),

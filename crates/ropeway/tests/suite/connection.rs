@@ -117,7 +117,7 @@ fn a_call_fails_when_the_server_dies_and_is_not_repeated() {
         call(&server, "crash", json!({})).await.expect_err("no answer");
         let error = waiting.await.expect("no panic").expect_err("no answer");
         assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
-        assert_eq!(chain(&error), "server `peer` is unavailable: the process ended with exit status: 1");
+        assert_eq!(chain(&error), "server `peer` is unavailable: the process exited (exit status: 1)");
         assert!(error.is_transient());
         still_works(&server).await;
         assert_eq!(record().matches("\"sleep\"").count(), 1);
@@ -186,8 +186,8 @@ fn retry_delays_grow_up_to_the_maximum() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize"), Fault::exit()));
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
-        config.reconnect.first = ms(20);
-        config.reconnect.longest = ms(80);
+        config.reconnect.initial_delay = ms(20);
+        config.reconnect.max_delay = ms(80);
         let server = Mcp::new(config);
         let mut events = server.events();
         cannot_connect(&server).await;
@@ -216,8 +216,8 @@ fn a_server_that_dies_when_ready_is_restarted_with_backoff() {
             Script::legacy().fault(FaultTrigger::method("notifications/initialized"), Fault::exit()),
         );
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
-        config.reconnect.first = ms(40);
-        config.reconnect.longest = ms(10_000);
+        config.reconnect.initial_delay = ms(40);
+        config.reconnect.max_delay = ms(10_000);
         let server = Mcp::new(config);
         // Whether the first attempt counts as successful depends on timing.
         let _ = server.connect().await;
@@ -242,7 +242,7 @@ fn a_call_to_a_down_server_fails_with_the_cause_after_the_grace() {
             let started = Instant::now();
             let told = echo_fails(&server).await;
             assert!((ms(250)..SOON / 2).contains(&started.elapsed()), "{:?}", started.elapsed());
-            assert!(told.starts_with("server `peer` is unavailable: the connection was refused: "), "{told}");
+            assert!(told.starts_with("server `peer` is unavailable: could not connect: "), "{told}");
             assert!(told.to_lowercase().contains("connection refused"), "{told}");
             // The cached list is stale.
             let told = chain(&server.list_tool_definitions().await.expect_err("no list"));

@@ -455,10 +455,7 @@ fn a_failed_handshake_reports_stderr() {
         let server = Mcp::new(config);
         let told = cannot_connect(&server).await;
         let words = "a line on stderr that nobody has asked for, sixty-four in all..";
-        assert_eq!(
-            told,
-            format!("could not connect to server `peer`: the process ended with exit status: 7, saying `{words}`")
-        );
+        assert_eq!(told, format!("could not connect to server `peer`: the process exited (exit status: 7): `{words}`"));
         assert_eq!(server.stderr_tail(), [words]);
         server.close().await;
     });
@@ -470,7 +467,7 @@ fn a_failed_first_attempt_is_an_error_and_a_retry_may_succeed() {
         let scripted =
             ScriptedServer::new(Script::legacy().fault(FaultTrigger::method("initialize").first(3), Fault::exit()));
         let mut config = in_era(EraChoice::Legacy, scripted.in_process());
-        config.reconnect.first = ms(50);
+        config.reconnect.initial_delay = ms(50);
         let server = Mcp::new(config);
         let mut events = server.events();
         let told = cannot_connect(&server).await;

@@ -32,7 +32,7 @@ async fn lines(events: Events) -> Vec<Value> {
     let paper = Paper::default();
     let log = EventLog::start(&events, paper.clone()).expect("a thread");
     let mut config = hasty(ScriptedServer::new(Script::legacy()).in_process());
-    config.mask = Redactor::new(&[Secret::new("s3cret")]);
+    config.redactor = Redactor::new(&[Secret::new("s3cret")]);
     let server = Mcp::with_host(config, Handlers::new(), events);
     server.connect().await.expect("a connection");
     let with = json!({"message": "open and s3cret"});

@@ -119,13 +119,10 @@ fn an_error_status_is_reported_with_its_body() {
     scene(|_| async {
         for era in BOTH {
             for (fault, told) in [
-                (Fault::status(403, "Host not allowed"), "the server answered HTTP 403, saying `Host not allowed`"),
-                (
-                    Fault::status(500, "<html>\n  <h1>Sorry</h1>\n</html>"),
-                    "the server answered HTTP 500, saying `Sorry`",
-                ),
+                (Fault::status(403, "Host not allowed"), "the server answered HTTP 403: `Host not allowed`"),
+                (Fault::status(500, "<html>\n  <h1>Sorry</h1>\n</html>"), "the server answered HTTP 500: `Sorry`"),
                 (Fault::status(502, ""), "the server answered HTTP 502"),
-                (Fault::status(413, "too big"), "the server answered HTTP 413, saying `too big`"),
+                (Fault::status(413, "too big"), "the server answered HTTP 413: `too big`"),
             ] {
                 let (_http, server) = spoiled(era, ResponseFormat::Sse, fault.clone()).await;
                 assert_eq!(echo_fails(&server).await, format!("server `peer` is unavailable: {told}"), "{fault:?}");
@@ -610,7 +607,7 @@ fn an_sse_server_is_detected_behind_a_plain_url() {
             listening(with_http(HttpScript { offers: OfferedTransports::Streamable, ..HttpScript::default() })).await;
         let server = Mcp::new(hasty(at(http.url().replace("/mcp", "/nothing"))));
         let told = cannot_connect(&server).await;
-        assert_eq!(told, "could not connect to server `peer`: the server answered HTTP 404, saying `Not Found`");
+        assert_eq!(told, "could not connect to server `peer`: the server answered HTTP 404: `Not Found`");
         server.close().await;
     });
 }

@@ -43,9 +43,9 @@ fn an_exit_during_a_call_fails_it_and_restarts_the_server() {
     scene(|scene| async move {
         let state_file = Some(scene.directory().join("state"));
         for (fault, told) in [
-            (Fault::Exit { after_ms: 0, code: 3 }, "the process ended with exit status: 3"),
-            (Fault::Exit { after_ms: 100, code: 0 }, "the process ended with exit status: 0"),
-            (Fault::ExitMidAnswer, "the process ended with exit status: 1"),
+            (Fault::Exit { after_ms: 0, code: 3 }, "the process exited (exit status: 3)"),
+            (Fault::Exit { after_ms: 100, code: 0 }, "the process exited (exit status: 0)"),
+            (Fault::ExitMidAnswer, "the process exited (exit status: 1)"),
         ] {
             let script = Script { state_file: state_file.clone(), ..Script::default() };
             let script = script.fault(FaultTrigger::tool("echo").nth(1), fault.clone());
@@ -107,11 +107,11 @@ fn noise_and_arbitrary_chunks_on_a_pipe_are_tolerated() {
             let server = connect(hasty(child(&scene, &script))).await;
             assert_eq!(names(&server).await.len(), 16);
             assert_eq!(names(&server).await.len(), 16);
-            let before = server.noise();
+            let before = server.invalid_lines();
             for _ in 0..5 {
                 still_works(&server).await;
             }
-            assert!(server.noise() >= before + 5, "{before} and {}", server.noise());
+            assert!(server.invalid_lines() >= before + 5, "{before} and {}", server.invalid_lines());
             server.close().await;
         }
     });
@@ -142,7 +142,7 @@ fn the_end_of_stderr_explains_an_exit() {
         config.reconnect.enabled = false;
         let server = Mcp::new(config);
         let told = chain(&server.connect().await.expect_err("no connection"));
-        let words = "the process ended with exit status: 3, saying `KEY is not set`";
+        let words = "the process exited (exit status: 3): `KEY is not set`";
         assert_eq!(told, format!("could not connect to server `peer`: {words}"));
         assert_eq!(echo_fails(&server).await, format!("server `peer` is unavailable: {words}"));
         assert_eq!(server.stderr_tail(), ["starting", "KEY is not set"]);
@@ -164,7 +164,7 @@ fn the_signal_that_killed_a_server_is_reported() {
             _ => None,
         })
         .await;
-        assert_eq!(cause, "the process ended with signal: 9 (SIGKILL)");
+        assert_eq!(cause, "the process exited (signal: 9 (SIGKILL))");
         server.close().await;
     });
 }

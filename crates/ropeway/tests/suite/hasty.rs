@@ -29,8 +29,8 @@ pub(crate) fn hasty(transport: impl Into<Transport>) -> ServerConfig {
     config.timeouts.total = SOON;
     config.timeouts.close = ms(300);
     config.timeouts.grace = SOON;
-    config.reconnect.first = ms(20);
-    config.reconnect.longest = ms(200);
+    config.reconnect.initial_delay = ms(20);
+    config.reconnect.max_delay = ms(200);
     config
 }
 

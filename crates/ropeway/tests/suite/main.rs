@@ -13,6 +13,8 @@ mod faults_http;
 mod faults_stdio;
 mod front_door;
 mod fuzz;
+#[cfg(feature = "gateway")]
+mod gateway;
 mod handlers;
 mod hasty;
 mod layers;
@@ -27,5 +29,6 @@ mod scene;
 mod scripted;
 mod secrets;
 mod sent;
+mod sources;
 mod specification;
 mod traces;

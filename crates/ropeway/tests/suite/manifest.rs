@@ -47,7 +47,7 @@ fn names(bridge: &Bridge) -> Vec<String> {
 
 fn outcome(bridge: &Bridge, alias: &str) -> ServerState {
     let statuses = bridge.statuses();
-    statuses.into_iter().find(|status| status.server.as_str() == alias).expect("a status").outcome
+    statuses.into_iter().find(|status| status.server.as_str() == alias).expect("a status").state
 }
 
 /// Returns the warnings that are already available.
@@ -99,7 +99,7 @@ fn the_filters_of_a_manifest_hold_in_every_place_and_narrow_each_other() {
 
         let bridge = started(parse(&format!("{text}enabled: false\n"), &Secrets::none())).await;
         assert_eq!(names(&bridge), [""; 0]);
-        assert!(bridge.statuses().iter().all(|status| status.outcome == ServerState::Disabled));
+        assert!(bridge.statuses().iter().all(|status| status.state == ServerState::Disabled));
         bridge.stop().await;
     });
 }

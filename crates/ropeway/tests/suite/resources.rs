@@ -2,7 +2,7 @@
 
 use ropeway::config::EraChoice;
 use ropeway::content::{EmbeddedResource, ResourceContents};
-use ropeway::mcp::{Completion, CompletionReference, Mcp};
+use ropeway::mcp::{Completion, Mcp};
 use ropeway::testing::{Fault, FaultTrigger, PagingStyle, Script, ScriptedServer, UnknownMethods};
 use ropeway::tool::{Arguments, CallContext, CallError};
 use serde_json::{Map, Value, json};
@@ -97,13 +97,11 @@ fn prompts_are_listed_and_fetched() {
 fn an_argument_is_completed() {
     scene(|_| async {
         in_both_eras(Script::default(), async |scripted, server| {
-            let complete = async |reference, value, context: Value| {
-                let completion = server.complete(&reference, "name", value, arguments(context), &cx()).await;
-                completion.expect("a completion")
-            };
-            let completion = complete(CompletionReference::prompt("greet"), "al", json!({})).await;
-            assert_eq!(json!(completion), json!({"values": ["alice", "albert"], "total": 2, "hasMore": false}));
-            complete(CompletionReference::resource("test://{a}/{name}"), "", json!({"a": 1})).await;
+            let completion = server.complete_prompt("greet", "name", "al", Arguments::new(), &cx()).await;
+            assert_eq!(json!(completion.expect("a completion")), json!({"values": ["alice", "albert"], "total": 2, "hasMore": false}));
+            let context = arguments(json!({"a": 1}));
+            let other = server.complete_resource("test://{a}/{name}", "name", "", context, &cx()).await;
+            other.expect("a completion");
             let sent: Vec<Value> = scripted.received_of("completion/complete").into_iter().map(|mut request| {
                 let mut params = request["params"].take();
                 params.as_object_mut().expect("an object").remove("_meta");
@@ -120,8 +118,7 @@ fn an_argument_is_completed() {
         let (_scripted, server) =
             in_process(Script::default().fault(FaultTrigger::method("completion/complete"), error(-32601, "what?")))
                 .await;
-        let reference = CompletionReference::prompt("greet");
-        let nothing = server.complete(&reference, "name", "a", Arguments::new(), &cx()).await;
+        let nothing = server.complete_prompt("greet", "name", "a", Arguments::new(), &cx()).await;
         assert_eq!(nothing.expect("no completion"), Completion::default());
         server.close().await;
     });

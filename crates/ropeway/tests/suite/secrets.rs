@@ -161,7 +161,7 @@ fn output_of_a_child_process_is_redacted() {
         let mut transport = child(&scene, &script).with_env("API_TOKEN", ENV);
         transport.args.extend(["--api-key".to_owned(), ARGUMENT.to_owned()]);
         let mut config = hasty(transport);
-        config.mask = mask(&[URL, HEADER, BEARER, PASSWORD]);
+        config.redactor = mask(&[URL, HEADER, BEARER, PASSWORD]);
         config.reconnect.enabled = false;
         let mut light = Light::default();
         let told = logged(move |_| async move {
@@ -178,7 +178,7 @@ fn output_of_a_child_process_is_redacted() {
 
             let missing = ropeway::config::StdioServer::new(format!("/nowhere/{BEARER}"), [ARGUMENT]);
             let mut config = hasty(missing);
-            config.mask = mask(&[BEARER, ARGUMENT]);
+            config.redactor = mask(&[BEARER, ARGUMENT]);
             let (server, mut events) = connection(&config, &mut light);
             light.error(&server.connect().await.expect_err("no program"));
             server.close().await;
@@ -226,7 +226,7 @@ fn output_of_an_http_server_is_redacted() {
             .fault(FaultTrigger::tool("pid"), status(401, &[("WWW-Authenticate", &challenge)], &words()));
         let scripted = listening(script).await;
         let mut config = hasty(told_all(&scripted.url()));
-        config.mask = mask(&[ENV, ARGUMENT]);
+        config.redactor = mask(&[ENV, ARGUMENT]);
         let sse = at(scripted.sse_url() + "?token=" + URL_ENCODED);
         let told = logged(move |_| async move {
             let mut light = Light::default();
@@ -241,7 +241,7 @@ fn output_of_an_http_server_is_redacted() {
             light.events(&mut events);
 
             let mut config = hasty(ropeway::config::Transport::Sse(sse));
-            config.mask = mask(&all());
+            config.redactor = mask(&all());
             let (server, mut events) = connection(&config, &mut light);
             server.connect().await.expect("a connection");
             converse(&server, &mut light).await;
@@ -291,7 +291,7 @@ fn errors_of_a_failed_connection_are_redacted() {
             let mut light = Light::default();
             for address in addresses {
                 let mut config = hasty(address);
-                config.mask = mask(&[ENV, ARGUMENT]);
+                config.redactor = mask(&[ENV, ARGUMENT]);
                 config.reconnect.enabled = false;
                 let (server, mut events) = connection(&config, &mut light);
                 light.error(&server.connect().await.expect_err("no connection"));
@@ -316,7 +316,7 @@ fn progress_messages_are_redacted() {
             let mut light = Light::default();
             let scripted = ScriptedServer::new(Script::legacy());
             let mut config = hasty(scripted.in_process());
-            config.mask = mask(&all());
+            config.redactor = mask(&all());
             let (server, mut events) = connection(&config, &mut light);
             server.connect().await.expect("a connection");
             let (sink, mut heard) = tokio::sync::mpsc::unbounded_channel::<Progress>();
@@ -370,7 +370,7 @@ fn a_flood_of_escapes_in_log_messages_delays_nothing() {
             let floods = messages.map(|params| notification("notifications/message", params)).to_vec();
             let bad = ScriptedServer::new(Script::default().fault(FaultTrigger::tool("echo"), Fault::Before(floods)));
             let mut config = hasty(bad.in_process());
-            config.mask = mask(&[&token]);
+            config.redactor = mask(&[&token]);
             let (bad, mut events) = connection(&config, &mut Light::default());
             let good = crate::hasty::connect(hasty(ScriptedServer::new(Script::default()).in_process())).await;
             bad.connect().await.expect("a connection");
@@ -416,7 +416,7 @@ fn definitions_and_instructions_are_redacted() {
             .fault(FaultTrigger::method("prompts/list"), Fault::Result(json!({"prompts": [{"name": "p", "description": words(), "arguments": [{"name": "a", "description": words()}]}]})))
             .fault(FaultTrigger::method("resources/list"), Fault::Result(json!({"resources": [{"uri": "test://a", "name": "a", "description": words()}]})));
         let mut config = hasty(ScriptedServer::new(script).in_process());
-        config.mask = mask(&[all(), vec![certain]].concat());
+        config.redactor = mask(&[all(), vec![certain]].concat());
         let (server, _events) = connection(&config, &mut Light::default());
         server.connect().await.expect("a connection");
         let mut light = Light::default();

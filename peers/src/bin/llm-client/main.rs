@@ -258,6 +258,6 @@ fn tools() -> Toolset {
 fn city(call: &ToolCall) -> &str {
     match &call.arguments {
         CallArguments::Object(arguments) => arguments.get("city").and_then(Value::as_str).unwrap_or_default(),
-        CallArguments::Broken(_) => "",
+        CallArguments::Broken { .. } => "",
     }
 }

@@ -111,13 +111,13 @@ impl ConversationSaver {
 
 /// Returns the number of prompts.
 fn turns(conversation: &Conversation) -> usize {
-    conversation.messages.iter().filter(|message| matches!(message, Message::User(_))).count()
+    conversation.messages.iter().filter(|message| matches!(message, Message::User { .. })).count()
 }
 
 /// Returns the start of the first prompt, which follows its attached files.
 pub(super) fn title(conversation: &Conversation) -> String {
     let first = conversation.messages.iter().find_map(|message| match message {
-        Message::User(message) => message.content.iter().rev().find_map(|part| part.as_text()),
+        Message::User { content } => content.iter().rev().find_map(|part| part.as_text()),
         _ => None,
     });
     let text = first.unwrap_or_default();

@@ -118,7 +118,7 @@ async fn names(
         entry.start = StartMode::Eager;
     }
     let Config { servers: entries, collisions, .. } = servers.config.clone();
-    let wants_prompts = entries.iter().any(|entry| entry.prompts.tools);
+    let wants_prompts = entries.iter().any(|entry| entry.prompt_tools);
     let wants_resources = entries.iter().any(|entry| !entry.resources.context.is_empty());
     Session::with_any(servers, context, async |session| {
         let until = session.deadline.as_ref().map(Deadline::at);
@@ -143,8 +143,8 @@ async fn names(
         let mut unknown = Vec::new();
         let mut known: Vec<KnownServer> = Vec::new();
         let mut groups: Vec<Vec<CheckedTool>> = Vec::new();
-        for (verdict, answer) in answers {
-            let entry = entries.iter().find(|entry| entry.alias == verdict.server);
+        for (status, answer) in answers {
+            let entry = entries.iter().find(|entry| entry.alias == status.server);
             match (entry, answer) {
                 (Some(entry), Reply::Answered(contents)) => {
                     let shape = ToolShape::new(entry).map_err(|error| Failure::usage(error.to_string()))?;
@@ -154,14 +154,14 @@ async fn names(
                 }
                 // The report shows skipped servers as warnings.
                 _ if matches!(
-                    verdict.outcome,
+                    status.state,
                     ServerState::Disabled | ServerState::Skipped { .. } | ServerState::Invalid { .. }
                 ) => {}
                 (_, Reply::Failed(error)) => {
-                    let outcome = ServerState::Down { cause: line_of(&error) };
-                    unknown.push(ServerStatus::new(verdict.server, outcome));
+                    let state = ServerState::Down { cause: line_of(&error) };
+                    unknown.push(ServerStatus::new(status.server, state));
                 }
-                _ => unknown.push(verdict),
+                _ => unknown.push(status),
             }
         }
         let all: Vec<CheckedTool> = groups.iter().flatten().cloned().collect();
@@ -203,7 +203,7 @@ fn known_names(entry: &ServerEntry, contents: &Contents) -> Option<KnownServer> 
     if entry.resources.tools && contents.has_resources {
         tools.extend([made("list_resources", Vec::new()), made("read_resource", vec!["uri"])]);
     }
-    if entry.prompts.tools {
+    if entry.prompt_tools {
         for prompt in contents.prompts.as_ref()? {
             let arguments = prompt.arguments.iter().map(|argument| argument.name.as_str()).collect();
             tools.push(made(&format!("get_prompt_{}", prompt.name), arguments));

@@ -24,7 +24,7 @@ impl Path {
         let used = config_paths::select(&places);
         if context.json {
             let places: Vec<Value> = places.iter().map(record).collect();
-            print_json(&json!({"used": used.map(|place| &place.path), "places": places}))?;
+            print_json(&json!({"used": used.map(|place| &place.path), "locations": places, "places": places}))?;
         } else {
             print(&show(&places, used))?
         }
@@ -56,7 +56,7 @@ fn trust_of(place: &ConfigPath) -> Option<&'static str> {
 
 fn show(places: &[ConfigPath], used: Option<&ConfigPath>) -> String {
     let width = terminal_width(&std::io::stdout());
-    let mut table = Table::new(&["", "WHY", "FILE"], Overflow::Wrap);
+    let mut table = Table::new(&["", "SOURCE", "FILE"], Overflow::Wrap);
     if !places.iter().any(|place| place.reason == PathReason::Variable) {
         let variable = format!("{} (not set)", config_paths::VARIABLE);
         table.row([StatusIcon::Off.cell("absent"), Cell::new("variable"), Cell::new(&variable).styled(FAINT)]);
@@ -72,7 +72,7 @@ fn show(places: &[ConfigPath], used: Option<&ConfigPath>) -> String {
         };
         let reason = match place.reason {
             PathReason::Variable => "variable",
-            PathReason::Folder => "folder",
+            PathReason::Folder => "directory",
             PathReason::User => "user",
         };
         let style = if place.exists || is_used { Style::new() } else { FAINT };

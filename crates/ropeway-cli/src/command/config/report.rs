@@ -93,7 +93,7 @@ pub(in crate::command) fn problems_text(error: &ConfigError) -> String {
 pub(super) fn problems_json(error: &ConfigError) -> Vec<Value> {
     let problem = |problem: &ConfigProblem| {
         let ConfigProblem { line, column, path, found, expected, suggestion, .. } = problem;
-        json!({"line": line, "column": column, "path": path, "found": found, "expected": expected, "suggestion": suggestion})
+        json!({"line": line, "column": column, "path": path, "message": problem.to_string(), "found": found, "expected": expected, "suggestion": suggestion})
     };
     error.problems.iter().map(problem).collect()
 }
@@ -116,8 +116,8 @@ pub(super) fn report_text(file: &Path, config: &Config, names: Option<&NameRepor
                 "change the `prefix` of one of the servers, or set `collisions: suffix` or `collisions: last-wins`";
             text.push_str(&wrap(&format!("→ {fix}"), width, 2));
         }
-        for verdict in &names.unknown {
-            text.push_str(&names.advice.problem_text(verdict, width));
+        for status in &names.unknown {
+            text.push_str(&names.advice.problem_text(status, width));
         }
         if !names.unchecked.is_empty() {
             let servers: Vec<String> = names.unchecked.iter().map(|server| format!("`{server}`")).collect();
@@ -186,7 +186,7 @@ pub(super) fn report_json(file: &Path, config: &Config, names: Option<&NameRepor
     if let Some(NameReport { tools, collisions, unknown, changed, schema_warnings, unmatched, unchecked, .. }) = names {
         let unknown: Vec<Value> = unknown
             .iter()
-            .map(|ServerStatus { server, outcome, .. }| json!({"server": server, "verdict": outcome}))
+            .map(|ServerStatus { server, state, .. }| json!({"server": server, "status": state, "verdict": state}))
             .collect();
         let changed: Vec<Value> =
             changed.iter().map(|[server, tool, name]| json!({"server": server, "tool": tool, "name": name})).collect();
@@ -198,7 +198,8 @@ pub(super) fn report_json(file: &Path, config: &Config, names: Option<&NameRepor
         report["problems"] = problems.map(Unmatched::problem_json).collect();
         let unmatched: Vec<Value> = unmatched.iter().map(Unmatched::json).collect();
         report["names"] = json!({
-            "tools": tools, "collisions": collisions, "unknown": unknown, "changed": changed, "odd": schema_warnings,
+            "tools": tools, "collisions": collisions, "unknown": unknown, "changed": changed,
+            "schema_warnings": schema_warnings, "odd": schema_warnings,
             "unmatched": unmatched, "unchecked": unchecked,
         });
     }

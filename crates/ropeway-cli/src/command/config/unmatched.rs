@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use ropeway::agent::ToolPattern;
 use ropeway::config::{ToolReference, ToolReferenceKind};
 use ropeway::registry::ToolFilter;
+use ropeway::suggest;
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
-use crate::arguments::suggest;
 use crate::describe::schema::{SchemaRoot, is_open, members, resolve};
 
 /// Maximum reported names.
@@ -68,7 +68,8 @@ impl Unmatched {
     pub(super) fn problem_json(&self) -> Value {
         let Self { line, column, path, name, words, suggestion, .. } = self;
         json!({
-            "line": line, "column": column, "path": path, "found": format!("`{name}`: {words}"), "expected": "",
+            "line": line, "column": column, "path": path, "message": format!("{path}: `{name}`: {words}"),
+            "found": format!("`{name}`: {words}"), "expected": "",
             "suggestion": suggestion,
         })
     }

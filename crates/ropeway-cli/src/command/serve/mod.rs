@@ -21,7 +21,6 @@ use self::prepare::ConfigChange;
 use self::report::Report;
 use self::serving::Serving;
 use self::stop_signals::StopSignals;
-use crate::arguments::suggest;
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
 use crate::connect::command_context::CommandContext;
@@ -29,6 +28,7 @@ use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::Servers;
 use crate::failure::{Exit, Failure};
 use crate::output::print::print_json_line;
+use ropeway::suggest;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\

@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ropeway::config::{
-    Config, EraChoice, GatewaySettings, PromptSettings, ResourceSettings, Secrets, ServerSettings, ToolSettings,
-};
+use ropeway::config::{Config, EraChoice, GatewaySettings, ResourceSettings, Secrets, ServerSettings, ToolSettings};
 use ropeway::gateway::Gateway;
 
 use crate::config::config_paths::Origin;
@@ -36,7 +34,7 @@ impl ConfigChange {
                 entry.description_prefix = None;
                 entry.tools = ToolSettings::default();
                 entry.resources = ResourceSettings::default();
-                entry.prompts = PromptSettings::default();
+                entry.prompt_tools = false;
             }
         }
         if self.is_plain {

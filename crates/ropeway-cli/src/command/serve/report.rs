@@ -65,12 +65,12 @@ impl Report {
 }
 
 fn is_starting(status: &ServerStatus) -> bool {
-    is_pending(&status.outcome)
+    is_pending(&status.state)
 }
 
 /// Counts the tools and servers: "12 tools of 3 servers, 1 connecting".
 fn summary(statuses: &[ServerStatus]) -> String {
-    let outcomes = || statuses.iter().map(|status| &status.outcome);
+    let outcomes = || statuses.iter().map(|status| &status.state);
     let tools: usize = outcomes()
         .map(|outcome| match outcome {
             ServerState::Ready { tools } | ServerState::Cached { tools } => *tools,

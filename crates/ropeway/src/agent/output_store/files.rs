@@ -1,4 +1,4 @@
-//! Spill files: private files and folders, and readers of stored text.
+//! Spill files: private files and directories, and readers of stored text.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -43,7 +43,7 @@ impl io::Read for TextReader {
     }
 }
 
-/// A folder of named files.
+/// A directory of named files.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
@@ -51,7 +51,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Creates a folder with mode 0700.
+    /// Creates a directory with mode 0700.
     pub(super) fn create(parent: &Path) -> io::Result<Self> {
         create_unique(parent, |path| {
             DirBuilder::new().mode(0o700).create(path)?;
@@ -59,7 +59,7 @@ impl Folder {
         })
     }
 
-    /// Returns `true` if the folder still exists with the same owner. In a world-writable folder, another user could have
+    /// Returns `true` if the directory still exists with the same owner. In a world-writable directory, another user could have
     /// replaced it.
     pub(super) fn exists(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_dir() && found.uid() == self.owner)

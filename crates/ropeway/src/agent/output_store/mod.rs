@@ -32,12 +32,12 @@ const MAX_FILES: usize = 100;
 
 /// Stores outputs that are too large for the model, until the last clone is dropped.
 ///
-/// Cheap to clone. By default the text of an output goes to an unnamed file in the system's temporary folder: only
-/// [`ReadMore`](super::ReadMore) reaches it, and the system deletes it when the process ends, even if it is killed. The store
+/// Cheap to clone. By default the text of an output goes to an unnamed file in the system's temporary directory: only
+/// the tool `read_more` reaches it, and the system deletes it when the process ends, even if it is killed. The store
 /// keeps the 64 newest outputs, each with an open file descriptor, and no binary data.
 ///
-/// [`OutputStore::with_parent_folder`] stores named files instead, including binary data, in a folder that only its owner can access. The
-/// folder is deleted with the last clone; a process that is killed leaves it behind.
+/// [`OutputStore::with_parent_folder`] stores named files instead, including binary data, in a directory that only its owner can access. The
+/// directory is deleted with the last clone; a process that is killed leaves it behind.
 #[derive(Clone, Debug)]
 pub struct OutputStore(Arc<Storage>);
 
@@ -48,7 +48,7 @@ impl Default for OutputStore {
 }
 
 impl OutputStore {
-    /// Creates a store of at most 1 GiB, in unnamed files in the system's temporary folder.
+    /// Creates a store of at most 1 GiB, in unnamed files in the system's temporary directory.
     pub fn new() -> Self {
         Self::default()
     }
@@ -63,20 +63,20 @@ impl OutputStore {
         Self::with_settings(Settings { limit: bytes, ..self.0.settings.clone() })
     }
 
-    /// Returns an empty store of named files, in a new folder below this one.
+    /// Returns an empty store of named files, in a new directory below this one.
     #[must_use]
     pub fn with_parent_folder(self, folder: impl Into<PathBuf>) -> Self {
         Self::with_settings(Settings { parent: Some(folder.into()), ..self.0.settings.clone() })
     }
 
-    /// Returns the folder of named files, once one is stored.
+    /// Returns the directory of named files, once one is stored.
     pub fn folder(&self) -> Option<PathBuf> {
         self.0.folder()
     }
 
     /// Returns as much of an output as the budget allows, with notices about the rest. Stores the whole output if it exceeds the
     /// budget, and copies nothing if it fits. An output that cannot be stored is truncated all the same.
-    pub async fn fit<'a>(&self, content: &'a [ContentPart], budget: OutputBudget) -> Cow<'a, [ContentPart]> {
+    pub(super) async fn fit<'a>(&self, content: &'a [ContentPart], budget: OutputBudget) -> Cow<'a, [ContentPart]> {
         self.fit_and_store(content, budget).await.0
     }
 
@@ -132,7 +132,7 @@ impl OutputStore {
         let data: Vec<(usize, BinaryData<'_>)> = omitted_data(content, budget).take(self.max_files()).collect();
         let bytes = length + data.iter().map(|(_, data)| data.decoded_len() as u64).sum::<u64>();
         let (pieces, received) = mpsc::channel(4);
-        // The clone keeps the folder until the writer ends, even if this future is dropped.
+        // The clone keeps the directory until the writer ends, even if this future is dropped.
         let storage = self.0.clone();
         let writer = spawn_blocking(move || storage.write(length, bytes, received));
         // Sending fails if the writer failed. The writer returns the reason.
@@ -144,7 +144,7 @@ impl OutputStore {
     /// was stored at most twice.
     pub(super) fn skip_outputs_of(&self, conversation: &Conversation) {
         let results = conversation.messages.iter().map(|message| match message {
-            Message::Tool(message) => message.results.len() as u64,
+            Message::Tool { results } => results.len() as u64,
             _ => 0,
         });
         self.0.skip_to(1 + 2 * results.sum::<u64>());

@@ -19,7 +19,7 @@ pub(super) const MAX_OPEN: usize = 64;
 
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// Where the folder of named files is created; `None` for unnamed files.
+    /// Where the directory of named files is created; `None` for unnamed files.
     pub(super) parent: Option<PathBuf>,
     pub(super) limit: u64,
 }
@@ -115,7 +115,7 @@ impl Storage {
         Err(io::Error::other("the call was dropped"))
     }
 
-    /// Reserves room for an output, deletes the oldest ones for it, and creates the folder if needed.
+    /// Reserves room for an output, deletes the oldest ones for it, and creates the directory if needed.
     pub(super) fn begin(&self, length: u64, bytes: u64) -> io::Result<Draft<'_>> {
         let mut index = self.index();
         // Outputs that are being written cannot be deleted. If the rest is not enough, delete nothing.
@@ -127,7 +127,7 @@ impl Storage {
             (None, _) => None,
             (Some(_), Some(folder)) if folder.exists() => Some(folder.path.clone()),
             (Some(parent), _) => {
-                // The folder was deleted from outside, and its outputs with it.
+                // The directory was deleted from outside, and its outputs with it.
                 let lost: u64 = index.outputs.drain(..).map(|output| output.bytes).sum();
                 index.bytes -= lost;
                 let folder = Folder::create(parent)?;
@@ -163,7 +163,7 @@ impl Drop for Storage {
 /// An output that is being written. Dropped before it is complete, it deletes its files.
 pub(super) struct Draft<'a> {
     storage: &'a Storage,
-    /// The folder of named files.
+    /// The directory of named files.
     folder: Option<PathBuf>,
     length: u64,
     bytes: u64,

@@ -24,9 +24,7 @@ use super::turn_context::{Interruption, TurnContext};
 use crate::checked::CheckedTool;
 use crate::message::ToolCall;
 use crate::sync::sleep_until;
-use crate::tool::{
-    CallContext, CallError, CancelToken, DefinitionChange, Digest, Origin, ToolCallError, ToolDefinition, differences,
-};
+use crate::tool::{CallContext, CallError, CancelToken, Digest, Origin, ToolCallError, ToolDefinition, differences};
 
 /// How long after its timeout a call is abandoned. A call ends by itself at its timeout, unless it blocks its thread.
 const GRACE: Duration = Duration::from_secs(1);
@@ -197,7 +195,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn request_approval(&mut self, mut job: Job, permission: Permission, changes: Vec<DefinitionChange>) {
+    fn request_approval(&mut self, mut job: Job, permission: Permission, changes: Vec<String>) {
         match (permission, &self.agent_loop.approver.handler) {
             (Permission::Allow, _) => self.enqueue(job),
             (Permission::Ask, Some(handler)) => {

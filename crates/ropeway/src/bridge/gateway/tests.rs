@@ -55,10 +55,10 @@ async fn a_raw_call_wakes_a_lazy_server() {
     first.stop().await;
     let second = bridge();
     second.start().await.expect("a start");
-    assert!(matches!(second.views()[0].status.outcome, ServerState::Cached { .. }));
+    assert!(matches!(second.views()[0].status.state, ServerState::Cached { .. }));
     let lease = second.connect_for(&"web".into(), Some("echo")).await.expect("a lease");
     assert_eq!(echo(&lease).await, "hi");
-    assert!(matches!(second.views()[0].status.outcome, ServerState::Ready { .. }));
+    assert!(matches!(second.views()[0].status.state, ServerState::Ready { .. }));
     second.stop().await;
 }
 

@@ -135,7 +135,8 @@ impl Document {
                 }
                 _ if KEYS.contains(&key.as_str()) => document.read_setting(key, value.clone()),
                 "$schema" => {}
-                _ if is_native || nearest(key, MANIFEST_KEYS).is_some() => {
+                // Another program may have a key of its own here, but a restriction must have an effect.
+                _ if is_native || key == "disabled" || nearest(key, MANIFEST_KEYS).is_some() => {
                     document.problems.push(ConfigProblem::unknown_key(*position, "config", key, MANIFEST_KEYS));
                 }
                 _ => {}

@@ -21,7 +21,7 @@ pub struct ForeignConfig {
     pub servers: Vec<ForeignServer>,
     /// Warnings about servers and settings that cannot be imported.
     pub warnings: Vec<String>,
-    /// The servers that are skipped because they refer to `${workspaceFolder}` and no folder was given.
+    /// The servers that are skipped because they refer to `${workspaceFolder}` and no directory was given.
     pub without_workspace: Vec<String>,
 }
 
@@ -39,8 +39,8 @@ pub struct ForeignServer {
 ///
 /// Paths become absolute. Invalid servers are skipped with a warning. The settings of a manifest are copied to each of its servers.
 ///
-/// `${workspaceFolder}` is replaced by the folder of the file, or by the project folder of a file such as `.vscode/mcp.json`.
-/// [`read_foreign_in`] takes the folder as an argument.
+/// `${workspaceFolder}` is replaced by the directory of the file, or by the project directory of a file such as `.vscode/mcp.json`.
+/// [`read_foreign_in`] takes the directory as an argument.
 ///
 /// # Errors
 ///
@@ -49,9 +49,9 @@ pub fn read_foreign(text: &str, origin: &Path) -> Result<ForeignConfig, ConfigEr
     read_foreign_in(text, origin, Some(workspace(origin)))
 }
 
-/// Reads the servers of another client's file, with this folder for `${workspaceFolder}`.
+/// Reads the servers of another client's file, with this directory for `${workspaceFolder}`.
 ///
-/// Without a folder, as for the user-level file of a client, servers that refer to it are skipped with a warning and listed in
+/// Without a directory, as for the user-level file of a client, servers that refer to it are skipped with a warning and listed in
 /// [`ForeignConfig::without_workspace`].
 ///
 /// # Errors
@@ -134,7 +134,7 @@ impl ForeignConfig {
             Portable::Server(server) => self.servers.push(*server),
             Portable::NeedsWorkspace(alias) => {
                 self.warnings.push(format!(
-                    "server {} is skipped: it refers to `${{workspaceFolder}}`, and the file belongs to no project",
+                    "server {} is skipped: `${{workspaceFolder}}` is unknown outside of a project",
                     in_backticks(&alias)
                 ));
                 self.without_workspace.push(alias);
@@ -146,7 +146,7 @@ impl ForeignConfig {
 /// A server that can be written to any file.
 enum Portable {
     Server(Box<ForeignServer>),
-    /// The server with this alias refers to an unknown workspace folder.
+    /// The server with this alias refers to an unknown workspace directory.
     NeedsWorkspace(String),
 }
 

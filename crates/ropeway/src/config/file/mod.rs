@@ -6,6 +6,7 @@
 
 mod alias;
 mod callback;
+mod connection_warnings;
 mod decode;
 mod decode_error;
 mod document;

@@ -6,15 +6,13 @@ use std::sync::Arc;
 
 use super::position::Position;
 use crate::secret::{Redactor, in_arguments};
+use crate::suggest;
 
 /// Maximum characters of a value in a message.
 const MAX_SHOWN: usize = 60;
 
 /// Maximum problems of one error.
 pub(super) const MAX_PROBLEMS: usize = 100;
-
-/// Minimum similarity of a suggestion, between 0 and 1.
-const MIN_SIMILARITY: f64 = 0.75;
 
 /// An invalid configuration file.
 ///
@@ -164,7 +162,7 @@ impl fmt::Display for ConfigProblem {
 
 /// Formats a suggestion as the end of a message. Empty without one.
 pub(super) fn did_you_mean(suggestion: Option<&str>) -> String {
-    suggestion.map(|suggestion| format!(" (did you mean `{suggestion}`?)")).unwrap_or_default()
+    suggest::did_you_mean_one_of(suggestion.as_slice()).map(|question| format!(" ({question})")).unwrap_or_default()
 }
 
 /// Formats a value on one line: shortened, and with likely secrets redacted, since errors end up in logs.
@@ -177,21 +175,9 @@ pub(super) fn in_backticks(value: &str) -> String {
     format!("`{shown}{more}`")
 }
 
-/// Returns the most similar candidate, if one is similar enough. Case and separators do not count.
+/// Returns the most similar candidate, if one is similar enough.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let normalized = |word: &str| {
-        let letters = word.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
-        letters.flat_map(char::to_lowercase).take(MAX_SHOWN).collect::<String>()
-    };
-    let word = normalized(word);
-    let mut best = None;
-    for candidate in candidates {
-        let similarity = strsim::jaro_winkler(&word, &normalized(candidate));
-        if similarity >= MIN_SIMILARITY && best.is_none_or(|(other, _)| similarity > other) {
-            best = Some((similarity, candidate));
-        }
-    }
-    best.map(|(_, candidate)| candidate)
+    suggest::closest(word, candidates).into_iter().next()
 }
 
 /// Formats a list of choices: "one of `a`, `b`".

@@ -12,9 +12,9 @@ pub(super) enum Part<'a> {
         default: Option<&'a str>,
         is_input: bool,
     },
-    /// The workspace folder of the file.
+    /// The workspace directory of the file.
     Workspace,
-    /// The name of the workspace folder.
+    /// The name of the workspace directory.
     WorkspaceName,
     /// The home directory.
     Home,
@@ -114,7 +114,7 @@ pub(super) fn rewrite(text: &str, workspace: &Path, mut input: impl FnMut(&str) 
     rewritten
 }
 
-/// Returns `true` if a string refers to the workspace folder.
+/// Returns `true` if a string refers to the workspace directory.
 pub(super) fn has_workspace(text: &str) -> bool {
     parts(text).is_ok_and(|parts| parts.iter().any(|part| matches!(part, Part::Workspace | Part::WorkspaceName)))
 }
@@ -125,7 +125,7 @@ pub(super) fn escape(text: &str) -> String {
     if refers { text.replace('$', "$$") } else { text.to_owned() }
 }
 
-/// Returns the workspace folder of a file: its folder, or the parent of a client's folder such as `.vscode`.
+/// Returns the workspace directory of a file: its directory, or the parent of a client's directory such as `.vscode`.
 pub(super) fn workspace(origin: &Path) -> &Path {
     let folder = origin.parent().unwrap_or(Path::new(""));
     let is_client =

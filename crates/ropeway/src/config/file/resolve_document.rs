@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::alias::MAX_ALIAS;
+use super::connection_warnings::connection_warnings;
 use super::decode;
 use super::document::Document;
 use super::node::{Node, PathStep, ServerNode, format_path};
@@ -131,6 +132,7 @@ fn resolve_servers(
                 resolved.entry.tools.allowlists.extend(document.allowlist(&raw.alias).map(<[String]>::to_vec));
                 config.servers.push(resolved.entry);
                 config.warnings.extend(resolved.warnings);
+                config.warnings.extend(connection_warnings(&raw, &node));
                 config.files.extend(resolved.files);
             }
             // A missing key may be a misspelled one, which is reported already.

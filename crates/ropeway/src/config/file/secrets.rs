@@ -140,7 +140,7 @@ impl Secrets {
         Ok(sources)
     }
 
-    /// Returns the paths of all files that are read for a configuration in this folder, whether or not they exist.
+    /// Returns the paths of all files that are read for a configuration in this directory, whether or not they exist.
     pub(super) fn files(&self, folder: &Path) -> Vec<PathBuf> {
         std::iter::once(folder.join(".env")).chain(self.files.iter().cloned()).collect()
     }

@@ -40,6 +40,8 @@ pub struct Config {
     /// How tools with the same name are resolved.
     pub collisions: CollisionPolicy,
     /// The `chat` settings, if the file has any.
+    // Hidden from the docs: used by the binary.
+    #[doc(hidden)]
     pub chat: Option<ChatSettings>,
     /// The settings of the gateway.
     pub gateway: GatewaySettings,
@@ -92,8 +94,8 @@ pub struct ServerEntry {
     pub tools: ToolSettings,
     /// How its resources are exposed.
     pub resources: ResourceSettings,
-    /// How its prompts are exposed.
-    pub prompts: PromptSettings,
+    /// Whether each of its prompts is exposed as a tool.
+    pub prompt_tools: bool,
     /// Whether its instructions are added to the system prompt.
     pub instructions: bool,
     /// Whether tool annotations such as `readOnlyHint` are trusted.
@@ -120,7 +122,7 @@ impl ServerEntry {
             description_prefix: None,
             tools: ToolSettings::default(),
             resources: ResourceSettings::default(),
-            prompts: PromptSettings::default(),
+            prompt_tools: false,
             instructions: false,
             trust_hints: false,
             isolation: Isolation::default(),
@@ -264,12 +266,4 @@ impl Default for ResourceSettings {
     fn default() -> Self {
         Self { tools: false, context: Vec::new(), context_bytes: CONTEXT_BYTES }
     }
-}
-
-/// How the prompts of a server are exposed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PromptSettings {
-    /// Whether each prompt is exposed as a tool.
-    pub tools: bool,
 }

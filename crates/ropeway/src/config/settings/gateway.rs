@@ -51,7 +51,7 @@ pub struct GatewaySettings {
     pub page_size: usize,
     /// Maximum time that a list waits for a server. The list names the servers that are missing.
     pub list_timeout: Duration,
-    /// How long a session can be resumed after its last use.
+    /// How long a session is valid.
     pub session_life: Duration,
     /// Limits on clients.
     pub limits: GatewayLimits,

@@ -9,8 +9,8 @@ mod server;
 
 pub use self::chat::{ChatSettings, MissingChatSecrets, ToolApproval};
 pub use self::entry::{
-    CollisionPolicy, Config, LockPolicy, PromptSettings, ResourceSettings, ServerEntry, ServerSettings, StartMode,
-    ToolOverride, ToolSettings,
+    CollisionPolicy, Config, LockPolicy, ResourceSettings, ServerEntry, ServerSettings, StartMode, ToolOverride,
+    ToolSettings,
 };
 pub use self::gateway::{
     GatewayLimits, GatewaySettings, Isolation, ListenAddress, ListenAddressError, PrefixMode, ProfileSettings,

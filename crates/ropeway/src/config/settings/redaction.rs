@@ -17,7 +17,7 @@ impl ServerConfig {
             Transport::Stdio(server) => server.secrets(),
             Transport::InProcess(_) | Transport::Socket(_) => Redactor::default(),
         };
-        self.mask.with(&found)
+        self.redactor.with(&found)
     }
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for ServerConfig {
             .field("timeouts", &self.timeouts)
             .field("limits", &self.limits)
             .field("reconnect", &self.reconnect)
-            .field("mask", &self.mask)
+            .field("redactor", &self.redactor)
             .finish()
     }
 }
@@ -117,7 +117,7 @@ mod tests {
         let shown = r#"StdioServer { command: "run", args: ["--token", "***", "s3cret", "plain"], env: [("A_KEY", ***)], cwd: None, inherit_env: false }"#;
         assert_eq!(format!("{stdio:?}"), shown);
         let mut config = ServerConfig::new("s", stdio);
-        config.mask = Redactor::new(&[Secret::new("s3cret")]);
+        config.redactor = Redactor::new(&[Secret::new("s3cret")]);
         for shown in [format!("{config:?}"), format!("{config:#?}")] {
             assert!(shown.contains("plain") && !shown.contains("s3cret") && !shown.contains("t0ken"), "{shown}");
         }
@@ -140,7 +140,7 @@ mod tests {
     fn secrets_combine_configured_values_and_likely_secrets() {
         let stdio = StdioServer::new("run", ["--mode", "fast"]).with_env("DB_URL", "pg://u:pass-w0rd@h/d");
         let mut config = ServerConfig::new("s", stdio.with_env("TOKEN", "t0ken").with_env("LEVEL", "level"));
-        config.mask = Redactor::new(&[Secret::new("s3cret")]);
+        config.redactor = Redactor::new(&[Secret::new("s3cret")]);
         let shown = config.secrets().redact("fast level t0ken s3cret pass-w0rd u").into_owned();
         assert_eq!(shown, "fast level *** *** *** u");
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 
+use crate::conversions::conversions;
 use crate::secret::{Redactor, Secret};
 use crate::tool::Alias;
 
@@ -27,7 +28,7 @@ pub struct ServerConfig {
     /// How a lost connection is reestablished.
     pub reconnect: ReconnectPolicy,
     /// Redacts further values in logs, events and errors, in addition to the [`Secret`]s of the transport.
-    pub mask: Redactor,
+    pub redactor: Redactor,
 }
 
 impl ServerConfig {
@@ -40,7 +41,7 @@ impl ServerConfig {
             timeouts: ServerTimeouts::default(),
             limits: ServerLimits::default(),
             reconnect: ReconnectPolicy::default(),
-            mask: Redactor::default(),
+            redactor: Redactor::default(),
         }
     }
 
@@ -52,12 +53,12 @@ impl ServerConfig {
             Transport::Stdio(server) => {
                 hasher.field(b"stdio");
                 hasher.field(server.command.as_bytes());
-                server.args.iter().for_each(|word| hasher.field(self.mask.redact(word).as_bytes()));
+                server.args.iter().for_each(|word| hasher.field(self.redactor.redact(word).as_bytes()));
                 hasher.field(server.cwd.as_deref().unwrap_or(std::path::Path::new("")).as_os_str().as_encoded_bytes());
             }
             Transport::Http(server) | Transport::Sse(server) => {
                 hasher.field(b"http");
-                hasher.field(self.mask.redact(&server.url).as_bytes());
+                hasher.field(self.redactor.redact(&server.url).as_bytes());
             }
             Transport::InProcess(_) => hasher.field(b"in process"),
             Transport::Socket(server) => {
@@ -271,27 +272,15 @@ impl SocketServer {
     }
 }
 
-impl From<SocketServer> for Transport {
-    fn from(server: SocketServer) -> Self {
-        Self::Socket(server)
-    }
-}
-
-impl From<StdioServer> for Transport {
-    fn from(server: StdioServer) -> Self {
-        Self::Stdio(server)
-    }
-}
+conversions!(Transport {
+    server: SocketServer => Self::Socket(server);
+    server: StdioServer => Self::Stdio(server);
+    server: InProcessServer => Self::InProcess(server);
+});
 
 impl From<HttpServer> for Transport {
     fn from(mut server: HttpServer) -> Self {
         if std::mem::take(&mut server.is_sse) { Self::Sse(server) } else { Self::Http(server) }
-    }
-}
-
-impl From<InProcessServer> for Transport {
-    fn from(server: InProcessServer) -> Self {
-        Self::InProcess(server)
     }
 }
 
@@ -404,13 +393,13 @@ pub struct ReconnectPolicy {
     /// Whether to reconnect automatically.
     pub enabled: bool,
     /// The delay before the second attempt, at least 20 ms. It doubles with every attempt.
-    pub first: Duration,
+    pub initial_delay: Duration,
     /// The maximum delay between two attempts.
-    pub longest: Duration,
+    pub max_delay: Duration,
 }
 
 impl Default for ReconnectPolicy {
     fn default() -> Self {
-        Self { enabled: true, first: Duration::from_millis(250), longest: Duration::from_secs(30) }
+        Self { enabled: true, initial_delay: Duration::from_millis(250), max_delay: Duration::from_secs(30) }
     }
 }

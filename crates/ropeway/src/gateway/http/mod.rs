@@ -11,7 +11,6 @@ mod stream;
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,13 +142,13 @@ async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(en
             }
             () = draining.cancelled(), if !is_closing => {
                 is_closing = true;
-                Pin::new(&mut connection).graceful_shutdown();
+                std::pin::Pin::new(&mut connection).graceful_shutdown();
             }
             _ = ticks.tick() => match watch.tick() {
                 None => {}
                 Some(Overdue::Idle) => {
                     is_closing = true;
-                    Pin::new(&mut connection).graceful_shutdown();
+                    std::pin::Pin::new(&mut connection).graceful_shutdown();
                 }
                 Some(Overdue::Stalled) => return tracing::debug!("client disconnected: it does not read"),
                 Some(Overdue::Head) => {

@@ -168,7 +168,9 @@ fn resumable(
 ) -> EventReader {
     let stream = shared.streams.open(&exchange.client, Some(&exchange.id()));
     prime(&stream, &exchange.client.description.version);
-    first.iter().for_each(|message| drop(stream.push(message)));
+    for message in &first {
+        stream.push(message);
+    }
     let reader = stream.read();
     tokio::spawn(write_events(Arc::clone(shared), closed.clone(), exchange, work, stream));
     reader
@@ -194,7 +196,9 @@ async fn write_events(
         while let Some(running) = work {
             stream.writable().await;
             let step = step(&shared, &exchange, running).await;
-            step.messages.iter().for_each(|message| drop(stream.push(message)));
+            for message in &step.messages {
+                stream.push(message);
+            }
             work = step.work;
         }
     };

@@ -14,7 +14,7 @@ use super::body::{Body, Events};
 use super::head::{self, LAST_EVENT, SESSION, VERSION, anyone};
 use super::post::prime;
 use super::response;
-use crate::gateway::client::Client;
+use crate::gateway::client::{Client, OpenStream};
 use crate::gateway::errors::ErrorReply;
 use crate::gateway::event_stream::EventReader;
 use crate::gateway::profile::Selector;
@@ -111,6 +111,8 @@ fn lost(shared: &Arc<GatewayShared>, client: &Client, request: &RawValue, is_res
 struct StandaloneEvents {
     client: Arc<Client>,
     reader: EventReader,
+    /// Keeps the session in memory.
+    _open: OpenStream,
     /// Ends the stream when the gateway stops.
     draining: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -118,7 +120,8 @@ struct StandaloneEvents {
 impl StandaloneEvents {
     fn new(shared: &Arc<GatewayShared>, client: Arc<Client>, reader: EventReader) -> Self {
         let draining = shared.draining.clone();
-        Self { client, reader, draining: Box::pin(async move { draining.cancelled().await }) }
+        let draining = Box::pin(async move { draining.cancelled().await });
+        Self { _open: client.open_stream(), client, reader, draining }
     }
 }
 

@@ -92,8 +92,8 @@ fn real_calls_match_the_lowered_schema_and_round_trip() {
                 let wire = tool.to_wire(&own).into_owned();
                 if Validator::compile(&original.input_schema).validate(&Value::Object(own.clone())).is_ok() {
                     let schema = schema_of(tool, dialect);
-                    let verdict = Validator::compile(&schema).validate(&Value::Object(wire.clone()));
-                    assert_eq!(verdict, Ok(()), "{dialect}: {server}: {}", tool.name);
+                    let status = Validator::compile(&schema).validate(&Value::Object(wire.clone()));
+                    assert_eq!(status, Ok(()), "{dialect}: {server}: {}", tool.name);
                 }
                 assert_eq!(tool.from_wire(wire), own, "{dialect}: {server}: {}", tool.name);
                 count += 1;

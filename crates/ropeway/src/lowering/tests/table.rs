@@ -39,7 +39,7 @@ fn inner() -> Vec<Row> {
     vec![
         ("`type`", "type", json!({"type": "string"})),
         ("`type`, several", "type", json!({"type": ["string", "null"]})),
-        ("`type`, not said", "type", json!({"description": "Anything."})),
+        ("`type`, absent", "type", json!({"description": "Anything."})),
         ("`enum` of strings", "enum", string("enum", json!(["a", "b"]))),
         ("`enum` of others", "enum", json!({"type": "boolean", "enum": [true]})),
         ("`const`", "const", json!({"const": "a"})),
@@ -74,7 +74,7 @@ fn inner() -> Vec<Row> {
             "properties",
             json!({"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}),
         ),
-        ("`properties`, not said", "properties", json!({"type": "object"})),
+        ("`properties`, absent", "properties", json!({"type": "object"})),
         ("`required`", "required", object("required", json!([]))),
         ("`additionalProperties: false`", "additionalProperties", object("additionalProperties", json!(false))),
         (
@@ -91,7 +91,7 @@ fn inner() -> Vec<Row> {
         ("`dependencies` (draft 7)", "dependencies", object("dependencies", json!({"x": ["y"]}))),
         ("`unevaluatedProperties: false`", "unevaluatedProperties", object("unevaluatedProperties", json!(false))),
         ("`items`", "items", json!({"type": "array", "items": {"type": "string"}})),
-        ("`items`, not said", "items", json!({"type": "array"})),
+        ("`items`, absent", "items", json!({"type": "array"})),
         ("`items`, a list (draft 7)", "items", json!({"type": "array", "items": [{"type": "string"}]})),
         (
             "`additionalItems` (draft 7)",
@@ -143,8 +143,8 @@ fn outer() -> Vec<Row> {
     let x = json!({"x": {"type": "string"}});
     let branches = json!([{"properties": {"x": {"type": "string"}}}, {"properties": {"y": {"type": "string"}}}]);
     vec![
-        ("`type` at the root, not said", "type", json!({"properties": x})),
-        ("`properties` at the root, not said", "properties", json!({"type": "object"})),
+        ("`type` at the root, absent", "type", json!({"properties": x})),
+        ("`properties` at the root, absent", "properties", json!({"type": "object"})),
         ("`anyOf` at the root", "anyOf", json!({"type": "object", "properties": {}, "anyOf": branches})),
         ("`oneOf` at the root", "oneOf", json!({"type": "object", "properties": {}, "oneOf": branches})),
         ("`allOf` at the root", "allOf", json!({"type": "object", "properties": {}, "allOf": branches})),
@@ -171,16 +171,16 @@ fn outcome(keyword: &str, before: &Value, after: &Value, told: &str) -> String {
     }
     let becomes = || format!("becomes `{}`", new.join("`, `"));
     match (before.get(keyword), after.get(keyword)) {
-        (None, None) => "as it is".to_owned(),
+        (None, None) => "unchanged".to_owned(),
         (None, Some(_)) => "added".to_owned(),
-        (Some(value), Some(now)) if value == now => "as it is".to_owned(),
+        (Some(value), Some(now)) if value == now => "unchanged".to_owned(),
         (Some(_), Some(_)) if !new.is_empty() => becomes(),
         (Some(_), Some(_)) => "rewritten".to_owned(),
-        (Some(_), None) if told.contains("(give ") => "folded, told in the description".to_owned(),
+        (Some(_), None) if told.contains("(give ") => "merged; alternatives in the description".to_owned(),
         (Some(_), None) if told.contains(" again, ") || told.contains("(as in ") => {
-            "left open, told in the description".to_owned()
+            "unconstrained; noted in the description".to_owned()
         }
-        (Some(_), None) if told.contains(": ") && told.contains('(') => "in the description".to_owned(),
+        (Some(_), None) if told.contains(": ") && told.contains('(') => "moved to the description".to_owned(),
         (Some(_), None) if matches!(keyword, "$ref" | "$dynamicRef") => "inlined".to_owned(),
         (Some(_), None) if keyword == "allOf" => "merged".to_owned(),
         (Some(_), None) if !new.is_empty() => becomes(),

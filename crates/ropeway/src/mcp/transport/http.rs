@@ -23,10 +23,8 @@ use crate::mcp::message_log;
 use crate::mcp::pending::PendingRequests;
 use crate::mcp::raw_response::RequestResult;
 use crate::mcp::request::Request;
-use crate::mcp::timeouts::RequestTimeouts;
 use crate::protocol::{self, Era, MODERN};
 use crate::sync::{read, write};
-use crate::tool::CallContext;
 
 const SESSION: &str = "mcp-session-id";
 
@@ -104,23 +102,18 @@ impl Http {
         self.tasks.abort_all();
     }
 
-    pub(crate) async fn request(
-        &self,
-        request: &Request<'_>,
-        cx: &CallContext,
-        timeouts: RequestTimeouts,
-    ) -> RequestResult {
+    pub(crate) async fn request(&self, request: &Request<'_>) -> RequestResult {
         if let Some(cause) = self.disconnected.get() {
             return Err(RequestError::Disconnected { started: false, cause });
         }
-        let mut receiver = self.pending.register(cx, request)?;
+        let mut receiver = self.pending.register(request)?;
         let id = receiver.id();
-        let message = Bytes::from(request.encode(id, cx));
+        let message = Bytes::from(request.encode(id));
         let legacy = self.state().era == Era::Legacy;
         // A modern server is cancelled by closing the stream.
         let cancel = CancelOnDrop::new(id, legacy && request.cancellable, |message| send_later(&self.this, message));
         let exchange = async {
-            match self.exchange(id, request, message, timeouts).await {
+            match self.exchange(id, request, message).await {
                 // The response was received, or will arrive on another stream.
                 Ok(()) => std::future::pending().await,
                 Err(error) => error,
@@ -129,7 +122,7 @@ impl Http {
         let outcome = tokio::select! {
             biased;
             error = exchange => Err(error),
-            outcome = receiver.recv(cx, timeouts) => outcome,
+            outcome = receiver.recv(request) => outcome,
         };
         cancel.finish(&outcome);
         match &outcome {
@@ -143,13 +136,7 @@ impl Http {
     }
 
     /// Sends a request and reads the response.
-    async fn exchange(
-        &self,
-        id: u64,
-        request: &Request<'_>,
-        message: Bytes,
-        timeouts: RequestTimeouts,
-    ) -> Result<(), RequestError> {
+    async fn exchange(&self, id: u64, request: &Request<'_>, message: Bytes) -> Result<(), RequestError> {
         let started = Instant::now();
         let mut attempts = 0;
         let mut wait = Duration::from_millis(500);
@@ -173,7 +160,7 @@ impl Http {
             }
             attempts += 1;
             let retry_at = Instant::now() + rejected.retry_after.unwrap_or(wait).clamp(MIN_BUSY_WAIT, MAX_BUSY_WAIT);
-            let in_time = retry_at < timeouts.deadline.min(started + timeouts.idle);
+            let in_time = retry_at < request.timeouts.deadline.min(started + request.timeouts.idle);
             // Gateways also answer 503 if the server behind them fails in the middle of a request, with or without
             // `Retry-After`. Only 429 means that the request was not processed
             // (https://www.rfc-editor.org/rfc/rfc6585#section-4).

@@ -12,7 +12,7 @@ use reqwest::header::{
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 
 use crate::config::HttpServer;
-use crate::mcp::error::{ConnectErrorKind, RequestError, redact_error};
+use crate::mcp::error::{ConnectErrorKind, PROXY_AUTH, RequestError, redact_error};
 use crate::protocol::{self, Incoming, RpcError};
 use crate::secret::Redactor;
 use crate::sync::{read, write};
@@ -114,6 +114,10 @@ fn sensitive_header(name: &str, value: &str) -> Result<HeaderValue, ConnectError
 fn connect_error(error: reqwest::Error, redactor: &Redactor) -> ConnectErrorKind {
     match TransportError::from_reqwest(error, redactor) {
         TransportError::Tls { trouble, source } => ConnectErrorKind::Tls { trouble, source },
+        // The text of hyper-util's `TunnelError`, which is private.
+        TransportError::Other(source) if source.to_string().contains("proxy authorization required") => {
+            ConnectErrorKind::Status { status: PROXY_AUTH, said: None }
+        }
         TransportError::Other(source) => ConnectErrorKind::Broken(source),
     }
 }

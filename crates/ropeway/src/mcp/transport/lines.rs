@@ -22,9 +22,7 @@ use crate::mcp::message_log;
 use crate::mcp::pending::PendingRequests;
 use crate::mcp::raw_response::RequestResult;
 use crate::mcp::request::Request;
-use crate::mcp::timeouts::RequestTimeouts;
 use crate::sync::lock;
-use crate::tool::CallContext;
 
 /// A link of JSON lines.
 pub(crate) struct Lines {
@@ -71,19 +69,14 @@ impl Lines {
         self.stderr.as_ref()
     }
 
-    pub(crate) async fn request(
-        &self,
-        request: &Request<'_>,
-        cx: &CallContext,
-        timeouts: RequestTimeouts,
-    ) -> RequestResult {
-        let mut receiver = self.pending.register(cx, request)?;
+    pub(crate) async fn request(&self, request: &Request<'_>) -> RequestResult {
+        let mut receiver = self.pending.register(request)?;
         let cancel = CancelOnDrop::new(receiver.id(), request.cancellable, |message| drop(self.send(message, true)));
-        if let Err(error) = self.send(request.encode(receiver.id(), cx), receiver.alone()) {
+        if let Err(error) = self.send(request.encode(receiver.id()), receiver.alone()) {
             cancel.disarm();
             return Err(error);
         }
-        let outcome = receiver.recv(cx, timeouts).await;
+        let outcome = receiver.recv(request).await;
         cancel.finish(&outcome);
         outcome
     }

@@ -33,8 +33,6 @@ use self::outgoing::Notifier as _;
 use super::error::{ConnectErrorKind, RequestError};
 use super::raw_response::RequestResult;
 use super::request::Request;
-use super::timeouts::RequestTimeouts;
-use crate::tool::CallContext;
 
 /// A link to a server.
 #[derive(Clone, Debug)]
@@ -49,17 +47,12 @@ pub(crate) enum Link {
 
 impl Link {
     /// Sends a request and waits for its result.
-    pub(crate) async fn request(
-        &self,
-        request: &Request<'_>,
-        cx: &CallContext,
-        timeouts: RequestTimeouts,
-    ) -> RequestResult {
+    pub(crate) async fn request(&self, request: &Request<'_>) -> RequestResult {
         match self {
-            Self::Lines(link) => link.request(request, cx, timeouts).await,
+            Self::Lines(link) => link.request(request).await,
             // Boxed, because the future of a request over a pipe is much smaller.
-            Self::Http(link) => Box::pin(link.request(request, cx, timeouts)).await,
-            Self::Sse(link) => Box::pin(link.request(request, cx, timeouts)).await,
+            Self::Http(link) => Box::pin(link.request(request)).await,
+            Self::Sse(link) => Box::pin(link.request(request)).await,
         }
     }
 

@@ -158,7 +158,7 @@ fn has_children() -> bool {
     !matches!(waitid(WaitId::All, options), Err(rustix::io::Errno::CHILD))
 }
 
-/// Returns the entries of a folder whose names are numbers.
+/// Returns the entries of a directory whose names are numbers.
 fn numbers(folder: &str) -> impl Iterator<Item = i32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

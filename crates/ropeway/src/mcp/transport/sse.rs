@@ -19,8 +19,6 @@ use crate::mcp::message_log;
 use crate::mcp::pending::PendingRequests;
 use crate::mcp::raw_response::RequestResult;
 use crate::mcp::request::Request;
-use crate::mcp::timeouts::RequestTimeouts;
-use crate::tool::CallContext;
 
 /// Timeout of the `endpoint` event.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -93,15 +91,10 @@ impl Sse {
         self.disconnected.set(cause);
     }
 
-    pub(crate) async fn request(
-        &self,
-        request: &Request<'_>,
-        cx: &CallContext,
-        timeouts: RequestTimeouts,
-    ) -> RequestResult {
-        let mut receiver = self.pending.register(cx, request)?;
+    pub(crate) async fn request(&self, request: &Request<'_>) -> RequestResult {
+        let mut receiver = self.pending.register(request)?;
         let id = receiver.id();
-        let message = request.encode(id, cx);
+        let message = request.encode(id);
         let cancel = CancelOnDrop::new(id, request.cancellable, |message| send_later(&self.this, message));
         let posted = async {
             match self.notify(message).await {
@@ -112,7 +105,7 @@ impl Sse {
         };
         let outcome = tokio::select! {
             biased;
-            outcome = receiver.recv(cx, timeouts) => outcome,
+            outcome = receiver.recv(request) => outcome,
             error = posted => Err(error),
         };
         cancel.finish(&outcome);

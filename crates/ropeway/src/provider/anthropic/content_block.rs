@@ -143,7 +143,7 @@ impl<'a> ContentBlock<'a> {
                 })
             }
             NormalizedPart::Call(call) => Some(Self::call(call)),
-            NormalizedPart::Opaque(part) => Some(Self::Opaque(&part.json)),
+            NormalizedPart::Opaque(json) => Some(Self::Opaque(json)),
         });
         let mut blocks: Vec<Self> = blocks.collect();
         // A reply that was cut off while thinking has no signature, and the API would reject every later request. Thinking that

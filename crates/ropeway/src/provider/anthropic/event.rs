@@ -1,12 +1,11 @@
 //! Events of a stream. Missing and malformed fields are empty.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+
+use crate::loose_json::LooseJson;
 
 /// An event of any type. Fields of other types are empty.
 #[derive(serde::Deserialize)]
@@ -98,9 +97,9 @@ pub(super) struct LooseText<'a>(pub(super) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for LooseText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(ScalarVisitor)? {
-            Scalar::Text(text) => Ok(Self(text)),
-            Scalar::Number(_) | Scalar::Other => Ok(Self::default()),
+        match LooseJson::deserialize(deserializer)? {
+            LooseJson::Text(text) => Ok(Self(text)),
+            LooseJson::Unsigned(_) | LooseJson::Other(_) => Ok(Self::default()),
         }
     }
 }
@@ -111,66 +110,10 @@ pub(super) struct LooseNumber(pub(super) Option<u64>);
 
 impl<'de> Deserialize<'de> for LooseNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_any(ScalarVisitor)? {
-            Scalar::Number(number) => Ok(Self(Some(number))),
-            Scalar::Text(_) | Scalar::Other => Ok(Self(None)),
-        }
-    }
-}
-
-enum Scalar<'a> {
-    Text(Cow<'a, str>),
-    Number(u64),
-    Other,
-}
-
-struct ScalarVisitor;
-
-impl<'de> Visitor<'de> for ScalarVisitor {
-    type Value = Scalar<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Number(number))
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Other)
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Scalar<'de>, E> {
-        Ok(if number >= 0.0 { Scalar::Number(number as u64) } else { Scalar::Other })
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Other)
-    }
-
-    fn visit_unit<E>(self) -> Result<Scalar<'de>, E> {
-        Ok(Scalar::Other)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Scalar<'de>, A::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Scalar::Other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Scalar<'de>, A::Error> {
-        // With `arbitrary_precision`, serde_json presents a fraction as a map that only `Value` understands.
-        match Value::deserialize(MapAccessDeserializer::new(fields))?.as_f64() {
-            Some(number) => self.visit_f64(number),
-            None => Ok(Scalar::Other),
-        }
+        Ok(Self(match LooseJson::deserialize(deserializer)? {
+            LooseJson::Unsigned(number) => Some(number),
+            LooseJson::Text(_) => None,
+            LooseJson::Other(value) => value.as_f64().filter(|number| *number >= 0.0).map(|number| number as u64),
+        }))
     }
 }

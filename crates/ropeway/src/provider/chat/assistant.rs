@@ -43,7 +43,7 @@ impl<'a> Assistant<'a> {
                     }
                 }
                 NormalizedPart::Call(call) => calls.push(CallField(call)),
-                NormalizedPart::Opaque(part) => parts.push(ChatPart::Opaque(&part.json)),
+                NormalizedPart::Opaque(json) => parts.push(ChatPart::Opaque(json)),
             }
         }
         let is_refused = fields.iter().any(|(name, _)| *name == "refusal");

@@ -3,13 +3,13 @@
 //! Strings are borrowed where possible. Fields may be missing, null or repeated, and unknown fields are kept.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::marker::PhantomData;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess};
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use crate::loose_json::{BorrowedText, LooseJson};
+use crate::provider::loose_object::{LooseObject, ObjectFields};
 
 /// Unknown fields, unparsed.
 pub(super) type UnknownFields<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
@@ -77,12 +77,6 @@ impl ChatDelta<'_> {
             && function_call.is_none()
             && unknown.is_empty()
     }
-}
-
-/// An object that is read field by field.
-pub(super) trait ObjectFields<'a>: Default {
-    /// Reads the value of a field from `object`.
-    fn read_field<M: MapAccess<'a>>(&mut self, name: Cow<'a, str>, object: &mut M) -> Result<(), M::Error>;
 }
 
 impl<'a> ObjectFields<'a> for ChatChunk<'a> {
@@ -172,41 +166,6 @@ fn keep_unknown<'a, M: MapAccess<'a>>(
     Ok(())
 }
 
-/// Deserializes an object field by field. Null is an empty object.
-#[derive(Debug)]
-pub(super) struct LooseObject<T>(pub(super) T);
-
-impl<'de, T: ObjectFields<'de>> Deserialize<'de> for LooseObject<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LooseObjectVisitor(PhantomData))
-    }
-}
-
-struct LooseObjectVisitor<T>(PhantomData<T>);
-
-impl<'de, T: ObjectFields<'de>> Visitor<'de> for LooseObjectVisitor<T> {
-    type Value = LooseObject<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<LooseObject<T>, E> {
-        Ok(LooseObject(T::default()))
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut object: M) -> Result<LooseObject<T>, M::Error> {
-        let mut known = T::default();
-        while let Some(BorrowedStr(name)) = object.next_key()? {
-            known.read_field(name, &mut object)?;
-        }
-        Ok(LooseObject(known))
-    }
-}
-
-#[derive(serde::Deserialize)]
-struct BorrowedStr<'a>(#[serde(borrow)] Cow<'a, str>);
-
 /// A string, or any other value in its place.
 #[derive(Debug, Default)]
 pub(super) enum LooseValue<'a> {
@@ -248,60 +207,19 @@ impl LooseValue<'_> {
 
 impl<'de> Deserialize<'de> for LooseValue<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LooseValueVisitor)
-    }
-}
-
-struct LooseValueVisitor;
-
-impl<'de> Visitor<'de> for LooseValueVisitor {
-    type Value = LooseValue<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Missing)
-    }
-
-    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Other(Box::new(value.into())))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Other(Box::new(value.into())))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Other(Box::new(value.into())))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<LooseValue<'de>, E> {
-        Ok(LooseValue::Other(Box::new(value.into())))
-    }
-
-    fn visit_seq<S: SeqAccess<'de>>(self, list: S) -> Result<LooseValue<'de>, S::Error> {
-        Value::deserialize(SeqAccessDeserializer::new(list)).map(|value| LooseValue::Other(Box::new(value)))
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, object: M) -> Result<LooseValue<'de>, M::Error> {
-        Value::deserialize(MapAccessDeserializer::new(object)).map(|value| LooseValue::Other(Box::new(value)))
+        Ok(match LooseJson::deserialize(deserializer)? {
+            LooseJson::Text(text) => Self::Text(text),
+            LooseJson::Unsigned(number) => Self::Other(Box::new(number.into())),
+            LooseJson::Other(Value::Null) => Self::Missing,
+            LooseJson::Other(value) => Self::Other(Box::new(value)),
+        })
     }
 }
 
 /// Returns the content of a JSON string, or the text of any other value.
 pub(super) fn string_or_json(raw: &RawValue) -> Cow<'_, str> {
     match serde_json::from_str(raw.get()) {
-        Ok(BorrowedStr(text)) => text,
+        Ok(BorrowedText(text)) => text,
         Err(_) => Cow::Borrowed(raw.get()),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::calls::CallAssembler;
-use super::chunk::{CallDelta, ChatChunk, ChatDelta, ChunkChoice, LooseObject, LooseValue};
+use super::chunk::{CallDelta, ChatChunk, ChatDelta, ChunkChoice, LooseValue};
 use super::part::FIELDS;
 use super::unknown_fields;
 use super::usage::read_usage;
@@ -15,6 +15,7 @@ use crate::lowering::LoweredTools;
 use crate::message::{Dialect, ModelEndpoint};
 use crate::provider::error::{ProviderError, ProviderErrorKind};
 use crate::provider::error_mapping;
+use crate::provider::loose_object::LooseObject;
 use crate::provider::reply::{Reply, ReplyEvent, StopReason, Usage};
 use crate::provider::reply_builder::ReplyBuilder;
 

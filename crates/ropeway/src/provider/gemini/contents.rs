@@ -113,7 +113,7 @@ impl<'a> ContentsBuilder<'a> {
                 NormalizedPart::Reasoning(part) => {
                     GeminiPart::Native { text: &part.text, thought: true, extra: &part.extra }
                 }
-                NormalizedPart::Opaque(part) => GeminiPart::Opaque(&part.json),
+                NormalizedPart::Opaque(json) => GeminiPart::Opaque(json),
                 NormalizedPart::Call(call) => {
                     self.ids.push(native_fields(call).and_then(|fields| fields.get("id")?.as_str()));
                     // Only the first call of a reply has a signature.

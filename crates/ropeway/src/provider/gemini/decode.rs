@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::frame::{
-    BorrowedText, CALL, Candidate, CandidatePart, FunctionCall, GeminiFrame, PromptFeedback, SIGNATURE, TokenCount,
-    UsageMetadata,
+    CALL, Candidate, CandidatePart, FunctionCall, GeminiFrame, PromptFeedback, SIGNATURE, TokenCount, UsageMetadata,
 };
 use crate::json;
+use crate::loose_json::BorrowedText;
 use crate::lowering::LoweredTools;
 use crate::message::{Dialect, ModelEndpoint};
 use crate::provider::error::{ProviderError, ProviderErrorKind};

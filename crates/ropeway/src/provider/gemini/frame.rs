@@ -3,13 +3,14 @@
 //! Compatible servers omit fields, send `null`, or use snake case; all of these are accepted.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
+
+use crate::loose_json::BorrowedText;
+use crate::provider::loose_object::{LooseObject, ObjectFields};
 
 /// The field of a part with a thought signature, which must return on the same part
 /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
@@ -104,65 +105,40 @@ pub(super) struct FunctionCall<'a> {
     pub(super) rest: Map<String, Value>,
 }
 
-/// A string, borrowed if it has no escapes. (In an `Option`, a `Cow` alone would always be owned.)
-#[derive(Debug, Deserialize)]
-pub(super) struct BorrowedText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
-
 impl<'de: 'a, 'a> Deserialize<'de> for CandidatePart<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FieldsVisitor::<Self>(PhantomData))
+        LooseObject::deserialize(deserializer).map(|LooseObject(part)| part)
     }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for FunctionCall<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FieldsVisitor::<Self>(PhantomData))
+        LooseObject::deserialize(deserializer).map(|LooseObject(call)| call)
     }
 }
 
-/// Reads an object field by field, and keeps unknown fields in `rest`.
-struct FieldsVisitor<T>(PhantomData<T>);
-
-impl<'de: 'a, 'a> Visitor<'de> for FieldsVisitor<CandidatePart<'a>> {
-    type Value = CandidatePart<'a>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a part")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CandidatePart<'a>, A::Error> {
-        let mut part = CandidatePart::default();
-        while let Some(BorrowedText(name)) = map.next_key::<BorrowedText<'a>>()? {
-            match &*name {
-                "text" => part.text = text(&mut map)?,
-                "thought" => part.thought = map.next_value::<Option<bool>>()?.unwrap_or_default(),
-                "thoughtSignature" | "thought_signature" => part.signature = text(&mut map)?,
-                "functionCall" | "function_call" => part.call = map.next_value()?,
-                _ => keep(&mut part.rest, name, &mut map)?,
-            }
+impl<'de: 'a, 'a> ObjectFields<'de> for CandidatePart<'a> {
+    fn read_field<M: MapAccess<'de>>(&mut self, name: Cow<'de, str>, object: &mut M) -> Result<(), M::Error> {
+        match &*name {
+            "text" => self.text = text(object)?,
+            "thought" => self.thought = object.next_value::<Option<bool>>()?.unwrap_or_default(),
+            "thoughtSignature" | "thought_signature" => self.signature = text(object)?,
+            "functionCall" | "function_call" => self.call = object.next_value()?,
+            _ => keep(&mut self.rest, name, object)?,
         }
-        Ok(part)
+        Ok(())
     }
 }
 
-impl<'de: 'a, 'a> Visitor<'de> for FieldsVisitor<FunctionCall<'a>> {
-    type Value = FunctionCall<'a>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a call")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FunctionCall<'a>, A::Error> {
-        let mut call = FunctionCall::default();
-        while let Some(BorrowedText(name)) = map.next_key::<BorrowedText<'a>>()? {
-            match &*name {
-                "id" => call.id = text(&mut map)?,
-                "name" => call.name = text(&mut map)?,
-                "args" => call.arguments = map.next_value()?,
-                _ => keep(&mut call.rest, name, &mut map)?,
-            }
+impl<'de: 'a, 'a> ObjectFields<'de> for FunctionCall<'a> {
+    fn read_field<M: MapAccess<'de>>(&mut self, name: Cow<'de, str>, object: &mut M) -> Result<(), M::Error> {
+        match &*name {
+            "id" => self.id = text(object)?,
+            "name" => self.name = text(object)?,
+            "args" => self.arguments = object.next_value()?,
+            _ => keep(&mut self.rest, name, object)?,
         }
-        Ok(call)
+        Ok(())
     }
 }
 

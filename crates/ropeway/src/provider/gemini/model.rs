@@ -1,10 +1,14 @@
 //! Capabilities of a Gemini model, derived from its name.
 
-use std::fmt::Write as _;
+use std::fmt;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
 use crate::message::ReasoningEffort;
+
+/// Bytes that are encoded in a segment of a path (<https://www.rfc-editor.org/rfc/rfc3986#section-2.3>).
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A model name, parsed.
 #[derive(Clone, Copy, Debug)]
@@ -104,14 +108,6 @@ fn version(name: &str) -> Option<(u32, u32)> {
 }
 
 /// Percent-encodes a name as one segment of a path.
-pub(super) fn encode_segment(name: &str) -> String {
-    let mut segment = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => segment.push(char::from(byte)),
-            // Writing to a `String` does not fail.
-            _ => _ = write!(segment, "%{byte:02X}"),
-        }
-    }
-    segment
+pub(super) fn encode_segment(name: &str) -> impl fmt::Display {
+    utf8_percent_encode(name, ENCODED)
 }

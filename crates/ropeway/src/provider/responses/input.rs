@@ -124,7 +124,7 @@ fn push_reply<'a>(
             NormalizedPart::Call(call) => {
                 items.push(InputItem::Call(call, call.extra.filter(|_| unchanged).and_then(item_of)))
             }
-            NormalizedPart::Opaque(opaque) => items.extend(unchanged.then_some(InputItem::Unchanged(&opaque.json))),
+            NormalizedPart::Opaque(json) => items.extend(unchanged.then_some(InputItem::Unchanged(json))),
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn is_unchanged(message: &AssistantMessage, parts: &[NormalizedPart<'
             NormalizedPart::Text(_) => None,
             NormalizedPart::Reasoning(reasoning) => item_of(&reasoning.extra),
             NormalizedPart::Call(call) => call.extra.and_then(item_of),
-            NormalizedPart::Opaque(opaque) => Some(&opaque.json),
+            NormalizedPart::Opaque(json) => Some(*json),
         };
         let Some(item) = item else { return false };
         found.push(item.get("id").and_then(Value::as_str));

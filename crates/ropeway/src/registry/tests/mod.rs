@@ -52,9 +52,14 @@ fn listed(registry: &Registry) -> Vec<String> {
     registry.definitions().map(line).collect()
 }
 
-fn collision(name: &str, kept: (&str, &str), other: (&str, &str), outcome: CollisionOutcome) -> Collision {
+fn collision(name: &str, kept: (&str, &str), other: (&str, &str), renamed_to: Option<&str>) -> Collision {
     let origin = |(server, tool): (&str, &str)| Origin::Server { server: server.into(), tool: tool.into() };
-    Collision { name: name.to_owned(), kept: origin(kept), other: origin(other), outcome }
+    Collision {
+        name: name.to_owned(),
+        kept: origin(kept),
+        other: origin(other),
+        renamed_to: renamed_to.map(str::to_owned),
+    }
 }
 
 async fn answer(registry: &Registry, name: &str) -> String {
@@ -70,21 +75,21 @@ const TWO: &[(&str, &[&str])] = &[("a", &["x", "y"]), ("b", &["z", "x"])];
 fn last_wins_replaces_the_first_tool() {
     let (registry, collisions) = assembled(TWO, CollisionPolicy::LastWins);
     assert_eq!(listed(&registry), ["x = b.x", "y = a.y", "z = b.z"]);
-    assert_eq!(collisions, [collision("x", ("b", "x"), ("a", "x"), CollisionOutcome::Dropped)]);
+    assert_eq!(collisions, [collision("x", ("b", "x"), ("a", "x"), None)]);
 }
 
 #[test]
 fn error_keeps_the_first_tool() {
     let (registry, collisions) = assembled(TWO, CollisionPolicy::Error);
     assert_eq!(listed(&registry), ["x = a.x", "y = a.y", "z = b.z"]);
-    assert_eq!(collisions, [collision("x", ("a", "x"), ("b", "x"), CollisionOutcome::Dropped)]);
+    assert_eq!(collisions, [collision("x", ("a", "x"), ("b", "x"), None)]);
 }
 
 #[test]
 fn suffix_keeps_all_tools_within_the_maximum_length() {
     let (registry, collisions) = assembled(TWO, CollisionPolicy::Suffix);
     assert_eq!(listed(&registry), ["x = a.x", "y = a.y", "z = b.z", "x_2 = b.x"]);
-    assert_eq!(collisions, [collision("x", ("a", "x"), ("b", "x"), CollisionOutcome::Renamed("x_2".to_owned()))]);
+    assert_eq!(collisions, [collision("x", ("a", "x"), ("b", "x"), Some("x_2"))]);
 
     let long = "l".repeat(naming::MAX_LENGTH);
     let servers: Vec<String> = (0..12).map(|number| format!("s{number}")).collect();
@@ -157,12 +162,7 @@ async fn registering_a_tool_does_not_change_clones() {
     assert_eq!(turn.search("look", 9).len(), 1);
     assert_eq!(
         registry.register(local("look", "after")),
-        Some(Collision {
-            name: "look".to_owned(),
-            kept: Origin::Local,
-            other: Origin::Local,
-            outcome: CollisionOutcome::Dropped
-        })
+        Some(Collision { name: "look".to_owned(), kept: Origin::Local, other: Origin::Local, renamed_to: None })
     );
     registry.register(local("listen", ""));
     assert_eq!((answer(&turn, "look").await.as_str(), turn.len()), ("before", 1));
@@ -251,7 +251,7 @@ fn tools_of_one_server_never_replace_each_other() {
     for policy in [CollisionPolicy::LastWins, CollisionPolicy::Error] {
         let (registry, collisions) = assembled(&[("s", &names)], policy);
         assert_eq!(listed(&registry), ["a_b_e27bcb35 = s.a.b", "a_b_e27bcb35_2 = s.a_b_e27bcb35", "a_b = s.a_b"]);
-        let renamed = CollisionOutcome::Renamed("a_b_e27bcb35_2".to_owned());
+        let renamed = Some("a_b_e27bcb35_2");
         assert_eq!(collisions, [collision("a_b_e27bcb35", ("s", "a.b"), ("s", "a_b_e27bcb35"), renamed)]);
     }
 }

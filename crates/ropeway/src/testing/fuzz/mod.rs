@@ -23,7 +23,7 @@ pub use self::mutator::Mutator;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Target {
-    /// The name of the target, and of its folder in `fuzz/corpus/`.
+    /// The name of the target, and of its directory in `fuzz/corpus/`.
     pub name: &'static str,
     /// Checks one input. Panics if a property does not hold.
     pub run: fn(&[u8]),

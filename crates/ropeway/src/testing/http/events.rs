@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::state::{HttpState, lock};
+use super::state::HttpState;
 use super::streams::{SseStream, StreamEnd};
+use crate::sync::lock;
 use crate::testing::action::Action;
 use crate::testing::fault::Fault;
 use crate::testing::http_connection::{ConnectionReuse, HttpConnection, RecordedHttpRequest};

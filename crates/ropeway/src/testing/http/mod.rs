@@ -16,10 +16,11 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::AbortHandle;
 
-use self::state::{HttpState, lock};
+use self::state::HttpState;
 use super::http_connection::RecordedHttpRequest;
 use super::script::Script;
 use super::scripted::ScriptedServer;
+use crate::sync::lock;
 
 /// A local HTTP server that follows a script. Dropping it stops it.
 pub struct HttpScriptedServer {

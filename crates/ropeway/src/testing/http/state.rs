@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::response::{answer_json, send_error};
 use super::streams::{HttpSession, SessionStreams, SseStream};
+use crate::sync::lock;
 use crate::testing::action::Action;
 use crate::testing::driver::Driver;
 use crate::testing::fault::{Fault, HttpFault};
@@ -179,8 +180,4 @@ fn exit_server(server: &Weak<HttpState>, code: i32) {
         server.crash();
         server.scripted.connect();
     });
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::response::{answer_json, modern_status, send_error};
-use super::state::{HttpState, lock};
+use super::state::HttpState;
 use super::streams::{HttpSession, SseStream, StreamEnd};
 use crate::protocol::Era;
+use crate::sync::lock;
 use crate::testing::action::Action;
 use crate::testing::call::MODERN;
 use crate::testing::fault::Fault;

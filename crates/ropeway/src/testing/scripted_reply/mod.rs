@@ -39,11 +39,15 @@ impl ScriptedReply {
     }
 
     /// Returns the reply as an exchange that answers any request.
+    // Hidden from the docs: `Exchange` is hidden.
+    #[doc(hidden)]
     pub fn exchange(&self, dialect: Dialect) -> Exchange {
         Exchange::events(self.events(dialect))
     }
 
     /// Like [`exchange`](Self::exchange), with a connection that breaks after the content and before the end.
+    // Hidden from the docs: `Exchange` is hidden.
+    #[doc(hidden)]
     pub fn broken_exchange(&self, dialect: Dialect) -> Exchange {
         let kind = ProviderErrorKind::Connection;
         let message = "the connection broke".to_owned();

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::provider::{Cost, StopReason, Usage};
+use crate::setters::setters;
 
 /// An opaque value, used as a signature and as encrypted reasoning.
 pub(super) const SIGNATURE: &str = "c2lnbmVkIGJ5IHRoZSByb3Bld2F5";
@@ -99,31 +100,10 @@ impl ScriptedReply {
         self
     }
 
-    /// Sets the stop reason. The default is a tool call if the reply has any, and the end of the turn otherwise.
-    #[must_use]
-    pub fn stopping(mut self, stop: StopReason) -> Self {
-        self.stop = Some(stop);
-        self
-    }
-
-    /// Sets the usage in tokens. The default is 10 and 5.
-    #[must_use]
-    pub fn costing(mut self, input: u64, output: u64) -> Self {
-        self.usage = Usage { input, output, ..Usage::default() };
-        self
-    }
-
     /// Sets the cost in US dollars, as OpenRouter reports it. Only Chat Completions supports it.
     #[must_use]
     pub fn charging(mut self, dollars: f64) -> Self {
         self.usage.cost = Cost::from_usd(dollars);
-        self
-    }
-
-    /// Sets the id of the reply, which must be unique within a provider.
-    #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
         self
     }
 
@@ -140,3 +120,12 @@ impl ScriptedReply {
         }
     }
 }
+
+setters!(ScriptedReply {
+    /// Sets the stop reason. The default is a tool call if the reply has any, and the end of the turn otherwise.
+    stopping(stop: StopReason) => stop = Some(stop);
+    /// Sets the usage in tokens. The default is 10 and 5.
+    costing(input: u64, output: u64) => usage = Usage { input, output, ..Usage::default() };
+    /// Sets the id of the reply, which must be unique within a provider.
+    named(name: impl Into<String>) => name = Some(name.into());
+});

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::reply::{Call, Part, SIGNATURE};
 use super::*;
 use crate::message::{
-    AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, ModelEndpoint, Reasoning, ToolCall,
+    AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, ModelEndpoint, ToolCall,
 };
 use crate::provider::{ChatRequest, Reply, StopReason, Usage};
 use crate::testing::ModelServer;
@@ -23,7 +23,7 @@ fn bare(message: &AssistantMessage) -> Vec<AssistantPart> {
             AssistantPart::Text(part) => part.extra = Map::new(),
             AssistantPart::Reasoning(part) => part.extra = Map::new(),
             AssistantPart::ToolCall(part) => part.extra = Map::new(),
-            AssistantPart::Opaque(_) => {}
+            AssistantPart::Opaque { .. } => {}
         }
     }
     parts
@@ -34,14 +34,14 @@ fn expected(dialect: Dialect, reply: &ScriptedReply, cut: bool) -> Vec<Assistant
     let last = reply.parts.len();
     let parts = reply.parts.iter().zip(1..).map(|(part, place)| match part {
         Part::Text(text) => AssistantPart::Text(AssistantText { text: text.clone(), extra: Map::new() }),
-        Part::Reasoning(text) => AssistantPart::Reasoning(Reasoning { text: text.clone(), extra: Map::new() }),
+        Part::Reasoning(text) => AssistantPart::Reasoning(AssistantText { text: text.clone(), extra: Map::new() }),
         Part::Call(Call { id, name, arguments: text }) => {
             let arguments = match CallArguments::read(text) {
                 // Gemini sends calls as a whole.
                 _ if cut && place == last && dialect != Dialect::Gemini => {
                     CallArguments::broken(text, "the arguments were cut off: the reply reached its maximum length")
                 }
-                CallArguments::Broken(_)
+                CallArguments::Broken { .. }
                     if dialect == Dialect::Gemini && serde_json::from_str::<Value>(text).is_err() =>
                 {
                     CallArguments::read(&Value::from(text.as_str()).to_string())
@@ -104,7 +104,7 @@ async fn opaque_parts_are_included() {
                 AssistantPart::Text(part) => part.extra.clone(),
                 AssistantPart::Reasoning(part) => part.extra.clone(),
                 AssistantPart::ToolCall(part) => part.extra.clone(),
-                AssistantPart::Opaque(part) => part.json.clone(),
+                AssistantPart::Opaque { json } => json.clone(),
             });
             (reply.id.unwrap_or_default(), Value::from(parts.map(Value::from).collect::<Vec<_>>()))
         }

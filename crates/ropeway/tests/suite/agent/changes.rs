@@ -221,7 +221,7 @@ fn an_unavailable_server_is_named_in_the_outcome_with_the_reason() {
         assert_eq!(outcome.missing.len(), 1);
         let missing = &outcome.missing[0];
         assert_eq!(missing.server.as_str(), "gone");
-        assert!(matches!(&missing.outcome, ServerState::Down { cause } if !cause.is_empty()), "{missing}");
+        assert!(matches!(&missing.state, ServerState::Down { cause } if !cause.is_empty()), "{missing}");
         let json = json!(outcome);
         assert_eq!((&json["missing"][0]["server"], &json["missing"][0]["outcome"]), (&json!("gone"), &json!("down")));
     });
@@ -265,7 +265,7 @@ fn a_required_server_of_a_bridge_ends_the_turn_with_its_cause() {
             "{words}"
         );
         bridge.stop().await;
-        let stopped: Vec<ServerState> = bridge.statuses().into_iter().map(|verdict| verdict.outcome).collect();
+        let stopped: Vec<ServerState> = bridge.statuses().into_iter().map(|status| status.state).collect();
         assert_eq!(stopped, [ServerState::NotStarted, ServerState::NotStarted], "a stop forgets it");
     });
 }

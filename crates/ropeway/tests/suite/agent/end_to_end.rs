@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use ropeway::agent::{
-    Agent, AgentError, GenerateRequest, ModelOptions, OutputBudget, OutputBudgets, OutputStore, Step, TurnEnd,
-    TurnInput, TurnLimit, TurnLimits, generate, stream,
+    Agent, AgentError, GenerateRequest, ModelOptions, OutputBudget, OutputStore, Step, TurnEnd, TurnInput, TurnLimit,
+    TurnLimits, generate, stream,
 };
 use ropeway::bridge::Bridge;
 use ropeway::config::{Config, ServerEntry};
@@ -173,8 +173,8 @@ async fn no_notice_mentions_another_tool_named_read_more() {
 
 #[tokio::test]
 async fn an_invalid_budget_pattern_is_an_error_of_generate() {
-    let budgets = OutputBudgets::new().with_tool("a[", OutputBudget::default());
-    let request = GenerateRequest::new("m", Conversation::new().with("q")).with_budgets(budgets);
+    let request = GenerateRequest::new("m", Conversation::new().with("q"));
+    let request = request.with_budget_for("a[", OutputBudget::default());
     let failed = generate(&model(Dialect::Chat, [ScriptedReply::text("done")]), request, |_| async { Ok(None) }).await;
     let error = failed.expect_err("it is no glob").error;
     assert!(matches!(&error, AgentError::Glob { pattern, .. } if pattern == "a["), "{error}");
@@ -261,15 +261,15 @@ fn servers_given_as_settings_live_as_long_as_the_agent() {
             .expect("an agent");
         assert_eq!(scripted.connections(), 0, "servers connect at the first turn");
         let mut turn = agent.send("q");
-        let mut verdicts = None;
+        let mut statuses = None;
         while let Some(step) = turn.next().await {
             if let Step::Servers { statuses: told } = step {
-                verdicts = Some(told.iter().map(ToString::to_string).collect::<Vec<_>>());
+                statuses = Some(told.iter().map(ToString::to_string).collect::<Vec<_>>());
             }
         }
         assert_eq!(done(turn).await.text, "done");
-        let verdicts = verdicts.expect("the servers are told of");
-        assert!(verdicts[0].starts_with("server `peer` is ready with "), "{verdicts:?}");
+        let statuses = statuses.expect("the servers are told of");
+        assert!(statuses[0].starts_with("server `peer` is ready with "), "{statuses:?}");
         assert_eq!(results(&agent.history())[0].1, "hi");
     });
 }

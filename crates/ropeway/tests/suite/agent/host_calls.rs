@@ -127,7 +127,7 @@ async fn a_fatal_error_ends_the_turn_and_every_call_has_a_result() {
             told.iter().map(|result| (result.0.as_str(), result.2)).collect::<Vec<_>>(),
             [("a", true), ("b", true)]
         );
-        assert!(matches!(failure.conversation.messages.last(), Some(Message::Tool(_))));
+        assert!(matches!(failure.conversation.messages.last(), Some(Message::Tool { .. })));
         sendable(&failure.conversation);
     }
 }

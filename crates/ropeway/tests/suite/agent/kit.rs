@@ -75,7 +75,7 @@ pub(super) async fn done(turn: Turn) -> TurnOutcome {
 /// Returns all results so far: the id of the call, the text, and whether it is an error.
 pub(super) fn results(history: &Conversation) -> Vec<(String, String, bool)> {
     let results = history.messages.iter().flat_map(|message| match message {
-        Message::Tool(message) => message.results.clone(),
+        Message::Tool { results } => results.clone(),
         _ => Vec::new(),
     });
     results.map(|result| (result.call, plain_text(&result.content).unwrap_or_default(), result.is_error)).collect()
@@ -94,13 +94,13 @@ pub(super) fn failed(call: &str, text: &str) -> (String, String, bool) {
 /// Returns one short line per message.
 pub(super) fn lines(history: &Conversation) -> Vec<String> {
     let line = |message: &Message| match message {
-        Message::User(message) => format!("user: {}", plain_text(&message.content).unwrap_or_default()),
+        Message::User { content } => format!("user: {}", plain_text(content).unwrap_or_default()),
         Message::Assistant(message) => {
             let calls = message.calls().map(|call| format!(" <{}>", call.id));
             format!("model: {}{}", message.to_text(), calls.collect::<String>())
         }
-        Message::Tool(message) => {
-            let results = message.results.iter().map(|result| format!(" <{}>", result.call));
+        Message::Tool { results } => {
+            let results = results.iter().map(|result| format!(" <{}>", result.call));
             format!("tools:{}", results.collect::<String>())
         }
         other => panic!("{other:?}"),
@@ -115,8 +115,8 @@ pub(super) fn sendable(history: &Conversation) {
     let mut open: Vec<&str> = Vec::new();
     for message in &history.messages {
         match message {
-            Message::Tool(message) => {
-                let results: Vec<&str> = message.results.iter().map(|result| result.call.as_str()).collect();
+            Message::Tool { results } => {
+                let results: Vec<&str> = results.iter().map(|result| result.call.as_str()).collect();
                 assert_eq!(results, std::mem::take(&mut open), "one result for each call, in order");
                 assert!(!results.is_empty(), "a tool message has results");
             }

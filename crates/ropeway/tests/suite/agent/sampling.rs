@@ -111,7 +111,7 @@ fn a_prompt_starts_a_conversation_in_every_dialect() {
         let filled: Arguments = filled.collect();
         let prompt = mcp.get_prompt_with(&prompt.name, filled, &CallContext::default()).await.expect("a prompt");
         let messages = prompt.to_messages();
-        let roles: Vec<bool> = messages.iter().map(|message| matches!(message, Message::User(_))).collect();
+        let roles: Vec<bool> = messages.iter().map(|message| matches!(message, Message::User { .. })).collect();
         assert_eq!(roles, [false, true, false]);
         let conversation = Conversation { system: None, messages };
         for dialect in Dialect::ALL {

@@ -33,10 +33,10 @@ fn names(source: &ServerSource) -> Vec<String> {
 }
 
 fn outcome(source: &ServerSource) -> ServerState {
-    let mut verdicts = source.statuses();
-    assert_eq!(verdicts.len(), 1);
-    assert_eq!(verdicts[0].server.as_str(), "peer");
-    verdicts.remove(0).outcome
+    let mut statuses = source.statuses();
+    assert_eq!(statuses.len(), 1);
+    assert_eq!(statuses[0].server.as_str(), "peer");
+    statuses.remove(0).state
 }
 
 /// Asserts that a future completes without waiting.
@@ -250,7 +250,7 @@ fn the_tools_of_a_reconnecting_server_stay_listed() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script { instructions: Some("Be kind.".into()), ..Script::default() });
         let mut config = hasty(scripted.in_process());
-        (config.reconnect.first, config.reconnect.longest) = (SOON, SOON);
+        (config.reconnect.initial_delay, config.reconnect.max_delay) = (SOON, SOON);
         let mcp = connect(config).await;
         let source = source(AgentServer::from(mcp.clone()).with_instructions());
         source.ready().await;

@@ -169,7 +169,7 @@ fn a_subscription_that_ends_at_once_is_renewed_with_backoff() {
         .await;
         let mut config = legacy(HttpServer::new(http.url()));
         config.era = EraChoice::Modern;
-        config.reconnect.first = Duration::ZERO;
+        config.reconnect.initial_delay = Duration::ZERO;
         let bad = Mcp::new(config);
         bad.connect().await.expect("a connection");
         bad.list_tools().await.expect("tools");
@@ -187,7 +187,7 @@ fn a_program_that_exits_after_the_handshake_backs_off() {
         let script = format!("echo x >> {}; read line; echo '{greeting}'; read line; exit 3", log.display());
         let server = StdioServer::new("sh", ["-c", &script]);
         let mut config = legacy(server);
-        config.reconnect.first = Duration::ZERO;
+        config.reconnect.initial_delay = Duration::ZERO;
         let bad = Mcp::new(config);
         // The program may exit before `connect` returns, so both outcomes are allowed.
         let _ = bad.connect().await;
@@ -243,7 +243,7 @@ fn a_bridge_fetches_constantly_changing_lists_with_backoff() {
         })
         .await;
         let mut entry = ServerEntry::new(legacy(HttpServer::new(http.url())));
-        entry.prompts.tools = true;
+        entry.prompt_tools = true;
         let bridge = Bridge::new(Config::default().with_server(entry)).expect("a bridge");
         bridge.start().await.expect("a start");
         let began = Instant::now();

@@ -29,7 +29,7 @@ fn bare() -> Script {
 }
 
 fn outcome(listing: &ToolListing, alias: &str) -> ServerState {
-    listing.statuses.iter().find(|status| status.server.as_str() == alias).expect("a status").outcome.clone()
+    listing.statuses.iter().find(|status| status.server.as_str() == alias).expect("a status").state.clone()
 }
 
 /// Returns the first matching event.
@@ -127,7 +127,7 @@ fn every_server_is_listed_once_at_start() {
     scene(|_| async move {
         let scripted = ScriptedServer::new(Script::default());
         let mut entry = entry("a", scripted.in_process());
-        entry.prompts.tools = true;
+        entry.prompt_tools = true;
         let bridge = started(config([entry])).await;
         assert_eq!(scripted.received_of("tools/list").len(), 1);
         assert_eq!(scripted.received_of("prompts/list").len(), 1);
@@ -224,7 +224,7 @@ fn resources_and_prompts_of_a_lazy_server_are_cached() {
         let mut lazy = entry("a", child(&scene, &Script { instructions: Some("Be kind.".into()), ..bare() }));
         lazy.start = StartMode::Lazy;
         lazy.resources.tools = true;
-        lazy.prompts.tools = true;
+        lazy.prompt_tools = true;
         lazy.instructions = true;
         let bridge = || {
             let memory = scene.directory().join("memory");
@@ -301,7 +301,7 @@ fn a_failed_prompt_list_is_a_warning() {
         let refusal = json!({"code": -32603, "message": "no prompts today"});
         let script = Script::default().fault(FaultTrigger::method("prompts/list"), Fault::Error(refusal));
         let mut entry = entry("a", ScriptedServer::new(script).in_process());
-        entry.prompts.tools = true;
+        entry.prompt_tools = true;
         let bridge = Bridge::new(config([entry])).expect("a bridge");
         let mut events = bridge.events();
         bridge.start().await.expect("a start");
@@ -351,7 +351,8 @@ fn warnings_are_redacted() {
         let script = Script::default().fault(FaultTrigger::method("resources/read"), Fault::Error(refusal));
         let mut contextual = entry("a", ScriptedServer::new(script).in_process());
         contextual.resources.context = vec!["test://s3cr3t-value".into()];
-        known(&mut contextual).mask = ropeway::secret::Redactor::new([&ropeway::secret::Secret::new("s3cr3t-value")]);
+        known(&mut contextual).redactor =
+            ropeway::secret::Redactor::new([&ropeway::secret::Secret::new("s3cr3t-value")]);
         let bridge = started(config([contextual])).await;
         let mut events = bridge.events();
         assert_eq!(bridge.context().await, []);

@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use ropeway::bridge::{Bridge, BridgeError, ToolListing, connect_and_discover, discover_and_register};
 use ropeway::config::{CollisionPolicy, Config, ServerConfig, ServerEntry, ServerSettings, StartMode, Transport};
 use ropeway::event::{Event, EventStream};
-use ropeway::registry::{
-    ContextItem, ContextKind, ContextSource, PrefixName, Registry, ServerState, ServerStatus, ToolSource,
-};
+use ropeway::registry::{ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolSource, ToolTransform};
 use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
 use ropeway::tool::{Alias, CallContext, CallError, LocalTool, Tool as _, ToolDefinition};
 use serde_json::{Value, json};
@@ -50,7 +48,7 @@ fn names(listing: &ToolListing) -> Vec<&str> {
 }
 
 fn outcomes(listing: &ToolListing) -> BTreeMap<&str, ServerState> {
-    listing.statuses.iter().map(|status| (status.server.as_str(), status.outcome.clone())).collect()
+    listing.statuses.iter().map(|status| (status.server.as_str(), status.state.clone())).collect()
 }
 
 async fn call(registry: &Registry, tool: &str, with: Value) -> Result<String, String> {
@@ -418,7 +416,7 @@ fn until_statuses_returns_before_slow_servers_are_ready() {
         let quick = entry("quick", child(&scene, &with_tool("one")));
         let bridge = Bridge::new(config([ServerEntry::new(late), quick])).expect("a bridge");
         let outcome = |alias: &str| outcomes(&bridge.tools())[alias].clone();
-        let statuses = bridge.until_statuses(|statuses| statuses[1].outcome == ServerState::Ready { tools: 1 });
+        let statuses = bridge.until_statuses(|statuses| statuses[1].state == ServerState::Ready { tools: 1 });
         tokio::select! {
             statuses = statuses => assert_eq!(statuses, bridge.tools().statuses),
             started = bridge.start() => panic!("nobody is that late: {started:?}"),
@@ -646,7 +644,7 @@ fn a_server_that_rejects_the_cached_era_is_probed_again() {
             }
             let bridge = Bridge::builder(config([entry])).cache_dir(&folder).build().expect("a bridge");
             bridge.start().await.expect("no server is required");
-            let outcome = bridge.statuses().remove(0).outcome;
+            let outcome = bridge.statuses().remove(0).state;
             bridge.stop().await;
             outcome
         };
@@ -666,7 +664,7 @@ fn a_server_that_rejects_the_cached_era_is_probed_again() {
             let bridge = Bridge::builder(servers).cache_dir(&folder).build().expect("a bridge");
             bridge.start().await.expect("no server is required");
             let statuses = bridge.statuses();
-            assert!(matches!(statuses[0].outcome, ServerState::Ready { .. }), "{statuses:?}");
+            assert!(matches!(statuses[0].state, ServerState::Ready { .. }), "{statuses:?}");
             bridge.stop().await;
         }
     });
@@ -697,7 +695,8 @@ fn discovered_tools_have_own_names_and_get_the_prefix_on_registering() {
             match tool.definition().name.as_str() {
                 "echo" => assert!(tool.register(&mut tools).is_none()),
                 "add" => {
-                    let tool = tool.transformed(std::sync::Arc::new(PrefixName::new("my_"))).expect("a tool");
+                    let tool =
+                        tool.transformed(std::sync::Arc::new(ToolTransform::prefix_name("my_"))).expect("a tool");
                     assert_eq!((tool.definition().name.as_str(), tool.exposed_name()), ("my_add", "mcp_a_my_add"));
                     assert!(tools.register(std::sync::Arc::new(tool)).is_none());
                 }
@@ -724,7 +723,7 @@ fn a_failing_server_is_reported_and_the_others_registered() {
         ]);
         let statuses = discover_and_register(servers, &mut tools).await.expect("tools");
         assert!(
-            matches!(&statuses[1].outcome, ServerState::Down { cause } if cause.contains("/no/such/program")),
+            matches!(&statuses[1].state, ServerState::Down { cause } if cause.contains("/no/such/program")),
             "{statuses:?}"
         );
         assert_eq!(call(&tools, "mcp_a_one", json!({})).await.as_deref(), Ok("one"));
@@ -740,7 +739,7 @@ fn resources_and_prompts_can_be_exposed_as_tools() {
             entry("a", ScriptedServer::new(Script { builtin_tools: false, ..Script::default() }).in_process());
         assert_eq!(names(&started(config([extras.clone()])).await.tools()), [""; 0]);
         extras.resources.tools = true;
-        extras.prompts.tools = true;
+        extras.prompt_tools = true;
         let bridge = started(config([extras])).await;
         let listing = bridge.tools();
         let names = names(&listing);
@@ -770,7 +769,7 @@ fn context_is_cached_until_the_server_reports_a_change() {
         let first = bridge.context().await;
         assert_eq!(first[0], ContextItem::instructions("a", "Be kind."));
         assert!(first.len() > 1, "{first:?}");
-        assert!(first[1..].iter().all(|item| item.kind == ContextKind::Resource), "{first:?}");
+        assert!(first[1..].iter().all(|item| !item.is_instructions), "{first:?}");
         // A resource that was read while it was subscribed to may be stale, so it is read again.
         assert_eq!(bridge.context().await, first);
         let after_first = reads();
@@ -808,7 +807,7 @@ fn fifty_failing_servers_do_not_affect_150_others() {
         let down = listing
             .statuses
             .iter()
-            .filter(|status| matches!(status.outcome, ServerState::Down { .. } | ServerState::Connecting));
+            .filter(|status| matches!(status.state, ServerState::Down { .. } | ServerState::Connecting));
         assert_eq!(down.count(), 50);
         bridge.stop().await;
     });
@@ -865,7 +864,7 @@ fn a_bridge_can_be_stopped_while_starting() {
             })
         };
         let (started, ()) = tokio::time::timeout(SOON, both).await.expect("in time");
-        assert_eq!(started.expect("nothing is required")[0].outcome, ServerState::NotStarted);
+        assert_eq!(started.expect("nothing is required")[0].state, ServerState::NotStarted);
     });
 }
 

@@ -2,7 +2,7 @@
 
 use ropeway::content::ContentPart;
 use ropeway::message::{
-    AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, Reasoning, ToolCall, ToolResult,
+    AssistantMessage, AssistantPart, AssistantText, CallArguments, Conversation, ToolCall, ToolResult,
 };
 use serde_json::{Map, json};
 
@@ -124,7 +124,7 @@ fn irregular() -> Vec<Case> {
     let vanished = call("call_1", "files.read/all at once", json!({"path": "a"}));
     let long = wind(&format!("call.{}", "x".repeat(100)));
     let thought = AssistantMessage::new(vec![
-        AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), extra: Map::new() }),
+        AssistantPart::Reasoning(AssistantText { text: "hm".to_owned(), extra: Map::new() }),
         AssistantPart::Text(AssistantText { text: "Hello.".to_owned(), extra: Map::new() }),
     ]);
     let cases = vec![

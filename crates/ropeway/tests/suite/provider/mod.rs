@@ -18,8 +18,7 @@ pub(crate) mod streams;
 
 use std::time::Duration;
 
-use ropeway::content::ContentPart;
-use ropeway::message::{Conversation, Dialect, UserMessage};
+use ropeway::message::{Conversation, Dialect};
 use ropeway::provider::{ChatRequest, ProviderError, ProviderSettings, ReplyEvent, ReplyStream, RetryPolicy};
 use ropeway::testing::ModelServer;
 use serde_json::json;
@@ -39,7 +38,7 @@ fn settings(server: &ModelServer) -> ProviderSettings {
 
 /// A conversation with one question.
 fn question() -> Conversation {
-    Conversation::new().with(UserMessage { content: vec![ContentPart::text("Hello?")] })
+    Conversation::new().with("Hello?")
 }
 
 fn request(conversation: &Conversation) -> ChatRequest<'_> {

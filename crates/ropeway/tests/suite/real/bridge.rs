@@ -71,7 +71,7 @@ fn load(path: &Path) -> Config {
 }
 
 fn outcome<'a>(listing: &'a ToolListing, alias: &str) -> &'a ServerState {
-    &listing.statuses.iter().find(|status| status.server.as_str() == alias).expect("a status").outcome
+    &listing.statuses.iter().find(|status| status.server.as_str() == alias).expect("a status").state
 }
 
 fn is_ready(listing: &ToolListing, alias: &str) -> bool {

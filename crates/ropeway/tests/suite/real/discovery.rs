@@ -33,7 +33,7 @@ fn the_tools_of_a_real_server_are_registered_in_one_call() {
     scene(|scene| async move {
         let mut tools = Registry::default();
         let statuses = discover_and_register(filesystem(&scene), &mut tools).await.expect("tools");
-        assert!(matches!(statuses[0].outcome, ServerState::Ready { tools: 1.. }), "{statuses:?}");
+        assert!(matches!(statuses[0].state, ServerState::Ready { tools: 1.. }), "{statuses:?}");
         let name = "mcp_filesystem_list_allowed_directories";
         let envelope = tools.call_with(name, arguments(json!({})), &CallContext::default()).await;
         assert!(!envelope.meta.is_error, "{envelope:?}");

@@ -27,7 +27,7 @@ async fn started(scene: &Scene, name: &str, url: &str) -> Bridge {
     let is_ready = |outcome: &ServerState| matches!(outcome, ServerState::Ready { .. });
     let is_wanted = |server: &str| matches!(server, "everything" | "files");
     let all = bridge.until_statuses(|statuses| {
-        statuses.iter().filter(|status| is_wanted(status.server.as_str())).all(|status| is_ready(&status.outcome))
+        statuses.iter().filter(|status| is_wanted(status.server.as_str())).all(|status| is_ready(&status.state))
     });
     tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| panic!("not in time: {:?}", bridge.statuses()));
     bridge
@@ -61,7 +61,7 @@ fn the_manifest_of_an_extension_runs_with_its_filters_and_secrets() {
         assert_eq!(answer(&bridge, "mcp_everything_echo", json!({"message": "hi"})).await, "Echo: hi");
         assert!(answer(&bridge, "fs_list_allowed_directories", json!({})).await.contains("Allowed directories"));
         let outcome = |alias: &str| {
-            bridge.statuses().into_iter().find(|status| status.server.as_str() == alias).expect("a status").outcome
+            bridge.statuses().into_iter().find(|status| status.server.as_str() == alias).expect("a status").state
         };
         assert_eq!(outcome("tracker"), ServerState::Skipped { secrets: vec!["TRACKER_TOKEN".into()] });
         assert_eq!(outcome("unused"), ServerState::Disabled);

@@ -2,7 +2,7 @@
 
 use ropeway::config::Transport;
 use ropeway::content::{ResourceContents, decode_base64};
-use ropeway::mcp::{CompletionReference, Mcp};
+use ropeway::mcp::Mcp;
 use ropeway::tool::{Arguments, CallContext};
 use serde_json::json;
 
@@ -65,11 +65,11 @@ fn prompts_of_everything_are_listed_got_and_completed() {
         let resource = json!(server.get_prompt_with("resource-prompt", with, &cx).await.expect("a prompt"));
         assert_eq!(resource["messages"][1]["content"]["resource"]["uri"], "demo://resource/dynamic/text/1");
 
-        let reference = CompletionReference::prompt("completable-prompt");
-        let department = server.complete(&reference, "department", "E", Arguments::new(), &cx).await;
+        let prompt = "completable-prompt";
+        let department = server.complete_prompt(prompt, "department", "E", Arguments::new(), &cx).await;
         assert_eq!(department.expect("a completion").values, ["Engineering"]);
         let context = arguments(json!({"department": "Engineering"}));
-        let people = server.complete(&reference, "name", "", context, &cx).await.expect("a completion");
+        let people = server.complete_prompt(prompt, "name", "", context, &cx).await.expect("a completion");
         assert!(!people.values.is_empty());
         server.close().await;
     });

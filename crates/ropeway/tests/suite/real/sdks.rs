@@ -207,7 +207,7 @@ fn ours(reply: &Reply) -> Value {
 fn arguments(call: &ToolCall) -> Value {
     match &call.arguments {
         CallArguments::Object(arguments) => json!(arguments),
-        CallArguments::Broken(broken) => json!(broken.text),
+        CallArguments::Broken { text, .. } => json!(text),
     }
 }
 
@@ -215,7 +215,7 @@ fn arguments(call: &ToolCall) -> Value {
 fn theirs(dialect: Dialect, answer: &Answer, reply: &Reply) -> Value {
     let ours: Vec<&ToolCall> = reply.message.calls().collect();
     let calls = answer.calls.iter().enumerate().map(|(at, call)| {
-        let broken = ours.get(at).is_some_and(|call| matches!(call.arguments, CallArguments::Broken(_)));
+        let broken = ours.get(at).is_some_and(|call| matches!(call.arguments, CallArguments::Broken { .. }));
         let arguments = match (&call.arguments, call.arguments_text.as_ref().and_then(Value::as_str)) {
             // The SDK does not expose parts that it cannot decode.
             (Some(_), None) if broken => ours.get(at).map(|call| arguments(call)).unwrap_or_default(),

@@ -230,9 +230,8 @@ impl<'a> ServerTranslator<'a> {
 
     fn transport(&mut self, position: Position, value: &Node) {
         let name = match value.as_str() {
-            Some("streamableHttp" | "streamable_http" | "streamable" | "http-stream" | "http" | "ws" | "websocket") => {
-                "streamable-http"
-            }
+            Some("streamableHttp" | "streamable_http" | "streamable" | "http-stream" | "http") => "streamable-http",
+            Some("ws") => "websocket",
             Some("local") => "stdio",
             // The transport follows from the URL.
             Some("remote") => return,

@@ -58,12 +58,12 @@ impl AuthMap {
             (None, None, Some("basic"), None, Some(user), Some(password)) => {
                 Ok(RawAuth::Basic(RawBasic { user, password }))
             }
-            (Some(_), _, _, Some(_), _, _) => Err("only one of `bearer` and `token`"),
-            (Some(_), _, Some(_), ..) => Err("only one of `bearer` and `type`"),
-            (_, Some(_), Some(_), ..) => Err("only one of `basic` and `type`"),
-            (None, None, Some("bearer"), None, ..) => Err("`token` with `type: bearer`"),
-            (None, None, Some("bearer"), ..) => Err("only `token` with `type: bearer`"),
-            (None, None, Some("basic"), ..) => Err("`user` and `password` with `type: basic`"),
+            (Some(_), _, _, Some(_), _, _) => Err("either `bearer` or `token`, not both"),
+            (Some(_), _, Some(_), ..) => Err("either `bearer` or `type`, not both"),
+            (_, Some(_), Some(_), ..) => Err("either `basic` or `type`, not both"),
+            (None, None, Some("bearer"), None, ..) => Err("a `token` for `type: bearer`"),
+            (None, None, Some("bearer"), ..) => Err("only a `token` for `type: bearer`"),
+            (None, None, Some("basic"), ..) => Err("`user` and `password` for `type: basic`"),
             (None, None, Some(_), ..) => Err("`type: bearer` or `type: basic`"),
             (None, None, None, Some(_), ..) => Err("`type: bearer` with `token`"),
             _ => Err(AUTH_MAP),

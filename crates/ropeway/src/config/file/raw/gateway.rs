@@ -47,7 +47,7 @@ pub struct RawGateway {
     /// Maximum time that a list waits for a server, up to `5m`. The list names the servers that are missing. Defaults to `5s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_timeout: Option<RawDuration>,
-    /// How long a session can be resumed after its last use, from `1m` to `365d`. Defaults to `7d`.
+    /// How long a session is valid, from `1m` to `365d`. Defaults to `7d`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_life: Option<RawDuration>,
     /// Limits on clients. Example: `{calls_per_client: 16}`.

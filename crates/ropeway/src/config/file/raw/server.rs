@@ -10,106 +10,82 @@ use serde_json::{Map, Value};
 
 use super::auth::RawAuth;
 use super::shorthand::RawShorthand;
-use super::values::{RawByteSize, RawDuration, RawMap, RawText};
+use super::values::{RawByteSize, RawDuration, RawMap, RawText, record};
 use crate::config::settings::PresetNames;
 
-/// An MCP server: how to connect to it, and how its tools are exposed. Needs an `alias`, and either a `command` or a `url`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Server", transform = with_connection)]
-#[non_exhaustive]
-pub struct RawServer {
-    /// The unique name of the server in this file: up to 64 letters, digits, `_`, `.` and `-`. Example: `github`.
-    #[schemars(regex(pattern = r"^[A-Za-z0-9_.-]{1,64}$"))]
-    pub alias: String,
-    /// The transport. Defaults to `stdio` for a `command` and to `streamable-http` for a `url`, where a legacy HTTP+SSE server is
-    /// detected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub transport: Option<RawTransport>,
-    /// The program to run as a stdio server. It is executed directly, without a shell, and must not contain `${NAME}` references.
-    /// Example: `npx`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
-    /// The arguments of `command`. `${NAME}` is replaced by the value of a secret or variable. Example:
-    /// `[-y, "@modelcontextprotocol/server-filesystem", /srv]`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub args: Vec<RawText>,
-    /// Environment variables of the program, in addition to the inherited ones. `${NAME}` is replaced by the value of a secret or
-    /// variable. Example: `{GITHUB_TOKEN: "${GITHUB_TOKEN}"}`.
-    #[serde(default, skip_serializing_if = "RawMap::is_empty")]
-    pub env: RawMap<RawText>,
-    /// A file with further environment variables of the program, one `NAME=value` per line. Variables in `env` take precedence. The
-    /// path is relative to this file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub env_file: Option<String>,
-    /// Whether the program inherits the whole environment of ropeway. Defaults to `false`: it inherits only basic variables such as
-    /// `PATH` and `HOME`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inherit_env: Option<bool>,
-    /// The working directory of the program, relative to this file. `~` is the home directory. Defaults to the directory that ropeway
-    /// runs in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<String>,
-    /// The URL of the MCP endpoint. `${NAME}` is replaced by the value of a secret or variable. Example:
-    /// `https://api.githubcopilot.com/mcp/`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<RawText>,
-    /// HTTP headers of every request. `${NAME}` is replaced by the value of a secret or variable. Example: `{X-Team: blue}`.
-    #[serde(default, skip_serializing_if = "RawMap::is_empty")]
-    pub headers: RawMap<RawText>,
-    /// The credentials for the `Authorization` header of every request. Example: `{bearer: "${TOKEN}"}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth: Option<RawAuth>,
-    /// Which tools of the server are exposed, and how they are changed: a list of globs of allowed tools, or a map. Defaults to all
-    /// tools, unchanged. Example: `[read_*, list_*]`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<RawShorthand<Vec<String>, RawTools>>,
-    /// An additional allowlist: a tool must match one of these globs as well as `tools.allow`. An empty list hides all tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_allowlist: Option<Vec<String>>,
-    /// The prefix of tool names, in which `{alias}` is replaced by the alias. May be empty. Defaults to `mcp_{alias}_`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefix: Option<String>,
-    /// The prefix of tool descriptions, in which `{alias}` is replaced by the alias. Example: `"[{alias}] "`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description_prefix: Option<String>,
-    /// Whether the server is started. Defaults to `true`. A disabled server is listed without tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enabled: Option<bool>,
-    /// Whether startup fails if the server is unavailable. Defaults to `false`: other servers are used without it, and it is retried
-    /// in the background.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub required: Option<bool>,
-    /// When the server is started. Defaults to `eager`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start: Option<RawStart>,
-    /// Timeouts of the connection and of calls. Example: `{connect: 30s, total: 5m}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeouts: Option<RawTimeouts>,
-    /// Limits on the size of messages and lists. Example: `{message_bytes: 16M}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limits: Option<RawLimits>,
-    /// How a lost connection is reestablished: `false` to disable reconnection, or a map. Defaults to `true`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reconnect: Option<RawShorthand<bool, RawReconnect>>,
-    /// How the resources of the server are exposed: `true` to add tools that list and read them, or a map. Defaults to `false`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resources: Option<RawShorthand<bool, RawResources>>,
-    /// How the prompts of the server are exposed: `true` to add a tool for each prompt, or a map. Defaults to `false`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompts: Option<RawShorthand<bool, RawPrompts>>,
-    /// Whether the instructions of the server are added to the system prompt. Defaults to `false`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instructions: Option<bool>,
-    /// Whether tool annotations such as `readOnlyHint` are trusted when deciding which calls need approval. Defaults to `false`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trust_hints: Option<bool>,
-    /// The era of the MCP protocol to use. Defaults to `auto`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub era: Option<RawEra>,
-    /// Whether the clients of a gateway share the connection to the server. Defaults to `auto`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub isolation: Option<RawIsolation>,
+record! {
+    /// An MCP server: how to connect to it, and how its tools are exposed. Needs an `alias`, and either a `command` or a `url`.
+    #[schemars(rename = "Server", transform = with_connection)]
+    pub struct RawServer {
+        /// The unique name of the server in this file: up to 64 letters, digits, `_`, `.` and `-`. Example: `github`.
+        #[schemars(regex(pattern = r"^[A-Za-z0-9_.-]{1,64}$"))]
+        pub alias: String,
+        /// The transport. Defaults to `stdio` for a `command` and to `streamable-http` for a `url`, where a legacy HTTP+SSE server is
+        /// detected.
+        pub transport: Option<RawTransport>,
+        /// The program to run as a stdio server. It is executed directly, without a shell, and must not contain `${NAME}` references.
+        /// Example: `npx`.
+        pub command: Option<String>,
+        /// The arguments of `command`. `${NAME}` is replaced by the value of a secret or variable. Example:
+        /// `[-y, "@modelcontextprotocol/server-filesystem", /srv]`.
+        #[serde(default)]
+        pub args: Vec<RawText>,
+        /// Environment variables of the program, in addition to the inherited ones. `${NAME}` is replaced by the value of a secret or
+        /// variable. Example: `{GITHUB_TOKEN: "${GITHUB_TOKEN}"}`.
+        #[serde(default)]
+        pub env: RawMap<RawText>,
+        /// A file with further environment variables of the program, one `NAME=value` per line. Variables in `env` take precedence. The
+        /// path is relative to this file.
+        pub env_file: Option<String>,
+        /// Whether the program inherits the whole environment of ropeway. Defaults to `false`: it inherits only basic variables such as
+        /// `PATH` and `HOME`.
+        pub inherit_env: Option<bool>,
+        /// The working directory of the program, relative to this file. `~` is the home directory. Defaults to the directory that ropeway
+        /// runs in.
+        pub cwd: Option<String>,
+        /// The URL of the MCP endpoint. `${NAME}` is replaced by the value of a secret or variable. Example:
+        /// `https://api.githubcopilot.com/mcp/`.
+        pub url: Option<RawText>,
+        /// HTTP headers of every request. `${NAME}` is replaced by the value of a secret or variable. Example: `{X-Team: blue}`.
+        #[serde(default)]
+        pub headers: RawMap<RawText>,
+        /// The credentials for the `Authorization` header of every request. Example: `{bearer: "${TOKEN}"}`.
+        pub auth: Option<RawAuth>,
+        /// Which tools of the server are exposed, and how they are changed: a list of globs of allowed tools, or a map. Defaults to all
+        /// tools, unchanged. Example: `[read_*, list_*]`.
+        pub tools: Option<RawShorthand<Vec<String>, RawTools>>,
+        /// An additional allowlist: a tool must match one of these globs as well as `tools.allow`. An empty list hides all tools.
+        pub tool_allowlist: Option<Vec<String>>,
+        /// The prefix of tool names, in which `{alias}` is replaced by the alias. May be empty. Defaults to `mcp_{alias}_`.
+        pub prefix: Option<String>,
+        /// The prefix of tool descriptions, in which `{alias}` is replaced by the alias. Example: `"[{alias}] "`.
+        pub description_prefix: Option<String>,
+        /// Whether the server is started. Defaults to `true`. A disabled server is listed without tools.
+        pub enabled: Option<bool>,
+        /// Whether startup fails if the server is unavailable. Defaults to `false`: other servers are used without it, and it is retried
+        /// in the background.
+        pub required: Option<bool>,
+        /// When the server is started. Defaults to `eager`.
+        pub start: Option<RawStart>,
+        /// Timeouts of the connection and of calls. Example: `{connect: 30s, total: 5m}`.
+        pub timeouts: Option<RawTimeouts>,
+        /// Limits on the size of messages and lists. Example: `{message_bytes: 16M}`.
+        pub limits: Option<RawLimits>,
+        /// How a lost connection is reestablished: `false` to disable reconnection, or a map. Defaults to `true`.
+        pub reconnect: Option<RawShorthand<bool, RawReconnect>>,
+        /// How the resources of the server are exposed: `true` to add tools that list and read them, or a map. Defaults to `false`.
+        pub resources: Option<RawShorthand<bool, RawResources>>,
+        /// How the prompts of the server are exposed: `true` to add a tool for each prompt, or a map. Defaults to `false`.
+        pub prompts: Option<RawShorthand<bool, RawPrompts>>,
+        /// Whether the instructions of the server are added to the system prompt. Defaults to `false`.
+        pub instructions: Option<bool>,
+        /// Whether tool annotations such as `readOnlyHint` are trusted when deciding which calls need approval. Defaults to `false`.
+        pub trust_hints: Option<bool>,
+        /// The era of the MCP protocol to use. Defaults to `auto`.
+        pub era: Option<RawEra>,
+        /// Whether the clients of a gateway share the connection to the server. Defaults to `auto`.
+        pub isolation: Option<RawIsolation>,
+    }
 }
 
 impl RawServer {
@@ -145,8 +121,10 @@ pub enum RawTransport {
     Stdio,
     /// Legacy HTTP+SSE.
     Sse,
-    /// Streamable HTTP. `http` and `websocket` are accepted as aliases.
+    /// Streamable HTTP. `http` is accepted as an alias.
     StreamableHttp,
+    /// Treated as Streamable HTTP, because MCP defines no WebSocket transport.
+    Websocket,
 }
 
 impl<'de> Deserialize<'de> for RawTransport {
@@ -155,7 +133,8 @@ impl<'de> Deserialize<'de> for RawTransport {
         match name.as_str() {
             "stdio" => Ok(Self::Stdio),
             "sse" => Ok(Self::Sse),
-            "streamable-http" | "http" | "websocket" => Ok(Self::StreamableHttp),
+            "streamable-http" | "http" => Ok(Self::StreamableHttp),
+            "websocket" => Ok(Self::Websocket),
             _ => Err(de::Error::unknown_variant(&name, &["stdio", "sse", "streamable-http"])),
         }
     }
@@ -208,140 +187,120 @@ pub enum RawIsolation {
     Client,
 }
 
-/// Timeouts, as durations such as `500ms`, `30s`, `2m` or `1h`, or as a number of seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Timeouts")]
-#[non_exhaustive]
-pub struct RawTimeouts {
-    /// Maximum time from start to a completed handshake. Defaults to `60s`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub connect: Option<RawDuration>,
-    /// The `connect` timeout of a package runner such as `npx` or `uvx` that makes progress downloading the server. Defaults to
-    /// `connect` if that is set, and else to `10m`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub download: Option<RawDuration>,
-    /// Time to wait for the response to the era probe before `initialize` is sent as well. Defaults to `5s`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub probe: Option<RawDuration>,
-    /// Maximum time of a call without a response or a progress notification. Defaults to `60s`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle: Option<RawDuration>,
-    /// Maximum total time of a call. Defaults to `30m`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total: Option<RawDuration>,
-    /// Time for the server process to exit before it is killed. Defaults to `3s`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub close: Option<RawDuration>,
-    /// Maximum time that a call waits for a reconnection. Defaults to `5s`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grace: Option<RawDuration>,
+record! {
+    /// Timeouts, as durations such as `500ms`, `30s`, `2m` or `1h`, or as a number of seconds.
+    #[derive(Copy, Eq)]
+    #[schemars(rename = "Timeouts")]
+    pub struct RawTimeouts {
+        /// Maximum time from start to a completed handshake. Defaults to `60s`.
+        pub connect: Option<RawDuration>,
+        /// The `connect` timeout of a package runner such as `npx` or `uvx` that makes progress downloading the server. Defaults to
+        /// `connect` if that is set, and else to `10m`.
+        pub download: Option<RawDuration>,
+        /// Time to wait for the response to the era probe before `initialize` is sent as well. Defaults to `5s`.
+        pub probe: Option<RawDuration>,
+        /// Maximum time of a call without a response or a progress notification. Defaults to `60s`.
+        pub idle: Option<RawDuration>,
+        /// Maximum total time of a call. Defaults to `30m`.
+        pub total: Option<RawDuration>,
+        /// Time for the server process to exit before it is killed. Defaults to `3s`.
+        pub close: Option<RawDuration>,
+        /// Maximum time that a call waits for a reconnection. Defaults to `5s`.
+        pub grace: Option<RawDuration>,
+    }
 }
 
-/// Limits on the size of messages and lists. Sizes are bytes, with an optional unit: `512K`, `64M`, `1G`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Limits")]
-#[non_exhaustive]
-pub struct RawLimits {
-    /// Maximum bytes of a message. Defaults to `64M`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message_bytes: Option<RawByteSize>,
-    /// Maximum pages of a list. Defaults to 1000.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pages: Option<u32>,
-    /// Maximum entries of a list over all pages. Further entries are dropped with a warning. Defaults to 10000.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub list_entries: Option<u32>,
-    /// Maximum bytes of a list over all pages. Defaults to `32M`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub list_bytes: Option<RawByteSize>,
-    /// Maximum rounds in which a call may request more input. Defaults to 10.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_rounds: Option<u32>,
-    /// Maximum questions that the server may ask the user during a call. Defaults to 10.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub questions: Option<u32>,
-    /// Maximum bytes of the program's stderr output that are kept for error messages. Defaults to `64K`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stderr_bytes: Option<RawByteSize>,
+record! {
+    /// Limits on the size of messages and lists. Sizes are bytes, with an optional unit: `512K`, `64M`, `1G`.
+    #[derive(Copy, Eq)]
+    #[schemars(rename = "Limits")]
+    pub struct RawLimits {
+        /// Maximum bytes of a message. Defaults to `64M`.
+        pub message_bytes: Option<RawByteSize>,
+        /// Maximum pages of a list. Defaults to 1000.
+        pub pages: Option<u32>,
+        /// Maximum entries of a list over all pages. Further entries are dropped with a warning. Defaults to 10000.
+        pub list_entries: Option<u32>,
+        /// Maximum bytes of a list over all pages. Defaults to `32M`.
+        pub list_bytes: Option<RawByteSize>,
+        /// Maximum rounds in which a call may request more input. Defaults to 10.
+        pub input_rounds: Option<u32>,
+        /// Maximum questions that the server may ask the user during a call. Defaults to 10.
+        pub questions: Option<u32>,
+        /// Maximum bytes of the program's stderr output that are kept for error messages. Defaults to `64K`.
+        pub stderr_bytes: Option<RawByteSize>,
+    }
 }
 
-/// How a lost connection is reestablished.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Reconnect")]
-#[non_exhaustive]
-pub struct RawReconnect {
-    /// Whether to reconnect automatically. Defaults to `true`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enabled: Option<bool>,
-    /// The delay before the second attempt, which doubles with every attempt. At least `20ms`. Defaults to `250ms`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first: Option<RawDuration>,
-    /// The maximum delay between two attempts. Defaults to `30s`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub longest: Option<RawDuration>,
+record! {
+    /// How a lost connection is reestablished.
+    #[derive(Copy, Eq)]
+    #[schemars(rename = "Reconnect")]
+    pub struct RawReconnect {
+        /// Whether to reconnect automatically. Defaults to `true`.
+        pub enabled: Option<bool>,
+        /// The delay before the second attempt, which doubles with every attempt. At least `20ms`. Defaults to `250ms`.
+        #[serde(alias = "first")]
+        pub initial_delay: Option<RawDuration>,
+        /// The maximum delay between two attempts. Defaults to `30s`.
+        #[serde(alias = "longest")]
+        pub max_delay: Option<RawDuration>,
+    }
 }
 
-/// How the resources of a server are exposed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Resources")]
-#[non_exhaustive]
-pub struct RawResources {
-    /// Whether to add tools that list and read resources. Defaults to `false`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<bool>,
-    /// URIs, or globs of URIs, of resources that are added to the context of every conversation. Example: `["file:///notes/*"]`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub context: Vec<String>,
-    /// Maximum bytes of resources in the context. Defaults to `64K`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_bytes: Option<RawByteSize>,
+record! {
+    /// How the resources of a server are exposed.
+    #[derive(Eq)]
+    #[schemars(rename = "Resources")]
+    pub struct RawResources {
+        /// Whether to add tools that list and read resources. Defaults to `false`.
+        pub tools: Option<bool>,
+        /// URIs, or globs of URIs, of resources that are added to the context of every conversation. Example: `["file:///notes/*"]`.
+        #[serde(default)]
+        pub context: Vec<String>,
+        /// Maximum bytes of resources in the context. Defaults to `64K`.
+        pub context_bytes: Option<RawByteSize>,
+    }
 }
 
-/// How the prompts of a server are exposed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Prompts")]
-#[non_exhaustive]
-pub struct RawPrompts {
-    /// Whether to add a tool for each prompt. Defaults to `false`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tools: Option<bool>,
+record! {
+    /// How the prompts of a server are exposed.
+    #[derive(Copy, Eq)]
+    #[schemars(rename = "Prompts")]
+    pub struct RawPrompts {
+        /// Whether to add a tool for each prompt. Defaults to `false`.
+        pub tools: Option<bool>,
+    }
 }
 
-/// Which tools of a server are exposed, and how they are changed. Globs match the server's own tool names.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Tools")]
-#[non_exhaustive]
-pub struct RawTools {
-    /// Globs of allowed tools. Defaults to all. Example: `[read_*]`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub allow: Vec<String>,
-    /// Globs of denied tools, which take precedence over `allow`. Example: `["*_delete"]`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub deny: Vec<String>,
-    /// New names by glob; the prefix is still added. Example: `{read_file: read}`.
-    #[serde(default, skip_serializing_if = "RawMap::is_empty")]
-    pub rename: RawMap<String>,
-    /// New descriptions by glob. Example: `{read_file: Read a text file.}`.
-    #[serde(default, skip_serializing_if = "RawMap::is_empty")]
-    pub describe: RawMap<String>,
-    /// The prefix of the descriptions of all tools of the server.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description_prefix: Option<String>,
-    /// Arguments that are hidden from the model, by glob. Example: `{search: [page_size]}`.
-    #[serde(default, skip_serializing_if = "RawMap::is_empty")]
-    pub hide: RawMap<Vec<String>>,
-    /// Arguments with fixed values, which are hidden from the model, by glob. Example: `{search: {region: eu}}`.
-    #[serde(default, skip_serializing_if = "RawMap::is_empty")]
-    pub preset: RawMap<RawPreset>,
-    /// Additional fields of the tool JSON, by glob, then by provider. Example: `{"*": {openai: {strict: true}}}`.
-    #[serde(default, skip_serializing_if = "RawMap::is_empty")]
-    pub provider_options: RawMap<Map<String, Value>>,
+record! {
+    /// Which tools of a server are exposed, and how they are changed. Globs match the server's own tool names.
+    #[schemars(rename = "Tools")]
+    pub struct RawTools {
+        /// Globs of allowed tools. Defaults to all. Example: `[read_*]`.
+        #[serde(default)]
+        pub allow: Vec<String>,
+        /// Globs of denied tools, which take precedence over `allow`. Example: `["*_delete"]`.
+        #[serde(default)]
+        pub deny: Vec<String>,
+        /// New names by glob; the prefix is still added. Example: `{read_file: read}`.
+        #[serde(default)]
+        pub rename: RawMap<String>,
+        /// New descriptions by glob. Example: `{read_file: Read a text file.}`.
+        #[serde(default)]
+        pub describe: RawMap<String>,
+        /// The prefix of the descriptions of all tools of the server.
+        pub description_prefix: Option<String>,
+        /// Arguments that are hidden from the model, by glob. Example: `{search: [page_size]}`.
+        #[serde(default)]
+        pub hide: RawMap<Vec<String>>,
+        /// Arguments with fixed values, which are hidden from the model, by glob. Example: `{search: {region: eu}}`.
+        #[serde(default)]
+        pub preset: RawMap<RawPreset>,
+        /// Additional fields of the tool JSON, by glob, then by provider. Example: `{"*": {openai: {strict: true}}}`.
+        #[serde(default)]
+        pub provider_options: RawMap<Map<String, Value>>,
+    }
 }
 
 /// The fixed values of arguments, by name.

@@ -9,12 +9,94 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Unexpected, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Deserialize as DeriveDeserialize, Serialize as DeriveSerialize};
 use serde_json::Number;
 
 use crate::config::settings::MAX_TIMEOUT;
 
+/// Defines the record of a map: every key is optional unless it is a `String`, and keys without a value are not written.
+macro_rules! record {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)+ }) => {
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        $(#[$meta])*
+        #[serde(deny_unknown_fields)]
+        #[non_exhaustive]
+        pub struct $name {
+            $(
+                $(#[$field_meta])*
+                #[serde(skip_serializing_if = "crate::config::file::raw::values::is_default")]
+                pub $field: $type,
+            )+
+        }
+    };
+}
+pub(super) use record;
+
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Implements `JsonSchema` for a value with several notations.
+macro_rules! inline_schema {
+    ($type:ty, $name:literal, $schema:tt) => {
+        impl schemars::JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!($schema)
+            }
+        }
+    };
+}
+pub(super) use inline_schema;
+
+/// Deserializes a string or a number.
+pub(super) fn scalar<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &'static str,
+    from_text: fn(&str) -> Option<T>,
+    from_number: fn(f64) -> Option<T>,
+) -> Result<T, D::Error> {
+    struct ScalarVisitor<T>(&'static str, fn(&str) -> Option<T>, fn(f64) -> Option<T>);
+    impl<'de, T> Visitor<'de> for ScalarVisitor<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            self.1(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+            self.visit_f64(number as f64)
+        }
+
+        fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+            self.2(number).ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
+        }
+
+        // With the feature `arbitrary_precision` of `serde_json`, some numbers are maps.
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+            match Number::deserialize(MapAccessDeserializer::new(map)).ok().and_then(|number| number.as_f64()) {
+                Some(number) => self.visit_f64(number),
+                None => Err(de::Error::invalid_type(Unexpected::Map, &self)),
+            }
+        }
+    }
+    deserializer.deserialize_any(ScalarVisitor(expected, from_text, from_number))
+}
+
 /// A string that may contain secrets or references. Accepts numbers and booleans as well. The `Debug` output is redacted.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, DeriveSerialize, DeriveDeserialize)]
+#[serde(transparent)]
 pub struct RawText(pub String);
 
 impl fmt::Debug for RawText {
@@ -29,37 +111,11 @@ impl<T: Into<String>> From<T> for RawText {
     }
 }
 
-impl Serialize for RawText {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for RawText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self)
-    }
-}
-
-impl JsonSchema for RawText {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Text".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["string", "number", "boolean"] })
-    }
-}
+inline_schema!(RawText, "Text", { "type": ["string", "number", "boolean"] });
 
 /// A duration: `30s`, `500ms`, `2m`, `1h`, `7d`, or a number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawDuration(pub Duration);
-
-const DURATION: &str = "a duration such as `30s`, `500ms` or `2m`, or a number of seconds";
 
 impl RawDuration {
     fn parse(text: &str) -> Option<Self> {
@@ -93,68 +149,24 @@ impl Serialize for RawDuration {
     }
 }
 
-/// Decodes the map that stands for a number when `serde_json` has the feature `arbitrary_precision`.
-pub(super) fn decode_number<'de, A: MapAccess<'de>>(map: A) -> Option<f64> {
-    Number::deserialize(MapAccessDeserializer::new(map)).ok()?.as_f64()
-}
-
 impl<'de> Deserialize<'de> for RawDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct DurationVisitor;
-        impl<'de> Visitor<'de> for DurationVisitor {
-            type Value = RawDuration;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(DURATION)
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<RawDuration, E> {
-                RawDuration::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
-            }
-
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<RawDuration, E> {
-                self.visit_f64(number as f64)
-            }
-
-            fn visit_f64<E: de::Error>(self, number: f64) -> Result<RawDuration, E> {
-                RawDuration::seconds(number).ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawDuration, A::Error> {
-                match decode_number(map) {
-                    Some(number) => self.visit_f64(number),
-                    None => Err(de::Error::invalid_type(Unexpected::Map, &self)),
-                }
-            }
-        }
-        deserializer.deserialize_any(DurationVisitor)
+        let expected = "a duration such as `30s`, `500ms` or `2m`, or a number of seconds";
+        scalar(deserializer, expected, Self::parse, Self::seconds)
     }
 }
 
-impl JsonSchema for RawDuration {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Duration".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["string", "number"],
-            "pattern": "^[0-9]+(\\.[0-9]+)? ?(ms|s|m|min|h|d)?$",
-            "minimum": 0,
-            "examples": ["30s", "500ms", "2m", 45],
-        })
-    }
-}
+inline_schema!(RawDuration, "Duration", {
+    "type": ["string", "number"],
+    "pattern": "^[0-9]+(\\.[0-9]+)? ?(ms|s|m|min|h|d)?$",
+    "minimum": 0,
+    "examples": ["30s", "500ms", "2m", 45],
+});
 
 /// A number of bytes: `64M`, `64MiB`, `512K`, or a number without unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, DeriveSerialize)]
+#[serde(transparent)]
 pub struct RawByteSize(pub usize);
-
-const BYTE_SIZE: &str = "a number of bytes such as `64M` or `512K`";
 
 impl RawByteSize {
     fn parse(text: &str) -> Option<Self> {
@@ -171,54 +183,19 @@ impl RawByteSize {
     }
 }
 
-impl Serialize for RawByteSize {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0 as u64)
-    }
-}
-
 impl<'de> Deserialize<'de> for RawByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ByteSizeVisitor;
-        impl Visitor<'_> for ByteSizeVisitor {
-            type Value = RawByteSize;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(BYTE_SIZE)
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<RawByteSize, E> {
-                RawByteSize::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
-            }
-
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<RawByteSize, E> {
-                usize::try_from(number)
-                    .map(RawByteSize)
-                    .map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
-            }
-        }
-        deserializer.deserialize_any(ByteSizeVisitor)
+        let whole = |number: f64| (number >= 0.0 && number.fract() == 0.0).then_some(Self(number as usize));
+        scalar(deserializer, "a number of bytes such as `64M` or `512K`", Self::parse, whole)
     }
 }
 
-impl JsonSchema for RawByteSize {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "ByteSize".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["string", "integer"],
-            "pattern": "^[0-9]+ ?([kKmMgG]([iI]?[bB])?|[bB])?$",
-            "minimum": 0,
-            "examples": ["64M", "512K"],
-        })
-    }
-}
+inline_schema!(RawByteSize, "ByteSize", {
+    "type": ["string", "integer"],
+    "pattern": "^[0-9]+ ?([kKmMgG]([iI]?[bB])?|[bB])?$",
+    "minimum": 0,
+    "examples": ["64M", "512K"],
+});
 
 /// A map with its entries in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -38,10 +38,10 @@ pub(super) fn reconnect(raw: Option<&RawShorthand<bool, RawReconnect>>) -> Recon
     match raw {
         None => default,
         Some(RawShorthand::Short(enabled)) => ReconnectPolicy { enabled: *enabled, ..default },
-        Some(RawShorthand::Full(RawReconnect { enabled, first, longest })) => ReconnectPolicy {
+        Some(RawShorthand::Full(RawReconnect { enabled, initial_delay, max_delay })) => ReconnectPolicy {
             enabled: enabled.unwrap_or(default.enabled),
-            first: first.map_or(default.first, |RawDuration(duration)| duration),
-            longest: longest.map_or(default.longest, |RawDuration(duration)| duration),
+            initial_delay: initial_delay.map_or(default.initial_delay, |RawDuration(duration)| duration),
+            max_delay: max_delay.map_or(default.max_delay, |RawDuration(duration)| duration),
         },
     }
 }

@@ -17,9 +17,7 @@ pub(super) use self::resolver::{ResolveContext, expand_path};
 use super::node::Node;
 use super::problem::ConfigProblem;
 use super::raw::{RawEra, RawIsolation, RawPrompts, RawServer, RawShorthand, RawStart};
-use crate::config::settings::{
-    EraChoice, Isolation, PromptSettings, ServerConfig, ServerEntry, ServerSettings, StartMode,
-};
+use crate::config::settings::{EraChoice, Isolation, ServerConfig, ServerEntry, ServerSettings, StartMode};
 
 /// A resolved server.
 pub(super) struct ResolvedServer {
@@ -55,7 +53,7 @@ pub(super) fn resolve(
         config.timeouts = timeouts(&raw.timeouts.unwrap_or_default());
         config.limits = limits(&raw.limits.unwrap_or_default());
         config.reconnect = reconnect(raw.reconnect.as_ref());
-        config.mask = resolver.secrets.into_redactor();
+        config.redactor = resolver.secrets.into_redactor();
         ServerSettings::Known(Box::new(config))
     } else {
         ServerSettings::Missing { secrets: resolver.missing.names }
@@ -76,12 +74,10 @@ pub(super) fn resolve(
     entry.description_prefix.clone_from(&raw.description_prefix);
     entry.tools = tools;
     entry.resources = resources;
-    entry.prompts = PromptSettings {
-        tools: match raw.prompts {
-            None => false,
-            Some(RawShorthand::Short(tools)) => tools,
-            Some(RawShorthand::Full(RawPrompts { tools })) => tools.unwrap_or(false),
-        },
+    entry.prompt_tools = match raw.prompts {
+        None => false,
+        Some(RawShorthand::Short(tools)) => tools,
+        Some(RawShorthand::Full(RawPrompts { tools })) => tools.unwrap_or(false),
     };
     entry.isolation = match raw.isolation {
         None | Some(RawIsolation::Auto) => Isolation::Auto,

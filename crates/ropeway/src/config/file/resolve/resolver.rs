@@ -206,7 +206,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Expands a path of a file: relative to the folder of the file, with `~` for the home directory.
+/// Expands a path of a file: relative to the directory of the file, with `~` for the home directory.
 pub(in crate::config) fn expand_path(written: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
     match (written.strip_prefix('~'), home) {
         (Some(""), Some(home)) => home.to_owned(),

@@ -21,7 +21,11 @@ impl Resolver<'_> {
                 self.problem(&[key("url")], "`url` conflicts with `command`; keep one of them");
                 None
             }
-            (Some(_), None, Some(transport @ (RawTransport::Sse | RawTransport::StreamableHttp))) => {
+            (
+                Some(_),
+                None,
+                Some(transport @ (RawTransport::Sse | RawTransport::StreamableHttp | RawTransport::Websocket)),
+            ) => {
                 let found = format!("`{}` with a `command`", name_of(transport));
                 self.mismatch(&[key("transport")], found, "`stdio`, or a `url`", Some("stdio"));
                 None
@@ -94,7 +98,7 @@ impl Resolver<'_> {
         if !command.contains("${") {
             return command.to_owned();
         }
-        // Other clients use references to folders, which do not depend on the environment.
+        // Other clients use references to directories, which do not depend on the environment.
         let fixed = |part: &Part<'_>| !matches!(part, Part::Name { .. } | Part::File(_));
         if self.context.is_foreign && parts(command).is_ok_and(|parts| parts.iter().all(fixed)) {
             return self.text(&at, command);
@@ -204,6 +208,7 @@ fn name_of(transport: RawTransport) -> &'static str {
         RawTransport::Stdio => "stdio",
         RawTransport::Sse => "sse",
         RawTransport::StreamableHttp => "streamable-http",
+        RawTransport::Websocket => "websocket",
     }
 }
 

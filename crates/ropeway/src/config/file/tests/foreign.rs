@@ -23,7 +23,7 @@ fn servers(config: &Config) -> Vec<ServerEntry> {
     let mut servers = config.servers.clone();
     for entry in &mut servers {
         if let ServerSettings::Known(config) = &mut entry.settings {
-            config.mask = Default::default();
+            config.redactor = Default::default();
         }
     }
     servers
@@ -279,7 +279,7 @@ command = "x"
     let mut figma = ServerEntry::new(ServerConfig::new("figma", figma));
     figma.enabled = false;
     assert_eq!(servers(&config), [docs, figma, stdio("my-tool", StdioServer::new("x", [""; 0]))]);
-    assert_eq!(known(&config.servers[0]).mask.redact("from-environment"), "***");
+    assert_eq!(known(&config.servers[0]).redactor.redact("from-environment"), "***");
     assert_eq!(
         config.warnings,
         ["server `my tool` is renamed to `my-tool`", "ignored unsupported key `tools` of server `my tool`"]
@@ -305,7 +305,7 @@ fn an_unsupported_restricting_key_stops_its_server() {
         ServerSettings::Invalid { reason } => Some(reason.clone()),
         _ => None,
     };
-    assert_eq!(known(&config.servers[0]).mask.redact("from-environment"), "***");
+    assert_eq!(known(&config.servers[0]).redactor.redact("from-environment"), "***");
     assert_eq!(
         (&config.servers[0].tools.allow, &config.servers[0].tools.deny),
         (&vec!["x*".into()], &vec!["y".into()])
@@ -594,10 +594,7 @@ fn a_server_that_needs_a_workspace_is_skipped_without_one() {
     };
     let (names, foreign) = read(None);
     assert_eq!((names, foreign.without_workspace), (vec!["b".to_owned()], vec!["a".to_owned()]));
-    assert_eq!(
-        foreign.warnings,
-        ["server `a` is skipped: it refers to `${workspaceFolder}`, and the file belongs to no project"]
-    );
+    assert_eq!(foreign.warnings, ["server `a` is skipped: `${workspaceFolder}` is unknown outside of a project"]);
     let (names, foreign) = read(Some("/srv/shop"));
     assert_eq!(names, ["a", "b"]);
     assert_eq!(foreign.servers[0].server.args, ["/srv/shop".into()]);

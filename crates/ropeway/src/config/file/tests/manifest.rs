@@ -254,7 +254,7 @@ fn connection_and_typed_auth_are_read_in_every_format() {
         assert_eq!(server.url, "https://cloud.example/mcp", "{text}");
         assert_eq!(server.bearer.as_ref().map(|token| token.expose()), Some("from-environment"));
         assert_eq!(server.headers.len(), 1);
-        assert_eq!(known(&config.servers[0]).mask.redact("from-environment"), "***");
+        assert_eq!(known(&config.servers[0]).redactor.redact("from-environment"), "***");
     }
     let config = load("servers: [{alias: a, connection: {command: x, args: [y], env: {A: b}}}]");
     assert_eq!(known(&config.servers[0]).transport, StdioServer::new("x", ["y"]).with_env("A", "b").into());
@@ -301,8 +301,8 @@ fn two_keys_for_one_setting_conflict() {
     let found: Vec<String> = cases.iter().map(|(keys, _)| problems(&entry(keys))[0].clone()).collect();
     assert_eq!(found, cases.map(|(_, expected)| expected), "{found:#?}");
     for (auth, expected) in [
-        ("{bearer: b, type: bearer, token: c}", "only one of `bearer` and `token`"),
-        ("{type: bearer}", "`token` with `type: bearer`"),
+        ("{bearer: b, type: bearer, token: c}", "either `bearer` or `token`, not both"),
+        ("{type: bearer}", "a `token` for `type: bearer`"),
         ("{token: c}", "`type: bearer` with `token`"),
         ("{type: oauth, token: c}", "`type: bearer` or `type: basic`"),
     ] {

@@ -31,7 +31,7 @@ fn secrets_from_code_take_precedence() {
     std::fs::remove_file(folder.path().join(".env")).unwrap();
     assert_eq!(token(&Secrets::none()).as_deref(), Some("from-file"));
     let config = Config::parse(text, &path, &environment.with_fn(callback)).expect("a config");
-    assert_eq!(known(&config.servers[0]).mask.redact("a from-callback b"), "a *** b");
+    assert_eq!(known(&config.servers[0]).redactor.redact("a from-callback b"), "a *** b");
     assert!(!format!("{config:?}").contains("from-callback"));
 }
 

@@ -23,6 +23,25 @@ fn a_minimal_file_uses_default_settings() {
 }
 
 #[test]
+fn keys_without_an_effect_on_the_transport_are_warnings() {
+    let config = parse(
+        "servers:\n- {alias: a, command: npx -y foo, headers: {X: y}}\n\
+         - {alias: b, url: 'http://b/', transport: websocket, args: [x], env: {}}\n- {alias: c, command: c, reconnect: {first: 1s, max_delay: 1m}}\n",
+    );
+    assert_eq!(
+        config.unwrap().warnings,
+        [
+            "ignored `headers` of server `a` (2:35): it applies to a `url`; pass secrets in `env`",
+            "`command` of server `a` contains spaces and is started without a shell; \
+             set `command: npx` and move the other words to `args`",
+            "ignored `args` of server `b` (3:55): it applies to a `command`",
+            "`transport: websocket` of server `b` is treated as `streamable-http`: MCP defines no WebSocket transport",
+            "`reconnect.first` of server `c` (4:45) is deprecated; use `reconnect.initial_delay`",
+        ]
+    );
+}
+
+#[test]
 fn every_key_is_resolved() {
     let config = parse(
         r#"
@@ -53,7 +72,7 @@ servers:
     start: lazy
     timeouts: {idle: 500ms, total: 1h, download: 2h}
     limits: {message_bytes: 1M, pages: 3, list_entries: 5, list_bytes: 6M, input_rounds: 4, questions: 5, stderr_bytes: 2 KiB}
-    reconnect: {enabled: false, first: 1s, longest: 5s}
+    reconnect: {enabled: false, initial_delay: 1s, max_delay: 5s}
     resources: {tools: true, context: ["file:///*"], context_bytes: 1k}
     prompts: true
     instructions: true
@@ -95,15 +114,15 @@ servers:
     expected.limits.questions = 5;
     expected.limits.stderr_bytes = 2048;
     expected.reconnect.enabled = false;
-    expected.reconnect.first = Duration::from_secs(1);
-    expected.reconnect.longest = Duration::from_secs(5);
+    expected.reconnect.initial_delay = Duration::from_secs(1);
+    expected.reconnect.max_delay = Duration::from_secs(5);
     let mut expected = ServerEntry::new(expected);
     expected.prefix = "{alias}__".into();
     expected.description_prefix = Some("[{alias}] ".into());
     expected.required = true;
     expected.start = StartMode::Lazy;
     expected.instructions = true;
-    expected.prompts.tools = true;
+    expected.prompt_tools = true;
     expected.resources.tools = true;
     expected.resources.context = vec!["file:///*".into()];
     expected.resources.context_bytes = 1024;
@@ -125,7 +144,7 @@ servers:
     let server = HttpServer::new("https://example.com/mcp").with_header("X-Team", "blue").with_header("X-Number", "7");
     assert_eq!(known(web).transport, Transport::Http(server.with_bearer("tokentoken")));
     assert_eq!(web.prefix, "");
-    assert!(!known(web).reconnect.enabled && web.resources.tools && !web.prompts.tools);
+    assert!(!known(web).reconnect.enabled && web.resources.tools && !web.prompt_tools);
     let server = HttpServer::new("http://localhost:1/sse").with_header("Authorization", "Basic bWU6c3dvcmRmaXNo");
     assert_eq!(known(old).transport, Transport::Sse(server));
 }
@@ -221,7 +240,7 @@ fn secrets_are_redacted_in_every_encoding() {
     let key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\n-----END KEY-----";
     let secrets = Secrets::from_map([("ODD", "p\"ä s/w"), ("PEM", key)]);
     let config = parse_with("servers:\n  - {alias: a, command: x, args: ['${ODD}', '${PEM}']}\n", &secrets).unwrap();
-    let mask = &known(&config.servers[0]).mask;
+    let mask = &known(&config.servers[0]).redactor;
     for form in ["p\"ä s/w", "p\\\"ä s/w", "p%22%C3%A4%20s/w", "p%22%C3%A4+s%2Fw", key, "MIIEvQIBADANBgkq"] {
         assert_eq!(mask.redact(&format!("<{form}>")), "<***>", "{form}");
     }

@@ -32,9 +32,11 @@ fn arguments_that_are_not_an_object_are_invalid() {
         arguments(call(), &["[1", "]"], "tool_use"),
         broken("[1]", "the arguments must be a JSON object, not an array")
     );
-    let CallArguments::Broken(not_json) = arguments(call(), &["{city: Paris}"], "tool_use") else { panic!("broken") };
-    assert_eq!(not_json.text, "{city: Paris}");
-    assert!(not_json.problem.starts_with("the arguments are not valid JSON: "), "{}", not_json.problem);
+    let CallArguments::Broken { text, problem } = arguments(call(), &["{city: Paris}"], "tool_use") else {
+        panic!("broken")
+    };
+    assert_eq!(text, "{city: Paris}");
+    assert!(problem.starts_with("the arguments are not valid JSON: "), "{problem}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{delta_of, input, read, reply, start, stop_with, stream, text, text_block, tool_use};
-use crate::message::{AssistantPart, AssistantText, OpaquePart, Reasoning, ToolCall};
+use crate::message::{AssistantPart, AssistantText, ToolCall};
 use crate::provider::{ProviderErrorKind, Reply, ReplyEvent, StopReason, Usage};
 
 fn fields(json: Value) -> Map<String, Value> {
@@ -15,7 +15,7 @@ fn text_part(text: &str) -> AssistantPart {
 }
 
 fn opaque(json: Value) -> AssistantPart {
-    AssistantPart::Opaque(OpaquePart { json: fields(json) })
+    AssistantPart::Opaque { json: fields(json) }
 }
 
 fn usage(input: u64, output: u64) -> Usage {
@@ -67,7 +67,7 @@ fn thinking_text_and_calls_are_streamed() {
         ]
     );
     let reply = reply.expect("a reply");
-    let reasoning = Reasoning { text: "two cities".to_owned(), extra: fields(json!({"signature": "c2ln"})) };
+    let reasoning = AssistantText { text: "two cities".to_owned(), extra: fields(json!({"signature": "c2ln"})) };
     let parts = vec![
         AssistantPart::Reasoning(reasoning),
         text_part("Let me \"look\"."),
@@ -261,7 +261,7 @@ fn text_of_an_unopened_block_is_kept() {
         json!({"type": "content_block_stop", "index": 7}),
         stop_with(json!({"stop_reason": "end_turn"})),
     ];
-    let thought = AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), extra: Map::new() });
+    let thought = AssistantPart::Reasoning(AssistantText { text: "hm".to_owned(), extra: Map::new() });
     assert_eq!(reply(frames).message.parts, [thought, text_part("ab")]);
 }
 

@@ -11,7 +11,7 @@ fn calls(chunks: &[Value]) -> Value {
     let reply = reply(chunks);
     let calls = reply.message.calls().map(|call| match &call.arguments {
         CallArguments::Object(arguments) => json!([call.id, call.name, arguments]),
-        CallArguments::Broken(broken) => json!([call.id, call.name, broken.text, broken.problem]),
+        CallArguments::Broken { text, problem } => json!([call.id, call.name, text, problem]),
     });
     calls.collect()
 }

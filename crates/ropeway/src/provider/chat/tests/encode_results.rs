@@ -80,7 +80,7 @@ fn an_error_starts_with_a_prefix() {
 fn a_call_without_a_result_gets_one() {
     let conversation = Conversation::new().with("hi").with(calls(["c1"])).with("go on");
     let expected = json!([
-        tool("c1", "error: there is no result of this call: the turn was interrupted"),
+        tool("c1", "error: the call was interrupted and returned no result"),
         {"role": "user", "content": "go on"},
     ]);
     assert_eq!(messages(&conversation, Quirks::default()), expected);

@@ -6,9 +6,7 @@ use super::{
     GIF, NEW, OLD, PDF, PNG, SKIP, WAV, audio, body, call, calls, contents, encoded, endpoint, image, settings,
 };
 use crate::content::ContentPart;
-use crate::message::{
-    AssistantMessage, AssistantPart, AssistantText, Conversation, Message, OpaquePart, Reasoning, ToolResult,
-};
+use crate::message::{AssistantMessage, AssistantPart, AssistantText, Conversation, Message, ToolResult};
 use crate::provider::{ChatRequest, Quirks};
 
 fn user(text: &str) -> Value {
@@ -132,12 +130,15 @@ fn a_reply_returns_unchanged_only_to_its_endpoint() {
     let own_id = call("call_x_1", "t");
     let text = |text: &str, extra: Value| AssistantText { text: text.to_owned(), extra: fields(extra) };
     let mut answer = AssistantMessage::new(vec![
-        AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), extra: Map::new() }),
-        AssistantPart::Reasoning(Reasoning { text: String::new(), extra: fields(json!({"thoughtSignature": "dA=="})) }),
+        AssistantPart::Reasoning(AssistantText { text: "hm".to_owned(), extra: Map::new() }),
+        AssistantPart::Reasoning(AssistantText {
+            text: String::new(),
+            extra: fields(json!({"thoughtSignature": "dA=="})),
+        }),
         AssistantPart::Text(text("a", json!({}))),
         AssistantPart::Text(text("b", json!({"thoughtSignature": "dGV4dA=="}))),
         AssistantPart::Text(text("", json!({"thoughtSignature": "ZW5k"}))),
-        AssistantPart::Opaque(OpaquePart { json: fields(json!({"executableCode": {"code": "1"}})) }),
+        AssistantPart::Opaque { json: fields(json!({"executableCode": {"code": "1"}})) },
         AssistantPart::ToolCall(signed.clone()),
         AssistantPart::ToolCall(own_id.clone()),
     ]);

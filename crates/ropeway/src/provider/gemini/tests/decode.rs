@@ -273,7 +273,7 @@ fn arguments_that_are_not_an_object_are_invalid() {
         let reply = decoder.end(&mut Vec::new()).expect("a reply");
         let call = reply.message.calls().next().cloned().expect("a call");
         match call.arguments {
-            CallArguments::Broken(broken) => (broken.text, broken.problem),
+            CallArguments::Broken { text, problem } => (text, problem),
             CallArguments::Object(arguments) => panic!("{arguments:?}"),
         }
     };

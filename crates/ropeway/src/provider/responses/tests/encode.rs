@@ -256,7 +256,7 @@ fn parallel_calls_have_their_results() {
         {"type": "function_call", "call_id": "a", "name": "t", "arguments": "{\"n\":1}"},
         {"type": "function_call", "call_id": "b", "name": "t", "arguments": "{\"invalid_arguments\":\"{\"}"},
         {"type": "function_call_output", "call_id": "a", "output": "1"},
-        {"type": "function_call_output", "call_id": "b", "output": "error: there is no result of this call: the turn was interrupted"}
+        {"type": "function_call_output", "call_id": "b", "output": "error: the call was interrupted and returned no result"}
     ]);
     assert_eq!(input(&openai(), &conversation), expected);
 }

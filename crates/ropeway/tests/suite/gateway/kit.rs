@@ -1,0 +1,205 @@
+//! A gateway in front of a scripted server, and clients that can also misbehave.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpListener};
+
+use ropeway::config::{Config, GatewaySettings, ServerEntry};
+use ropeway::gateway::{Gateway, GatewayStatus};
+use ropeway::testing::{Script, ScriptedServer};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use crate::hasty::{SOON, hasty, until};
+
+/// The version of the modern era.
+pub(crate) const MODERN: &str = "2026-07-28";
+
+/// A gateway that listens on a port of its own.
+pub(crate) struct GatewayKit {
+    pub(crate) gateway: Gateway,
+    pub(crate) scripted: ScriptedServer,
+    pub(crate) address: SocketAddr,
+    serving: JoinHandle<()>,
+}
+
+/// A complete HTTP response.
+#[derive(Debug)]
+pub(crate) struct HttpReply {
+    pub(crate) status: u16,
+    /// By names in lower case.
+    pub(crate) headers: HashMap<String, String>,
+    /// Without the encoding in chunks.
+    pub(crate) body: String,
+}
+
+impl HttpReply {
+    /// Returns the JSON-RPC message of the body.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Returns the messages of an event stream.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let data = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.filter(|data| !data.is_empty()).map(|data| serde_json::from_str(data).expect("JSON")).collect()
+    }
+}
+
+impl GatewayKit {
+    /// Starts a gateway with one scripted server, whose names are not changed.
+    pub(crate) async fn start(script: Script) -> Self {
+        Self::start_with(script, GatewaySettings::default()).await
+    }
+
+    pub(crate) async fn start_with(script: Script, settings: GatewaySettings) -> Self {
+        let scripted = ScriptedServer::new(script);
+        let mut server = hasty(scripted.in_process());
+        server.alias = "scripted".into();
+        let config = Config::default().with_server(ServerEntry::new(server));
+        let gateway = Gateway::builder(config).settings(settings).build().expect("a gateway");
+        gateway.start().await.expect("a start");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let serving = tokio::spawn({
+            let gateway = gateway.clone();
+            async move { gateway.serve_http(listener).await.expect("a listener") }
+        });
+        Self { gateway, scripted, address, serving }
+    }
+
+    /// Stops the gateway. Nothing must be in progress any more.
+    pub(crate) async fn stop(self) {
+        self.idle().await;
+        self.gateway.drain(SOON).await;
+        tokio::time::timeout(SOON, self.serving).await.expect("the listener ends").expect("the listener");
+    }
+
+    /// Waits until the gateway has nothing in progress.
+    pub(crate) async fn idle(&self) {
+        let is_idle = |status: &GatewayStatus| {
+            [status.requests, status.parked, status.questions, status.listeners] == [0, 0, 0, 0]
+        };
+        until("an idle gateway", || is_idle(&self.gateway.status())).await;
+    }
+
+    /// Opens a connection and sends bytes.
+    pub(crate) async fn open(&self, request: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(self.address).await.expect("a connection");
+        stream.write_all(request.as_bytes()).await.expect("a request");
+        BufReader::new(stream)
+    }
+
+    /// Sends one request on a connection of its own, and reads the response to its end.
+    pub(crate) async fn send(&self, request: &str) -> HttpReply {
+        let mut stream = self.open(request).await;
+        let mut bytes = Vec::new();
+        let read = tokio::time::timeout(2 * SOON, stream.read_to_end(&mut bytes));
+        read.await.expect("a response in time").expect("a response");
+        parse(&bytes)
+    }
+
+    /// Sends a message with more headers, each of which ends in a line break.
+    pub(crate) async fn post(&self, headers: &str, message: &Value) -> HttpReply {
+        self.send(&post(headers, message)).await
+    }
+
+    /// Sends a modern request.
+    pub(crate) async fn modern(&self, method: &str, params: Value) -> HttpReply {
+        self.send(&modern(method, params)).await
+    }
+
+    /// Starts a legacy session, and returns the header that names it.
+    pub(crate) async fn session(&self) -> String {
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "kit", "version": "0"}});
+        let reply = self.post("", &request(0, "initialize", params)).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let header = format!("Mcp-Session-Id: {}\r\n", reply.headers["mcp-session-id"]);
+        let reply = self.post(&header, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        assert_eq!(reply.status, 202, "{reply:?}");
+        header
+    }
+}
+
+/// Writes a JSON-RPC request.
+pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+/// Writes the call of a tool, which reports progress under its name.
+pub(crate) fn call(id: u64, tool: &str, arguments: Value) -> Value {
+    request(id, "tools/call", json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": tool}}))
+}
+
+/// Writes an HTTP request with a message.
+pub(crate) fn post(headers: &str, message: &Value) -> String {
+    let body = message.to_string();
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Writes an HTTP request without a body.
+pub(crate) fn bare(method: &str, path: &str, headers: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nAccept: text/event-stream\r\n{headers}\r\n")
+}
+
+/// Writes a modern HTTP request.
+pub(crate) fn modern(method: &str, mut params: Value) -> String {
+    let name = params.get("name").or(params.get("uri")).and_then(Value::as_str).map(str::to_owned);
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let mut headers = format!("MCP-Protocol-Version: {MODERN}\r\nMcp-Method: {method}\r\n");
+    headers.extend(name.map(|name| format!("Mcp-Name: {name}\r\n")));
+    post(&headers, &request(7, method, params))
+}
+
+/// Writes the modern call of a tool.
+pub(crate) fn modern_call(tool: &str, arguments: Value) -> String {
+    modern("tools/call", json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": tool}}))
+}
+
+/// Reads lines until one contains a text. Returns all of them.
+pub(crate) async fn read_until(stream: &mut BufReader<TcpStream>, text: &str) -> String {
+    let mut read = String::new();
+    let reading = async {
+        while !read.contains(text) {
+            // A line that is interrupted would be lost.
+            let mut line = String::new();
+            assert!(stream.read_line(&mut line).await.expect("a line") > 0, "the end before `{text}`: {read}");
+            read.push_str(&line);
+        }
+    };
+    let in_time = tokio::time::timeout(2 * SOON, reading).await.is_ok();
+    assert!(in_time, "`{text}` did not come: {read}");
+    read
+}
+
+fn parse(bytes: &[u8]) -> HttpReply {
+    let text = String::from_utf8_lossy(bytes);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text}"));
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).expect("a status");
+    let header = |line: &str| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+    let headers: HashMap<String, String> = lines.filter_map(header).collect();
+    let is_chunked = headers.get("transfer-encoding").is_some_and(|value| value == "chunked");
+    HttpReply { status, headers, body: if is_chunked { joined(body) } else { body.to_owned() } }
+}
+
+/// Joins the chunks of a body.
+fn joined(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).expect("the size of a chunk");
+        whole.push_str(&rest[..size]);
+        body = rest[size..].strip_prefix("\r\n").expect("the end of a chunk");
+        if size == 0 {
+            break;
+        }
+    }
+    whole
+}

@@ -1,0 +1,93 @@
+//! The official conformance suite.
+
+mod baseline;
+pub mod client;
+pub mod server;
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::{process, servers};
+
+/// The revisions whose requirements are tested.
+const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+
+/// Number of scenarios that passed and failed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Count {
+    pub passed: u32,
+    pub failed: u32,
+}
+
+/// Returns the scenarios that a revision requires; for servers, also those that are run but not required.
+fn scenarios(revision: &str, kind: Kind) -> Result<Vec<String>> {
+    let (flag, title) = match kind {
+        Kind::Client => ("--client", "Client scenarios"),
+        Kind::Server => ("--server", "Server scenarios"),
+    };
+    let output = process::output(suite().args(["list", flag, "--requirements", revision]))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let names = section(&text, title);
+    if names.is_empty() {
+        bail!("the suite lists no scenario of {revision} for `{flag}`\n{}", process::output_text(&output));
+    }
+    let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    if kind == Kind::Server {
+        names.extend(unscored(&text));
+    }
+    Ok(names)
+}
+
+/// The side that a scenario tests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Client,
+    Server,
+}
+
+/// Returns the names in one section of the list.
+fn section<'a>(list: &'a str, title: &str) -> Vec<&'a str> {
+    let part = list.lines().skip_while(|line| !line.starts_with(title)).skip(1);
+    part.map_while(|line| line.strip_prefix("  - ")).map(str::trim).collect()
+}
+
+/// Returns the server scenarios that are run but not required: extensions, pending and later ones.
+fn unscored(list: &str) -> Vec<String> {
+    let lines = list.lines().filter_map(|line| line.trim().strip_prefix("- ")?.strip_suffix(" [server]"));
+    lines.map(str::to_owned).collect()
+}
+
+/// Returns `3/4, 1 failed, 0 warnings` from the output of the suite.
+fn checks(said: &str) -> Option<&str> {
+    said.lines().find_map(|line| line.trim().strip_prefix("Passed: "))
+}
+
+fn suite() -> Command {
+    let mut command = Command::new(servers::node());
+    command.arg(servers::conformance()).env("NO_COLOR", "1");
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "Server scenarios (x):\n  - ping\n\nClient scenarios (x):\n  - initialize\n  - auth/a\n\nNever scored:\n    - b [client]\n    - tasks [server]\n";
+
+    #[test]
+    fn scenarios_end_where_the_next_section_begins() {
+        assert_eq!(section(LIST, "Client scenarios"), ["initialize", "auth/a"]);
+        assert_eq!(section(LIST, "Server scenarios"), ["ping"]);
+    }
+
+    #[test]
+    fn unscored_server_scenarios_are_found() {
+        assert_eq!(unscored(LIST), ["tasks"]);
+    }
+
+    #[test]
+    fn the_count_of_checks_is_read_from_the_output() {
+        assert_eq!(checks("Test Results:\nPassed: 3/4, 1 failed, 0 warnings\n"), Some("3/4, 1 failed, 0 warnings"));
+    }
+}

@@ -1,0 +1,175 @@
+//! The report of a soak: calls, lost calls with their reasons, memory, processes left.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use super::chaos::{Event, EventKind, Observed};
+
+/// Milliseconds by which clocks and signals may be late.
+const SLACK: u64 = 250;
+/// Growth of the memory that is not a leak: caches and the allocator.
+const GROWTH_KIB: u64 = 16 << 10;
+
+/// The report of a soak.
+#[derive(Debug)]
+pub struct Report {
+    summary: Value,
+    /// Number of failed calls by what they were in flight on.
+    in_flight: BTreeMap<String, u64>,
+    /// Number of failed calls that nothing explains, by server and reason.
+    lost: BTreeMap<String, u64>,
+    observed: Observed,
+}
+
+impl Report {
+    /// Explains the failed calls of the load by the events.
+    pub fn new(lines: &[String], observed: Observed) -> Result<Self> {
+        let mut messages: Vec<Value> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let summary = messages.pop().filter(|last| last.get("calls").is_some());
+        let summary = summary.with_context(|| format!("the load printed no summary\n{}", lines.join("\n")))?;
+        let (mut in_flight, mut lost) = (BTreeMap::new(), BTreeMap::new());
+        for failure in &messages {
+            let text = |name: &str| failure[name].as_str().unwrap_or_default();
+            match cause(failure, &observed.events) {
+                Some(cause) => *in_flight.entry(cause).or_default() += 1,
+                None => {
+                    let reason = text("reason").split_whitespace().collect::<Vec<_>>().join(" ");
+                    let reason: String = reason.chars().take(200).collect();
+                    let key = format!("{} ({}): {reason}", text("server"), text("era"));
+                    *lost.entry(key).or_default() += 1;
+                }
+            }
+        }
+        Ok(Self { summary, in_flight, lost, observed })
+    }
+
+    /// Fails if a call was lost, memory grew or a process is left.
+    pub fn verdict(&self) -> Result<()> {
+        let lost: u64 = self.lost.values().sum();
+        if lost > 0 {
+            bail!("{lost} calls were lost that were not in flight on what was killed");
+        }
+        if !self.observed.left.is_empty() {
+            bail!("{} processes are left", self.observed.left.len());
+        }
+        match self.memory() {
+            Some((start, end)) if end > start + start / 2 + GROWTH_KIB => {
+                bail!("memory grew from {start} to {end} KiB")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the memory of the gateway early and late since its last start: medians of a few samples.
+    fn memory(&self) -> Option<(u64, u64)> {
+        let samples = &self.observed.memory_kib;
+        let median = |part: &[u64]| {
+            let mut part = part.to_vec();
+            part.sort_unstable();
+            part.get(part.len() / 2).copied()
+        };
+        let few = (samples.len() / 4).clamp(1, 10);
+        Some((median(samples.get(..few)?)?, median(samples.get(samples.len() - few..)?)?))
+    }
+
+    fn count(&self, is: impl Fn(&EventKind) -> bool) -> usize {
+        self.observed.events.iter().filter(|event| is(&event.kind)).count()
+    }
+}
+
+/// Returns the event that explains a failed call: it was in flight on what was killed.
+fn cause(failure: &Value, events: &[Event]) -> Option<String> {
+    let (started, ended) = (failure["started"].as_u64()?, failure["ended"].as_u64()?);
+    let server = failure["server"].as_str()?;
+    let overlaps = |event: &&Event| started <= event.until + SLACK && ended + SLACK >= event.at;
+    events.iter().filter(overlaps).find_map(|event| match &event.kind {
+        EventKind::Killed(killed) if killed == server => Some(format!("killed server `{killed}`")),
+        EventKind::Restarted => Some("restarted gateway".to_owned()),
+        EventKind::Killed(_) | EventKind::Reloaded => None,
+    })
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |name: &str| self.summary[name].as_u64().unwrap_or_default();
+        let killed = self.count(|kind| matches!(kind, EventKind::Killed(_)));
+        let reloaded = self.count(|kind| *kind == EventKind::Reloaded);
+        let restarted = self.count(|kind| *kind == EventKind::Restarted);
+        writeln!(f, "calls      {} in {} sessions, {} failed", number("calls"), number("sessions"), number("failed"))?;
+        writeln!(f, "events     {killed} servers killed, {reloaded} reloads, {restarted} restarts")?;
+        for (cause, count) in &self.in_flight {
+            writeln!(f, "in flight  {count} on {cause}")?;
+        }
+        for (reason, count) in &self.lost {
+            writeln!(f, "LOST       {count} on {reason}")?;
+        }
+        if self.lost.is_empty() {
+            writeln!(f, "lost       none")?;
+        }
+        match self.memory() {
+            Some((start, end)) => {
+                writeln!(f, "memory     {start} KiB at the start, {end} KiB at the end (since the last restart)")?
+            }
+            None => writeln!(f, "memory     not measured")?,
+        }
+        if self.observed.left.is_empty() {
+            writeln!(f, "processes  none left")?;
+        }
+        for process in &self.observed.left {
+            writeln!(f, "LEFT       {process}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(at: u64, kind: EventKind) -> Event {
+        Event { at, until: at + 10, kind }
+    }
+
+    fn lines(failures: &[Value]) -> Vec<String> {
+        let summary = json!({ "calls": 9, "failed": failures.len(), "sessions": 2, "waits": 0 });
+        failures.iter().chain([&summary]).map(Value::to_string).collect()
+    }
+
+    fn failure(server: &str, started: u64) -> Value {
+        json!({ "server": server, "era": "modern", "started": started, "ended": started + 20, "reason": "HTTP 200 x" })
+    }
+
+    #[test]
+    fn only_calls_in_flight_on_what_was_killed_are_excused() {
+        let events = vec![event(10_000, EventKind::Killed("a".to_owned()))];
+        let observed = || Observed { events: events.clone(), ..Observed::default() };
+        let excused = Report::new(&lines(&[failure("a", 9_990)]), observed()).expect("a report");
+        assert!(excused.verdict().is_ok(), "{excused}");
+        for failure in [failure("b", 9_990), failure("a", 12_000)] {
+            let lost = Report::new(&lines(&[failure]), observed()).expect("a report");
+            assert!(lost.verdict().is_err(), "{lost}");
+        }
+    }
+
+    #[test]
+    fn a_reload_excuses_no_call() {
+        let observed = Observed { events: vec![event(10_000, EventKind::Reloaded)], ..Observed::default() };
+        assert!(Report::new(&lines(&[failure("a", 9_990)]), observed).expect("a report").verdict().is_err());
+    }
+
+    #[test]
+    fn growing_memory_and_processes_left_fail() {
+        let grown =
+            Observed { memory_kib: (0..40).map(|second| 20_000 + second * 2_000).collect(), ..Observed::default() };
+        assert!(Report::new(&lines(&[]), grown).expect("a report").verdict().is_err());
+        let left = Observed { left: vec!["7 node".to_owned()], ..Observed::default() };
+        assert!(Report::new(&lines(&[]), left).expect("a report").verdict().is_err());
+        let flat = Observed { memory_kib: vec![20_000; 40], ..Observed::default() };
+        assert!(Report::new(&lines(&[]), flat).expect("a report").verdict().is_ok());
+    }
+}
