@@ -22,7 +22,6 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway up
   ropeway up --config ~/work/ropeway.yaml
-  ropeway up && ropeway call browser.open url=https://example.com && ropeway call browser.screenshot
 
 The servers get the environment of `ropeway up`, including the secrets that are set then. Other commands with the same \
 configuration file use them until `ropeway down`; --direct or ROPEWAY_DIRECT=1 make a command start its own servers.";

@@ -64,7 +64,10 @@ fn an_installed_entry_is_found_by_import() {
 #[test]
 fn an_installed_entry_starts_a_gateway() {
     let home = home();
-    home.run(&["trust", "--json"]).expect(0);
+    let trust = home.command(&["trust"]).with(|command| {
+        command.env_remove(crate::place::TRUST);
+    });
+    trust.run().expect(0);
     home.run(&["install", "cursor"]).expect(0);
     let file: Value = serde_json::from_str(&home.read(".cursor/mcp.json")).expect("JSON");
     let entry = &file["mcpServers"]["ropeway"];

@@ -108,9 +108,10 @@ fn json_of(stream: TcpStream) -> Value {
 fn all_servers_are_one_endpoint_for_both_eras() {
     let place = Place::with(&[entry("a"), entry("b")]);
     let serving = Serving::in_place(&place, &[]);
+    // A list waits for the servers.
+    let tools = serving.tools();
     let answer = json_of(serving.call("b_calculate", json!({"expression": "6*7"})));
     assert_eq!(answer["result"]["content"][0]["text"], "42", "{answer}");
-    let tools = serving.tools();
     assert!(tools.contains(&"a_time".to_owned()) && tools.contains(&"b_time".to_owned()), "{tools:?}");
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}});
@@ -231,8 +232,7 @@ fn a_slow_server_does_not_delay_the_address() {
     let place = Place::with(&[entry("a"), json!({"alias": "slow", "command": "sleep", "args": ["1000"]})]);
     let began = Instant::now();
     let serving = Serving::in_place(&place, &[]);
-    let answer = json_of(serving.call("a_calculate", json!({"expression": "6*7"})));
-    assert_eq!(answer["result"]["content"][0]["text"], "42", "{answer}");
+    assert!(serving.tools().contains(&"a_calculate".to_owned()));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     std::thread::sleep(Duration::from_millis(500));
     let run = serving.end().expect(0);
@@ -242,18 +242,18 @@ fn a_slow_server_does_not_delay_the_address() {
 #[test]
 fn a_changed_project_file_is_not_loaded_until_it_is_trusted() {
     let home = Home::with_config(&format!("servers:\n{}", demo("a")));
-    home.run(&["trust", "--json"]).expect(0);
     let untrusting = |arguments: &[&str]| {
         home.command(arguments).with(|command| {
             command.env_remove(TRUST);
         })
     };
+    untrusting(&["trust"]).run().expect(0);
     let serving = Serving::start(untrusting(&["serve", "--listen", "127.0.0.1:0", "--json"]));
     assert!(serving.tools().contains(&"calculate".to_owned()));
     home.write("work/ropeway.yaml", &format!("servers:\n{}{}", demo("a"), demo("b")));
     std::thread::sleep(Duration::from_secs(2));
     assert!(serving.tools().contains(&"calculate".to_owned()), "the previous configuration stays in use");
-    untrusting(&["trust", "--json"]).run().expect(0);
+    untrusting(&["trust"]).run().expect(0);
     let began = Instant::now();
     while !serving.tools().contains(&"b_calculate".to_owned()) {
         assert!(began.elapsed() < PATIENCE, "{:?}", serving.tools());
