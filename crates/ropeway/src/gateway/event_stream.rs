@@ -79,7 +79,6 @@ impl EventStream {
     }
 
     /// Returns `true` if the stream has a reader or may still get events.
-    #[cfg(test)]
     pub(crate) fn is_live(&self) -> bool {
         let ring = lock(&self.ring);
         !ring.ended || ring.reader.is_some()

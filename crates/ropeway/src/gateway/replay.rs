@@ -133,7 +133,6 @@ impl Streams {
     }
 
     /// Returns the number of streams that have a reader or may still get events.
-    #[cfg(test)]
     pub(crate) fn live(&self) -> usize {
         let table = lock(&self.table);
         table.by_client.values().flatten().filter(|stream| stream.is_live()).count()
