@@ -55,7 +55,7 @@ ROPEWAY_GATEWAY_KEYS, or ~/.local/state/ropeway/gateway/keys (see XDG_STATE_HOME
 /// applied once it is trusted again. Ctrl-C and SIGTERM end the gateway after the calls in progress, within 10 s; a second
 /// signal ends it at once.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("stdio", |arg| arg.long("command")))]
+#[command(mut_arg("stdio", |arg| arg.long("command")), mut_arg("direct", |arg| arg.hide(true)))]
 pub(super) struct Serve {
     /// Address to listen on, such as 127.0.0.1:0 or unix:PATH; overrides `gateway.listen`
     #[arg(long, value_name = "ADDRESS", conflicts_with = "over_stdio")]
