@@ -151,7 +151,7 @@ impl GatewayFiles {
     /// Removes the socket and the description. The lock stays, since another command may hold it.
     pub(crate) fn remove(&self) {
         for path in [&self.socket, &self.info] {
-            // A missing file is what is wanted.
+            // They may not exist.
             let _ = std::fs::remove_file(path);
         }
     }
