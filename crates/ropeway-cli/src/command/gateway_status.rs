@@ -80,20 +80,17 @@ fn render(info: Option<&GatewayInfo>, status: &RunningStatus) -> String {
     let mut text = String::from("running");
     if let Some(info) = info {
         text.push_str(&format!(
-            " (process {}, version {}, since {})\n",
+            " for {} (process {}, version {})\n",
+            format_duration(uptime(info).max(Duration::from_secs(1))),
             info.pid,
-            clean_line(&info.version),
-            format_duration(uptime(info))
+            clean_line(&info.version)
         ));
         text.push_str(&format!("configuration: {}\n", clean_line(&info.config.to_string_lossy())));
-        if let Some(url) = &info.url {
-            text.push_str(&format!("listening on {}\n", clean_line(url)));
-        }
     } else {
         text.push('\n');
     }
     let RunningStatus { connections, sessions, requests, .. } = status;
-    text + &format!("{connections} connections, {sessions} sessions, {requests} requests in progress\n")
+    text + &format!("connections: {connections}, sessions: {sessions}, requests in progress: {requests}\n")
 }
 
 fn uptime(info: &GatewayInfo) -> Duration {
@@ -114,7 +111,6 @@ pub(super) fn summary_json(info: Option<&GatewayInfo>, status: &RunningStatus) -
         summary["pid"] = json!(info.pid);
         summary["version"] = json!(info.version);
         summary["config"] = json!(info.config);
-        summary["url"] = json!(info.url);
         summary["uptime_s"] = json!(uptime(info).as_secs());
     }
     summary["connections"] = json!(status.connections);

@@ -19,6 +19,7 @@ use crate::output::diff::unified;
 use crate::output::print::{print, print_json, print_unredacted};
 use crate::secrets::literal;
 use crate::terminal::text::clean;
+use crate::trust::TrustMode;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -30,7 +31,7 @@ Examples:
   ropeway install zed --remove
 
 The client starts `ropeway serve --stdio` with the configuration file in use. With --http, it connects to a running \
-`ropeway serve` or `ropeway up --listen`; Claude Desktop does not support that in its file.";
+`ropeway serve`; Claude Desktop does not support that in its file.";
 
 /// Add the gateway to another MCP client
 ///
@@ -256,11 +257,18 @@ fn url(config: &Config, profile: Option<&str>) -> Result<String, Failure> {
     Ok(format!("http://{address}/mcp{path}"))
 }
 
-/// Names the servers that the client has already, and that it would now have twice.
+/// Returns notes about a file that is not trusted yet, and about servers that the client would now have twice.
 fn notes(target: &InstallTarget, text: &str, servers: &Servers) -> Vec<String> {
-    let Ok(theirs) = read_foreign(text, &target.path) else { return Vec::new() };
+    let mut notes = Vec::new();
+    if let Some(file) = servers.file.as_ref().filter(|file| !file.is_trusted(TrustMode::Ask)) {
+        notes.push(format!("run `ropeway trust` in the folder of {} before the client uses it", file.path.display()));
+    }
+    let Ok(theirs) = read_foreign(text, &target.path) else { return notes };
     let ours = servers.names();
     let both = theirs.servers.iter().map(|server| server.server.alias.as_str());
     let both: Vec<&str> = both.filter(|name| ours.iter().any(|alias| alias.as_str() == *name)).collect();
-    if both.is_empty() { Vec::new() } else { vec![format!("also configured there: {}", both.join(", "))] }
+    if !both.is_empty() {
+        notes.push(format!("also configured there: {}", both.join(", ")));
+    }
+    notes
 }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use ropeway::config::ListenAddress;
 use serde_json::json;
 
 use super::gateway_status::{render_servers, summary_json};
@@ -22,8 +21,7 @@ use crate::trust::TrustMode;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway up
-  ropeway up --listen 127.0.0.1:8931
-  ropeway up && ropeway call browser.open url=https://example.com && ropeway call browser.screenshot
+  ropeway up --config ~/work/ropeway.yaml
 
 The servers get the environment of `ropeway up`, including the secrets that are set then. Other commands with the same \
 configuration file use them until `ropeway down`; --direct or ROPEWAY_DIRECT=1 make a command start its own servers.";
@@ -37,9 +35,6 @@ pub(super) struct Up {
     /// Configuration file, if not the one in use
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Also serve HTTP clients at this address, as `ropeway serve` does
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<ListenAddress>,
 }
 
 /// What `up` had to do.
@@ -56,7 +51,7 @@ impl Up {
         let files = files_of(&servers)?;
         files.create_folder()?;
         let _lock = files.lock()?;
-        let start = self.start(&files, &servers, &context);
+        let start = start(&files, &servers, &context);
         let (outcome, status) = context.status.during("starting the servers", start).await?;
         let info = files.read_info();
         if context.json {
@@ -71,61 +66,45 @@ impl Up {
             Outcome::Restarted => "restarted",
         };
         let process = info.as_ref().map(|info| format!(" (process {})", info.pid)).unwrap_or_default();
-        let url = info.and_then(|info| info.url).map(|url| format!(", listening on {url}")).unwrap_or_default();
-        print(&format!("{what}{process}{url}\n{}", render_servers(&status.servers, &servers.source)))?;
+        print(&format!("{what}{process}\n{}", render_servers(&status.servers, &servers.source)))?;
         Ok(Exit::Done)
     }
+}
 
-    async fn start(
-        &self,
-        files: &GatewayFiles,
-        servers: &Servers,
-        context: &CommandContext,
-    ) -> Result<(Outcome, RunningStatus), Failure> {
-        let info = files.read_info();
-        let outcome = match gateway_process::running(files).await {
-            Ok(status) if info.as_ref().is_some_and(|info| info.version == VERSION) => {
-                return self.already_running(info.and_then(|info| info.url)).map(|()| (Outcome::Running, status));
-            }
-            // Another version, or a process that hangs.
-            Ok(_) | Err(GatewayProblem::NoResponse) => {
-                gateway_process::stop(files).await?;
-                Outcome::Restarted
-            }
-            // The files of a process that was killed.
-            Err(GatewayProblem::NotRunning) => {
-                files.remove();
-                Outcome::Started
-            }
-        };
-        let (ServerSource::File(path), Some(file)) = (&servers.source, &servers.file) else {
-            return Err(no_file());
-        };
-        let listen = self.listen.as_ref().map(ToString::to_string);
-        let mut arguments = Vec::new();
-        if file.origin == Origin::Project {
-            arguments.push("--require-trust");
+/// Starts the gateway, unless it runs already.
+async fn start(
+    files: &GatewayFiles,
+    servers: &Servers,
+    context: &CommandContext,
+) -> Result<(Outcome, RunningStatus), Failure> {
+    let info = files.read_info();
+    let outcome = match gateway_process::running(files).await {
+        Ok(status) if info.as_ref().is_some_and(|info| info.version == VERSION) => {
+            return Ok((Outcome::Running, status));
         }
-        if context.trust == TrustMode::TrustAll {
-            arguments.push("--trust");
+        // Another version, or a process that hangs.
+        Ok(_) | Err(GatewayProblem::NoResponse) => {
+            gateway_process::stop(files).await?;
+            Outcome::Restarted
         }
-        if let Some(listen) = &listen {
-            arguments.extend(["--listen", listen]);
+        // The files of a process that was killed.
+        Err(GatewayProblem::NotRunning) => {
+            files.remove();
+            Outcome::Started
         }
-        let status = gateway_process::start(files, &arguments, path).await?;
-        Ok((outcome, status))
+    };
+    let (ServerSource::File(path), Some(file)) = (&servers.source, &servers.file) else {
+        return Err(no_file());
+    };
+    let mut arguments = Vec::new();
+    if file.origin == Origin::Project {
+        arguments.push("--require-trust");
     }
-
-    /// Refuses another address than that of the running gateway.
-    fn already_running(&self, url: Option<String>) -> Result<(), Failure> {
-        match (&self.listen, url) {
-            (Some(listen), url) if !url.as_deref().is_some_and(|url| url.contains(&listen.to_string())) => {
-                Err(Failure::usage(format!("the gateway is already running, but does not listen on `{listen}`"))
-                    .hint("try `ropeway down` first"))
-            }
-            _ => Ok(()),
-        }
+    if context.trust == TrustMode::TrustAll {
+        arguments.push("--trust");
     }
+    let status = gateway_process::start(files, &arguments, path).await?;
+    Ok((outcome, status))
 }
 
 /// Returns the files of the gateway for a configuration file.

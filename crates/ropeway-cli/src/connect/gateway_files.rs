@@ -34,9 +34,6 @@ pub(crate) struct GatewayInfo {
     pub(crate) config: PathBuf,
     /// The SHA-256 of the configuration that is loaded.
     pub(crate) digest: String,
-    /// The address for HTTP clients, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) url: Option<String>,
     /// When the gateway was started, in seconds since 1970.
     pub(crate) started: u64,
 }
@@ -154,7 +151,7 @@ impl GatewayFiles {
     /// Removes the socket and the description. The lock stays, since another command may hold it.
     pub(crate) fn remove(&self) {
         for path in [&self.socket, &self.info] {
-            // A missing file is what is wanted.
+            // They may not exist.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -181,7 +178,6 @@ mod tests {
             version: String::new(),
             config: PathBuf::new(),
             digest: String::new(),
-            url: None,
             started: 0,
         };
         let ours = std::process::id();

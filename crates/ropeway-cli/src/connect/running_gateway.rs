@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ropeway::config::{EraChoice, ServerSettings, SocketServer, Transport};
-use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::config::config_file::ConfigFile;
-use crate::connect::gateway_client;
+use crate::connect::advice::is_available;
 use crate::connect::gateway_files::{GatewayFiles, GatewayInfo};
+use crate::connect::gateway_process::{self, RunningStatus};
 use crate::connect::servers::Servers;
 use crate::output::print::say;
 use crate::terminal::style::warning;
@@ -17,9 +17,6 @@ use crate::trust::sha256;
 
 /// The version of this program. A gateway of another version is not used.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// Time limit for the status of the gateway.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time within which a gateway loads a changed file. It looks at the file twice a second.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(3);
@@ -36,20 +33,25 @@ pub(crate) async fn attach(servers: &mut Servers) {
     if let Err(failure) = files.check_folder() {
         return warn(&failure.line());
     }
-    let Ok(status) = gateway_client::status(&files.socket, PROBE_TIMEOUT).await else {
+    if info.version != VERSION {
+        if info.is_alive() {
+            warn(&format!("the running gateway is version {}; try `ropeway up` to restart it", info.version));
+        }
+        return;
+    }
+    let Ok(status) = gateway_process::running(&files).await else {
         // A gateway that was killed leaves its socket behind.
         if info.is_alive() {
             warn("the running gateway does not respond");
         }
         return;
     };
-    if info.version != VERSION {
-        return warn(&format!("the running gateway is version {}; try `ropeway up` to restart it", info.version));
-    }
     let Some(status) = wait_until_loaded(&files, file, &info, status).await else {
         return warn("the running gateway has not loaded the changed configuration file; see `ropeway status`");
     };
-    let available = available(&status);
+    // A lazy server is available there, and starts at the first call.
+    let available = status.servers.iter().filter(|server| is_available(&server.state));
+    let available: HashSet<&str> = available.map(|server| server.server.as_str()).collect();
     for entry in &mut servers.config.servers {
         let ServerSettings::Known(config) = &mut entry.settings else { continue };
         let is_remote = matches!(config.transport, Transport::Stdio(_) | Transport::Http(_) | Transport::Sse(_));
@@ -67,8 +69,8 @@ async fn wait_until_loaded(
     files: &GatewayFiles,
     file: &ConfigFile,
     info: &GatewayInfo,
-    status: Value,
-) -> Option<Value> {
+    status: RunningStatus,
+) -> Option<RunningStatus> {
     let digest = sha256(&file.text);
     if info.digest == digest {
         return Some(status);
@@ -77,40 +79,12 @@ async fn wait_until_loaded(
     while Instant::now() < end {
         tokio::time::sleep(RELOAD_INTERVAL).await;
         if files.read_info()?.digest == digest {
-            return gateway_client::status(&files.socket, PROBE_TIMEOUT).await.ok();
+            return gateway_process::running(files).await.ok();
         }
     }
     None
 }
 
-/// Returns the servers that the gateway is connected to, or connects to at the first call.
-fn available(status: &Value) -> HashSet<&str> {
-    let servers = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_available = |server: &&Value| {
-        matches!(server["outcome"].as_str(), Some("ready" | "cached" | "filtered_to_zero" | "hidden"))
-    };
-    servers.iter().filter(is_available).filter_map(|server| server["server"].as_str()).collect()
-}
-
 fn warn(reason: &str) {
     say(&warning(&format!("{reason}; starting the servers for this command")));
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn only_servers_that_the_gateway_has_are_used_there() {
-        let status = json!({"servers": [
-            {"server": "a", "outcome": "ready", "tools": 3},
-            {"server": "b", "outcome": "down", "cause": "gone"},
-            {"server": "c", "outcome": "cached", "tools": 1},
-            {"server": "d", "outcome": "connecting"},
-        ]});
-        assert_eq!(available(&status), HashSet::from(["a", "c"]));
-        assert_eq!(available(&json!({})), HashSet::new());
-    }
 }

@@ -13,14 +13,17 @@ use crate::trial::binary;
 use crate::{Ropeway, Run};
 
 /// Variables that change the searched locations or the output.
-const VARIABLES: [&str; 8] = [
+const VARIABLES: [&str; 11] = [
     "NO_COLOR",
     "CLICOLOR_FORCE",
     "ROPEWAY_CACHE_DIR",
     "ROPEWAY_CONFIG",
     "ROPEWAY_CONVERSATIONS_DIR",
+    "ROPEWAY_DIRECT",
+    "ROPEWAY_GATEWAY_KEYS",
     "XDG_CONFIG_HOME",
     "XDG_CACHE_HOME",
+    "XDG_RUNTIME_DIR",
     "XDG_STATE_HOME",
 ];
 

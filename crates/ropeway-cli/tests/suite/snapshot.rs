@@ -180,6 +180,18 @@ fn snapshots_of_invalid_configurations() {
 }
 
 #[test]
+fn snapshots_of_the_gateway() {
+    keep("serve-not-local", "ropeway serve --listen 0.0.0.0:8931");
+    keep("serve-unknown-profile", "ropeway serve --profile coding");
+    keep("up-no-configuration", "ropeway up");
+    keep("down-not-running", "ropeway down");
+    keep("status-not-running", "ropeway status");
+    keep("install-dry-run", "ropeway install cursor --dry-run");
+    keep("install-no-http", "ropeway install claude-desktop --http");
+    keep_in("install", "ropeway install zed", &well());
+}
+
+#[test]
 fn snapshots_of_the_help_of_every_command() {
     keep("help", "ropeway --help");
     for command in commands() {

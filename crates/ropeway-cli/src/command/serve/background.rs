@@ -49,7 +49,7 @@ impl Background {
         let config = std::fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
         let accepted = Arc::new(Mutex::new(digest.clone()));
         let version = VERSION.to_owned();
-        let info = GatewayInfo { pid, start_time: start_time(pid), version, config, digest, url: None, started };
+        let info = GatewayInfo { pid, start_time: start_time(pid), version, config, digest, started };
         Ok(Self { files, listener, info: Mutex::new(info), accepted })
     }
 
@@ -64,10 +64,8 @@ impl Background {
     }
 
     /// Writes the description of this process.
-    pub(super) fn publish(&self, url: Option<String>) -> Result<(), Failure> {
-        let mut info = self.info.lock().unwrap_or_else(PoisonError::into_inner);
-        info.url = url;
-        self.files.write_info(&info)
+    pub(super) fn publish(&self) -> Result<(), Failure> {
+        self.files.write_info(&self.info.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Writes the digest of the configuration that was loaded last.

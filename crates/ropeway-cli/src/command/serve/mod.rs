@@ -55,7 +55,7 @@ ROPEWAY_GATEWAY_KEYS, or ~/.local/state/ropeway/gateway/keys (see XDG_STATE_HOME
 /// applied once it is trusted again. Ctrl-C and SIGTERM end the gateway after the calls in progress, within 10 s; a second
 /// signal ends it at once.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("stdio", |arg| arg.long("command")))]
+#[command(mut_arg("stdio", |arg| arg.long("command")), mut_arg("direct", |arg| arg.hide(true)))]
 pub(super) struct Serve {
     /// Address to listen on, such as 127.0.0.1:0 or unix:PATH; overrides `gateway.listen`
     #[arg(long, value_name = "ADDRESS", conflicts_with = "over_stdio")]
@@ -70,7 +70,7 @@ pub(super) struct Serve {
     #[arg(long, requires = "config")]
     require_trust: bool,
     /// Socket for other commands; set by `ropeway up`
-    #[arg(long, value_name = "SOCKET", hide = true, conflicts_with_all = ["over_stdio", "profile"])]
+    #[arg(long, value_name = "SOCKET", hide = true, conflicts_with_all = ["over_stdio", "profile", "listen"])]
     background: Option<PathBuf>,
     #[command(flatten)]
     server: ServerOptions,
@@ -99,7 +99,7 @@ impl Serve {
         prepare::watch(&gateway, &servers, &context, change, background.as_ref().map(Background::accepted));
         let url = endpoint.as_ref().map(|endpoint| endpoint.url(self.profile.as_deref()));
         if let Some(background) = &background {
-            background.publish(url.clone())?;
+            background.publish()?;
         }
         let mut serving = self.serving(&gateway, endpoint, background.as_ref())?;
         if let Some(url) = url.as_ref().filter(|_| context.json) {
@@ -139,11 +139,12 @@ impl Serve {
         }
     }
 
-    /// Binds the address for HTTP clients. A gateway in the background has one only if it is given.
+    /// Binds the address for HTTP clients, unless clients use standard input and output or the socket.
     fn endpoint(&self, settings: &GatewaySettings) -> Result<Option<Endpoint>, Failure> {
-        let is_optional = self.over_stdio || self.background.is_some();
-        let address = self.listen.as_ref().or((!is_optional).then_some(&settings.listen));
-        address.map(Endpoint::bind).transpose()
+        if self.over_stdio || self.background.is_some() {
+            return Ok(None);
+        }
+        Endpoint::bind(self.listen.as_ref().unwrap_or(&settings.listen)).map(Some)
     }
 
     fn serving(

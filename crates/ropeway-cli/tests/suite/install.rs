@@ -1,0 +1,171 @@
+//! `ropeway install`: the entry is added to the files of all clients, and removed without a trace.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::home::{Home, demo};
+
+/// The clients and their files below the home folder.
+const CLIENTS: [(&str, &str); 7] = [
+    ("claude-desktop", ".config/Claude/claude_desktop_config.json"),
+    ("claude-code", ".claude.json"),
+    ("cursor", ".cursor/mcp.json"),
+    ("vscode", ".config/Code/User/mcp.json"),
+    ("windsurf", ".codeium/windsurf/mcp_config.json"),
+    ("codex", ".codex/config.toml"),
+    ("zed", ".config/zed/settings.json"),
+];
+
+fn home() -> Home {
+    let home = Home::with_clients();
+    home.write("work/ropeway.yaml", &format!("servers:\n{}{}", demo("mine"), demo("fetch")));
+    home
+}
+
+#[test]
+fn install_and_remove_leave_the_files_as_they_were() {
+    let home = home();
+    for (client, file) in CLIENTS {
+        let before = home.read(file);
+        let run = home.run(&["install", client]).expect(0);
+        assert!(run.stdout.starts_with("Added `ropeway` to "), "{}", run.stdout);
+        let installed = home.read(file);
+        assert!(installed != before && installed.contains("--require-trust"), "{client}: {installed}");
+        let again = home.run(&["install", client, "--profile", "mine"]).expect(0);
+        assert!(again.stdout.starts_with("Added"), "{}", again.stdout);
+        assert!(home.read(file).contains("--profile"), "{client}");
+        home.run(&["install", client, "--remove"]).expect(0);
+        assert_eq!(home.read(file), before, "{client}");
+        let run = home.run(&["install", client, "--remove"]).expect(0);
+        assert!(run.stdout.contains("has no entry `ropeway`"), "{}", run.stdout);
+        if client != "claude-desktop" {
+            home.run(&["install", client, "--http"]).expect(0);
+            assert!(home.read(file).contains("http://127.0.0.1:8931/mcp"), "{client}");
+            home.run(&["install", client, "--remove"]).expect(0);
+            assert_eq!(home.read(file), before, "{client}");
+        }
+    }
+}
+
+#[test]
+fn an_installed_entry_is_found_by_import() {
+    for (client, _) in CLIENTS {
+        let home = home();
+        home.run(&["install", client, "--name", "all"]).expect(0);
+        let run = home.run(&["import", "--from", client, "--only", "all", "--to", "new.yaml"]).expect(0);
+        let imported = home.read("work/new.yaml");
+        assert!(imported.contains("serve") && imported.contains("--stdio"), "{client}: {}{imported}", run.stdout);
+    }
+}
+
+#[test]
+fn an_installed_entry_starts_a_gateway() {
+    let home = home();
+    let trust = home.command(&["trust"]).with(|command| {
+        command.env_remove(crate::place::TRUST);
+    });
+    trust.run().expect(0);
+    home.run(&["install", "cursor"]).expect(0);
+    let file: Value = serde_json::from_str(&home.read(".cursor/mcp.json")).expect("JSON");
+    let entry = &file["mcpServers"]["ropeway"];
+    assert_eq!(entry["command"], env!("CARGO_BIN_EXE_ropeway"));
+    let args: Vec<&str> = entry["args"].as_array().expect("args").iter().filter_map(Value::as_str).collect();
+    let command = home.command(&args).with(|command| {
+        command.env_remove(crate::place::TRUST).current_dir("/").stdin(Stdio::piped());
+    });
+    let mut running = command.start();
+    let mut input = running.child.stdin.take().expect("a pipe");
+    input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").expect("a request");
+    drop(input);
+    let run = running.end().expect(0);
+    assert_eq!(run.json(), json!({"jsonrpc": "2.0", "id": 1, "result": {}}), "{}", run.stderr);
+}
+
+#[test]
+fn the_entry_of_another_program_is_not_replaced() {
+    let home = home();
+    let text = "{\"mcpServers\": {\"ropeway\": {\"command\": \"npx\", \"args\": [\"other\"]}}}\n";
+    home.write(".cursor/mcp.json", text);
+    for more in [&[][..], &["--remove"]] {
+        let run = home.run(&[&["install", "cursor"], more].concat()).expect(2);
+        assert!(run.stderr.contains("has an entry `ropeway` that is not ropeway's (`npx`)"), "{}", run.stderr);
+        assert_eq!(home.read(".cursor/mcp.json"), text);
+    }
+    home.run(&["install", "cursor", "--force"]).expect(0);
+    assert!(home.read(".cursor/mcp.json").contains("serve"));
+}
+
+#[test]
+fn a_dry_run_prints_a_diff_and_writes_nothing() {
+    let home = home();
+    let before = home.read(".codex/config.toml");
+    let run = home.run(&["install", "codex", "--dry-run"]).expect(0);
+    assert!(run.stdout.contains("\n+[mcp_servers.ropeway]\n") && run.stdout.contains("@@ "), "{}", run.stdout);
+    assert!(!run.stdout.contains("ctx7sk-codex"), "{}", run.stdout);
+    assert_eq!(home.read(".codex/config.toml"), before);
+    assert!(fs::metadata(home.path(".local/state/ropeway/installed")).is_err());
+}
+
+#[test]
+fn later_changes_of_the_file_survive_the_removal() {
+    let home = home();
+    for (client, file) in CLIENTS {
+        let before = home.read(file);
+        home.run(&["install", client]).expect(0);
+        let edited = if client == "codex" {
+            format!("added = 1\n{}", home.read(file))
+        } else {
+            home.read(file).replacen('{', "{ \"added\": 1,", 1)
+        };
+        home.write(file, &edited);
+        home.run(&["install", client, "--remove"]).expect(0);
+        let after = home.read(file);
+        let expected = match client {
+            "codex" => format!("added = 1\n{before}"),
+            _ => before.replacen('{', "{ \"added\": 1,", 1),
+        };
+        assert_eq!(after, expected, "{client}");
+    }
+}
+
+#[test]
+fn a_file_that_was_created_is_removed_again() {
+    let home = Home::with_config(&format!("servers:\n{}", demo("mine")));
+    for client in ["claude-code", "cursor", "vscode", "codex", "zed"] {
+        let run = home.run(&["install", client, "--project", "--json"]).expect(0);
+        let file = run.json()["file"].as_str().expect("a path").to_owned();
+        assert!(file.starts_with(&*home.path("work").to_string_lossy()), "{file}");
+        home.run(&["install", client, "--project", "--remove"]).expect(0);
+        assert!(fs::metadata(&file).is_err(), "{file}");
+    }
+    for client in ["claude-desktop", "windsurf"] {
+        let run = home.run(&["install", client, "--project"]).expect(2);
+        assert!(run.stderr.contains("has no project files"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn servers_that_the_client_has_already_are_named() {
+    let home = home();
+    let run = home.run(&["install", "windsurf"]).expect(0);
+    assert!(run.stdout.contains("also configured there: fetch\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("run `ropeway trust`"), "{}", run.stdout);
+    let run = home.run(&["install", "windsurf", "--profile", "mien"]).expect(2);
+    assert!(run.stderr.contains("unknown profile or server `mien`"), "{}", run.stderr);
+    let run = home.run(&["install", "claude-desktop", "--http"]).expect(2);
+    assert!(run.stderr.contains("does not support `--http`"), "{}", run.stderr);
+}
+
+#[test]
+fn a_broken_file_is_not_changed() {
+    let home = home();
+    for (client, file) in CLIENTS {
+        home.write(file, "{ broken");
+        let run = home.run(&["install", client]).expect(2);
+        assert!(run.stderr.contains("cannot edit") && run.stderr.contains("nothing was changed"), "{}", run.stderr);
+        assert_eq!(home.read(file), "{ broken");
+    }
+}

@@ -1,0 +1,212 @@
+//! `ropeway up`, `down` and `status`: servers keep running, and other commands use them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ropeway::testing::{Fault, FaultTrigger, Script};
+use serde_json::{Value, json};
+
+use crate::mark::{Mark, signal};
+use crate::place::{Place, entry, having};
+use crate::{Ropeway, Run};
+
+/// A configuration whose gateway ends with the test.
+struct Background {
+    place: Place,
+    mark: Mark,
+}
+
+impl Background {
+    fn new(servers: &[Value]) -> Self {
+        Self { place: Place::with(servers), mark: Mark::new() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Ropeway {
+        self.place.ropeway(arguments).with(|command| self.mark.put_on(command))
+    }
+
+    /// Runs a command to its end. The gateway keeps running.
+    fn run(&self, arguments: &[&str]) -> Run {
+        let Ropeway { mut command, .. } = self.command(arguments);
+        Run::from(command.output().expect("ropeway starts"))
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.place.path().join(".local/state/ropeway/run")
+    }
+
+    fn file(&self, extension: &str) -> PathBuf {
+        let files = fs::read_dir(self.folder()).expect("a folder").flatten().map(|file| file.path());
+        files.into_iter().find(|path| path.extension().is_some_and(|end| end == extension)).expect("a file")
+    }
+
+    fn info(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.file("json")).expect("a description")).expect("JSON")
+    }
+
+    /// Returns how often a server of [`counted`] was started.
+    fn starts(&self, alias: &str) -> usize {
+        fs::read_to_string(self.place.path().join(format!("{alias}.starts"))).unwrap_or_default().lines().count()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let run = self.run(&["down"]);
+        assert!(std::thread::panicking() || run.code == Some(0), "{}{}", run.stdout, run.stderr);
+    }
+}
+
+/// Returns the demo server, which counts its starts.
+fn counted(alias: &str) -> Value {
+    let script = format!("echo started >> {alias}.starts; exec {} demo-server", env!("CARGO_BIN_EXE_ropeway"));
+    json!({"alias": alias, "command": "sh", "args": ["-c", script]})
+}
+
+#[test]
+fn servers_keep_running_between_commands() {
+    let up = Background::new(&[counted("a")]);
+    let run = up.run(&["up"]).expect(0);
+    assert!(run.stdout.starts_with("started (process ") && run.stdout.contains("6 tools"), "{}", run.stdout);
+    for _ in 0..2 {
+        let run = up.run(&["call", "a.calculate", "expression=6*7"]).expect(0);
+        assert_eq!((run.stdout.trim(), run.stderr.as_str()), ("42", ""));
+    }
+    up.run(&["tools"]).expect(0);
+    assert_eq!(up.starts("a"), 1);
+    let run = up.run(&["up"]).expect(0);
+    assert!(run.stdout.starts_with("already running (process "), "{}", run.stdout);
+    up.run(&["call", "a.calculate", "expression=1", "--direct"]).expect(0);
+    assert_eq!(up.starts("a"), 2);
+    let Ropeway { mut command, .. } = up.command(&["call", "a.calculate", "expression=1"]);
+    Run::from(command.env("ROPEWAY_DIRECT", "1").output().expect("ropeway starts")).expect(0);
+    assert_eq!(up.starts("a"), 3);
+    let status = up.run(&["status", "--json"]).expect(0).json();
+    assert_eq!(status["pid"], up.info()["pid"]);
+    assert_eq!((&status["running"], &status["servers"][0]["tools"]), (&json!(true), &json!(6)), "{status}");
+    assert_eq!(up.run(&["down"]).expect(0).stdout, "stopped\n");
+    assert_eq!(up.run(&["down"]).expect(0).stdout, "not running\n");
+    assert_eq!(up.run(&["status", "--json"]).expect(3).json(), json!({"running": false}));
+    up.run(&["call", "a.calculate", "expression=1"]).expect(0);
+    assert_eq!(up.starts("a"), 4);
+}
+
+#[test]
+fn the_socket_of_a_killed_gateway_is_replaced() {
+    let up = Background::new(&[counted("a")]);
+    up.run(&["up"]).expect(0);
+    let pid = up.info()["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a process");
+    signal("KILL", pid);
+    let began = Instant::now();
+    while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(began.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(up.file("sock").exists());
+    let run = up.run(&["call", "a.calculate", "expression=6*7"]).expect(0);
+    assert_eq!((run.stdout.trim(), run.stderr.as_str()), ("42", ""));
+    up.run(&["status"]).expect(3);
+    let run = up.run(&["up"]).expect(0);
+    assert!(run.stdout.starts_with("started"), "{}", run.stdout);
+    assert_ne!(up.info()["pid"], json!(pid));
+}
+
+#[test]
+fn a_gateway_of_another_version_is_not_used_and_replaced() {
+    let up = Background::new(&[counted("a")]);
+    up.run(&["up"]).expect(0);
+    let mut info = up.info();
+    let pid = info["pid"].clone();
+    info["version"] = json!("0.0.0");
+    fs::write(up.file("json"), info.to_string()).expect("a description");
+    let run = up.run(&["call", "a.calculate", "expression=6*7"]).expect(0);
+    assert!(run.stderr.contains("warning: the running gateway is version 0.0.0"), "{}", run.stderr);
+    assert_eq!((run.stdout.trim(), up.starts("a")), ("42", 2));
+    let run = up.run(&["up"]).expect(0);
+    assert!(run.stdout.starts_with("restarted"), "{}", run.stdout);
+    assert_ne!(up.info()["pid"], pid);
+}
+
+#[test]
+fn a_changed_file_is_loaded_before_its_servers_are_used() {
+    let up = Background::new(&[counted("a")]);
+    up.run(&["up"]).expect(0);
+    up.place.configure(&[counted("a"), counted("b")]);
+    let run = up.run(&["call", "b.calculate", "expression=6*7"]).expect(0);
+    assert_eq!((run.stdout.trim(), run.stderr.as_str()), ("42", ""));
+    up.run(&["call", "b.calculate", "expression=6*7"]).expect(0);
+    assert_eq!((up.starts("a"), up.starts("b")), (1, 1));
+}
+
+#[test]
+fn filters_and_names_are_the_same_with_and_without_a_gateway() {
+    let tools = json!({"tools": {"rename": {"calculate": "calc"}, "deny": ["fail", "calc"]}, "prefix": "x_"});
+    let up = Background::new(&[having(counted("a"), tools), counted("b")]);
+    let direct = up.run(&["tools", "--json"]).expect(0).json();
+    up.run(&["up"]).expect(0);
+    let shared = up.run(&["tools", "--json"]).expect(0).json();
+    let names = |list: &Value| {
+        let servers = list["servers"].as_array().cloned().unwrap_or_default();
+        let tools = servers.iter().flat_map(|server| server["tools"].as_array().cloned().unwrap_or_default());
+        tools.map(|tool| tool["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&direct), names(&shared));
+    assert!(names(&shared).contains(&json!("x_calc")), "{shared}");
+    assert_eq!(up.run(&["call", "a.calc", "expression=6*7"]).expect(0).stdout.trim(), "42");
+    assert_eq!(up.starts("a"), 2);
+}
+
+#[test]
+fn a_server_that_the_gateway_does_not_have_fails_as_usual() {
+    let up = Background::new(&[counted("a"), json!({"alias": "gone", "command": "/no/such/program"})]);
+    let run = up.run(&["up"]).expect(0);
+    assert!(run.stdout.contains("gone"), "{}", run.stdout);
+    let run = up.run(&["tools", "gone"]).expect(3);
+    assert!(run.stderr.contains("could not start `/no/such/program`"), "{}", run.stderr);
+}
+
+#[test]
+fn only_the_owner_can_reach_the_socket() {
+    let up = Background::new(&[counted("a")]);
+    up.run(&["up"]).expect(0);
+    let mode = |path: PathBuf| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    assert_eq!((mode(up.folder()), mode(up.file("sock")), mode(up.file("json"))), (0o700, 0o600, 0o600));
+    fs::set_permissions(up.folder(), fs::Permissions::from_mode(0o755)).expect("permissions");
+    let run = up.run(&["call", "a.calculate", "expression=6*7"]).expect(0);
+    assert!(run.stderr.contains("warning: other users can access"), "{}", run.stderr);
+    assert_eq!(up.starts("a"), 2);
+    fs::set_permissions(up.folder(), fs::Permissions::from_mode(0o700)).expect("permissions");
+}
+
+#[test]
+fn a_gateway_that_does_not_start_shows_its_log() {
+    let up = Background::new(&[counted("a")]);
+    up.run(&["up"]).expect(0);
+    up.run(&["down"]).expect(0);
+    let socket = up.file("lock").with_extension("sock");
+    fs::create_dir(&socket).expect("a folder");
+    let run = up.run(&["up"]).expect(3);
+    assert!(run.stderr.contains("the gateway did not start"), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("could not listen on `{}`", socket.display())), "{}", run.stderr);
+    fs::remove_dir(&socket).expect("a folder");
+    let empty = Place::new();
+    let run = empty.run("up").expect(2);
+    assert!(run.stderr.contains("no configuration file found"), "{}", run.stderr);
+}
+
+#[test]
+fn state_is_kept_between_calls() {
+    // The server counts the calls: the third one fails.
+    let third = FaultTrigger::tool("echo").nth(3);
+    let refusal = Fault::Error(json!({"code": -32000, "message": "the third call"}));
+    for script in [Script::default(), Script::legacy()] {
+        let up = Background::new(&[entry("web", &script.fault(third.clone(), refusal.clone()))]);
+        up.run(&["up"]).expect(0);
+        for code in [0, 0, 1, 0] {
+            let run = up.run(&["call", "web.echo", "message=hi"]).expect(code);
+            assert_eq!(run.stderr.contains("the third call"), code == 1, "{}", run.stderr);
+        }
+    }
+}
