@@ -1,9 +1,11 @@
 //! Requests that go to one server: tool calls, prompts, resources, completions and tasks.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::errors::ErrorReply;
@@ -49,41 +51,63 @@ pub(crate) fn call_tool(
             }
         }));
     }
-    let (route, arguments) = match router.is_search() && name == search::CALL_TOOL {
-        true => {
-            let (inner, arguments) = search::inner_call(&arguments)?;
-            (find_route(shared, requester, &router, &inner)?, arguments)
-        }
-        false => (find_route(shared, requester, &router, name)?, arguments),
+    let identity = RequestIdentity { method: "tools/call", target: name.into(), arguments: arguments.clone() };
+    let (tool, arguments) = match router.is_search() && name == search::CALL_TOOL {
+        true => search::inner_call(&arguments)?,
+        false => (name.to_owned(), arguments),
     };
-    check_header_params(requester, &route, &arguments)?;
-    if route.mapping == ArgumentMapping::Opaque {
-        let arguments = parse_arguments(&arguments)?;
-        let started = requester.start(shared, params)?;
-        let era = requester.client.era;
-        return Ok(started.run(shared, |_| async move { call_opaque(&route, arguments, era).await }));
-    }
-    let request = tool_request(shared, requester, params, &route, arguments.clone())?;
+    let found = find_route(shared, &requester.client.profile, &router, &tool);
+    let route = match found {
+        Ok(route) => {
+            check_header_params(requester, &route, &arguments)?;
+            Some(route)
+        }
+        // The server of the tool may still be connecting.
+        Err(_) if router.is_pending(&shared.bridge) => None,
+        Err(error) => return Err(error),
+    };
+    let forwarded = Forwarded::of(params);
     let started = requester.start(shared, params)?;
-    let identity = RequestIdentity { method: "tools/call", target: name.into(), arguments };
     let _ = started.exchange.request.set(identity);
     let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move { send(&shared_, &exchange, request).await }))
+    Ok(started.run(shared, |exchange| async move {
+        let route = match route {
+            Some(route) => Ok(route),
+            None => wait_for_route(&shared_, &exchange.client.profile, &tool).await,
+        };
+        let called = route.and_then(|route| {
+            let request = tool_request(&shared_, &exchange, forwarded, &route, arguments.clone())?;
+            Ok((route, request))
+        });
+        match called {
+            Ok((route, _)) if route.mapping == ArgumentMapping::Opaque => {
+                call_opaque(&route, &arguments, exchange.client.era).await
+            }
+            Ok((_, request)) => send(&shared_, &exchange, request).await,
+            Err(error) => Outcome::Error(error),
+        }
+    }))
 }
 
 /// Finds the route of a tool. A tool that a server has listed just now is found, too.
 fn find_route(
     shared: &GatewayShared,
-    requester: &Requester<'_>,
+    profile: &str,
     router: &Router,
     name: &str,
 ) -> Result<Arc<CallRoute>, ErrorReply> {
     if let Some(route) = router.tool(name) {
         return Ok(route.clone());
     }
-    let current = shared.current_router(&requester.client.profile)?;
+    let current = shared.current_router(profile)?;
     let route = current.tool(name).cloned();
     route.ok_or_else(|| ErrorReply::unknown_tool(name, current.nearest_tool(name).as_deref()))
+}
+
+/// Waits for servers that are still connecting, and finds the route of a tool.
+async fn wait_for_route(shared: &GatewayShared, profile: &str, name: &str) -> Result<Arc<CallRoute>, ErrorReply> {
+    shared.wait_for_first_attempts(profile).await;
+    find_route(shared, profile, &*shared.router(profile)?, name)
 }
 
 /// Checks the headers that mirror arguments.
@@ -92,11 +116,8 @@ fn check_header_params(requester: &Requester<'_>, route: &CallRoute, arguments: 
     if route.headers.is_empty() {
         return Ok(());
     }
-    let arguments = parse_arguments(arguments)?;
-    route
-        .headers
-        .check(&arguments, |name| (headers.get)(name))
-        .map_err(|mismatch| ErrorReply::header_mismatch(&mismatch))
+    let checked = route.headers.check(&parse_arguments(arguments)?, |name| (headers.get)(name));
+    checked.map_err(|mismatch| ErrorReply::header_mismatch(&mismatch))
 }
 
 fn parse_arguments(text: &[u8]) -> Result<Arguments, ErrorReply> {
@@ -110,8 +131,8 @@ fn parse_arguments(text: &[u8]) -> Result<Arguments, ErrorReply> {
 /// Makes the request for the server of a tool.
 fn tool_request(
     shared: &GatewayShared,
-    requester: &Requester<'_>,
-    params: &ClientParams<'_>,
+    exchange: &Exchange,
+    forwarded: Forwarded,
     route: &CallRoute,
     mut arguments: Bytes,
 ) -> Result<ServerRequest, ErrorReply> {
@@ -120,22 +141,25 @@ fn tool_request(
         route.tool.map_arguments(&mut mapped);
         arguments = Value::Object(mapped).to_string().into();
     }
-    let is_client_task = params.get("task").is_some();
-    let header_arguments = route.has_header_params.then(|| arguments.clone());
+    let is_client_task = forwarded.members.iter().any(|(key, _)| key == "task");
     Ok(ServerRequest {
+        params: write_params(shared, &route.server, ("name", &route.own_name), &arguments, &forwarded.members),
         server: route.server.clone(),
         method: "tools/call",
         name: Some(route.own_name.to_string()),
-        params: server_params(shared, &route.server, ("name", &route.own_name), &arguments, params),
-        arguments: header_arguments,
-        meta: forwarded_meta(params),
-        as_task: route.needs_task && !is_client_task && !(requester.client.capabilities.tasks),
+        arguments: route.has_header_params.then_some(arguments),
+        meta: forwarded.meta,
+        as_task: route.needs_task && !is_client_task && !exchange.client.capabilities.tasks,
         extras: ResultExtras::default(),
     })
 }
 
 /// Calls a tool that the bridge has made itself.
-async fn call_opaque(route: &CallRoute, arguments: Arguments, client: Era) -> Outcome {
+async fn call_opaque(route: &CallRoute, arguments: &[u8], client: Era) -> Outcome {
+    let arguments = match parse_arguments(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return Outcome::Error(error),
+    };
     match route.tool.call(arguments, &CallContext::default()).await {
         Ok(output) => {
             let result = serde_json::to_vec(&output).unwrap_or_else(|_| b"{}".to_vec());
@@ -211,13 +235,14 @@ pub(crate) fn task(
     if !shared.router(&requester.client.profile)?.has_server(&server) {
         return Err(unknown());
     }
+    let Forwarded { members, meta } = Forwarded::of(params);
     let request = ServerRequest {
-        params: server_params(shared, &server, ("taskId", &task), &[], params),
+        params: write_params(shared, &server, ("taskId", &task), &[], &members),
         server,
         method,
         name: Some(task),
         arguments: None,
-        meta: forwarded_meta(params),
+        meta,
         as_task: false,
         extras: ResultExtras::default(),
     };
@@ -242,7 +267,7 @@ pub(crate) fn get_prompt(
     let identity =
         RequestIdentity { method: "prompts/get", target: name.as_str().into(), arguments: arguments.clone() };
     let _ = started.exchange.request.set(identity);
-    let (rest, meta) = (rest(params), forwarded_meta(params));
+    let Forwarded { members, meta } = Forwarded::of(params);
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {
         let found = shared_.catalog.prompt(&shared_.bridge, &router, &name).await;
@@ -250,7 +275,7 @@ pub(crate) fn get_prompt(
             return Outcome::Error(ErrorReply::unknown_prompt(&name, None));
         };
         let request = ServerRequest {
-            params: write_params(&shared_, &server, ("name", &own_name), &arguments, &rest),
+            params: write_params(&shared_, &server, ("name", &own_name), &arguments, &members),
             server,
             method: "prompts/get",
             name: Some(own_name),
@@ -277,7 +302,7 @@ pub(crate) fn read_resource(
     let started = requester.start(shared, params)?;
     let identity = RequestIdentity { method: "resources/read", target: uri.as_str().into(), arguments: Bytes::new() };
     let _ = started.exchange.request.set(identity);
-    let (rest, meta) = (rest(params), forwarded_meta(params));
+    let Forwarded { members, meta } = Forwarded::of(params);
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {
         let routes = match shared_.catalog.route_uri(&shared_.bridge, &router, &uri).await {
@@ -287,7 +312,7 @@ pub(crate) fn read_resource(
         let mut outcome = Outcome::Error(ErrorReply::resource_not_found(&uri, exchange.client.era));
         for (server, own_uri) in routes {
             let request = ServerRequest {
-                params: write_params(&shared_, &server, ("uri", &own_uri), &[], &rest),
+                params: write_params(&shared_, &server, ("uri", &own_uri), &[], &members),
                 server,
                 method: "resources/read",
                 name: Some(own_uri),
@@ -321,9 +346,8 @@ pub(crate) fn complete(
     let mut reference: Value = serde_json::from_str(reference.get()).map_err(|_| missing())?;
     let router = shared.router(&requester.client.profile)?;
     let started = requester.start(shared, params)?;
-    let mut rest = rest(params);
-    rest.retain(|(key, _)| key != "ref");
-    let meta = forwarded_meta(params);
+    let Forwarded { mut members, meta } = Forwarded::of(params);
+    members.retain(|(key, _)| key != "ref");
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {
         let (server, key, own) = match reference["type"].as_str() {
@@ -345,7 +369,7 @@ pub(crate) fn complete(
         };
         reference[key] = own.into();
         let mut params = format!(r#"{{"ref":{reference}"#);
-        push_members(&mut params, &rest);
+        push_members(&mut params, &members);
         params.push('}');
         let request = ServerRequest {
             server,
@@ -400,9 +424,26 @@ fn target<'a>(params: &'a ClientParams<'_>, key: &str) -> Result<&'a str, ErrorR
     target.ok_or_else(|| ErrorReply::invalid_params(format!("`{key}` is missing")))
 }
 
-/// Copies the members that are forwarded as they are.
-fn rest(params: &ClientParams<'_>) -> Vec<(String, String)> {
-    params.rest.iter().map(|(key, value)| (key.to_string(), value.get().to_owned())).collect()
+/// The parts of a request that are forwarded as they are.
+struct Forwarded {
+    /// Members of the parameters, with their JSON text.
+    members: Vec<(String, String)>,
+    /// Entries of `_meta`: the text of a JSON object without its braces.
+    meta: String,
+}
+
+impl Forwarded {
+    fn of(params: &ClientParams<'_>) -> Self {
+        let member = |(key, value): &(Cow<'_, str>, &RawValue)| (key.to_string(), value.get().to_owned());
+        let mut meta = String::new();
+        for (key, value) in &params.meta.others {
+            if !meta.is_empty() {
+                meta.push(',');
+            }
+            meta.push_str(&format!("{}:{}", Value::from(&**key), value.get()));
+        }
+        Self { members: params.rest.iter().map(member).collect(), meta }
+    }
 }
 
 fn push_members(text: &mut String, members: &[(String, String)]) {
@@ -412,19 +453,6 @@ fn push_members(text: &mut String, members: &[(String, String)]) {
 }
 
 /// Writes the parameters for a server: the target under its own name, the arguments, and all other members.
-fn server_params(
-    shared: &GatewayShared,
-    server: &Alias,
-    target: (&str, &str),
-    arguments: &[u8],
-    params: &ClientParams<'_>,
-) -> Bytes {
-    if params.rest.is_empty() {
-        return write_params(shared, server, target, arguments, &[]);
-    }
-    write_params(shared, server, target, arguments, &rest(params))
-}
-
 fn write_params(
     shared: &GatewayShared,
     server: &Alias,
@@ -452,16 +480,4 @@ fn write_params(
     }
     text.push(b'}');
     text.into()
-}
-
-/// Writes the entries of `_meta` that are forwarded: the text of a JSON object without its braces.
-fn forwarded_meta(params: &ClientParams<'_>) -> String {
-    let mut text = String::new();
-    for (key, value) in &params.meta.others {
-        if !text.is_empty() {
-            text.push(',');
-        }
-        text.push_str(&format!("{}:{}", Value::from(&**key), value.get()));
-    }
-    text
 }

@@ -266,7 +266,6 @@ mod tests {
         assert_eq!(reply.data, Some(json!({"supported": ["2026-07-28"], "requested": "2030-01-01"})));
         for reply in [
             reply,
-            ErrorReply::missing_capability("sampling"),
             ErrorReply::header_mismatch(&HeaderMismatch::Missing { header: "Mcp-Method".into() }),
             ErrorReply::method_not_found("x", Era::Modern),
             ErrorReply::invalid_params("x"),

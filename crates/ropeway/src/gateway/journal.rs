@@ -175,7 +175,9 @@ mod tests {
         let journal = Journal::open(&path).expect("a journal");
         let later = now() + 100;
         journal.change("a", later, |notes| notes.log_level = Some("error".into()));
-        journal.change("a", later, |notes| drop(notes.subscriptions.insert("file:///x".into())));
+        journal.change("a", later, |notes| {
+            notes.subscriptions.insert("file:///x".into());
+        });
         journal.change("b", later, |notes| notes.ended = true);
         journal.change("c", 1, |notes| notes.ended = true);
         let before = journal.notes("a");
@@ -204,7 +206,9 @@ mod tests {
         let journal = Journal::open(&path).expect("a journal");
         let uri = format!("file:///{}", "x".repeat(8 << 10));
         for _ in 0..600 {
-            journal.change("a", now() + 100, |notes| drop(notes.subscriptions.insert(uri.clone())));
+            journal.change("a", now() + 100, |notes| {
+                notes.subscriptions.insert(uri.clone());
+            });
         }
         let size = fs::metadata(&path).expect("a file").len();
         assert!(size <= MAX_FILE_BYTES + (16 << 10), "{size}");

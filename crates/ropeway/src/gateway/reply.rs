@@ -286,7 +286,7 @@ mod tests {
     fn a_result_is_answered_under_the_id_of_the_client() {
         let result = Bytes::from_static(br#"{"content":[ ]}"#);
         assert_eq!(text(Reply::result(id("\"a\""), result)), r#"{"jsonrpc":"2.0","id":"a","result":{"content":[ ]}}"#);
-        let error = ErrorReply::parse_error("not JSON");
+        let error = ErrorReply { code: code::PARSE, ..ErrorReply::invalid_request("not JSON") };
         assert_eq!(
             text(Reply::error(None, &error)),
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not JSON"}}"#
@@ -388,10 +388,6 @@ mod tests {
             assert!(!text.contains(['\n', '\r']));
             assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON")["list"], result["list"]);
         }
-        let event = Reply::result(id("1"), Bytes::from_static(b"{}")).into_event(Some("t.3")).concat();
-        assert_eq!(event, b"id: t.3\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n");
-        let event = Reply::result(id("1"), Bytes::from_static(b"{}")).into_event(None).concat();
-        assert_eq!(event, b"data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n");
     }
 
     /// A result with any members, among them those that a splice looks at.

@@ -208,14 +208,13 @@ impl GatewayShared {
 
     /// Lists what the servers of a profile have. Waits for servers that are still connecting.
     pub(crate) async fn list(&self, profile: &str, kind: ListKind) -> Result<Listing, ErrorReply> {
-        let timeout = self.settings().list_timeout;
-        self.wait_for_first_attempts(profile, timeout).await;
+        self.wait_for_first_attempts(profile).await;
         let router = self.current_router(profile)?;
-        Ok(self.catalog.list(&self.bridge, &router, kind, timeout).await)
+        Ok(self.catalog.list(&self.bridge, &router, kind, self.settings().list_timeout).await)
     }
 
-    /// Waits until each server of a profile is ready or has failed once.
-    async fn wait_for_first_attempts(&self, profile: &str, timeout: std::time::Duration) {
+    /// Waits until each server of a profile is ready or has failed once, up to the timeout of lists.
+    pub(crate) async fn wait_for_first_attempts(&self, profile: &str) {
         let mut changes = self.bridge.changes();
         let settled = async {
             loop {
@@ -230,7 +229,7 @@ impl GatewayShared {
             }
         };
         // A server that is not there in time is named in the list.
-        let _ = tokio::time::timeout(timeout, settled).await;
+        let _ = tokio::time::timeout(self.settings().list_timeout, settled).await;
     }
 
     /// Sets the level of log messages of all servers to the most verbose one that a client wants.

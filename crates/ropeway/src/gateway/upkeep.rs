@@ -47,6 +47,7 @@ pub(super) async fn run(shared: Weak<GatewayShared>) {
                     shared.forget(&client);
                 }
                 shared.upstreams.close_idle();
+                shared.streams.trim();
             }
         }
     }
