@@ -34,7 +34,7 @@ fn keys_without_an_effect_on_the_transport_are_warnings() {
             "ignored `headers` of server `a` (2:35): it applies to a `url`; pass secrets in `env`",
             "`command` of server `a` contains spaces and is started without a shell; \
              set `command: npx` and move the other words to `args`",
-            "ignored `args` of server `b` (3:55): it applies to a `command`",
+            "ignored `args` of server `b` (3:54): it applies to a `command`",
             "`transport: websocket` of server `b` is treated as `streamable-http`: MCP defines no WebSocket transport",
             "`reconnect.first` of server `c` (4:45) is deprecated; use `reconnect.initial_delay`",
         ]
