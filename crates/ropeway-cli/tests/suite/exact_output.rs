@@ -112,7 +112,7 @@ fn every_failure_has_one_shape_as_json() {
         ("call good.refuse", 1, "refused", false, "refuse"),
         ("call good.fail message=sorry", 1, "tool_error", false, "failed"),
         ("call off.echo", 2, "usage", false, "off"),
-        ("read good nope://x", 1, "refused", false, ""),
+        ("read good nope://x", 2, "usage", false, ""),
         ("call", 2, "usage", false, "TOOL"),
         ("call good.echo --timeout soon", 2, "usage", false, "soon"),
     ] {

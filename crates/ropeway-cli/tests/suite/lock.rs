@@ -188,7 +188,7 @@ fn a_server_that_is_configured_no_more_leaves_the_lock() {
     place.run("lock").expect(0);
     place.write("ropeway.yaml", "servers: []\n");
     let run = place.run("lock --check").expect(1);
-    assert_eq!(out(&run, &place), "- files.note gone\n");
+    assert_eq!(out(&run, &place), "- files.note removed\n");
     place.run("lock").expect(0);
     assert!(!lock_text(&place).contains("note"));
 }

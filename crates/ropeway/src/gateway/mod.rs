@@ -10,7 +10,7 @@
 //! use ropeway::gateway::Gateway;
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = Config::load("ropeway.yaml", &Secrets::from_env())?;
+//! let config = Config::load("ropeway.yaml".as_ref(), &Secrets::from_env())?;
 //! let gateway = Gateway::builder(config).build()?;
 //! gateway.start().await?;
 //! gateway.serve_http(std::net::TcpListener::bind("127.0.0.1:8931")?).await?;
