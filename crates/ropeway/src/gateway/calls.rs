@@ -221,6 +221,9 @@ pub(crate) fn task(
     params: &ClientParams<'_>,
 ) -> Result<Dispatch, ErrorReply> {
     let unknown = || ErrorReply::invalid_params("unknown task");
+    if requester.client.era == Era::Modern && !requester.client.capabilities.tasks {
+        return Err(ErrorReply::tasks_required());
+    }
     let method = match method {
         Method::GetTask => "tasks/get",
         Method::UpdateTask => "tasks/update",
@@ -247,8 +250,23 @@ pub(crate) fn task(
         extras: ResultExtras::default(),
     };
     let started = requester.start(shared, params)?;
-    let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move { send(&shared_, &exchange, request).await }))
+    let (shared_, id) = (shared.clone(), id.to_owned());
+    Ok(started.run(shared, |exchange| async move {
+        match relay::send(&shared_, &exchange, request).await {
+            Ok(reply) => {
+                let result = with_task_id(&reply.result, &id).unwrap_or_else(|| reply.result.clone());
+                relay::finish(&exchange, RawReply { result, ..reply }, ResultExtras::default())
+            }
+            Err(outcome) => outcome,
+        }
+    }))
+}
+
+/// Replaces the id of a task in a result by the one that the client has used.
+fn with_task_id(result: &[u8], id: &str) -> Option<Bytes> {
+    let mut result: Map<String, Value> = serde_json::from_slice(result).ok()?;
+    *result.get_mut("taskId")? = id.into();
+    Some(Value::Object(result).to_string().into())
 }
 
 /// Handles `prompts/get`.

@@ -160,7 +160,8 @@ fn check_modern(
     }
     if let Some(headers) = &caller.headers {
         check_header("Mcp-Method", headers.method, Some(method)).map_err(mismatch)?;
-        if known.and_then(Method::target).is_some() {
+        let is_modern = |method: &Method| method.is_in(Era::Modern);
+        if known.filter(is_modern).and_then(Method::target).is_some() {
             let target = params.target.as_ref().map(|(_, target)| &**target);
             check_header("Mcp-Name", headers.name, target).map_err(mismatch)?;
         }

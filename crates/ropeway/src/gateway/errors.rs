@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::error_chain::chain;
-use crate::protocol::{Era, HeaderMismatch, InvalidMessage, MODERN, code};
+use crate::protocol::{Era, HeaderMismatch, InvalidMessage, MODERN, code, meta};
 use crate::tool::CallError;
 
 /// The code of errors that only concern the transport. The SDKs use it for HTTP requests that they refuse.
@@ -81,6 +81,12 @@ impl ErrorReply {
     /// The header `MCP-Protocol-Version` of a legacy request is not supported.
     pub(crate) fn unsupported_legacy_version() -> Self {
         Self::new(400, REFUSED, "Bad Request: Unsupported protocol version")
+    }
+
+    /// The request needs the tasks extension, which the client does not declare.
+    pub(crate) fn tasks_required() -> Self {
+        Self::new(400, code::MISSING_CAPABILITY, "the client does not declare the tasks extension")
+            .with_data(json!({"requiredCapabilities": {"extensions": {meta::TASKS_EXTENSION: {}}}}))
     }
 
     /// A legacy request has no session header.
@@ -266,6 +272,7 @@ mod tests {
         assert_eq!(reply.data, Some(json!({"supported": ["2026-07-28"], "requested": "2030-01-01"})));
         for reply in [
             reply,
+            ErrorReply::tasks_required(),
             ErrorReply::header_mismatch(&HeaderMismatch::Missing { header: "Mcp-Method".into() }),
             ErrorReply::method_not_found("x", Era::Modern),
             ErrorReply::invalid_params("x"),

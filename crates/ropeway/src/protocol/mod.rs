@@ -19,6 +19,7 @@ pub use frame::{
 };
 pub use headers::{HeaderError, HeaderMismatch, HeaderParams, check_header, decode_header_value, header_value};
 pub use inbound::{ClientMessage, InvalidMessage, read_client_message};
+#[cfg(feature = "gateway")]
 pub(crate) use list::one_line;
 pub use list::{Page, tool_definition, wire_definition, wire_definition_text};
 pub use scan::{Member, ScanError, is_key, scan_object};
