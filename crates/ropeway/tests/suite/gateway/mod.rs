@@ -1,4 +1,5 @@
 //! The gateway from the outside, by clients that speak HTTP and JSON lines themselves.
 
+mod eras;
 mod kit;
 mod listeners;
