@@ -3,3 +3,5 @@
 mod eras;
 mod kit;
 mod listeners;
+mod routing;
+mod sessions;
