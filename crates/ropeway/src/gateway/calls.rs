@@ -143,7 +143,7 @@ fn tool_request(
     }
     let is_client_task = forwarded.members.iter().any(|(key, _)| key == "task");
     Ok(ServerRequest {
-        params: write_params(shared, &route.server, ("name", &route.own_name), &arguments, &forwarded.members),
+        params: write_params(shared, &route.server, ("name", &route.own_name), &arguments, &forwarded.members)?,
         server: route.server.clone(),
         method: "tools/call",
         name: Some(route.own_name.to_string()),
@@ -240,7 +240,7 @@ pub(crate) fn task(
     }
     let Forwarded { members, meta } = Forwarded::of(params);
     let request = ServerRequest {
-        params: write_params(shared, &server, ("taskId", &task), &[], &members),
+        params: write_params(shared, &server, ("taskId", &task), &[], &members)?,
         server,
         method,
         name: Some(task),
@@ -292,8 +292,12 @@ pub(crate) fn get_prompt(
         let Some((server, own_name)) = found else {
             return Outcome::Error(ErrorReply::unknown_prompt(&name, None));
         };
+        let params = match write_params(&shared_, &server, ("name", &own_name), &arguments, &members) {
+            Ok(params) => params,
+            Err(error) => return Outcome::Error(error),
+        };
         let request = ServerRequest {
-            params: write_params(&shared_, &server, ("name", &own_name), &arguments, &members),
+            params,
             server,
             method: "prompts/get",
             name: Some(own_name),
@@ -329,8 +333,12 @@ pub(crate) fn read_resource(
         };
         let mut outcome = Outcome::Error(ErrorReply::resource_not_found(&uri, exchange.client.era));
         for (server, own_uri) in routes {
+            let params = match write_params(&shared_, &server, ("uri", &own_uri), &[], &members) {
+                Ok(params) => params,
+                Err(error) => return Outcome::Error(error),
+            };
             let request = ServerRequest {
-                params: write_params(&shared_, &server, ("uri", &own_uri), &[], &members),
+                params,
                 server,
                 method: "resources/read",
                 name: Some(own_uri),
@@ -477,7 +485,12 @@ fn write_params(
     (key, own_name): (&str, &str),
     arguments: &[u8],
     rest: &[(String, String)],
-) -> Bytes {
+) -> Result<Bytes, ErrorReply> {
+    let is_legacy = !rest.is_empty() && shared.upstreams.era(server) == Some(Era::Legacy);
+    if is_legacy && rest.iter().any(|(key, _)| key == "requestState") {
+        // Legacy servers have no states, and the gateway does not know this one. The call must not be executed again.
+        return Err(ErrorReply::invalid_state());
+    }
     let mut text = Vec::with_capacity(arguments.len() + own_name.len() + 64);
     text.extend_from_slice(b"{\"");
     text.extend_from_slice(key.as_bytes());
@@ -489,7 +502,6 @@ fn write_params(
         text.extend_from_slice(arguments);
     }
     // A legacy server does not know the members of input rounds.
-    let is_legacy = !rest.is_empty() && shared.upstreams.era(server) == Some(Era::Legacy);
     for (key, value) in rest.iter().filter(|(key, _)| !(is_legacy && INPUT_MEMBERS.contains(&key.as_str()))) {
         text.push(b',');
         let _ = serde_json::to_writer(&mut text, key);
@@ -497,5 +509,5 @@ fn write_params(
         text.extend_from_slice(value.as_bytes());
     }
     text.push(b'}');
-    text.into()
+    Ok(text.into())
 }

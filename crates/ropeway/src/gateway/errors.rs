@@ -56,6 +56,11 @@ impl ErrorReply {
         Self::new(200, code::INVALID_PARAMS, message)
     }
 
+    /// The state of a retry was changed, used before or has expired.
+    pub(crate) fn invalid_state() -> Self {
+        Self::invalid_params("`requestState` is invalid or has expired")
+    }
+
     /// `_meta` of a modern request lacks a required member. Unlike other invalid parameters, this has the status 400.
     pub(crate) fn missing_meta(key: &str) -> Self {
         Self { status: 400, ..Self::invalid_params(format!("`_meta` has no `{key}`")) }

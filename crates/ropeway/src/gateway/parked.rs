@@ -153,7 +153,7 @@ impl ParkedCalls {
         id: (&RawValue, Option<&RawValue>),
         answers: &Map<String, Value>,
     ) -> Result<Retry, ErrorReply> {
-        let invalid = || ErrorReply::invalid_params("`requestState` is invalid or has expired");
+        let invalid = ErrorReply::invalid_state;
         let payload = self.keys.open(SealKind::RequestState, &client.principal, state).map_err(|_| invalid())?;
         let State { slot, nonce } = serde_json::from_slice(&payload).map_err(|_| invalid())?;
         let mut table = lock(&self.table);

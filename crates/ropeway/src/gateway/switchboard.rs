@@ -89,7 +89,9 @@ impl Switchboard {
 
     /// Returns the number of questions without an answer.
     pub(crate) fn open_questions(&self) -> usize {
-        lock(&self.asked).len()
+        let mut asked = lock(&self.asked);
+        asked.retain(|_, asked| asked.is_open());
+        asked.len()
     }
 
     /// Waits for lists of servers that have changed.

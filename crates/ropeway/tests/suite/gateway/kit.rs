@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 
 use ropeway::config::{Config, GatewaySettings, ServerEntry};
-use ropeway::gateway::{Gateway, GatewayStatus};
+use ropeway::gateway::{Gateway, GatewayBuilder, GatewayStatus};
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -55,10 +55,13 @@ impl GatewayKit {
 
     pub(crate) async fn start_with(script: Script, settings: GatewaySettings) -> Self {
         let scripted = ScriptedServer::new(script);
-        let mut server = hasty(scripted.in_process());
-        server.alias = "scripted".into();
-        let config = Config::default().with_server(ServerEntry::new(server));
-        let gateway = Gateway::builder(config).settings(settings).build().expect("a gateway");
+        let config = Config::default().with_server(entry("scripted", &scripted));
+        Self::launch(scripted, Gateway::builder(config).settings(settings)).await
+    }
+
+    /// Starts a gateway in front of several servers, of which `scripted` is one.
+    pub(crate) async fn launch(scripted: ScriptedServer, builder: GatewayBuilder) -> Self {
+        let gateway = builder.build().expect("a gateway");
         gateway.start().await.expect("a start");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -112,8 +115,13 @@ impl GatewayKit {
 
     /// Starts a legacy session, and returns the header that names it.
     pub(crate) async fn session(&self) -> String {
-        let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "kit", "version": "0"}});
+        self.session_with(json!({})).await
+    }
+
+    /// Starts the session of a client with capabilities.
+    pub(crate) async fn session_with(&self, capabilities: Value) -> String {
+        let info = json!({"name": "kit", "version": "0"});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
         let reply = self.post("", &request(0, "initialize", params)).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         let header = format!("Mcp-Session-Id: {}\r\n", reply.headers["mcp-session-id"]);
@@ -121,6 +129,13 @@ impl GatewayKit {
         assert_eq!(reply.status, 202, "{reply:?}");
         header
     }
+}
+
+/// Makes the entry of a server within this process.
+pub(crate) fn entry(alias: &str, scripted: &ScriptedServer) -> ServerEntry {
+    let mut server = hasty(scripted.in_process());
+    server.alias = alias.into();
+    ServerEntry::new(server)
 }
 
 /// Writes a JSON-RPC request.
@@ -152,7 +167,10 @@ pub(crate) fn bare(method: &str, path: &str, headers: &str) -> String {
 pub(crate) fn modern(method: &str, mut params: Value) -> String {
     let name = params.get("name").or(params.get("uri")).and_then(Value::as_str).map(str::to_owned);
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let capabilities = &mut params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    if capabilities.is_null() {
+        *capabilities = json!({});
+    }
     let mut headers = format!("MCP-Protocol-Version: {MODERN}\r\nMcp-Method: {method}\r\n");
     headers.extend(name.map(|name| format!("Mcp-Name: {name}\r\n")));
     post(&headers, &request(7, method, params))
@@ -177,6 +195,13 @@ pub(crate) async fn read_until(stream: &mut BufReader<TcpStream>, text: &str) ->
     let in_time = tokio::time::timeout(2 * SOON, reading).await.is_ok();
     assert!(in_time, "`{text}` did not come: {read}");
     read
+}
+
+/// Reads the next message of an event stream.
+pub(crate) async fn next_message(stream: &mut BufReader<TcpStream>) -> Value {
+    let read = read_until(stream, "data: {").await;
+    let data = read.lines().next_back().and_then(|line| line.strip_prefix("data: ")).expect("an event");
+    serde_json::from_str(data).expect("JSON")
 }
 
 fn parse(bytes: &[u8]) -> HttpReply {
