@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
+use super::notification::single_line;
 use super::outbound::{Frame, FrameKind, Outbound};
 use crate::mcp::QuestionMethod;
 use crate::protocol::{Era, meta};
@@ -246,8 +247,9 @@ impl Client {
             questions.insert(number, sender);
         }
         let mut open = OpenQuestion { client: self, stream, number, is_answered: false };
+        let params = params.get();
         let message =
-            format!(r#"{{"jsonrpc":"2.0","id":"rw-{number}","method":"{method}","params":{}}}"#, params.get());
+            single_line(format!(r#"{{"jsonrpc":"2.0","id":"rw-{number}","method":"{method}","params":{params}}}"#));
         if !stream.send(Frame::new(FrameKind::Question, message)) {
             return Err(Unanswered::Gone);
         }

@@ -19,6 +19,9 @@ use super::shared::GatewayShared;
 use super::subscribe;
 use crate::protocol::{ClientParams, Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN};
 
+/// Maximum size of the capabilities, and of the name and version, of a client. Both are kept as long as its session.
+const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
+
 /// A method of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
@@ -225,6 +228,11 @@ pub(crate) fn describe_client(params: &ClientParams<'_>) -> Result<ClientDescrip
     let requested = requested.ok_or_else(|| ErrorReply::invalid_params("`protocolVersion` is missing"))?;
     let version = LEGACY_VERSIONS.iter().find(|version| **version == requested).unwrap_or(&LATEST_LEGACY);
     let object = |key: &str| params.get(key).map(RawValue::get).filter(|text| text.starts_with('{'));
+    for key in ["capabilities", "clientInfo"] {
+        if object(key).is_some_and(|text| text.len() > MAX_DESCRIPTION_BYTES) {
+            return Err(ErrorReply::invalid_params(format!("`{key}` is longer than {MAX_DESCRIPTION_BYTES} bytes")));
+        }
+    }
     Ok(ClientDescription {
         version: (*version).into(),
         capabilities: object("capabilities").unwrap_or("{}").into(),

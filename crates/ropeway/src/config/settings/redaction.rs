@@ -9,7 +9,7 @@ use super::server::{HttpServer, ServerConfig, StdioServer, Transport};
 use crate::secret::{self, Redactor};
 
 impl ServerConfig {
-    /// Returns a redactor for the secrets of this server: those of [`mask`](Self::mask), and values in its settings that look
+    /// Returns a redactor for the secrets of this server: those of [`redactor`](Self::redactor), and values in its settings that look
     /// like secrets.
     pub fn secrets(&self) -> Redactor {
         let found = match self.transport.original() {

@@ -28,7 +28,7 @@ use crate::protocol::{LEGACY_VERSIONS, is_modern};
 pub(super) fn get(shared: &Arc<GatewayShared>, head: &Parts, selector: &Selector) -> Response<Body> {
     let client = match legacy_client(shared, &head.headers, selector) {
         Ok(client) => client,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     if !head::accepts(&head.headers, "text/event-stream") {
         return response::refuse(406, "Not Acceptable: Client must accept text/event-stream");
@@ -48,7 +48,7 @@ pub(super) fn get(shared: &Arc<GatewayShared>, head: &Parts, selector: &Selector
 /// Ends a session.
 pub(super) fn delete(shared: &Arc<GatewayShared>, head: &Parts, selector: &Selector) -> Response<Body> {
     if let Err(refused) = legacy_client(shared, &head.headers, selector) {
-        return refused;
+        return *refused;
     }
     let ended = head::text(&head.headers, &SESSION).and_then(|id| shared.sessions.end(id, &anyone()));
     if let Some(client) = ended {
@@ -63,22 +63,22 @@ fn legacy_client(
     shared: &Arc<GatewayShared>,
     headers: &HeaderMap,
     selector: &Selector,
-) -> Result<Arc<Client>, Response<Body>> {
+) -> Result<Arc<Client>, Box<Response<Body>>> {
     let version = head::text(headers, &VERSION);
     if version.is_some_and(is_modern) || !headers.contains_key(SESSION) {
-        return Err(response::method_not_allowed("POST"));
+        return Err(Box::new(response::method_not_allowed("POST")));
     }
     if version.is_some_and(|version| !LEGACY_VERSIONS.contains(&version)) {
-        return Err(response::error(&ErrorReply::unsupported_legacy_version()));
+        return Err(Box::new(response::error(&ErrorReply::unsupported_legacy_version())));
     }
     if head::is_repeated(headers, &SESSION) {
-        return Err(response::refuse(400, "Bad Request: several Mcp-Session-Id headers"));
+        return Err(Box::new(response::refuse(400, "Bad Request: several Mcp-Session-Id headers")));
     }
-    let profile = shared.profile(selector).map_err(|error| response::error(&error))?;
+    let profile = shared.profile(selector).map_err(|error| Box::new(response::error(&error)))?;
     let client = head::text(headers, &SESSION).and_then(|id| find_session(shared, id));
     // The path selects the profile, and a session belongs to one.
     let client = client.filter(|client| client.profile == profile);
-    client.ok_or_else(|| response::error(&ErrorReply::session_not_found()))
+    client.ok_or_else(|| Box::new(response::error(&ErrorReply::session_not_found())))
 }
 
 /// Finds a session. Its subscriptions are restored if the gateway was restarted.
