@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use super::notification::single_line;
@@ -19,7 +20,7 @@ use crate::tool::CancelToken;
 pub(crate) type Principal = Arc<str>;
 
 /// Maximum number of questions that wait for answers of one client.
-const MAX_QUESTIONS: usize = 16;
+pub(crate) const MAX_QUESTIONS: usize = 16;
 
 /// The levels of log messages, from the least severe one
 /// (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>).
@@ -103,6 +104,25 @@ impl ClientCapabilities {
             roots: declared.roots.is_some(),
             tasks: declared.extensions.contains_key(meta::TASKS_EXTENSION),
         }
+    }
+
+    /// Writes the capabilities without their details.
+    pub(crate) fn to_json(self) -> String {
+        let mut declared = Map::new();
+        let modes = [("form", self.form), ("url", self.url)].into_iter().filter(|(_, can)| *can);
+        let modes: Map<String, Value> = modes.map(|(mode, _)| (mode.to_owned(), json!({}))).collect();
+        if !modes.is_empty() {
+            declared.insert("elicitation".to_owned(), Value::Object(modes));
+        }
+        for (name, can) in [("sampling", self.sampling), ("roots", self.roots)] {
+            if can {
+                declared.insert(name.to_owned(), json!({}));
+            }
+        }
+        if self.tasks {
+            declared.insert("extensions".to_owned(), json!({meta::TASKS_EXTENSION: {}}));
+        }
+        Value::Object(declared).to_string()
     }
 
     /// Returns `true` if the client can answer a question.
@@ -354,6 +374,9 @@ mod tests {
             "extensions":{"io.modelcontextprotocol/tasks":{}},"experimental":{"x":1}}"#;
         let expected = ClientCapabilities { form: true, url: true, sampling: true, roots: true, tasks: true };
         assert_eq!(capabilities(all), expected);
+        assert_eq!(capabilities(&expected.to_json()), expected);
+        assert_eq!(capabilities(&forms.to_json()), forms);
+        assert_eq!(ClientCapabilities::default().to_json(), "{}");
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub(crate) struct Sessions {
     journal: Journal,
     lifetime: Duration,
     limit: usize,
+    /// Clients of sessions that made room for others.
+    forgotten: Mutex<Vec<Arc<Client>>>,
     table: Mutex<HashMap<Arc<str>, Session>>,
 }
 
@@ -62,7 +64,7 @@ pub(crate) struct TooManySessions;
 
 impl Sessions {
     pub(crate) fn new(keys: Arc<KeyRing>, journal: Journal, lifetime: Duration, limit: usize) -> Self {
-        Self { keys, journal, lifetime, limit, table: Mutex::default() }
+        Self { keys, journal, lifetime, limit, forgotten: Mutex::default(), table: Mutex::default() }
     }
 
     /// Starts a session and returns its id.
@@ -73,18 +75,19 @@ impl Sessions {
         profile: &Arc<str>,
     ) -> Result<(Arc<str>, Arc<Client>), TooManySessions> {
         let expires = journal::now() + self.lifetime.as_secs();
+        let client = Client::new(Era::Legacy, description.clone(), principal.clone(), profile.clone(), None);
+        let client = Arc::new(client);
         let payload = Payload {
             uid: random_id(),
             version: description.version.clone(),
             profile: profile.clone(),
-            capabilities: bounded(&description.capabilities, "{}"),
+            capabilities: bounded(&description.capabilities, &client.capabilities.to_json()),
             info: bounded(&description.info, r#"{"name":"unknown","version":"0"}"#),
             expires,
         };
         // A struct of strings and numbers always has a JSON form.
         let text = serde_json::to_vec(&payload).unwrap_or_default();
         let id: Arc<str> = self.keys.seal(SealKind::Session, principal, self.lifetime, &text).into();
-        let client = Arc::new(Client::new(Era::Legacy, description, principal.clone(), profile.clone(), None));
         self.insert(&id, client.clone(), payload.uid, expires)?;
         Ok((id, client))
     }
@@ -93,7 +96,7 @@ impl Sessions {
     pub(crate) fn find(&self, id: &str, principal: &Principal) -> Option<FoundSession> {
         if let Some(session) = lock(&self.table).get_mut(id) {
             session.used_at = Instant::now();
-            let is_own = session.client.principal == *principal;
+            let is_own = session.client.principal == *principal && session.expires >= journal::now();
             return is_own.then(|| FoundSession { client: session.client.clone(), revived: None });
         }
         let payload = self.keys.open(SealKind::Session, principal, id).ok()?;
@@ -119,7 +122,8 @@ impl Sessions {
         if table.len() >= self.limit {
             let idle = table.iter().filter(|(_, session)| session.client.is_idle());
             let oldest = idle.min_by_key(|(_, session)| session.used_at).map(|(id, _)| id.clone());
-            table.remove(&oldest.ok_or(TooManySessions)?);
+            let forgotten = table.remove(&oldest.ok_or(TooManySessions)?);
+            lock(&self.forgotten).extend(forgotten.map(|session| session.client));
         }
         table.insert(id.clone(), Session { client, uid, expires, used_at: Instant::now() });
         Ok(())
@@ -154,7 +158,8 @@ impl Sessions {
         let is_old = |session: &Session| session.client.is_idle() && session.used_at.elapsed() > MAX_IDLE;
         let ids: Vec<Arc<str>> =
             table.iter().filter(|(_, session)| is_old(session)).map(|(id, _)| id.clone()).collect();
-        ids.iter().filter_map(|id| table.remove(id)).map(|session| session.client).collect()
+        let idle = ids.iter().filter_map(|id| table.remove(id)).map(|session| session.client);
+        std::mem::take(&mut *lock(&self.forgotten)).into_iter().chain(idle).collect()
     }
 
     /// Returns the clients of all sessions in memory.
@@ -221,6 +226,18 @@ mod tests {
     }
 
     #[test]
+    fn large_capabilities_survive_a_restart() {
+        let (keys, anyone) = (keys(), Principal::from(""));
+        let details = "x".repeat(2 * MAX_INFO_BYTES);
+        let capabilities = format!(r#"{{"elicitation":{{"url":{{}}}},"experimental":{{"{details}":{{}}}}}}"#).into();
+        let description = ClientDescription { capabilities, ..description() };
+        let (id, before) = sessions(&keys, 10).create(description, &anyone, &"default".into()).expect("room");
+        let after = sessions(&keys, 10).find(&id, &anyone).expect("the session").client;
+        assert!(after.capabilities.url);
+        assert_eq!(after.capabilities, before.capabilities);
+    }
+
+    #[test]
     fn an_ended_session_stays_ended() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("sessions.jsonl");
@@ -244,6 +261,7 @@ mod tests {
         let _busy = client.begin(serde_json::from_str("1").expect("an id")).expect("a free id");
         create().expect("room");
         assert_eq!(sessions.len(), 2);
+        assert_eq!(sessions.forget_idle().len(), 1, "what belongs to the first one is released");
         assert!(sessions.find(&first, &anyone).is_some_and(|found| found.revived.is_some()));
         let busy: Vec<_> = sessions
             .clients()

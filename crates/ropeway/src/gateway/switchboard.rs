@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::client::{Client, LogLevel, Unanswered};
+use super::client::{Client, LogLevel, MAX_QUESTIONS, Unanswered};
 use super::clients::{ChangedList, Clients};
 use super::exchange::{Exchange, Exchanges};
 use super::notification::notification;
@@ -103,6 +103,17 @@ impl Switchboard {
             }
             self.changed_notify.notified().await;
         }
+    }
+
+    /// Returns the number of open questions to the modern client of a request.
+    fn open_questions_of(&self, exchange: &Exchange) -> usize {
+        let is_own = |asked: &&Asked| match asked {
+            Asked::Exchange(other) => {
+                other.upgrade().is_some_and(|other| other.client.isolation_key == exchange.client.isolation_key)
+            }
+            Asked::Task(_) => false,
+        };
+        lock(&self.asked).values().filter(is_own).count()
     }
 
     fn owner(&self, link: LinkKey) -> Option<LinkOwner> {
@@ -230,6 +241,11 @@ impl ServerTap for Switchboard {
     fn on_question(&self, question: Question) {
         let owner = self.owner(question.link);
         match self.recipient(&question, owner.as_ref()) {
+            Recipient::Exchange(exchange) if self.open_questions_of(&exchange) >= MAX_QUESTIONS => {
+                let message = "too many questions wait for the client";
+                tracing::debug!(server = ?owner.map(|owner| owner.server), "{message}");
+                question.answer(Err(refusal(code::INTERNAL, message)));
+            }
             Recipient::Exchange(exchange) if exchange.client.era == Era::Modern => {
                 let key = (question.link, Box::from(question.id.get()));
                 let mut asked = lock(&self.asked);

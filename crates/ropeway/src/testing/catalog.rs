@@ -16,7 +16,7 @@ pub(super) fn templates() -> Vec<Value> {
 
 pub(super) fn prompts() -> Vec<Value> {
     vec![
-        json!({ "name": "greet", "description": "Greets somebody",
+        json!({ "name": "greet", "description": "Greets a person",
             "arguments": [{ "name": "name", "description": "Who", "required": true }] }),
         json!({ "name": "plain" }),
     ]

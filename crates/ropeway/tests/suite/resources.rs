@@ -71,7 +71,7 @@ fn prompts_are_listed_and_fetched() {
         in_both_eras(Script::default(), async |scripted, server| {
             let listed = json!(server.list_prompts().await.expect("prompts"));
             let expected = json!([
-                {"name": "greet", "description": "Greets somebody",
+                {"name": "greet", "description": "Greets a person",
                     "arguments": [{"name": "name", "description": "Who", "required": true}]},
                 {"name": "plain"},
             ]);

@@ -79,7 +79,7 @@ async fn prompts_are_found_by_the_names_that_are_listed() {
         assert_eq!(catalog.prompt(&bridge, &router, "other").await, None);
         let prompts = catalog.list(&bridge, &router, ListKind::Prompts, LONG).await;
         assert_eq!(names(&prompts), expected);
-        let greet = json!({"name": "two_greet", "description": "Greets somebody",
+        let greet = json!({"name": "two_greet", "description": "Greets a person",
             "arguments": [{"name": "name", "description": "Who", "required": true}]});
         assert_eq!(parsed(&prompts.entries[2]), greet);
     }

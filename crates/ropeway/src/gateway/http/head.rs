@@ -49,6 +49,9 @@ pub(super) fn check_host(head: &Parts, rules: &HostRules) -> Result<(), Denied> 
     if is_repeated(&head.headers, &HOST) {
         return Err(Denied::Host("several `Host` headers".to_owned()));
     }
+    if is_repeated(&head.headers, &ORIGIN) {
+        return Err(Denied::Origin("several `Origin` headers".to_owned()));
+    }
     let host = text(&head.headers, &HOST);
     if let Some(authority) = head.uri.authority() {
         rules.check(Some(authority.as_str()), None)?;

@@ -268,7 +268,7 @@ fn servers_given_as_settings_live_as_long_as_the_agent() {
             }
         }
         assert_eq!(done(turn).await.text, "done");
-        let statuses = statuses.expect("the servers are told of");
+        let statuses = statuses.expect("a step with the statuses");
         assert!(statuses[0].starts_with("server `peer` is ready with "), "{statuses:?}");
         assert_eq!(results(&agent.history())[0].1, "hi");
     });

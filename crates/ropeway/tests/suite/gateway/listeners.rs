@@ -27,6 +27,7 @@ fn a_foreign_host_and_origin_are_refused() {
             ("Host: localhost\r\nHost: evil.example\r\n", 403),
             ("Host: localhost\r\nOrigin: https://evil.example\r\n", 403),
             ("Host: localhost\r\nOrigin: null\r\n", 403),
+            ("Host: localhost\r\nOrigin: http://localhost\r\nOrigin: https://evil.example\r\n", 403),
         ] {
             let reply = kit.send(&bare("GET", "/health", headers)).await;
             assert_eq!(reply.status, status, "{headers}: {reply:?}");
