@@ -18,13 +18,15 @@ const HOLD: Duration = Duration::from_millis(500);
 const REMEMBERED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Waits for all servers and calls `show` with the indices of those that became ready or failed. Every server is shown
-/// once; those that timed out are shown last. Servers for which `is_remembered` returns `true` have a shorter time limit.
+/// once; those that timed out are shown last. Servers for which `is_remembered` returns `true` have a shorter time limit,
+/// unless `--timeout` sets one.
 pub(crate) async fn for_each_ready(
     session: &Session,
     is_remembered: impl Fn(usize) -> bool,
     mut show: impl FnMut(&[usize]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let give_up = Instant::now() + REMEMBERED_PATIENCE;
+    let may_give_up = session.deadline.is_none();
     let mut order = DisplayOrder::new(session.bridge.statuses().len());
     {
         let mut arrive = pin!(session.wait_for_servers());
@@ -46,7 +48,7 @@ pub(crate) async fn for_each_ready(
                 }
                 statuses = changed => order.settle(settled(session, &statuses), Instant::now()),
                 () = due => {}
-                () = tokio::time::sleep_until(give_up), if order.unsettled().all(&is_remembered) => break,
+                () = tokio::time::sleep_until(give_up), if may_give_up && order.unsettled().all(&is_remembered) => break,
             }
             let due = order.take_due(Instant::now());
             if !due.is_empty() {

@@ -50,6 +50,19 @@ fn tools_of_a_server_that_hangs_are_listed_from_memory() {
 }
 
 #[test]
+fn a_timeout_replaces_the_short_limit_of_a_cached_server() {
+    let place = Place::new();
+    let ropeway = env!("CARGO_BIN_EXE_ropeway");
+    let script = place.write("server", &format!("#!/bin/sh\nexec {ropeway} demo-server\n"));
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    place.configure(&[json!({"alias": "slow", "command": script, "timeouts": {"connect": "1h"}})]);
+    place.run("tools").expect(0);
+    place.write("server", &format!("#!/bin/sh\nsleep 7\nexec {ropeway} demo-server\n"));
+    let run = place.run("tools --timeout 120").expect(0);
+    assert!(run.stdout.contains("● slow · 6 tools"), "{}", run.stdout);
+}
+
+#[test]
 fn a_search_goes_on_without_a_server_that_hangs() {
     let run = beside_a_stuck_one().run("tools --find echo").expect(0);
     assert!(run.stdout.contains("good.echo(") && run.stdout.contains("Not searched: stuck"), "{}", run.stdout);
