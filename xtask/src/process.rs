@@ -8,6 +8,13 @@ use anyhow::{Context as _, Result, bail};
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(crate::paths::root());
+    // `cargo run` describes this package in the environment. Build scripts that read these variables would run again,
+    // and everything above them would be compiled again, at each change between `cargo xtask` and `cargo`.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
