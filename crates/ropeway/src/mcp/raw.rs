@@ -47,7 +47,7 @@ pub(crate) struct RawRequest {
 /// The successful response to a [`RawRequest`].
 #[derive(Clone, Debug)]
 pub(crate) struct RawReply {
-    /// The result as received: one balanced JSON object in valid UTF-8.
+    /// The result as received: one JSON object in valid UTF-8.
     pub(crate) result: Bytes,
     /// Whether the tool reported an error.
     pub(crate) is_error: bool,
