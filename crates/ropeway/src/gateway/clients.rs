@@ -87,6 +87,11 @@ impl Clients {
         lock(&self.legacy).values().filter_map(Weak::upgrade).collect()
     }
 
+    /// Finds a legacy client.
+    pub(crate) fn get(&self, client: ClientId) -> Option<Arc<Client>> {
+        lock(&self.legacy).get(&client)?.upgrade()
+    }
+
     /// Adds a listener until the guard is dropped.
     pub(crate) fn listen(self: &Arc<Self>, exchange: &Arc<Exchange>, filter: ListenFilter) -> ListenGuard {
         let listener = Listener { exchange: Arc::downgrade(exchange), filter };

@@ -195,7 +195,11 @@ fn modern_client(
     let create = |isolation_key| {
         let description =
             ClientDescription { version: MODERN.into(), capabilities: capabilities.into(), info: info.into() };
-        Arc::new(Client::new(Era::Modern, description, caller.principal.clone(), profile.clone(), Some(isolation_key)))
+        let (principal, key) = (caller.principal.clone(), Some(isolation_key));
+        let is_anonymous = matches!(caller.client, ClientRef::Unknown);
+        let mut client = Client::new(Era::Modern, description, principal, profile.clone(), key);
+        client.is_anonymous = is_anonymous;
+        Arc::new(client)
     };
     match &caller.client {
         ClientRef::Pipe(pipe) => {

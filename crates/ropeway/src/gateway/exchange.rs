@@ -184,7 +184,7 @@ impl Exchange {
     /// Returns `true` if the client wants log messages of this level with the request.
     pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
         match self.client.era {
-            Era::Legacy => self.client.log_level() <= level,
+            Era::Legacy => self.client.wants_log(level),
             Era::Modern => self.log_level.is_some_and(|wanted| wanted <= level),
         }
     }

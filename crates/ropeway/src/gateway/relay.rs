@@ -80,7 +80,7 @@ pub(crate) fn finish(exchange: &Exchange, reply: RawReply, extras: ResultExtras)
 /// Returns the `_meta` entries of the client for a modern server.
 fn modern_meta(exchange: &Exchange) -> Arc<str> {
     let level = match exchange.client.era {
-        Era::Legacy => Some(exchange.client.log_level()),
+        Era::Legacy => exchange.client.log_level(),
         Era::Modern => exchange.log_level,
     };
     match level {

@@ -234,7 +234,7 @@ impl GatewayShared {
 
     /// Sets the level of log messages of all servers to the most verbose one that a client wants.
     pub(crate) fn update_log_levels(&self) {
-        if let Some(level) = self.clients.legacy().iter().map(|client| client.log_level()).min() {
+        if let Some(level) = self.clients.legacy().iter().filter_map(|client| client.log_level()).min() {
             self.upstreams.set_log_level(level.name());
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::client::{Client, LogLevel, MAX_QUESTIONS, Unanswered};
+use super::client::{Client, ClientId, LogLevel, MAX_QUESTIONS, Unanswered};
 use super::clients::{ChangedList, Clients};
 use super::exchange::{Exchange, Exchanges};
 use super::notification::notification;
@@ -27,6 +27,16 @@ struct LinkOwner {
     server: Alias,
     /// The only client of an isolated connection.
     client: Option<Weak<Client>>,
+    users: Users,
+}
+
+/// The clients that have sent requests on a connection.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Users {
+    #[default]
+    None,
+    One(ClientId),
+    Several,
 }
 
 /// Where a question of a server has gone.
@@ -73,8 +83,21 @@ impl Switchboard {
 
     /// Records which server a connection leads to, and its only client if it is isolated.
     pub(crate) fn add_link(&self, link: LinkKey, server: &Alias, client: Option<&Arc<Client>>) {
-        let owner = LinkOwner { server: server.clone(), client: client.map(Arc::downgrade) };
-        lock(&self.links).insert(link, owner);
+        let mut links = lock(&self.links);
+        let users = links.get(&link).map(|owner| owner.users).unwrap_or_default();
+        links.insert(link, LinkOwner { server: server.clone(), client: client.map(Arc::downgrade), users });
+    }
+
+    /// Records that a client sends a request on a connection.
+    pub(crate) fn add_user(&self, link: LinkKey, client: &Client) {
+        let mut links = lock(&self.links);
+        if let Some(owner) = links.get_mut(&link) {
+            owner.users = match owner.users {
+                Users::None if !client.is_anonymous => Users::One(client.id),
+                Users::One(only) if only == client.id => Users::One(only),
+                _ => Users::Several,
+            };
+        }
     }
 
     /// Forgets a connection.
@@ -162,7 +185,11 @@ impl Switchboard {
         asked.insert(key, Asked::Task(task.abort_handle()));
     }
 
-    /// Delivers a log message to the clients that it can belong to.
+    /// Delivers a log message to the client that it belongs to, if that client has asked for log messages.
+    ///
+    /// A message on the stream of a request belongs to that request. Other messages belong to the only client with requests in
+    /// progress on the connection or, between requests, to the only client that has ever used it. All others are dropped, because
+    /// they could tell one client about the calls of another.
     fn log(&self, owner: &LinkOwner, params: &RawValue, callers: &[ExchangeKey]) {
         #[derive(Deserialize)]
         struct Message<'a> {
@@ -172,26 +199,29 @@ impl Switchboard {
         let message = serde_json::from_str::<Message<'_>>(params.get()).ok();
         // An unknown level is as severe as the most severe one.
         let level = message.and_then(|message| LogLevel::parse(&message.level)).unwrap_or(LogLevel::MAX);
-        let text = notification("notifications/message", params.get());
+        let frame = || Frame::new(FrameKind::Log, notification("notifications/message", params.get()));
         let mut exchanges = self.in_progress(callers);
         exchanges.sort_by_key(|exchange| exchange.key);
-        if exchanges.iter().any(|exchange| exchange.client.principal != exchanges[0].client.principal) {
-            return tracing::debug!(server = %owner.server, "dropped a log message that could belong to several clients");
-        }
-        if exchanges.is_empty() {
-            let client = owner.client.as_ref().and_then(Weak::upgrade);
-            let clients = client.map_or_else(|| self.clients.legacy(), |client| vec![client]);
-            for client in clients.into_iter().filter(|client| client.log_level() <= level) {
-                client.outbound.send(Frame::new(FrameKind::Log, text.clone()));
+        let Some(newest) = exchanges.last() else {
+            if let Some(client) = self.only_user(owner).filter(|client| client.wants_log(level)) {
+                client.outbound.send(frame());
             }
             return;
+        };
+        let client = &newest.client;
+        let is_ambiguous = client.is_anonymous && exchanges.len() > 1;
+        if is_ambiguous || exchanges.iter().any(|exchange| exchange.client.id != client.id) {
+            return tracing::debug!(server = %owner.server, "dropped a log message that could belong to several clients");
         }
-        let mut informed = HashSet::new();
-        for exchange in exchanges.iter().rev().filter(|exchange| exchange.wants_log(level)) {
-            if informed.insert(exchange.client.id) {
-                exchange.outbound.send(Frame::new(FrameKind::Log, text.clone()));
-            }
+        if let Some(exchange) = exchanges.iter().rev().find(|exchange| exchange.wants_log(level)) {
+            exchange.outbound.send(frame());
         }
+    }
+
+    /// Returns the legacy client that is the only one to have used a connection.
+    fn only_user(&self, owner: &LinkOwner) -> Option<Arc<Client>> {
+        let Users::One(client) = owner.users else { return None };
+        self.clients.get(client)
     }
 }
 

@@ -4,7 +4,9 @@ use ropeway::config::GatewaySettings;
 use ropeway::testing::Script;
 use serde_json::{Value, json};
 
-use super::kit::{GatewayKit, HttpReply, MODERN, call, modern, next_message, post, request};
+use super::kit::{
+    GatewayKit, HttpReply, MODERN, bare, call, modern, next_message, post, read_rest, read_until, request,
+};
 use crate::hasty::{SOON, ms, until};
 use crate::scene::scene;
 
@@ -408,6 +410,75 @@ fn each_client_gets_the_log_messages_that_it_asked_for() {
             assert!(reply.body.contains("careful"), "{reply:?}");
             kit.stop().await;
         }
+    });
+}
+
+#[test]
+fn a_client_gets_no_log_messages_of_other_clients() {
+    scene(|_| async move {
+        for script in [Script::legacy(), Script::modern()] {
+            let kit = GatewayKit::start(script).await;
+            let sessions = [kit.session().await, kit.session().await];
+            let set = request(1, "logging/setLevel", json!({"level": "debug"}));
+            for session in &sessions {
+                assert_eq!(kit.post(session, &set).await.status, 200);
+            }
+            let mut standalone = kit.open(&bare("GET", "/mcp", &format!("Host: localhost\r\n{}", sessions[1]))).await;
+            read_until(&mut standalone, "retry: 1000").await;
+            // While the second client has a call in progress, the first one writes to the log.
+            let other = kit.open(&post(&sessions[1], &call(2, "sleep", json!({"ms": 1500})))).await;
+            until("the call", || kit.scripted.received_of("tools/call").len() == 1).await;
+            let log = json!({"level": "warning", "message": "private"});
+            let reply = kit.post(&sessions[0], &call(2, "log", log.clone())).await;
+            assert_eq!(reply.status, 200, "{reply:?}");
+            let read = read_rest(other).await;
+            assert!(read.contains("slept") && !read.contains("private"), "{read}");
+            // Between calls, and after the call of a client that did not ask.
+            let line = json!({"level": "error", "data": "private"});
+            kit.scripted.push(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": line}));
+            let silent = kit.session().await;
+            let reply = kit.post(&silent, &call(2, "log", log)).await;
+            assert!(!reply.body.contains("private"), "{reply:?}");
+            kit.scripted.changed("prompts");
+            let read = read_until(&mut standalone, "prompts/list_changed").await;
+            assert!(!read.contains("private"), "{read}");
+            drop(standalone);
+            kit.stop().await;
+        }
+    });
+}
+
+#[test]
+fn modern_clients_that_look_alike_get_no_log_messages_of_each_other() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::legacy()).await;
+        let call = |tool: &str, arguments: Value| {
+            let level = json!({"io.modelcontextprotocol/logLevel": "debug"});
+            modern("tools/call", json!({"name": tool, "arguments": arguments, "_meta": level}))
+        };
+        let other = kit.open(&call("sleep", json!({"ms": 1500}))).await;
+        until("the call", || kit.scripted.received_of("tools/call").len() == 1).await;
+        kit.send(&call("log", json!({"level": "warning", "message": "private"}))).await;
+        let read = read_rest(other).await;
+        assert!(read.contains("slept") && !read.contains("private"), "{read}");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_log_message_between_calls_reaches_the_only_client() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::legacy()).await;
+        let session = kit.session().await;
+        let set = request(1, "logging/setLevel", json!({"level": "info"}));
+        assert_eq!(kit.post(&session, &set).await.status, 200);
+        assert_eq!(kit.post(&session, &call(2, "echo", json!({"message": "hi"}))).await.status, 200);
+        let mut standalone = kit.open(&bare("GET", "/mcp", &format!("Host: localhost\r\n{session}"))).await;
+        let line = json!({"level": "error", "data": "own"});
+        kit.scripted.push(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": line}));
+        read_until(&mut standalone, "\"own\"").await;
+        drop(standalone);
+        kit.stop().await;
     });
 }
 

@@ -197,6 +197,14 @@ pub(crate) async fn read_until(stream: &mut BufReader<TcpStream>, text: &str) ->
     read
 }
 
+/// Reads a response to its end.
+pub(crate) async fn read_rest(mut stream: BufReader<TcpStream>) -> String {
+    let mut read = String::new();
+    let reading = tokio::time::timeout(2 * SOON, stream.read_to_string(&mut read));
+    reading.await.expect("an end in time").expect("a response");
+    read
+}
+
 /// Reads the next message of an event stream.
 pub(crate) async fn next_message(stream: &mut BufReader<TcpStream>) -> Value {
     let read = read_until(stream, "data: {").await;
