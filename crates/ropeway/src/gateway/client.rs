@@ -167,6 +167,8 @@ pub(crate) struct Client {
     pub(crate) is_anonymous: bool,
     /// `clientInfo` and `clientCapabilities` for a modern server: the text of a JSON object without its braces.
     pub(crate) modern_meta: Arc<str>,
+    /// Identifies the session, also after a restart of the gateway. Empty for clients without a session.
+    pub(crate) session: Box<str>,
     /// Frames that belong to no request of the client.
     pub(crate) outbound: Outbound,
     /// Number of streams that are open to the client.
@@ -218,6 +220,7 @@ impl Client {
             isolation_key: isolation_key.unwrap_or(id.0),
             is_anonymous: false,
             modern_meta: modern_meta.into(),
+            session: Box::default(),
             outbound: Outbound::default(),
             streams: AtomicUsize::new(0),
             log_level: AtomicU8::new(NO_LOGS),

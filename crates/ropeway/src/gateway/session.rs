@@ -75,10 +75,12 @@ impl Sessions {
         profile: &Arc<str>,
     ) -> Result<(Arc<str>, Arc<Client>), TooManySessions> {
         let expires = journal::now() + self.lifetime.as_secs();
-        let client = Client::new(Era::Legacy, description.clone(), principal.clone(), profile.clone(), None);
+        let mut client = Client::new(Era::Legacy, description.clone(), principal.clone(), profile.clone(), None);
+        let uid = random_id();
+        client.session = uid.as_str().into();
         let client = Arc::new(client);
         let payload = Payload {
-            uid: random_id(),
+            uid,
             version: description.version.clone(),
             profile: profile.clone(),
             capabilities: bounded(&description.capabilities, &client.capabilities.to_json()),
@@ -107,7 +109,8 @@ impl Sessions {
         }
         let description =
             ClientDescription { version: payload.version, capabilities: payload.capabilities, info: payload.info };
-        let client = Client::new(Era::Legacy, description, principal.clone(), payload.profile, None);
+        let mut client = Client::new(Era::Legacy, description, principal.clone(), payload.profile, None);
+        client.session = payload.uid.as_str().into();
         if let Some(level) = notes.log_level.as_deref().and_then(LogLevel::parse) {
             client.set_log_level(level);
         }

@@ -155,6 +155,29 @@ fn a_stream_is_resumed_without_loss() {
 }
 
 #[test]
+fn an_event_id_of_another_session_is_unknown() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::default()).await;
+        let (owner, other) = (kit.session().await, kit.session().await);
+        let mut stream = kit.open(&post(&owner, &call(4711, "sleep", json!({"ms": 600_000, "steps": 10_000})))).await;
+        let read = read_until(&mut stream, "\"progress\"").await + &read_until(&mut stream, "\n").await;
+        let last = last_event(&read).to_owned();
+        for last in [&*last, "unknown.1"] {
+            let headers = format!("Host: localhost\r\nLast-Event-ID: {last}\r\n{other}");
+            let mut resumed = kit.open(&bare("GET", "/mcp", &headers)).await;
+            // Both get a new standalone stream, whose only event is the first one.
+            let read = read_until(&mut resumed, "retry: 1000").await;
+            kit.scripted.changed("prompts");
+            let read = read + &read_until(&mut resumed, "prompts/list_changed").await;
+            assert!(!read.contains("4711") && !read.contains("error"), "{read}");
+        }
+        drop(stream);
+        assert_eq!(kit.send(&bare("DELETE", "/mcp", &format!("Host: localhost\r\n{owner}"))).await.status, 204);
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_client_that_never_reads_is_bounded() {
     scene(|_| async move {
         let mut settings = GatewaySettings::default();
