@@ -147,7 +147,16 @@ impl GatewayShared {
         let found = self.sessions.find(id, principal)?;
         let Some(notes) = found.revived else { return Some((found.client, Vec::new())) };
         self.clients.add(&found.client);
+        self.announce_missed_changes(&found.client);
         Some((found.client, notes.subscriptions.into_iter().collect()))
+    }
+
+    /// Tells a client that was away that all lists may have changed.
+    fn announce_missed_changes(&self, client: &Client) {
+        let capabilities = self.describe(&client.profile, client.era).capabilities;
+        for list in ChangedList::ALL.into_iter().filter(|list| capabilities.get(list.name()).is_some()) {
+            client.outbound.send(list.frame());
+        }
     }
 
     /// Ends everything that a client has here.

@@ -57,6 +57,31 @@ fn a_session_survives_a_restart() {
 }
 
 #[test]
+fn a_revived_session_hears_of_changes_that_it_missed() {
+    scene(|_| async move {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
+        let session = kit.session().await;
+        kit.stop().await;
+        let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
+        assert_eq!(ping(&kit, &session).await, (200, Value::Null));
+        let stream = || async { kit.open(&bare("GET", "/mcp", &format!("Host: localhost\r\n{session}"))).await };
+        let mut first = stream().await;
+        for list in ["tools", "prompts", "resources"] {
+            read_until(&mut first, &format!("notifications/{list}/list_changed")).await;
+        }
+        // Later changes reach it as before, and those of the revival come once.
+        drop(first);
+        let mut second = stream().await;
+        kit.scripted.changed("prompts");
+        let read = read_until(&mut second, "notifications/prompts/list_changed").await;
+        assert!(!read.contains("notifications/tools/list_changed"), "{read}");
+        drop(second);
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_deleted_session_stays_deleted_after_a_restart() {
     scene(|_| async move {
         let directory = tempfile::tempdir().expect("a directory");
