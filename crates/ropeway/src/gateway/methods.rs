@@ -141,6 +141,9 @@ impl Requester<'_> {
 
     /// Begins a request that takes time.
     pub(crate) fn start(&self, shared: &GatewayShared, params: &ClientParams<'_>) -> Result<Started, ErrorReply> {
+        if shared.draining.is_cancelled() {
+            return Err(ErrorReply::overloaded("the gateway is stopping"));
+        }
         let level = match params.meta.log_level.as_deref().filter(|_| self.client.era == Era::Modern) {
             Some(name) => Some(LogLevel::parse(name).ok_or_else(|| unknown_level(name))?),
             None => None,

@@ -540,3 +540,30 @@ fn a_client_that_goes_while_a_question_is_open_ends_the_call() {
         kit.stop().await;
     });
 }
+
+#[test]
+fn a_gateway_that_stops_does_not_wait_for_parked_calls() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::legacy()).await;
+        let elicit = |more: Value| call_with(all_capabilities(), "elicit", &json!({}), more);
+        let result = input_required(&kit.send(&elicit(json!({}))).await);
+        assert_eq!(kit.gateway.status().parked, 1);
+        // Another call keeps the listener open while the gateway drains.
+        let running = kit.open(&modern("tools/call", json!({"name": "sleep", "arguments": {"ms": 2000}}))).await;
+        until("the call", || kit.scripted.received_of("tools/call").len() == 2).await;
+        let draining = tokio::spawn({
+            let gateway = kit.gateway.clone();
+            async move { gateway.drain(SOON).await }
+        });
+        until("the end of the parked call", || kit.gateway.status().parked == 0).await;
+        assert_eq!(kit.gateway.status().requests, 1, "the other call goes on");
+        let answers = json!({"q1": {"action": "accept", "content": {"name": "Ann"}}});
+        let reply = kit.send(&elicit(json!({"inputResponses": answers, "requestState": result["requestState"]}))).await;
+        assert_eq!(error_code(&reply), -32602, "{reply:?}");
+        let reply = kit.send(&elicit(json!({}))).await;
+        assert_eq!((reply.status, error_code(&reply)), (503, -32000), "new calls are refused: {reply:?}");
+        assert!(read_rest(running).await.contains("slept"));
+        tokio::time::timeout(ms(5000), draining).await.expect("the gateway stops in time").expect("the gateway");
+        assert_eq!(kit.gateway.status().requests, 0);
+    });
+}
