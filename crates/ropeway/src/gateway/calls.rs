@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::errors::ErrorReply;
 use super::exchange::{Dispatch, Exchange, Outcome, RequestIdentity};
-use super::methods::{Method, Requester};
+use super::methods::{Method, Requester, until_cancelled};
 use super::parked::Retry;
 use super::relay::{self, ServerRequest};
 use super::reply::ResultExtras;
@@ -439,8 +439,11 @@ fn retry(
     };
     let request = RequestIdentity { method, target: target.into(), arguments: arguments.clone() };
     let id = (requester.id, params.meta.progress_token);
+    let running = requester.register()?;
     Ok(Some(match shared.parked.retry(&requester.client, &state, &request, id, &answers)? {
-        Retry::Continued { exchange, work } => Dispatch::Running { exchange, work },
+        Retry::Continued { exchange, work } => {
+            Dispatch::Running { exchange, work: Box::pin(until_cancelled(running, work)) }
+        }
         Retry::Incomplete(reply) => Dispatch::Done { status: 200, reply },
     }))
 }

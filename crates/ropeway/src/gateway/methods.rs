@@ -139,6 +139,15 @@ impl Requester<'_> {
         self.body.slice_ref(value.get().as_bytes())
     }
 
+    /// Registers the request, so that the client can cancel it by its id. `None` for modern HTTP clients, which cancel by closing
+    /// the request.
+    pub(crate) fn register(&self) -> Result<Option<RunningRequest>, ErrorReply> {
+        if self.client.is_anonymous {
+            return Ok(None);
+        }
+        self.client.begin(self.id).map(Some).ok_or_else(ErrorReply::duplicate_id)
+    }
+
     /// Begins a request that takes time.
     pub(crate) fn start(&self, shared: &GatewayShared, params: &ClientParams<'_>) -> Result<Started, ErrorReply> {
         if shared.draining.is_cancelled() {
@@ -148,12 +157,8 @@ impl Requester<'_> {
             Some(name) => Some(LogLevel::parse(name).ok_or_else(|| unknown_level(name))?),
             None => None,
         };
-        let is_shared = self.client.era == Era::Modern && self.headers.is_some();
-        let running = match is_shared {
-            true => None,
-            false => Some(self.client.begin(self.id).ok_or_else(ErrorReply::duplicate_id)?),
-        };
-        let permit = shared.limits.call((!is_shared).then(|| self.client.id.number()));
+        let running = self.register()?;
+        let permit = shared.limits.call((!self.client.is_anonymous).then(|| self.client.id.number()));
         let permit = permit.map_err(|error| ErrorReply::refused(error.status(), error.to_string()))?;
         let exchange = Exchange::new(self.client.clone(), self.id, params.meta.progress_token, level);
         Ok(Started { exchange, running, permit })
@@ -171,16 +176,22 @@ impl Started {
         let work = work(exchange.clone());
         let work: Work = Box::pin(async move {
             let _held = (permit, guard);
-            match &running {
-                None => work.await,
-                Some(running) => tokio::select! {
-                    biased;
-                    () = running.token().cancelled() => Outcome::Silent,
-                    outcome = work => outcome,
-                },
-            }
+            until_cancelled(running, work).await
         });
         Dispatch::Running { exchange, work }
+    }
+}
+
+/// Runs the work of a request until the client cancels it, which needs no response.
+pub(crate) async fn until_cancelled(
+    running: Option<RunningRequest>,
+    work: impl Future<Output = Outcome> + Send,
+) -> Outcome {
+    let Some(running) = running else { return work.await };
+    tokio::select! {
+        biased;
+        () = running.token().cancelled() => Outcome::Silent,
+        outcome = work => outcome,
     }
 }
 

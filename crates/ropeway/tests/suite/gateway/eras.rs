@@ -1,11 +1,11 @@
 //! Clients and servers of different eras: questions, results, errors, progress and cancellation.
 
 use ropeway::config::GatewaySettings;
-use ropeway::testing::Script;
+use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use super::kit::{
-    GatewayKit, HttpReply, MODERN, bare, call, modern, next_message, post, read_rest, read_until, request,
+    GatewayKit, HttpReply, MODERN, Pipe, bare, call, modern, next_message, post, read_rest, read_until, request,
 };
 use crate::hasty::{SOON, ms, until};
 use crate::scene::scene;
@@ -565,5 +565,69 @@ fn a_gateway_that_stops_does_not_wait_for_parked_calls() {
         assert!(read_rest(running).await.contains("slept"));
         tokio::time::timeout(ms(5000), draining).await.expect("the gateway stops in time").expect("the gateway");
         assert_eq!(kit.gateway.status().requests, 0);
+    });
+}
+
+#[test]
+fn a_retry_on_a_pipe_can_be_cancelled() {
+    scene(|_| async move {
+        // The question comes at once, and the result late.
+        let script = Script::legacy().fault(FaultTrigger::tool("elicit"), Fault::late(600_000));
+        let kit = GatewayKit::start(script).await;
+        let mut pipe = Pipe::open(&kit);
+        let params = |more: Value| {
+            let mut params = json!({"name": "elicit", "arguments": {}, "_meta": {
+                "io.modelcontextprotocol/protocolVersion": MODERN, CAPABILITIES: all_capabilities()}});
+            params.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+            params
+        };
+        pipe.send(&request(1, "tools/call", params(json!({})))).await;
+        let asked = pipe.receive().await;
+        assert_eq!((&asked["id"], &asked["result"]["resultType"]), (&json!(1), &json!("input_required")), "{asked}");
+        let answers = json!({"q1": {"action": "accept", "content": {"name": "Ann"}}});
+        let more = json!({"inputResponses": answers, "requestState": asked["result"]["requestState"]});
+        pipe.send(&request(2, "tools/call", params(more))).await;
+        until("the retry", || kit.gateway.status().parked == 0).await;
+        let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}});
+        pipe.send(&cancelled).await;
+        until("the cancellation", || kit.scripted.cancelled().len() == 1).await;
+        tokio::time::timeout(SOON, kit.idle()).await.expect("an idle gateway");
+        // The cancelled request has no response.
+        pipe.send(&request(3, "server/discover", params(json!({})))).await;
+        assert_eq!(pipe.receive().await["id"], 3);
+        drop(pipe);
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_malformed_result_of_a_server_is_not_forwarded() {
+    scene(|_| async move {
+        let body = r#""result":{"content":[{"type":"text" "text":"x"}]}"#.to_owned();
+        let script = Script::legacy().fault(FaultTrigger::tool("echo"), Fault::Body(body));
+        let kit = GatewayKit::start(script).await;
+        let session = kit.session().await;
+        let reply = kit.post(&session, &call(1, "echo", json!({"message": "hi"}))).await;
+        assert_eq!((&reply.json()["id"], error_code(&reply)), (&json!(1), -32603), "{reply:?}");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_request_that_is_nested_too_deeply_does_not_reach_a_server() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::legacy()).await;
+        let session = kit.session().await;
+        let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+        for arguments in [&*deep, "[1 2]"] {
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","arguments":{{"x":{arguments}}}}}}}"#
+            );
+            let head = post(&session, &json!({})).replace("Content-Length: 2\r\n\r\n{}", "");
+            let reply = kit.send(&format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await;
+            assert_eq!(reply.status, 400, "{reply:?}");
+        }
+        assert_eq!(kit.scripted.received_of("tools/call").len(), 0);
+        kit.stop().await;
     });
 }

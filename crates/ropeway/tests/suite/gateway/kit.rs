@@ -7,7 +7,9 @@ use ropeway::config::{Config, GatewaySettings, ServerEntry};
 use ropeway::gateway::{Gateway, GatewayBuilder, GatewayStatus};
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -128,6 +130,34 @@ impl GatewayKit {
         let reply = self.post(&header, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
         assert_eq!(reply.status, 202, "{reply:?}");
         header
+    }
+}
+
+/// A client on a pipe.
+pub(crate) struct Pipe {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    output: WriteHalf<DuplexStream>,
+}
+
+impl Pipe {
+    pub(crate) fn open(kit: &GatewayKit) -> Self {
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let (input, output) = tokio::io::split(server);
+        let gateway = kit.gateway.clone();
+        tokio::spawn(async move { gateway.serve_stdio(None, input, output).await });
+        let (input, output) = tokio::io::split(client);
+        Self { lines: BufReader::new(input).lines(), output }
+    }
+
+    /// Sends a message.
+    pub(crate) async fn send(&mut self, message: &Value) {
+        self.output.write_all(format!("{message}\n").as_bytes()).await.expect("a pipe");
+    }
+
+    /// Waits for the next message.
+    pub(crate) async fn receive(&mut self) -> Value {
+        let line = tokio::time::timeout(2 * SOON, self.lines.next_line()).await.expect("a line in time");
+        serde_json::from_str(&line.expect("a line").expect("a message")).expect("JSON")
     }
 }
 
