@@ -11,7 +11,7 @@ use super::client::{Client, ClientDescription, LogLevel, RunningRequest};
 use super::errors::ErrorReply;
 use super::exchange::{Dispatch, Exchange, Outcome, Work};
 use super::header_view::HeaderView;
-use super::limits::CallPermit;
+use super::limits::{CallClient, CallPermit};
 use super::listen;
 use super::lists;
 use super::reply::{Reply, ResultExtras};
@@ -119,6 +119,8 @@ impl Method {
 /// A request and the client that sent it.
 pub(crate) struct Requester<'a> {
     pub(crate) client: Arc<Client>,
+    /// What the request counts for.
+    pub(crate) counted: CallClient,
     pub(crate) headers: Option<&'a HeaderView<'a>>,
     /// The whole message. Parameters are slices of it.
     pub(crate) body: &'a Bytes,
@@ -158,7 +160,7 @@ impl Requester<'_> {
             None => None,
         };
         let running = self.register()?;
-        let permit = shared.limits.call((!self.client.is_anonymous).then(|| self.client.id.number()));
+        let permit = shared.limits.call(self.counted);
         let permit = permit.map_err(|error| ErrorReply::refused(error.status(), error.to_string()))?;
         let exchange = Exchange::new(self.client.clone(), self.id, params.meta.progress_token, level);
         Ok(Started { exchange, running, permit })

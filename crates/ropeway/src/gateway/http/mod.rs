@@ -95,7 +95,7 @@ async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRu
             (io, permit) = accept(&listener, &endpoint.shared.limits) => {
                 let endpoint = Arc::clone(&endpoint);
                 connections.spawn(async move {
-                    serve_connection(endpoint, io).await;
+                    serve_connection(endpoint, permit.number, io).await;
                     drop(permit);
                 });
             }
@@ -121,12 +121,16 @@ async fn drained(shared: &GatewayShared) {
 }
 
 /// Serves the requests of one connection.
-async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(endpoint: Arc<Endpoint>, io: I) {
+async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    endpoint: Arc<Endpoint>,
+    number: u64,
+    io: I,
+) {
     let activity = Arc::new(Activity::default());
     let mut watch = Watch::new(Arc::clone(&activity));
     let draining = endpoint.shared.draining.clone();
     let io = TokioIo::new(WatchedIo::new(io, Arc::clone(&activity)));
-    let service = service_fn(move |request| handle(Arc::clone(&endpoint), Arc::clone(&activity), request));
+    let service = service_fn(move |request| handle(Arc::clone(&endpoint), number, Arc::clone(&activity), request));
     let mut connection = http1::Builder::new().max_buf_size(MAX_HEAD).serve_connection(io, service);
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -165,6 +169,7 @@ async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(en
 /// Handles one request.
 async fn handle(
     endpoint: Arc<Endpoint>,
+    connection: u64,
     activity: Arc<Activity>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
@@ -177,7 +182,7 @@ async fn handle(
     let shared = &endpoint.shared;
     let mut response = match route(&head.method, head.uri.path()) {
         Route::Mcp(selector) if head.method == Method::POST => {
-            post::post(shared, &endpoint.closed, &head, body, selector).await
+            post::post(shared, &endpoint.closed, connection, (&head, body), selector).await
         }
         Route::Mcp(selector) if head.method == Method::GET => stream::get(shared, &head, &selector),
         Route::Mcp(selector) => stream::delete(shared, &head, &selector),

@@ -178,6 +178,35 @@ fn an_event_id_of_another_session_is_unknown() {
 }
 
 #[test]
+fn parked_calls_of_one_connection_are_limited() {
+    scene(|_| async move {
+        let mut settings = GatewaySettings::default();
+        settings.limits.calls_per_client = 3;
+        let kit = GatewayKit::start_with(Script::legacy(), settings).await;
+        let mut params = json!({"name": "elicit", "arguments": {}});
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {}});
+        let call = modern("tools/call", params).replace("Connection: close\r\n", "");
+        let mut stream = kit.open("").await;
+        for number in 0..5 {
+            stream.write_all(call.as_bytes()).await.expect("a request");
+            let head = read_until(&mut stream, "\r\n\r\n").await.to_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.expect("a length")];
+            stream.read_exact(&mut body).await.expect("a body");
+            let body = String::from_utf8(body).expect("UTF-8");
+            let expected = if number < 3 { ("200", "input_required") } else { ("429", "limit: 3 per client") };
+            assert!(head.contains(expected.0) && body.contains(expected.1), "{number}: {head}{body}");
+        }
+        let other = kit.send(&call.replace("Host: localhost\r\n", "Host: localhost\r\nConnection: close\r\n")).await;
+        assert_eq!(other.status, 200, "another connection: {other:?}");
+        assert_eq!(kit.gateway.status().parked, 4);
+        drop(stream);
+        kit.gateway.drain(SOON).await;
+        assert_eq!(kit.gateway.status().parked, 0);
+    });
+}
+
+#[test]
 fn a_client_that_never_reads_is_bounded() {
     scene(|_| async move {
         let mut settings = GatewaySettings::default();
