@@ -229,6 +229,19 @@ mod tests {
     }
 
     #[test]
+    fn a_session_in_memory_ends_with_its_life() {
+        let (keys, anyone) = (keys(), Principal::from(""));
+        let sessions = sessions(&keys, 10);
+        let (id, _) = sessions.create(description(), &anyone, &"default".into()).expect("room");
+        let expires = lock(&sessions.table)[&id].expires;
+        assert_eq!(expires.saturating_sub(journal::now()).div_ceil(3600), 24);
+        assert!(sessions.find(&id, &anyone).is_some());
+        lock(&sessions.table).get_mut(&id).expect("the session").expires = journal::now() - 1;
+        assert!(sessions.find(&id, &anyone).is_none());
+        assert!(sessions.end(&id, &anyone).is_none());
+    }
+
+    #[test]
     fn large_capabilities_survive_a_restart() {
         let (keys, anyone) = (keys(), Principal::from(""));
         let details = "x".repeat(2 * MAX_INFO_BYTES);

@@ -43,8 +43,8 @@ enum Users {
 enum Asked {
     /// A task waits for the answer of a legacy client.
     Task(AbortHandle),
-    /// The question is part of the next response to a modern client.
-    Exchange(Weak<Exchange>),
+    /// The question is part of the next response to a modern client, and `is_open` is alive until it is answered.
+    Exchange { exchange: Weak<Exchange>, is_open: Weak<()> },
 }
 
 /// Connects servers with clients for everything but responses.
@@ -131,12 +131,14 @@ impl Switchboard {
     /// Returns the number of open questions to the modern client of a request.
     fn open_questions_of(&self, exchange: &Exchange) -> usize {
         let is_own = |asked: &&Asked| match asked {
-            Asked::Exchange(other) => {
+            Asked::Exchange { exchange: other, .. } => {
                 other.upgrade().is_some_and(|other| other.client.isolation_key == exchange.client.isolation_key)
             }
             Asked::Task(_) => false,
         };
-        lock(&self.asked).values().filter(is_own).count()
+        let mut asked = lock(&self.asked);
+        asked.retain(|_, asked| asked.is_open());
+        asked.values().filter(is_own).count()
     }
 
     fn owner(&self, link: LinkKey) -> Option<LinkOwner> {
@@ -278,11 +280,8 @@ impl ServerTap for Switchboard {
             }
             Recipient::Exchange(exchange) if exchange.client.era == Era::Modern => {
                 let key = (question.link, Box::from(question.id.get()));
-                let mut asked = lock(&self.asked);
-                asked.retain(|_, asked| asked.is_open());
-                asked.insert(key, Asked::Exchange(Arc::downgrade(&exchange)));
-                drop(asked);
-                exchange.ask(question);
+                let is_open = exchange.ask(question);
+                lock(&self.asked).insert(key, Asked::Exchange { exchange: Arc::downgrade(&exchange), is_open });
             }
             Recipient::Exchange(exchange) => self.ask_legacy(question, exchange.client.clone(), Some(exchange)),
             Recipient::Client(client) => self.ask_legacy(question, client, None),
@@ -308,7 +307,7 @@ impl ServerTap for Switchboard {
     fn on_withdrawn(&self, link: LinkKey, id: &RawValue) {
         match lock(&self.asked).remove(&(link, Box::from(id.get()))) {
             Some(Asked::Task(task)) => task.abort(),
-            Some(Asked::Exchange(exchange)) => {
+            Some(Asked::Exchange { exchange, .. }) => {
                 if let Some(exchange) = exchange.upgrade() {
                     exchange.withdraw(|question| question.link == link && question.id.get() == id.get());
                 }
@@ -352,7 +351,7 @@ impl Asked {
     fn is_open(&self) -> bool {
         match self {
             Self::Task(task) => !task.is_finished(),
-            Self::Exchange(exchange) => exchange.strong_count() > 0,
+            Self::Exchange { is_open, .. } => is_open.strong_count() > 0,
         }
     }
 }
@@ -390,5 +389,61 @@ fn all_capabilities(era: Era) -> Value {
         Era::Legacy => json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}),
         // A request of a modern client carries its own capabilities.
         Era::Modern => json!({}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::client::{ClientDescription, Principal};
+    use crate::mcp::AnswerSink;
+
+    /// Keeps the codes of error answers.
+    #[derive(Clone, Default)]
+    struct Refusals(Arc<Mutex<Vec<i64>>>);
+
+    impl AnswerSink for Refusals {
+        fn send(&self, outcome: Result<&RawValue, RpcError>) {
+            lock(&self.0).extend(outcome.err().map(|error| error.code));
+        }
+    }
+
+    fn modern_client(isolation_key: u64) -> Arc<Client> {
+        let capabilities = r#"{"sampling":{}}"#.into();
+        let description = ClientDescription { version: "2026-07-28".into(), capabilities, info: "{}".into() };
+        let principal = Principal::from("");
+        Arc::new(Client::new(Era::Modern, description, principal, "default".into(), Some(isolation_key)))
+    }
+
+    #[test]
+    fn open_questions_of_a_modern_client_are_limited() {
+        let exchanges = Arc::<Exchanges>::default();
+        let board = Switchboard::new(Arc::default(), exchanges.clone(), Arc::default());
+        let id: &RawValue = serde_json::from_str("1").expect("an id");
+        let [first, second, other] = [1, 1, 2].map(|key| Exchange::new(modern_client(key), id, None, None));
+        let _in_progress = [&first, &second, &other].map(|exchange| exchanges.enter(exchange));
+        let refusals = Refusals::default();
+        let mut number = 0;
+        let mut ask = |exchange: &Exchange| {
+            number += 1;
+            let id = RawValue::from_string(number.to_string()).expect("an id");
+            let params = RawValue::from_string("{}".to_owned()).expect("params");
+            let answer = Box::new(refusals.clone());
+            let link = (LinkKey(1), id);
+            board.on_question(Question::new(link, QuestionMethod::Sample, params, vec![exchange.key], answer));
+            lock(&refusals.0).len()
+        };
+        for _ in 0..MAX_QUESTIONS / 2 {
+            assert_eq!((ask(&first), ask(&second)), (0, 0));
+        }
+        assert_eq!(ask(&first), 1, "both requests are of the same client");
+        assert_eq!(*lock(&refusals.0), [code::INTERNAL]);
+        assert_eq!(ask(&other), 1);
+        assert_eq!(board.open_questions(), MAX_QUESTIONS + 1);
+        // Questions without an answer are refused when they are dropped.
+        assert!(second.withdraw(|_| true));
+        let refused = 1 + MAX_QUESTIONS / 2;
+        assert_eq!(ask(&first), refused, "answered questions do not count, although their request goes on");
+        assert_eq!(board.open_questions(), MAX_QUESTIONS / 2 + 2);
     }
 }
