@@ -549,11 +549,11 @@ fn a_gateway_that_stops_does_not_wait_for_parked_calls() {
         let result = input_required(&kit.send(&elicit(json!({}))).await);
         assert_eq!(kit.gateway.status().parked, 1);
         // Another call keeps the listener open while the gateway drains.
-        let running = kit.open(&modern("tools/call", json!({"name": "sleep", "arguments": {"ms": 2000}}))).await;
+        let running = kit.open(&modern("tools/call", json!({"name": "sleep", "arguments": {"ms": 4000}}))).await;
         until("the call", || kit.scripted.received_of("tools/call").len() == 2).await;
         let draining = tokio::spawn({
             let gateway = kit.gateway.clone();
-            async move { gateway.drain(SOON).await }
+            async move { gateway.drain(10 * SOON).await }
         });
         until("the end of the parked call", || kit.gateway.status().parked == 0).await;
         assert_eq!(kit.gateway.status().requests, 1, "the other call goes on");
@@ -563,7 +563,7 @@ fn a_gateway_that_stops_does_not_wait_for_parked_calls() {
         let reply = kit.send(&elicit(json!({}))).await;
         assert_eq!((reply.status, error_code(&reply)), (503, -32000), "new calls are refused: {reply:?}");
         assert!(read_rest(running).await.contains("slept"));
-        tokio::time::timeout(ms(5000), draining).await.expect("the gateway stops in time").expect("the gateway");
+        tokio::time::timeout(SOON, draining).await.expect("the gateway stops in time").expect("the gateway");
         assert_eq!(kit.gateway.status().requests, 0);
     });
 }
