@@ -53,13 +53,9 @@ pub(crate) async fn send(
             meta: request.meta.clone(),
             modern_meta: modern_meta.clone(),
             arguments: request.arguments.clone(),
+            as_task: request.as_task,
         };
-        let reply = if request.as_task {
-            lease.guard(lease.mcp.forward_as_task(raw, exchange.clone(), lease.context())).await
-        } else {
-            lease.guard(lease.mcp.forward(raw, exchange.clone(), lease.context())).await
-        };
-        let reply = reply.map_err(failed)?;
+        let reply = lease.guard(lease.mcp.forward(raw, exchange.clone(), lease.context())).await.map_err(failed)?;
         match InputRound::read(exchange, &reply)? {
             None => return Ok(reply),
             Some(input) => params = input.answer(exchange, &params, round).await?,
