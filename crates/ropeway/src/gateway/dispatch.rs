@@ -10,9 +10,11 @@ use super::errors::ErrorReply;
 pub(crate) use super::exchange::Dispatch;
 use super::header_view::HeaderView;
 use super::limits::CallClient;
-use super::methods::{self, Method, Requester};
+use super::method::Method;
+use super::methods;
 use super::profile::Selector;
 use super::reply::Reply;
+use super::requester::Requester;
 use super::shared::GatewayShared;
 use super::subscribe;
 use crate::protocol::{
