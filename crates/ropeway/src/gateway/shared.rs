@@ -129,6 +129,7 @@ impl GatewayShared {
                 self.switchboard.add_link(mcp.link(), &view.alias, None);
             }
         }
+        self.update_log_levels();
         let mut routers = write(&self.routers);
         let before = routers.clone();
         let after = Arc::new(RouterSet::build(&self.settings(), &views, Some(&before)));
@@ -147,6 +148,9 @@ impl GatewayShared {
         let found = self.sessions.find(id, principal)?;
         let Some(notes) = found.revived else { return Some((found.client, Vec::new())) };
         self.clients.add(&found.client);
+        if found.client.log_level().is_some() {
+            self.update_log_levels();
+        }
         self.announce_missed_changes(&found.client);
         Some((found.client, notes.subscriptions.into_iter().collect()))
     }

@@ -140,6 +140,9 @@ impl Upstreams {
         let (Some(mcp), Some(slot)) = (mcp, slot) else {
             return Err(CallError::NotConnected { server: server.clone() });
         };
+        if let Some(level) = client.log_level() {
+            mcp.set_log_level(level.name());
+        }
         let connection = Arc::new(IsolatedConnection {
             mcp,
             switchboard: self.switchboard.clone(),

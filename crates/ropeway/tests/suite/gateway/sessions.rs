@@ -30,7 +30,7 @@ async fn ping(kit: &GatewayKit, session: &str) -> (u16, Value) {
 fn a_session_survives_a_restart() {
     scene(|_| async move {
         let directory = tempfile::tempdir().expect("a directory");
-        for script in [Script::legacy(), Script::modern()] {
+        for (script, is_legacy) in [(Script::legacy(), true), (Script::modern(), false)] {
             let kit = durable(directory.path(), script.clone(), GatewaySettings::default()).await;
             let session = kit.session().await;
             let level = request(2, "logging/setLevel", json!({"level": "error"}));
@@ -42,6 +42,7 @@ fn a_session_survives_a_restart() {
             let kit = durable(directory.path(), script, GatewaySettings::default()).await;
             assert_eq!(ping(&kit, &session).await, (200, Value::Null));
             // The log level and the subscription are restored.
+            until("the level", || !is_legacy || !kit.scripted.received_of("logging/setLevel").is_empty()).await;
             let log = json!({"name": "log", "arguments": {"level": "warning", "message": "careful"}});
             let reply = kit.post(&session, &request(4, "tools/call", log)).await;
             assert!(!reply.body.contains("careful"), "{reply:?}");
