@@ -1,33 +1,24 @@
-//! Requests that go to one server: tool calls, prompts, resources, completions and tasks.
+//! Requests that go to one server: tool calls, prompts, resources and completions.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::errors::ErrorReply;
 use super::exchange::{Dispatch, Exchange, Outcome, RequestIdentity};
-use super::methods::{Method, Requester};
-use super::parked::Retry;
-use super::relay::{self, ServerRequest};
+use super::relay::ServerRequest;
 use super::reply::ResultExtras;
+use super::requester::Requester;
+use super::retry::retry;
 use super::router::{CallRoute, Router};
-use super::seal::SealKind;
 use super::search;
+use super::server_params::{Forwarded, push_members, target, write_params};
 use super::shared::GatewayShared;
+use super::tasks::send;
 use super::uris::UriRoute;
-use crate::mcp::RawReply;
 use crate::protocol::{ClientParams, Era};
-use crate::tool::{Alias, ArgumentMapping, Arguments, CallContext};
-
-/// How long the id of a task is valid.
-const TASK_LIFETIME: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
-
-/// Members of the parameters that only concern the client and the gateway.
-const INPUT_MEMBERS: [&str; 2] = ["inputResponses", "requestState"];
+use crate::tool::{ArgumentMapping, Arguments, CallContext};
 
 /// Handles `tools/call`.
 pub(crate) fn call_tool(
@@ -167,106 +158,6 @@ async fn call_opaque(route: &CallRoute, arguments: &[u8], client: Era) -> Outcom
         }
         Err(error) => Outcome::Error(ErrorReply::from_call(&error, client)),
     }
-}
-
-/// Sends a request and makes the ids of tasks in its result valid for the client.
-async fn send(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, request: ServerRequest) -> Outcome {
-    let (server, extras) = (request.server.clone(), request.extras);
-    match relay::send(shared, exchange, request).await {
-        Ok(reply) if is_task(&reply) => match seal_tasks(shared, exchange, &server, &reply) {
-            Some(result) => relay::finish(exchange, RawReply { result, ..reply }, extras),
-            None => relay::finish(exchange, reply, extras),
-        },
-        Ok(reply) => relay::finish(exchange, reply, extras),
-        Err(outcome) => outcome,
-    }
-}
-
-/// Returns `true` if a result describes a task.
-fn is_task(reply: &RawReply) -> bool {
-    let kind = reply.result_type.clone().and_then(|range| reply.result.get(range));
-    kind == Some(br#""task""#)
-        || (reply.info.era == Era::Legacy && memchr::memmem::find(&reply.result, br#""taskId""#).is_some())
-}
-
-/// The content of a task id.
-#[derive(Serialize, Deserialize)]
-struct TaskRoute {
-    server: Alias,
-    task: String,
-}
-
-/// Replaces the ids of tasks in a result by sealed ones.
-fn seal_tasks(shared: &GatewayShared, exchange: &Exchange, server: &Alias, reply: &RawReply) -> Option<Bytes> {
-    let mut result: Map<String, Value> = serde_json::from_slice(&reply.result).ok()?;
-    let seal = |fields: &mut Map<String, Value>| {
-        if let Some(Value::String(task)) = fields.get_mut("taskId") {
-            let route = TaskRoute { server: server.clone(), task: std::mem::take(task) };
-            let payload = serde_json::to_vec(&route).unwrap_or_default();
-            *task = shared.keys.seal(SealKind::Task, &exchange.client.principal, TASK_LIFETIME, &payload);
-        }
-    };
-    seal(&mut result);
-    if let Some(Value::Object(task)) = result.get_mut("task") {
-        seal(task);
-    }
-    Some(Value::Object(result).to_string().into())
-}
-
-/// Handles `tasks/get`, `tasks/update`, `tasks/cancel` and `tasks/result`.
-pub(crate) fn task(
-    shared: &Arc<GatewayShared>,
-    requester: &Requester<'_>,
-    method: Method,
-    params: &ClientParams<'_>,
-) -> Result<Dispatch, ErrorReply> {
-    let unknown = || ErrorReply::invalid_params("unknown task");
-    if requester.client.era == Era::Modern && !requester.client.capabilities.tasks {
-        return Err(ErrorReply::tasks_required());
-    }
-    let method = match method {
-        Method::GetTask => "tasks/get",
-        Method::UpdateTask => "tasks/update",
-        Method::CancelTask => "tasks/cancel",
-        Method::TaskResult => "tasks/result",
-        // Tasks of several servers have no common list.
-        _ => return Err(ErrorReply::method_not_found("tasks/list", requester.client.era)),
-    };
-    let id = target(params, "taskId")?;
-    let payload = shared.keys.open(SealKind::Task, &requester.client.principal, id).map_err(|_| unknown())?;
-    let TaskRoute { server, task } = serde_json::from_slice(&payload).map_err(|_| unknown())?;
-    if !shared.router(&requester.client.profile)?.has_server(&server) {
-        return Err(unknown());
-    }
-    let Forwarded { members, meta } = Forwarded::of(params);
-    let request = ServerRequest {
-        params: write_params(shared, &server, ("taskId", &task), &[], &members)?,
-        server,
-        method,
-        name: Some(task),
-        arguments: None,
-        meta,
-        as_task: false,
-        extras: ResultExtras::default(),
-    };
-    let started = requester.start(shared, params)?;
-    let (shared_, id) = (shared.clone(), id.to_owned());
-    Ok(started.run(shared, |exchange| async move {
-        match relay::send(&shared_, &exchange, request).await {
-            Ok(reply) => {
-                let result = with_task_id(&reply.result, &id).unwrap_or_else(|| reply.result.clone());
-                relay::finish(&exchange, RawReply { result, ..reply }, ResultExtras::default())
-            }
-            Err(outcome) => outcome,
-        }
-    }))
-}
-
-/// Replaces the id of a task in a result by the one that the client has used.
-fn with_task_id(result: &[u8], id: &str) -> Option<Bytes> {
-    let mut result: Map<String, Value> = serde_json::from_slice(result).ok()?;
-    *result.get_mut("taskId")? = id.into();
-    Some(Value::Object(result).to_string().into())
 }
 
 /// Handles `prompts/get`.
@@ -409,105 +300,4 @@ pub(crate) fn complete(
         };
         send(&shared_, &exchange, request).await
     }))
-}
-
-/// Continues a call that waits for input, if the request is the retry of one.
-fn retry(
-    shared: &Arc<GatewayShared>,
-    requester: &Requester<'_>,
-    params: &ClientParams<'_>,
-    method: &'static str,
-    target: &str,
-    arguments: &Bytes,
-) -> Result<Option<Dispatch>, ErrorReply> {
-    if requester.client.era != Era::Modern {
-        return Ok(None);
-    }
-    let Some(state) = params.get("requestState").and_then(|state| serde_json::from_str::<String>(state.get()).ok())
-    else {
-        return Ok(None);
-    };
-    if !shared.parked.is_own(&requester.client, &state) {
-        // The state may be that of a modern server, which checks it.
-        return Ok(None);
-    }
-    let answers = params.get("inputResponses").map(|answers| serde_json::from_str::<Map<String, Value>>(answers.get()));
-    let answers = match answers {
-        None => Map::new(),
-        Some(Ok(answers)) => answers,
-        Some(Err(_)) => return Err(ErrorReply::invalid_params("`inputResponses` is not an object")),
-    };
-    let request = RequestIdentity { method, target: target.into(), arguments: arguments.clone() };
-    let id = (requester.id, params.meta.progress_token);
-    Ok(Some(match shared.parked.retry(&requester.client, &state, &request, id, &answers)? {
-        Retry::Continued { exchange, work } => Dispatch::Running { exchange, work },
-        Retry::Incomplete(reply) => Dispatch::Done { status: 200, reply },
-    }))
-}
-
-fn target<'a>(params: &'a ClientParams<'_>, key: &str) -> Result<&'a str, ErrorReply> {
-    let target = params.target.as_ref().map(|(_, target)| &**target);
-    target.ok_or_else(|| ErrorReply::invalid_params(format!("`{key}` is missing")))
-}
-
-/// The parts of a request that are forwarded as they are.
-struct Forwarded {
-    /// Members of the parameters, with their JSON text.
-    members: Vec<(String, String)>,
-    /// Entries of `_meta`: the text of a JSON object without its braces.
-    meta: String,
-}
-
-impl Forwarded {
-    fn of(params: &ClientParams<'_>) -> Self {
-        let member = |(key, value): &(Cow<'_, str>, &RawValue)| (key.to_string(), value.get().to_owned());
-        let mut meta = String::new();
-        for (key, value) in &params.meta.others {
-            if !meta.is_empty() {
-                meta.push(',');
-            }
-            meta.push_str(&format!("{}:{}", Value::from(&**key), value.get()));
-        }
-        Self { members: params.rest.iter().map(member).collect(), meta }
-    }
-}
-
-fn push_members(text: &mut String, members: &[(String, String)]) {
-    for (key, value) in members {
-        text.push_str(&format!(",{}:{value}", Value::from(key.as_str())));
-    }
-}
-
-/// Writes the parameters for a server: the target under its own name, the arguments, and all other members.
-fn write_params(
-    shared: &GatewayShared,
-    server: &Alias,
-    (key, own_name): (&str, &str),
-    arguments: &[u8],
-    rest: &[(String, String)],
-) -> Result<Bytes, ErrorReply> {
-    let is_legacy = !rest.is_empty() && shared.upstreams.era(server) == Some(Era::Legacy);
-    if is_legacy && rest.iter().any(|(key, _)| key == "requestState") {
-        // Legacy servers have no states, and the gateway does not know this one. The call must not be executed again.
-        return Err(ErrorReply::invalid_state());
-    }
-    let mut text = Vec::with_capacity(arguments.len() + own_name.len() + 64);
-    text.extend_from_slice(b"{\"");
-    text.extend_from_slice(key.as_bytes());
-    text.extend_from_slice(b"\":");
-    // Writing to a vector cannot fail.
-    let _ = serde_json::to_writer(&mut text, own_name);
-    if !arguments.is_empty() {
-        text.extend_from_slice(b",\"arguments\":");
-        text.extend_from_slice(arguments);
-    }
-    // A legacy server does not know the members of input rounds.
-    for (key, value) in rest.iter().filter(|(key, _)| !(is_legacy && INPUT_MEMBERS.contains(&key.as_str()))) {
-        text.push(b',');
-        let _ = serde_json::to_writer(&mut text, key);
-        text.push(b':');
-        text.extend_from_slice(value.as_bytes());
-    }
-    text.push(b'}');
-    Ok(text.into())
 }

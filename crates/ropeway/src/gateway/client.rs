@@ -26,6 +26,9 @@ pub(crate) const MAX_QUESTIONS: usize = 16;
 /// (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>).
 const LOG_LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
+/// Stands for the level of a client that has not asked for log messages.
+const NO_LOGS: u8 = u8::MAX;
+
 /// A level of log messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LogLevel(u8);
@@ -160,12 +163,17 @@ pub(crate) struct Client {
     pub(crate) profile: Arc<str>,
     /// Clients with equal keys share their isolated connections.
     pub(crate) isolation_key: u64,
+    /// Several clients may look like this one: modern HTTP clients have neither a session nor a connection of their own.
+    pub(crate) is_anonymous: bool,
     /// `clientInfo` and `clientCapabilities` for a modern server: the text of a JSON object without its braces.
     pub(crate) modern_meta: Arc<str>,
+    /// Identifies the session, also after a restart of the gateway. Empty for clients without a session.
+    pub(crate) session: Box<str>,
     /// Frames that belong to no request of the client.
     pub(crate) outbound: Outbound,
     /// Number of streams that are open to the client.
     streams: AtomicUsize,
+    /// The index of the level in [`LOG_LEVELS`], or [`NO_LOGS`].
     log_level: AtomicU8,
     questions: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
     next_question: AtomicU64,
@@ -210,10 +218,12 @@ impl Client {
             principal,
             profile,
             isolation_key: isolation_key.unwrap_or(id.0),
+            is_anonymous: false,
             modern_meta: modern_meta.into(),
+            session: Box::default(),
             outbound: Outbound::default(),
             streams: AtomicUsize::new(0),
-            log_level: AtomicU8::new(0),
+            log_level: AtomicU8::new(NO_LOGS),
             questions: Mutex::default(),
             next_question: AtomicU64::new(1),
             running: Mutex::default(),
@@ -221,9 +231,18 @@ impl Client {
         }
     }
 
-    /// Returns the minimum level of log messages for the client.
-    pub(crate) fn log_level(&self) -> LogLevel {
-        LogLevel(self.log_level.load(Ordering::Relaxed))
+    /// Returns the minimum level of log messages for the client. `None` if it has not asked for any.
+    ///
+    /// The gateway decides which messages a client gets before `logging/setLevel`
+    /// (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>): none, because the messages of a
+    /// shared server may concern other clients.
+    pub(crate) fn log_level(&self) -> Option<LogLevel> {
+        Some(self.log_level.load(Ordering::Relaxed)).filter(|level| *level != NO_LOGS).map(LogLevel)
+    }
+
+    /// Returns `true` if the client has asked for log messages of this level with `logging/setLevel`.
+    pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
+        self.log_level().is_some_and(|wanted| wanted <= level)
     }
 
     /// Sets the minimum level of log messages for the client.

@@ -23,6 +23,23 @@ pub(crate) enum ChangedList {
 }
 
 impl ChangedList {
+    /// All lists.
+    pub(crate) const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
+
+    /// Returns the name of the list, which is also the name of its capability.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+        }
+    }
+
+    /// Returns the notification for a legacy client.
+    pub(crate) fn frame(self) -> Frame {
+        Frame::new(FrameKind::Change, format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, self.method()))
+    }
+
     /// Returns the method of the notification.
     pub(crate) fn method(self) -> &'static str {
         match self {
@@ -87,6 +104,11 @@ impl Clients {
         lock(&self.legacy).values().filter_map(Weak::upgrade).collect()
     }
 
+    /// Finds a legacy client.
+    pub(crate) fn get(&self, client: ClientId) -> Option<Arc<Client>> {
+        lock(&self.legacy).get(&client)?.upgrade()
+    }
+
     /// Adds a listener until the guard is dropped.
     pub(crate) fn listen(self: &Arc<Self>, exchange: &Arc<Exchange>, filter: ListenFilter) -> ListenGuard {
         let listener = Listener { exchange: Arc::downgrade(exchange), filter };
@@ -102,9 +124,9 @@ impl Clients {
     /// Tells the clients of a profile that a list has changed.
     pub(crate) fn notify_changed(&self, list: ChangedList, concerns: impl Fn(&str) -> bool) {
         let method = list.method();
-        let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
+        let frame = list.frame();
         for client in self.legacy().into_iter().filter(|client| concerns(&client.profile)) {
-            client.outbound.send(Frame::new(FrameKind::Change, message.clone()));
+            client.outbound.send(frame.clone());
         }
         let listeners: Vec<Arc<Exchange>> = {
             let listeners = lock(&self.listeners);

@@ -9,9 +9,12 @@ use super::client::{Client, ClientDescription, Principal};
 use super::errors::ErrorReply;
 pub(crate) use super::exchange::Dispatch;
 use super::header_view::HeaderView;
-use super::methods::{self, Method, Requester};
+use super::limits::CallClient;
+use super::method::Method;
+use super::methods;
 use super::profile::Selector;
 use super::reply::Reply;
+use super::requester::Requester;
 use super::shared::GatewayShared;
 use super::subscribe;
 use crate::protocol::{
@@ -28,10 +31,22 @@ pub(crate) struct Caller<'a> {
     pub(crate) headers: Option<HeaderView<'a>>,
 }
 
+impl Caller<'_> {
+    fn requester<'a>(&'a self, client: Arc<Client>, body: &'a Bytes, id: &'a RawValue) -> Requester<'a> {
+        let counted = match &self.client {
+            ClientRef::Http { connection } if client.is_anonymous => {
+                CallClient::Anonymous { connection: *connection, description: client.isolation_key }
+            }
+            _ => CallClient::Known(client.id.number()),
+        };
+        Requester { client, counted, headers: self.headers.as_ref(), body, id }
+    }
+}
+
 /// What is known about the client before its message is read.
 pub(crate) enum ClientRef {
-    /// A client without a connection of its own: modern, or not initialized.
-    Unknown,
+    /// A client over HTTP, with the number of its connection. It is modern, not initialized, or named by its session id.
+    Http { connection: u64 },
     /// The client at the other end of a pipe.
     Pipe(Arc<PipeClient>),
 }
@@ -108,12 +123,7 @@ fn request(
         let known = known.filter(|known| known.is_in(Era::Modern));
         let method = known.ok_or_else(|| ErrorReply::method_not_found(method, Era::Modern))?;
         let client = modern_client(shared, caller, &params)?;
-        return methods::handle(
-            shared,
-            Requester { client, headers: caller.headers.as_ref(), body, id },
-            method,
-            &params,
-        );
+        return methods::handle(shared, caller.requester(client, body, id), method, &params);
     }
     check_legacy(caller)?;
     if known == Some(Method::Initialize) {
@@ -128,7 +138,7 @@ fn request(
     };
     let known = known.filter(|known| known.is_in(Era::Legacy));
     let method = known.ok_or_else(|| ErrorReply::method_not_found(method, Era::Legacy))?;
-    methods::handle(shared, Requester { client, headers: caller.headers.as_ref(), body, id }, method, &params)
+    methods::handle(shared, caller.requester(client, body, id), method, &params)
 }
 
 /// Decides the era of a request.
@@ -195,7 +205,11 @@ fn modern_client(
     let create = |isolation_key| {
         let description =
             ClientDescription { version: MODERN.into(), capabilities: capabilities.into(), info: info.into() };
-        Arc::new(Client::new(Era::Modern, description, caller.principal.clone(), profile.clone(), Some(isolation_key)))
+        let (principal, key) = (caller.principal.clone(), Some(isolation_key));
+        let is_anonymous = matches!(caller.client, ClientRef::Http { .. });
+        let mut client = Client::new(Era::Modern, description, principal, profile.clone(), key);
+        client.is_anonymous = is_anonymous;
+        Arc::new(client)
     };
     match &caller.client {
         ClientRef::Pipe(pipe) => {
@@ -205,7 +219,7 @@ fn modern_client(
                 _ => Ok(modern.insert(create(pipe.isolation_key)).clone()),
             }
         }
-        ClientRef::Unknown => Ok(shared.modern_clients.find_or_insert((&caller.principal, info), is_same, create)),
+        ClientRef::Http { .. } => Ok(shared.modern_clients.find_or_insert((&caller.principal, info), is_same, create)),
     }
 }
 
@@ -213,7 +227,7 @@ fn modern_client(
 fn legacy_client(shared: &Arc<GatewayShared>, caller: &Caller<'_>) -> Result<Option<Arc<Client>>, ErrorReply> {
     match &caller.client {
         ClientRef::Pipe(pipe) => Ok(pipe.legacy()),
-        ClientRef::Unknown => {
+        ClientRef::Http { .. } => {
             let session = caller.headers.as_ref().and_then(|headers| headers.session);
             let session = session.ok_or_else(ErrorReply::session_required)?;
             let found = shared.session(session, &caller.principal);
@@ -249,7 +263,7 @@ fn initialize(
             *legacy = Some(client);
             Ok(Dispatch::Done { status: 200, reply })
         }
-        ClientRef::Unknown => {
+        ClientRef::Http { .. } => {
             let created = shared.sessions.create(description, &caller.principal, &profile);
             let (session, client) = created.map_err(|_| ErrorReply::overloaded("too many sessions"))?;
             shared.clients.add(&client);

@@ -104,6 +104,11 @@ impl ErrorReply {
         Self::new(404, code::TIMEOUT, "Session not found")
     }
 
+    /// A level of log messages is unknown.
+    pub(crate) fn unknown_level(name: &str) -> Self {
+        Self::invalid_params(format!("`{}` is not a log level", name.escape_debug()))
+    }
+
     /// The gateway is at its limits, or about to stop.
     pub(crate) fn overloaded(message: impl Into<String>) -> Self {
         Self::new(503, REFUSED, message)

@@ -79,6 +79,8 @@ pub(crate) struct OpenQuestion {
     /// The key of the question in `inputRequests`.
     pub(crate) key: Box<str>,
     pub(crate) question: Question,
+    /// Alive until the question is answered or withdrawn.
+    _open: Arc<()>,
 }
 
 /// The parts of a request that its retry must repeat.
@@ -162,15 +164,18 @@ impl Exchange {
         *lock(&self.identity) = Identity { id: id.to_owned(), token: token.map(ToOwned::to_owned) };
     }
 
-    /// Adds a question for a modern client.
-    pub(crate) fn ask(&self, question: Question) {
+    /// Adds a question for a modern client. The reference is alive until the question is answered or withdrawn.
+    pub(crate) fn ask(&self, question: Question) -> Weak<()> {
+        let open = Arc::new(());
+        let is_open = Arc::downgrade(&open);
         let mut asked = lock(&self.asked);
         asked.count += 1;
         let key = format!("q{}", asked.count).into();
-        asked.questions.push(OpenQuestion { key, question });
+        asked.questions.push(OpenQuestion { key, question, _open: open });
         self.has_asked.store(true, Ordering::Release);
         drop(asked);
         self.outbound.wake();
+        is_open
     }
 
     /// Removes a question that its server has withdrawn. Returns `true` if it was there.
@@ -184,7 +189,7 @@ impl Exchange {
     /// Returns `true` if the client wants log messages of this level with the request.
     pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
         match self.client.era {
-            Era::Legacy => self.client.log_level() <= level,
+            Era::Legacy => self.client.wants_log(level),
             Era::Modern => self.log_level.is_some_and(|wanted| wanted <= level),
         }
     }

@@ -309,10 +309,13 @@ impl Gateway {
         self.inner.shared.stop_requested.cancelled().await;
     }
 
-    /// Refuses new sessions and calls, waits for the calls in progress up to `limit`, and stops the servers.
+    /// Refuses new sessions and calls, cancels calls that wait for input of their clients, waits for the other calls in progress up
+    /// to `limit`, and stops the servers.
     pub async fn drain(&self, limit: Duration) {
         let shared = &self.inner.shared;
         shared.draining.cancel();
+        // Their clients may never come back.
+        shared.parked.close();
         let finished = async {
             while shared.exchanges.len() > 0 {
                 tokio::time::sleep(DRAIN_INTERVAL).await;

@@ -1,7 +1,7 @@
 //! Limits that protect the process: connections, and calls in flight.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,6 +20,8 @@ pub(crate) struct Limits {
 struct Calls {
     max: usize,
     max_per_client: usize,
+    /// For all clients with the same description, if they have no session.
+    max_per_description: usize,
     running: Mutex<Running>,
 }
 
@@ -27,8 +29,41 @@ struct Calls {
 struct Running {
     total: usize,
     /// Clients with calls in flight.
-    by_client: HashMap<u64, usize>,
+    by_client: HashMap<CountedClient, usize>,
 }
+
+/// The client of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallClient {
+    /// A client with a session or a pipe, by its number.
+    Known(u64),
+    /// A client without a session: its connection, and the number of its description, which other clients may share.
+    Anonymous { connection: u64, description: u64 },
+}
+
+/// What the calls in flight are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum CountedClient {
+    Known(u64),
+    Connection(u64),
+    Description(u64),
+}
+
+impl CallClient {
+    /// Returns everything that a call of the client counts for.
+    fn counted(self) -> impl Iterator<Item = CountedClient> {
+        let (first, second) = match self {
+            Self::Known(client) => (CountedClient::Known(client), None),
+            Self::Anonymous { connection, description } => {
+                (CountedClient::Connection(connection), Some(CountedClient::Description(description)))
+            }
+        };
+        std::iter::once(first).chain(second)
+    }
+}
+
+/// The part of all calls that clients with the same description may have in flight, if they have no session.
+const DESCRIPTION_SHARE: usize = 4;
 
 /// The error of [`Limits::call`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,27 +95,33 @@ impl LimitError {
 impl Limits {
     pub(crate) fn new(max_connections: usize, max_calls: usize, max_calls_per_client: usize) -> Self {
         let max_connections = max_connections.min(Semaphore::MAX_PERMITS);
-        let calls = Calls { max: max_calls, max_per_client: max_calls_per_client, running: Mutex::default() };
+        let calls = Calls {
+            max: max_calls,
+            max_per_client: max_calls_per_client,
+            max_per_description: (max_calls / DESCRIPTION_SHARE).max(max_calls_per_client),
+            running: Mutex::default(),
+        };
         Self { calls: Arc::new(calls), connections: Arc::new(Semaphore::new(max_connections)), open: Arc::default() }
     }
 
-    /// Counts a call until the permit is dropped. `client` is the number of a legacy session or a pipe; clients without a
-    /// connection of their own only count for the gateway.
+    /// Counts a call until the permit is dropped.
     ///
     /// # Errors
     ///
     /// Fails if the client or the gateway has too many calls in flight.
-    pub(crate) fn call(&self, client: Option<u64>) -> Result<CallPermit, LimitError> {
+    pub(crate) fn call(&self, client: CallClient) -> Result<CallPermit, LimitError> {
         let mut running = lock(&self.calls.running);
         if running.total >= self.calls.max {
             return Err(LimitError::Gateway { limit: self.calls.max });
         }
-        if let Some(client) = client {
-            let count = running.by_client.entry(client).or_default();
-            if *count >= self.calls.max_per_client {
-                return Err(LimitError::Client { limit: self.calls.max_per_client });
+        for counted in client.counted() {
+            let limit = self.calls.limit(counted);
+            if running.by_client.get(&counted).is_some_and(|count| *count >= limit) {
+                return Err(LimitError::Client { limit });
             }
-            *count += 1;
+        }
+        for counted in client.counted() {
+            *running.by_client.entry(counted).or_default() += 1;
         }
         running.total += 1;
         drop(running);
@@ -104,22 +145,32 @@ impl Limits {
     }
 }
 
+impl Calls {
+    fn limit(&self, counted: CountedClient) -> usize {
+        match counted {
+            CountedClient::Known(_) | CountedClient::Connection(_) => self.max_per_client,
+            CountedClient::Description(_) => self.max_per_description,
+        }
+    }
+}
+
 /// A call in flight.
 #[derive(Debug)]
 pub(crate) struct CallPermit {
     calls: Arc<Calls>,
-    client: Option<u64>,
+    client: CallClient,
 }
 
 impl Drop for CallPermit {
     fn drop(&mut self) {
         let mut running = lock(&self.calls.running);
         running.total -= 1;
-        let Some(client) = self.client else { return };
-        if let Some(count) = running.by_client.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
-                running.by_client.remove(&client);
+        for counted in self.client.counted() {
+            if let Some(count) = running.by_client.get_mut(&counted) {
+                *count -= 1;
+                if *count == 0 {
+                    running.by_client.remove(&counted);
+                }
             }
         }
     }
@@ -135,14 +186,17 @@ pub(crate) struct ConnectionSlot {
 impl ConnectionSlot {
     /// Counts the connection until the permit is dropped.
     pub(crate) fn open(self) -> ConnectionPermit {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         self.open.fetch_add(1, Ordering::Relaxed);
-        ConnectionPermit { _permit: self.permit, open: self.open }
+        ConnectionPermit { number: NEXT.fetch_add(1, Ordering::Relaxed), _permit: self.permit, open: self.open }
     }
 }
 
 /// An open connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
+    /// Identifies the connection within this process.
+    pub(crate) number: u64,
     _permit: Option<OwnedSemaphorePermit>,
     open: Arc<AtomicUsize>,
 }
@@ -160,22 +214,38 @@ mod tests {
     #[test]
     fn calls_of_one_client_and_of_all_are_limited() {
         let limits = Limits::new(1, 3, 2);
-        let first = limits.call(Some(1)).unwrap();
-        let _second = limits.call(Some(1)).unwrap();
-        assert_eq!(limits.call(Some(1)).unwrap_err(), LimitError::Client { limit: 2 });
-        let _other = limits.call(None).unwrap();
-        assert_eq!(limits.call(Some(2)).unwrap_err(), LimitError::Gateway { limit: 3 });
+        let call = |client| limits.call(CallClient::Known(client));
+        let first = call(1).unwrap();
+        let _second = call(1).unwrap();
+        assert_eq!(call(1).unwrap_err(), LimitError::Client { limit: 2 });
+        let _other = limits.call(CallClient::Anonymous { connection: 1, description: 1 }).unwrap();
+        assert_eq!(call(2).unwrap_err(), LimitError::Gateway { limit: 3 });
         drop(first);
-        let again = limits.call(Some(1)).unwrap();
+        let again = call(1).unwrap();
         assert_eq!(limits.calls(), 3);
         drop(again);
         assert_eq!(limits.calls(), 2);
     }
 
     #[test]
+    fn clients_without_a_session_are_limited_by_connection_and_description() {
+        let limits = Limits::new(1, 16, 2);
+        let call = |connection, description| limits.call(CallClient::Anonymous { connection, description });
+        let first = [call(1, 1), call(1, 1)];
+        assert!(first.iter().all(Result::is_ok));
+        assert_eq!(call(1, 2).unwrap_err(), LimitError::Client { limit: 2 }, "one connection");
+        let _second = [call(2, 1), call(3, 1)].map(Result::unwrap);
+        assert_eq!(call(4, 1).unwrap_err(), LimitError::Client { limit: 4 }, "one description");
+        let _other = call(4, 2).unwrap();
+        drop(first);
+        call(1, 1).unwrap();
+    }
+
+    #[test]
     fn a_client_without_calls_takes_no_memory() {
         let limits = Limits::new(1, 3, 2);
-        drop(limits.call(Some(1)).unwrap());
+        drop(limits.call(CallClient::Known(1)).unwrap());
+        drop(limits.call(CallClient::Anonymous { connection: 1, description: 1 }).unwrap());
         assert!(lock(&limits.calls.running).by_client.is_empty());
     }
 

@@ -1,185 +1,26 @@
-//! The methods that clients call, and those that the gateway answers itself.
+//! The handlers of all methods, and the methods that the gateway answers itself.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::calls;
-use super::client::{Client, ClientDescription, LogLevel, RunningRequest};
+use super::client::{ClientDescription, LogLevel};
 use super::errors::ErrorReply;
-use super::exchange::{Dispatch, Exchange, Outcome, Work};
-use super::header_view::HeaderView;
-use super::limits::CallPermit;
+use super::exchange::Dispatch;
 use super::listen;
 use super::lists;
+use super::method::Method;
 use super::reply::{Reply, ResultExtras};
+use super::requester::Requester;
 use super::shared::GatewayShared;
 use super::subscribe;
+use super::tasks;
 use crate::protocol::{ClientParams, Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN};
 
 /// Maximum size of the capabilities, and of the name and version, of a client. Both are kept as long as its session.
 const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
-
-/// A method of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
-    Initialize,
-    Ping,
-    SetLevel,
-    Discover,
-    Listen,
-    ListTools,
-    CallTool,
-    ListPrompts,
-    GetPrompt,
-    ListResources,
-    ListTemplates,
-    ReadResource,
-    Subscribe,
-    Unsubscribe,
-    Complete,
-    GetTask,
-    UpdateTask,
-    CancelTask,
-    ListTasks,
-    TaskResult,
-}
-
-/// The eras in which a method exists.
-enum Eras {
-    Legacy,
-    Modern,
-    Both,
-}
-
-impl Method {
-    /// Finds a method by its name.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "initialize" => Self::Initialize,
-            "ping" => Self::Ping,
-            "logging/setLevel" => Self::SetLevel,
-            "server/discover" => Self::Discover,
-            "subscriptions/listen" => Self::Listen,
-            "tools/list" => Self::ListTools,
-            "tools/call" => Self::CallTool,
-            "prompts/list" => Self::ListPrompts,
-            "prompts/get" => Self::GetPrompt,
-            "resources/list" => Self::ListResources,
-            "resources/templates/list" => Self::ListTemplates,
-            "resources/read" => Self::ReadResource,
-            "resources/subscribe" => Self::Subscribe,
-            "resources/unsubscribe" => Self::Unsubscribe,
-            "completion/complete" => Self::Complete,
-            "tasks/get" => Self::GetTask,
-            "tasks/update" => Self::UpdateTask,
-            "tasks/cancel" => Self::CancelTask,
-            "tasks/list" => Self::ListTasks,
-            "tasks/result" => Self::TaskResult,
-            _ => return None,
-        })
-    }
-
-    /// Returns the parameter that names the target, which modern clients repeat in the header `Mcp-Name`.
-    pub(crate) fn target(self) -> Option<&'static str> {
-        match self {
-            Self::CallTool | Self::GetPrompt => Some("name"),
-            Self::ReadResource | Self::Subscribe | Self::Unsubscribe => Some("uri"),
-            Self::GetTask | Self::UpdateTask | Self::CancelTask | Self::TaskResult => Some("taskId"),
-            _ => None,
-        }
-    }
-
-    fn eras(self) -> Eras {
-        match self {
-            Self::Initialize
-            | Self::Ping
-            | Self::SetLevel
-            | Self::Subscribe
-            | Self::Unsubscribe
-            | Self::ListTasks
-            | Self::TaskResult => Eras::Legacy,
-            Self::Discover | Self::Listen | Self::UpdateTask => Eras::Modern,
-            _ => Eras::Both,
-        }
-    }
-
-    /// Returns `true` if the method exists in an era.
-    pub(crate) fn is_in(self, era: Era) -> bool {
-        match self.eras() {
-            Eras::Both => true,
-            Eras::Legacy => era == Era::Legacy,
-            Eras::Modern => era == Era::Modern,
-        }
-    }
-}
-
-/// A request and the client that sent it.
-pub(crate) struct Requester<'a> {
-    pub(crate) client: Arc<Client>,
-    pub(crate) headers: Option<&'a HeaderView<'a>>,
-    /// The whole message. Parameters are slices of it.
-    pub(crate) body: &'a Bytes,
-    pub(crate) id: &'a RawValue,
-}
-
-/// A request in progress, and everything that ends with it.
-pub(crate) struct Started {
-    pub(crate) exchange: Arc<Exchange>,
-    /// `None` for modern clients over HTTP, which cancel by closing the request.
-    pub(crate) running: Option<RunningRequest>,
-    pub(crate) permit: CallPermit,
-}
-
-impl Requester<'_> {
-    /// Returns the slice of the message that a value was read from.
-    pub(crate) fn slice(&self, value: &RawValue) -> Bytes {
-        self.body.slice_ref(value.get().as_bytes())
-    }
-
-    /// Begins a request that takes time.
-    pub(crate) fn start(&self, shared: &GatewayShared, params: &ClientParams<'_>) -> Result<Started, ErrorReply> {
-        let level = match params.meta.log_level.as_deref().filter(|_| self.client.era == Era::Modern) {
-            Some(name) => Some(LogLevel::parse(name).ok_or_else(|| unknown_level(name))?),
-            None => None,
-        };
-        let is_shared = self.client.era == Era::Modern && self.headers.is_some();
-        let running = match is_shared {
-            true => None,
-            false => Some(self.client.begin(self.id).ok_or_else(ErrorReply::duplicate_id)?),
-        };
-        let permit = shared.limits.call((!is_shared).then(|| self.client.id.number()));
-        let permit = permit.map_err(|error| ErrorReply::refused(error.status(), error.to_string()))?;
-        let exchange = Exchange::new(self.client.clone(), self.id, params.meta.progress_token, level);
-        Ok(Started { exchange, running, permit })
-    }
-}
-
-impl Started {
-    /// Makes the work of the request: it is cancelled with the request, and holds its place until it ends.
-    pub(crate) fn run<F>(self, shared: &Arc<GatewayShared>, work: impl FnOnce(Arc<Exchange>) -> F) -> Dispatch
-    where
-        F: Future<Output = Outcome> + Send + 'static,
-    {
-        let Self { exchange, running, permit } = self;
-        let guard = shared.exchanges.enter(&exchange);
-        let work = work(exchange.clone());
-        let work: Work = Box::pin(async move {
-            let _held = (permit, guard);
-            match &running {
-                None => work.await,
-                Some(running) => tokio::select! {
-                    biased;
-                    () = running.token().cancelled() => Outcome::Silent,
-                    outcome = work => outcome,
-                },
-            }
-        });
-        Dispatch::Running { exchange, work }
-    }
-}
 
 /// Handles a request of a client whose era and version are checked.
 pub(crate) fn handle(
@@ -204,7 +45,7 @@ pub(crate) fn handle(
         Method::Subscribe => subscribe::subscribe(shared, &requester, params),
         Method::Unsubscribe => subscribe::unsubscribe(shared, &requester, params),
         Method::GetTask | Method::UpdateTask | Method::CancelTask | Method::ListTasks | Method::TaskResult => {
-            calls::task(shared, &requester, method, params)
+            tasks::task(shared, &requester, method, params)
         }
     }
 }
@@ -274,13 +115,9 @@ fn set_level(
 ) -> Result<Dispatch, ErrorReply> {
     let name = params.get("level").and_then(|level| serde_json::from_str::<String>(level.get()).ok());
     let name = name.ok_or_else(|| ErrorReply::invalid_params("`level` is missing"))?;
-    let level = LogLevel::parse(&name).ok_or_else(|| unknown_level(&name))?;
+    let level = LogLevel::parse(&name).ok_or_else(|| ErrorReply::unknown_level(&name))?;
     requester.client.set_log_level(level);
     shared.sessions.note(&requester.client, |notes| notes.log_level = Some(level.name().to_owned()));
     shared.update_log_levels();
     Ok(done(shared, requester.id, Era::Legacy, &json!({}), ResultExtras::default()))
-}
-
-fn unknown_level(name: &str) -> ErrorReply {
-    ErrorReply::invalid_params(format!("`{}` is not a log level", name.escape_debug()))
 }

@@ -25,7 +25,14 @@ pub(crate) struct ParkedCalls {
     limit: usize,
     lifetime: Duration,
     next: AtomicU64,
-    table: Mutex<HashMap<u64, ParkedCall>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    calls: HashMap<u64, ParkedCall>,
+    /// The gateway stops, and no call can wait any longer.
+    is_closed: bool,
 }
 
 /// The content of a `requestState`.
@@ -105,7 +112,17 @@ impl ParkedCalls {
 
     /// Returns the number of calls that wait for input.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.table).len()
+        lock(&self.table).calls.len()
+    }
+
+    /// Ends all calls that wait for input, and every later one that would. Their states are invalid from then on.
+    pub(crate) fn close(&self) {
+        let calls = {
+            let mut table = lock(&self.table);
+            table.is_closed = true;
+            std::mem::take(&mut table.calls)
+        };
+        drop(calls);
     }
 
     /// Keeps a call for the retry of its client, and returns the response with the questions.
@@ -124,18 +141,22 @@ impl ParkedCalls {
             let (parked, lifetime) = (Arc::downgrade(self), self.lifetime);
             async move {
                 tokio::time::sleep(lifetime).await;
-                let expired = parked.upgrade().and_then(|parked| lock(&parked.table).remove(&slot));
+                let expired = parked.upgrade().and_then(|parked| lock(&parked.table).calls.remove(&slot));
                 drop(expired);
             }
         });
         let call = ParkedCall { nonce, exchange, asked, work, expiry: expiry.abort_handle() };
         let mut table = lock(&self.table);
-        if table.len() >= self.limit {
+        let problem = match table.is_closed {
+            true => Some("the gateway is stopping; the call was cancelled"),
+            false => (table.calls.len() >= self.limit).then_some("too many calls wait for input"),
+        };
+        if let Some(problem) = problem {
             drop(table);
             drop(call);
-            return Reply::error(Some(&id), &ErrorReply::internal("too many calls wait for input"));
+            return Reply::error(Some(&id), &ErrorReply::internal(problem));
         }
-        table.insert(slot, call);
+        table.calls.insert(slot, call);
         Reply::result(&id, result.into())
     }
 
@@ -157,7 +178,7 @@ impl ParkedCalls {
         let payload = self.keys.open(SealKind::RequestState, &client.principal, state).map_err(|_| invalid())?;
         let State { slot, nonce } = serde_json::from_slice(&payload).map_err(|_| invalid())?;
         let mut table = lock(&self.table);
-        let call = table.get(&slot).filter(|call| call.nonce == nonce).ok_or_else(invalid)?;
+        let call = table.calls.get(&slot).filter(|call| call.nonce == nonce).ok_or_else(invalid)?;
         if !call.exchange.request.get().is_some_and(|parked| parked.is_same(request)) {
             return Err(ErrorReply::invalid_params("`requestState` belongs to another request"));
         }
@@ -166,7 +187,7 @@ impl ParkedCalls {
                 check_answer(open, answer)?;
             }
         }
-        let Some(mut call) = table.remove(&slot) else { return Err(invalid()) };
+        let Some(mut call) = table.calls.remove(&slot) else { return Err(invalid()) };
         drop(table);
         call.expiry.abort();
         call.exchange.reattach(id.0, id.1);

@@ -53,13 +53,9 @@ pub(crate) async fn send(
             meta: request.meta.clone(),
             modern_meta: modern_meta.clone(),
             arguments: request.arguments.clone(),
+            as_task: request.as_task,
         };
-        let reply = if request.as_task {
-            lease.guard(lease.mcp.forward_as_task(raw, exchange.clone(), lease.context())).await
-        } else {
-            lease.guard(lease.mcp.forward(raw, exchange.clone(), lease.context())).await
-        };
-        let reply = reply.map_err(failed)?;
+        let reply = lease.guard(lease.mcp.forward(raw, exchange.clone(), lease.context())).await.map_err(failed)?;
         match InputRound::read(exchange, &reply)? {
             None => return Ok(reply),
             Some(input) => params = input.answer(exchange, &params, round).await?,
@@ -80,7 +76,7 @@ pub(crate) fn finish(exchange: &Exchange, reply: RawReply, extras: ResultExtras)
 /// Returns the `_meta` entries of the client for a modern server.
 fn modern_meta(exchange: &Exchange) -> Arc<str> {
     let level = match exchange.client.era {
-        Era::Legacy => Some(exchange.client.log_level()),
+        Era::Legacy => exchange.client.log_level(),
         Era::Modern => exchange.log_level,
     };
     match level {

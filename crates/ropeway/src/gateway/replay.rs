@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -61,8 +62,17 @@ pub(crate) enum Resumed {
     Unknown,
 }
 
-/// The sealed content of an event id: stream, process, and id of the request.
-type Token = (u64, u64, Option<Box<RawValue>>);
+/// The sealed content of an event id.
+#[derive(Serialize, Deserialize)]
+struct Token {
+    stream: u64,
+    /// Identifies the process.
+    epoch: u64,
+    /// The session of the client, which is the only one that may use the id.
+    session: Box<str>,
+    /// The id of the request that the stream answers.
+    request: Option<Box<RawValue>>,
+}
 
 impl Streams {
     /// Creates an empty table. A client may have `per_client` live streams.
@@ -83,7 +93,8 @@ impl Streams {
         let mut table = lock(&self.table);
         let number = table.next_number;
         table.next_number += 1;
-        let token: Token = (number, self.epoch, request.map(ToOwned::to_owned));
+        let (session, request_id) = (client.session.clone(), request.map(ToOwned::to_owned));
+        let token = Token { stream: number, epoch: self.epoch, session, request: request_id };
         let payload = serde_json::to_vec(&token).unwrap_or_default();
         let token = self.keys.seal(SealKind::Event, &client.principal, TOKEN_LIFE, &payload);
         let stream = Arc::new(EventStream::new(number, request.is_none(), token, Arc::clone(&self.bytes)));
@@ -112,7 +123,9 @@ impl Streams {
         };
         let payload = self.keys.open(SealKind::Event, &client.principal, token).ok();
         let token: Option<Token> = payload.and_then(|payload| serde_json::from_slice(&payload).ok());
-        let (Some((number, epoch, request)), Ok(sequence)) = (token, sequence.parse::<u64>()) else {
+        let token = token.filter(|token| token.session == client.session);
+        let (Some(Token { stream: number, epoch, request, .. }), Ok(sequence)) = (token, sequence.parse::<u64>())
+        else {
             return Resumed::Unknown;
         };
         if epoch != self.epoch {
@@ -222,6 +235,9 @@ mod tests {
         let event = next(&stream.read()).await.unwrap();
         let resume = |client: &Client, id: &str| matches!(streams.resume(client, id), Resumed::Unknown);
         assert!(resume(&client("bob"), id_of(&event)));
+        let mut other_session = client("alice");
+        other_session.session = "other".into();
+        assert!(resume(&other_session, id_of(&event)));
         for malformed in ["", ".", "x.1", "1", &format!("{}x", id_of(&event)), &"x.".repeat(5000)] {
             assert!(resume(&owner, malformed), "{malformed:.20}");
         }

@@ -75,10 +75,12 @@ impl Sessions {
         profile: &Arc<str>,
     ) -> Result<(Arc<str>, Arc<Client>), TooManySessions> {
         let expires = journal::now() + self.lifetime.as_secs();
-        let client = Client::new(Era::Legacy, description.clone(), principal.clone(), profile.clone(), None);
+        let mut client = Client::new(Era::Legacy, description.clone(), principal.clone(), profile.clone(), None);
+        let uid = random_id();
+        client.session = uid.as_str().into();
         let client = Arc::new(client);
         let payload = Payload {
-            uid: random_id(),
+            uid,
             version: description.version.clone(),
             profile: profile.clone(),
             capabilities: bounded(&description.capabilities, &client.capabilities.to_json()),
@@ -107,7 +109,8 @@ impl Sessions {
         }
         let description =
             ClientDescription { version: payload.version, capabilities: payload.capabilities, info: payload.info };
-        let client = Client::new(Era::Legacy, description, principal.clone(), payload.profile, None);
+        let mut client = Client::new(Era::Legacy, description, principal.clone(), payload.profile, None);
+        client.session = payload.uid.as_str().into();
         if let Some(level) = notes.log_level.as_deref().and_then(LogLevel::parse) {
             client.set_log_level(level);
         }
@@ -223,6 +226,19 @@ mod tests {
         assert!(found.revived.is_some() && found.client.capabilities.roots);
         assert_eq!(&*found.client.description.version, "2025-06-18");
         assert!(after.find(&id, &bob).is_none(), "a session in memory is bound to its principal, too");
+    }
+
+    #[test]
+    fn a_session_in_memory_ends_with_its_life() {
+        let (keys, anyone) = (keys(), Principal::from(""));
+        let sessions = sessions(&keys, 10);
+        let (id, _) = sessions.create(description(), &anyone, &"default".into()).expect("room");
+        let expires = lock(&sessions.table)[&id].expires;
+        assert_eq!(expires.saturating_sub(journal::now()).div_ceil(3600), 24);
+        assert!(sessions.find(&id, &anyone).is_some());
+        lock(&sessions.table).get_mut(&id).expect("the session").expires = journal::now() - 1;
+        assert!(sessions.find(&id, &anyone).is_none());
+        assert!(sessions.end(&id, &anyone).is_none());
     }
 
     #[test]

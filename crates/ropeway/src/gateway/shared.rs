@@ -129,6 +129,7 @@ impl GatewayShared {
                 self.switchboard.add_link(mcp.link(), &view.alias, None);
             }
         }
+        self.update_log_levels();
         let mut routers = write(&self.routers);
         let before = routers.clone();
         let after = Arc::new(RouterSet::build(&self.settings(), &views, Some(&before)));
@@ -147,7 +148,19 @@ impl GatewayShared {
         let found = self.sessions.find(id, principal)?;
         let Some(notes) = found.revived else { return Some((found.client, Vec::new())) };
         self.clients.add(&found.client);
+        if found.client.log_level().is_some() {
+            self.update_log_levels();
+        }
+        self.announce_missed_changes(&found.client);
         Some((found.client, notes.subscriptions.into_iter().collect()))
+    }
+
+    /// Tells a client that was away that all lists may have changed.
+    fn announce_missed_changes(&self, client: &Client) {
+        let capabilities = self.describe(&client.profile, client.era).capabilities;
+        for list in ChangedList::ALL.into_iter().filter(|list| capabilities.get(list.name()).is_some()) {
+            client.outbound.send(list.frame());
+        }
     }
 
     /// Ends everything that a client has here.
@@ -234,7 +247,7 @@ impl GatewayShared {
 
     /// Sets the level of log messages of all servers to the most verbose one that a client wants.
     pub(crate) fn update_log_levels(&self) {
-        if let Some(level) = self.clients.legacy().iter().map(|client| client.log_level()).min() {
+        if let Some(level) = self.clients.legacy().iter().filter_map(|client| client.log_level()).min() {
             self.upstreams.set_log_level(level.name());
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::client::{Client, LogLevel, MAX_QUESTIONS, Unanswered};
+use super::client::{Client, ClientId, LogLevel, MAX_QUESTIONS, Unanswered};
 use super::clients::{ChangedList, Clients};
 use super::exchange::{Exchange, Exchanges};
 use super::notification::notification;
@@ -27,14 +27,24 @@ struct LinkOwner {
     server: Alias,
     /// The only client of an isolated connection.
     client: Option<Weak<Client>>,
+    users: Users,
+}
+
+/// The clients that have sent requests on a connection.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Users {
+    #[default]
+    None,
+    One(ClientId),
+    Several,
 }
 
 /// Where a question of a server has gone.
 enum Asked {
     /// A task waits for the answer of a legacy client.
     Task(AbortHandle),
-    /// The question is part of the next response to a modern client.
-    Exchange(Weak<Exchange>),
+    /// The question is part of the next response to a modern client, and `is_open` is alive until it is answered.
+    Exchange { exchange: Weak<Exchange>, is_open: Weak<()> },
 }
 
 /// Connects servers with clients for everything but responses.
@@ -73,8 +83,21 @@ impl Switchboard {
 
     /// Records which server a connection leads to, and its only client if it is isolated.
     pub(crate) fn add_link(&self, link: LinkKey, server: &Alias, client: Option<&Arc<Client>>) {
-        let owner = LinkOwner { server: server.clone(), client: client.map(Arc::downgrade) };
-        lock(&self.links).insert(link, owner);
+        let mut links = lock(&self.links);
+        let users = links.get(&link).map(|owner| owner.users).unwrap_or_default();
+        links.insert(link, LinkOwner { server: server.clone(), client: client.map(Arc::downgrade), users });
+    }
+
+    /// Records that a client sends a request on a connection.
+    pub(crate) fn add_user(&self, link: LinkKey, client: &Client) {
+        let mut links = lock(&self.links);
+        if let Some(owner) = links.get_mut(&link) {
+            owner.users = match owner.users {
+                Users::None if !client.is_anonymous => Users::One(client.id),
+                Users::One(only) if only == client.id => Users::One(only),
+                _ => Users::Several,
+            };
+        }
     }
 
     /// Forgets a connection.
@@ -108,12 +131,14 @@ impl Switchboard {
     /// Returns the number of open questions to the modern client of a request.
     fn open_questions_of(&self, exchange: &Exchange) -> usize {
         let is_own = |asked: &&Asked| match asked {
-            Asked::Exchange(other) => {
+            Asked::Exchange { exchange: other, .. } => {
                 other.upgrade().is_some_and(|other| other.client.isolation_key == exchange.client.isolation_key)
             }
             Asked::Task(_) => false,
         };
-        lock(&self.asked).values().filter(is_own).count()
+        let mut asked = lock(&self.asked);
+        asked.retain(|_, asked| asked.is_open());
+        asked.values().filter(is_own).count()
     }
 
     fn owner(&self, link: LinkKey) -> Option<LinkOwner> {
@@ -162,7 +187,11 @@ impl Switchboard {
         asked.insert(key, Asked::Task(task.abort_handle()));
     }
 
-    /// Delivers a log message to the clients that it can belong to.
+    /// Delivers a log message to the client that it belongs to, if that client has asked for log messages.
+    ///
+    /// A message on the stream of a request belongs to that request. Other messages belong to the only client with requests in
+    /// progress on the connection or, between requests, to the only client that has ever used it. All others are dropped, because
+    /// they could tell one client about the calls of another.
     fn log(&self, owner: &LinkOwner, params: &RawValue, callers: &[ExchangeKey]) {
         #[derive(Deserialize)]
         struct Message<'a> {
@@ -172,26 +201,29 @@ impl Switchboard {
         let message = serde_json::from_str::<Message<'_>>(params.get()).ok();
         // An unknown level is as severe as the most severe one.
         let level = message.and_then(|message| LogLevel::parse(&message.level)).unwrap_or(LogLevel::MAX);
-        let text = notification("notifications/message", params.get());
+        let frame = || Frame::new(FrameKind::Log, notification("notifications/message", params.get()));
         let mut exchanges = self.in_progress(callers);
         exchanges.sort_by_key(|exchange| exchange.key);
-        if exchanges.iter().any(|exchange| exchange.client.principal != exchanges[0].client.principal) {
-            return tracing::debug!(server = %owner.server, "dropped a log message that could belong to several clients");
-        }
-        if exchanges.is_empty() {
-            let client = owner.client.as_ref().and_then(Weak::upgrade);
-            let clients = client.map_or_else(|| self.clients.legacy(), |client| vec![client]);
-            for client in clients.into_iter().filter(|client| client.log_level() <= level) {
-                client.outbound.send(Frame::new(FrameKind::Log, text.clone()));
+        let Some(newest) = exchanges.last() else {
+            if let Some(client) = self.only_user(owner).filter(|client| client.wants_log(level)) {
+                client.outbound.send(frame());
             }
             return;
+        };
+        let client = &newest.client;
+        let is_ambiguous = client.is_anonymous && exchanges.len() > 1;
+        if is_ambiguous || exchanges.iter().any(|exchange| exchange.client.id != client.id) {
+            return tracing::debug!(server = %owner.server, "dropped a log message that could belong to several clients");
         }
-        let mut informed = HashSet::new();
-        for exchange in exchanges.iter().rev().filter(|exchange| exchange.wants_log(level)) {
-            if informed.insert(exchange.client.id) {
-                exchange.outbound.send(Frame::new(FrameKind::Log, text.clone()));
-            }
+        if let Some(exchange) = exchanges.iter().rev().find(|exchange| exchange.wants_log(level)) {
+            exchange.outbound.send(frame());
         }
+    }
+
+    /// Returns the legacy client that is the only one to have used a connection.
+    fn only_user(&self, owner: &LinkOwner) -> Option<Arc<Client>> {
+        let Users::One(client) = owner.users else { return None };
+        self.clients.get(client)
     }
 }
 
@@ -248,11 +280,8 @@ impl ServerTap for Switchboard {
             }
             Recipient::Exchange(exchange) if exchange.client.era == Era::Modern => {
                 let key = (question.link, Box::from(question.id.get()));
-                let mut asked = lock(&self.asked);
-                asked.retain(|_, asked| asked.is_open());
-                asked.insert(key, Asked::Exchange(Arc::downgrade(&exchange)));
-                drop(asked);
-                exchange.ask(question);
+                let is_open = exchange.ask(question);
+                lock(&self.asked).insert(key, Asked::Exchange { exchange: Arc::downgrade(&exchange), is_open });
             }
             Recipient::Exchange(exchange) => self.ask_legacy(question, exchange.client.clone(), Some(exchange)),
             Recipient::Client(client) => self.ask_legacy(question, client, None),
@@ -278,7 +307,7 @@ impl ServerTap for Switchboard {
     fn on_withdrawn(&self, link: LinkKey, id: &RawValue) {
         match lock(&self.asked).remove(&(link, Box::from(id.get()))) {
             Some(Asked::Task(task)) => task.abort(),
-            Some(Asked::Exchange(exchange)) => {
+            Some(Asked::Exchange { exchange, .. }) => {
                 if let Some(exchange) = exchange.upgrade() {
                     exchange.withdraw(|question| question.link == link && question.id.get() == id.get());
                 }
@@ -322,7 +351,7 @@ impl Asked {
     fn is_open(&self) -> bool {
         match self {
             Self::Task(task) => !task.is_finished(),
-            Self::Exchange(exchange) => exchange.strong_count() > 0,
+            Self::Exchange { is_open, .. } => is_open.strong_count() > 0,
         }
     }
 }
@@ -360,5 +389,61 @@ fn all_capabilities(era: Era) -> Value {
         Era::Legacy => json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}),
         // A request of a modern client carries its own capabilities.
         Era::Modern => json!({}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::client::{ClientDescription, Principal};
+    use crate::mcp::AnswerSink;
+
+    /// Keeps the codes of error answers.
+    #[derive(Clone, Default)]
+    struct Refusals(Arc<Mutex<Vec<i64>>>);
+
+    impl AnswerSink for Refusals {
+        fn send(&self, outcome: Result<&RawValue, RpcError>) {
+            lock(&self.0).extend(outcome.err().map(|error| error.code));
+        }
+    }
+
+    fn modern_client(isolation_key: u64) -> Arc<Client> {
+        let capabilities = r#"{"sampling":{}}"#.into();
+        let description = ClientDescription { version: "2026-07-28".into(), capabilities, info: "{}".into() };
+        let principal = Principal::from("");
+        Arc::new(Client::new(Era::Modern, description, principal, "default".into(), Some(isolation_key)))
+    }
+
+    #[test]
+    fn open_questions_of_a_modern_client_are_limited() {
+        let exchanges = Arc::<Exchanges>::default();
+        let board = Switchboard::new(Arc::default(), exchanges.clone(), Arc::default());
+        let id: &RawValue = serde_json::from_str("1").expect("an id");
+        let [first, second, other] = [1, 1, 2].map(|key| Exchange::new(modern_client(key), id, None, None));
+        let _in_progress = [&first, &second, &other].map(|exchange| exchanges.enter(exchange));
+        let refusals = Refusals::default();
+        let mut number = 0;
+        let mut ask = |exchange: &Exchange| {
+            number += 1;
+            let id = RawValue::from_string(number.to_string()).expect("an id");
+            let params = RawValue::from_string("{}".to_owned()).expect("params");
+            let answer = Box::new(refusals.clone());
+            let link = (LinkKey(1), id);
+            board.on_question(Question::new(link, QuestionMethod::Sample, params, vec![exchange.key], answer));
+            lock(&refusals.0).len()
+        };
+        for _ in 0..MAX_QUESTIONS / 2 {
+            assert_eq!((ask(&first), ask(&second)), (0, 0));
+        }
+        assert_eq!(ask(&first), 1, "both requests are of the same client");
+        assert_eq!(*lock(&refusals.0), [code::INTERNAL]);
+        assert_eq!(ask(&other), 1);
+        assert_eq!(board.open_questions(), MAX_QUESTIONS + 1);
+        // Questions without an answer are refused when they are dropped.
+        assert!(second.withdraw(|_| true));
+        let refused = 1 + MAX_QUESTIONS / 2;
+        assert_eq!(ask(&first), refused, "answered questions do not count, although their request goes on");
+        assert_eq!(board.open_questions(), MAX_QUESTIONS / 2 + 2);
     }
 }

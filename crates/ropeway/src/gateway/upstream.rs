@@ -101,10 +101,12 @@ impl Upstreams {
     ) -> Result<UpstreamLease, CallError> {
         if !self.is_isolated(server, client) {
             let lease = self.bridge.connect_for(server, own_name).await?;
+            self.switchboard.add_user(lease.mcp.link(), client);
             return Ok(UpstreamLease { lease, _request: None });
         }
         let connection = self.isolated_connection(server, client)?;
         self.switchboard.add_link(connection.mcp.link(), server, Some(client));
+        self.switchboard.add_user(connection.mcp.link(), client);
         let request = RequestGuard::new(&connection);
         let lease = self.bridge.connect_isolated(server, own_name, &connection.mcp).await?;
         Ok(UpstreamLease { lease, _request: Some(request) })
@@ -138,6 +140,9 @@ impl Upstreams {
         let (Some(mcp), Some(slot)) = (mcp, slot) else {
             return Err(CallError::NotConnected { server: server.clone() });
         };
+        if let Some(level) = client.log_level() {
+            mcp.set_log_level(level.name());
+        }
         let connection = Arc::new(IsolatedConnection {
             mcp,
             switchboard: self.switchboard.clone(),

@@ -42,12 +42,14 @@ pub(crate) struct RawRequest {
     pub(crate) modern_meta: Arc<str>,
     /// The arguments of a tool that may have header params.
     pub(crate) arguments: Option<Bytes>,
+    /// Whether a legacy server runs the tool as a task only. The task is polled until it ends.
+    pub(crate) as_task: bool,
 }
 
 /// The successful response to a [`RawRequest`].
 #[derive(Clone, Debug)]
 pub(crate) struct RawReply {
-    /// The result as received: one balanced JSON object in valid UTF-8.
+    /// The result as received: one JSON object in valid UTF-8.
     pub(crate) result: Bytes,
     /// Whether the tool reported an error.
     pub(crate) is_error: bool,
@@ -74,8 +76,7 @@ impl ReportedResult for RawReply {
 }
 
 impl Mcp {
-    /// Sends one request and returns its result unparsed: one round, without input rounds and task polling. Dropping the future
-    /// cancels the request.
+    /// Sends one request and returns its result unparsed: one round, without input rounds. Dropping the future cancels the request.
     pub(crate) fn forward(
         &self,
         request: RawRequest,
@@ -83,19 +84,7 @@ impl Mcp {
         cx: CallContext,
     ) -> impl Future<Output = Result<RawReply, CallError>> + Send + 'static + use<> {
         let connection = self.inner.connection.clone();
-        async move { RawCall::run(&connection, &request.in_one_line(), &caller, &cx, false).await }
-    }
-
-    /// Sends a tool call like [`forward`](Self::forward). If a legacy server requires a task, polls the task until it ends and
-    /// returns its result.
-    pub(crate) fn forward_as_task(
-        &self,
-        request: RawRequest,
-        caller: Arc<dyn RawCaller>,
-        cx: CallContext,
-    ) -> impl Future<Output = Result<RawReply, CallError>> + Send + 'static + use<> {
-        let connection = self.inner.connection.clone();
-        async move { RawCall::run(&connection, &request.in_one_line(), &caller, &cx, true).await }
+        async move { RawCall::run(&connection, &request.in_one_line(), &caller, &cx).await }
     }
 
     /// Sends a notification, if the server is connected.
@@ -177,7 +166,6 @@ impl RawCall<'_> {
         request: &RawRequest,
         caller: &Arc<dyn RawCaller>,
         cx: &CallContext,
-        as_task: bool,
     ) -> Result<RawReply, CallError> {
         let cx = &cx.for_call();
         let timeouts = connection.timeouts(cx);
@@ -190,7 +178,7 @@ impl RawCall<'_> {
         let mut reporter =
             request.tool().map(|tool| CallReporter::new(connection, (tool, &payload), cx, trace, timeouts.started));
         let raw = RawCall { connection, request, caller, cx, timeouts, trace };
-        let call = host.elicitations.run_call(connection.alias(), raw.send(as_task));
+        let call = host.elicitations.run_call(connection.alias(), raw.send());
         let outcome =
             if trace.span.is_disabled() { call.await } else { Box::pin(call.instrument(trace.span.clone())).await };
         match &mut reporter {
@@ -200,10 +188,10 @@ impl RawCall<'_> {
         outcome
     }
 
-    async fn send(&self, as_task: bool) -> Result<RawReply, CallError> {
+    async fn send(&self) -> Result<RawReply, CallError> {
         let session = self.connection.session(self.cx, self.timeouts).await?;
         self.trace.record_protocol_version(&session.info.protocol_version, &self.connection.host);
-        if as_task && session.era() == Era::Legacy {
+        if self.request.as_task && session.era() == Era::Legacy {
             return Box::pin(self.run_task(session)).await;
         }
         let Some(arguments) = self.request.arguments.as_ref().filter(|_| session.wants_headers()) else {

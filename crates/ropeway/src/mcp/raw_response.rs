@@ -112,7 +112,7 @@ impl RawResponse {
     }
 }
 
-/// The text of a JSON object whose strings end and whose brackets match.
+/// The text of a valid JSON object.
 #[cfg(feature = "gateway")]
 #[derive(Debug)]
 pub(crate) struct RawObject {
@@ -125,7 +125,7 @@ pub(crate) struct RawObject {
 
 #[cfg(feature = "gateway")]
 impl RawObject {
-    /// Returns `None` if the text is not exactly one balanced object in valid UTF-8.
+    /// Returns `None` if the text is not exactly one object in valid UTF-8.
     pub(crate) fn of(text: &Bytes) -> Option<Self> {
         let text = text.slice_ref(text.trim_ascii());
         let (mut is_error, mut result_type) = (false, None);
@@ -171,5 +171,23 @@ mod tests {
     #[test]
     fn broken_json_is_an_error() {
         assert!(quick(br#"{"jsonrpc":"2.0","id":1,"result":{"a":}}"#).is_err());
+    }
+
+    #[cfg(feature = "gateway")]
+    #[test]
+    fn a_result_that_is_malformed_inside_is_not_forwarded() {
+        let host = Host::new("s".into(), Handlers::new(), Events::default(), Redactor::default());
+        let forwarded = |result: &str| {
+            let message = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
+            let (_, range) = protocol::quick_response(&message).expect("a usual layout");
+            RawResponse::unverified(message.slice(range), message).into_raw(&host).ok().map(|object| object.text)
+        };
+        for malformed in [r#"{"a":[1 2]}"#, r#"{"a":{"b" 1}}"#, r#"{"a":"\x"}"#, r#"{"a":01}"#, r#"{"a":[}]}"#, "[]"] {
+            assert_eq!(forwarded(malformed), None, "{malformed}");
+        }
+        let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(300_000), "]".repeat(300_000));
+        for valid in [r#"{"a":[1,{"b":-1.5e+3}]}"#, &deep] {
+            assert_eq!(forwarded(valid).as_deref(), Some(valid.as_bytes()));
+        }
     }
 }

@@ -8,12 +8,16 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::code;
+use super::scan::is_deeper_than;
 
 /// Maximum length of an id or a progress token, as JSON text.
 const MAX_ID: usize = 1 << 10;
 
 /// Maximum length of a method.
 const MAX_METHOD: usize = 256;
+
+/// Maximum nesting of a message. Servers written with a recursive parser may fail at deeper ones, and clients share them.
+const MAX_DEPTH: usize = 128;
 
 /// A message of a client, whose parts are still raw JSON.
 #[derive(Clone, Debug)]
@@ -67,7 +71,7 @@ impl InvalidMessage<'_> {
 /// # Errors
 ///
 /// Fails with [`code::PARSE`] if the text is not JSON, and with [`code::INVALID_REQUEST`] for batches, duplicate keys, ids that are
-/// neither a string nor a number, and all other JSON that is not a JSON-RPC message.
+/// neither a string nor a number, values that are nested too deeply, and all other JSON that is not a JSON-RPC message.
 pub fn read_client_message(text: &[u8]) -> Result<ClientMessage<'_>, InvalidMessage<'_>> {
     let text = std::str::from_utf8(text).map_err(|_| InvalidMessage::new(code::PARSE, "the message is not UTF-8"))?;
     let not_json = |error| InvalidMessage::new(code::PARSE, format!("the message is not JSON: {error}"));
@@ -80,7 +84,12 @@ pub fn read_client_message(text: &[u8]) -> Result<ClientMessage<'_>, InvalidMess
     let fields: Fields<'_> = serde_json::from_str(text).map_err(not_json)?;
     let id = fields.id.filter(|id| is_id(id) && !fields.is_duplicate("id"));
     let is_response = fields.method.is_none() && (fields.result.is_some() || fields.error.is_some());
-    fields.into_message().map_err(|message| InvalidMessage { id, code: code::INVALID_REQUEST, message, is_response })
+    let too_deep = || format!("the message is nested deeper than {MAX_DEPTH} levels");
+    let message = match is_deeper_than(text.as_bytes(), MAX_DEPTH) {
+        true => Err(too_deep()),
+        false => fields.into_message(),
+    };
+    message.map_err(|message| InvalidMessage { id, code: code::INVALID_REQUEST, message, is_response })
 }
 
 /// The top level of a message.
@@ -362,9 +371,29 @@ mod tests {
     }
 
     #[test]
-    fn a_deeply_nested_message_is_read_without_recursion() {
-        let deep = format!("{}{}", "[".repeat(300_000), "]".repeat(300_000));
-        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"a":{deep}}},"x":{deep}}}"#);
-        assert!(matches!(read(&text), Ok(ClientMessage::Request { .. })));
+    fn a_message_that_is_nested_too_deeply_is_refused() {
+        let nested = |depth: usize| {
+            let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"a":{deep}}}}}"#)
+        };
+        assert!(matches!(read(&nested(MAX_DEPTH - 2)), Ok(ClientMessage::Request { .. })));
+        for depth in [MAX_DEPTH - 1, 300_000] {
+            let expected =
+                (Some("1"), code::INVALID_REQUEST, "the message is nested deeper than 128 levels".to_owned());
+            assert_eq!(problem(&nested(depth)), expected);
+        }
+        let answer = nested(300_000).replace(r#""method":"a","params""#, r#""result""#);
+        assert!(read(&answer).expect_err("an answer").is_response);
+    }
+
+    #[test]
+    fn malformed_json_inside_of_values_is_refused() {
+        for malformed in ["[1 2]", "[1,]", "{\"a\" 1}", "{\"a\":01}", "[nul]", "\"\\x\"", "[\"\\u12\"]", "[1}", "[+1]"]
+        {
+            for member in ["params", "result", "other"] {
+                let text = format!(r#"{{"jsonrpc":"2.0","id":1,"{member}":{{"a":{malformed}}}}}"#);
+                assert_eq!(problem(&text).1, code::PARSE, "{text}");
+            }
+        }
     }
 }

@@ -22,7 +22,7 @@ pub use inbound::{ClientMessage, InvalidMessage, read_client_message};
 #[cfg(feature = "gateway")]
 pub(crate) use list::one_line;
 pub use list::{Page, tool_definition, wire_definition, wire_definition_text};
-pub use scan::{Member, ScanError, is_key, scan_object};
+pub use scan::{Member, ScanError, is_deeper_than, is_key, scan_object};
 pub use version::{Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, is_modern};
 
 /// Error codes of JSON-RPC ([section 5.1](https://www.jsonrpc.org/specification#error_object)) and MCP.

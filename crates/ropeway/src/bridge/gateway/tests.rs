@@ -30,6 +30,7 @@ async fn forward(lease: &ServerLease, tool: &str, arguments: Value) -> Result<Ra
         meta: String::new(),
         modern_meta: r#""io.modelcontextprotocol/clientCapabilities":{}"#.into(),
         arguments: None,
+        as_task: false,
     };
     lease.guard(lease.mcp.forward(request, Arc::new(Caller), lease.context())).await
 }

@@ -71,6 +71,8 @@ struct Endpoint {
     shared: Arc<GatewayShared>,
     rules: HostRules,
     sse: Arc<SseSessions>,
+    /// Cancelled when the gateway has drained and accepts no more connections.
+    drained: CancelToken,
     /// Cancelled when the listener has ended.
     closed: CancelToken,
 }
@@ -88,14 +90,14 @@ impl Drop for CancelOnDrop {
 async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRules) {
     let closed = CancelToken::new();
     let _closed = CancelOnDrop(closed.clone());
-    let endpoint = Arc::new(Endpoint { shared, rules, sse: Arc::default(), closed });
+    let endpoint = Arc::new(Endpoint { shared, rules, sse: Arc::default(), drained: CancelToken::new(), closed });
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             (io, permit) = accept(&listener, &endpoint.shared.limits) => {
                 let endpoint = Arc::clone(&endpoint);
                 connections.spawn(async move {
-                    serve_connection(endpoint, io).await;
+                    serve_connection(endpoint, permit.number, io).await;
                     drop(permit);
                 });
             }
@@ -109,6 +111,7 @@ async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRu
         }
     }
     drop(listener);
+    endpoint.drained.cancel();
     while connections.join_next().await.is_some() {}
 }
 
@@ -121,13 +124,20 @@ async fn drained(shared: &GatewayShared) {
 }
 
 /// Serves the requests of one connection.
-async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(endpoint: Arc<Endpoint>, io: I) {
+async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    endpoint: Arc<Endpoint>,
+    number: u64,
+    io: I,
+) {
     let activity = Arc::new(Activity::default());
     let mut watch = Watch::new(Arc::clone(&activity));
-    let draining = endpoint.shared.draining.clone();
+    // A connection that is opened while the gateway drains may bring the answer that a call waits for. It serves one request.
+    let is_late = endpoint.shared.draining.is_cancelled();
+    let closing = if is_late { &endpoint.drained } else { &endpoint.shared.draining }.clone();
     let io = TokioIo::new(WatchedIo::new(io, Arc::clone(&activity)));
-    let service = service_fn(move |request| handle(Arc::clone(&endpoint), Arc::clone(&activity), request));
-    let mut connection = http1::Builder::new().max_buf_size(MAX_HEAD).serve_connection(io, service);
+    let service = service_fn(move |request| handle(Arc::clone(&endpoint), number, Arc::clone(&activity), request));
+    let mut connection =
+        http1::Builder::new().max_buf_size(MAX_HEAD).keep_alive(!is_late).serve_connection(io, service);
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_closing = false;
@@ -140,7 +150,7 @@ async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(en
                 }
                 return;
             }
-            () = draining.cancelled(), if !is_closing => {
+            () = closing.cancelled(), if !is_closing => {
                 is_closing = true;
                 std::pin::Pin::new(&mut connection).graceful_shutdown();
             }
@@ -165,6 +175,7 @@ async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(en
 /// Handles one request.
 async fn handle(
     endpoint: Arc<Endpoint>,
+    connection: u64,
     activity: Arc<Activity>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
@@ -177,7 +188,7 @@ async fn handle(
     let shared = &endpoint.shared;
     let mut response = match route(&head.method, head.uri.path()) {
         Route::Mcp(selector) if head.method == Method::POST => {
-            post::post(shared, &endpoint.closed, &head, body, selector).await
+            post::post(shared, &endpoint.closed, connection, (&head, body), selector).await
         }
         Route::Mcp(selector) if head.method == Method::GET => stream::get(shared, &head, &selector),
         Route::Mcp(selector) => stream::delete(shared, &head, &selector),

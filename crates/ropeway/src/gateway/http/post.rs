@@ -34,8 +34,8 @@ const RESUME_GRACE: Duration = Duration::from_secs(30);
 pub(super) async fn post(
     shared: &Arc<GatewayShared>,
     closed: &CancelToken,
-    head: &Parts,
-    body: Incoming,
+    connection: u64,
+    (head, body): (&Parts, Incoming),
     selector: Selector,
 ) -> Response<Body> {
     if !head::is_json(&head.headers) {
@@ -53,7 +53,7 @@ pub(super) async fn post(
         Ok(body) => body,
         Err(error) => return response::bad_body(error, limit),
     };
-    match receive(shared, &head.headers, selector, &body) {
+    match receive(shared, connection, &head.headers, selector, &body) {
         Dispatch::Done { status, reply } => response::json(status, reply),
         Dispatch::Opened { session, reply, .. } => {
             let mut response = response::json(200, reply);
@@ -68,7 +68,13 @@ pub(super) async fn post(
 }
 
 /// Dispatches a message with the headers that belong to it.
-fn receive(shared: &Arc<GatewayShared>, headers: &HeaderMap, selector: Selector, body: &Bytes) -> Dispatch {
+fn receive(
+    shared: &Arc<GatewayShared>,
+    connection: u64,
+    headers: &HeaderMap,
+    selector: Selector,
+    body: &Bytes,
+) -> Dispatch {
     let get = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     let headers = HeaderView {
         version: head::text(headers, &VERSION),
@@ -77,7 +83,7 @@ fn receive(shared: &Arc<GatewayShared>, headers: &HeaderMap, selector: Selector,
         session: head::text(headers, &SESSION),
         get: &get,
     };
-    let client = ClientRef::Unknown;
+    let client = ClientRef::Http { connection };
     dispatch(shared, &Caller { client, selector, principal: anyone(), headers: Some(headers) }, body)
 }
 

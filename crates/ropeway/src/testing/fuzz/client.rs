@@ -112,7 +112,7 @@ fn keeps_all(params: Option<&RawValue>, read: &ClientParams<'_>) {
     assert!(others.iter().all(|(key, value)| meta.get(key) == Some(value)));
 }
 
-/// Every object of the full parser is accepted with the same members, and the members of an accepted text are in order.
+/// Exactly the objects of the full parser are accepted, with the same members in order.
 pub(super) fn scan(data: &[u8]) {
     let mut members: Vec<Member> = Vec::new();
     let outcome = scan_object(data, |key, member| {
@@ -131,7 +131,7 @@ pub(super) fn scan(data: &[u8]) {
     }
     let Ok(text) = std::str::from_utf8(data) else { return };
     let is_object = text.trim_ascii().starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok();
-    assert!(!is_object || outcome.is_ok(), "an object is rejected");
+    assert_eq!(is_object, outcome.is_ok(), "the scanner and the parser disagree");
     if let (true, Ok(parsed)) = (is_object, serde_json::from_str::<Map<String, Value>>(text)) {
         for (key, value) in &parsed {
             // The last of several members with the same key counts.

@@ -1,10 +1,12 @@
 //! Clients and servers of different eras: questions, results, errors, progress and cancellation.
 
 use ropeway::config::GatewaySettings;
-use ropeway::testing::Script;
+use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
-use super::kit::{GatewayKit, HttpReply, MODERN, call, modern, next_message, post, request};
+use super::kit::{
+    GatewayKit, HttpReply, MODERN, Pipe, bare, call, modern, next_message, post, read_rest, read_until, request,
+};
 use crate::hasty::{SOON, ms, until};
 use crate::scene::scene;
 
@@ -412,6 +414,75 @@ fn each_client_gets_the_log_messages_that_it_asked_for() {
 }
 
 #[test]
+fn a_client_gets_no_log_messages_of_other_clients() {
+    scene(|_| async move {
+        for script in [Script::legacy(), Script::modern()] {
+            let kit = GatewayKit::start(script).await;
+            let sessions = [kit.session().await, kit.session().await];
+            let set = request(1, "logging/setLevel", json!({"level": "debug"}));
+            for session in &sessions {
+                assert_eq!(kit.post(session, &set).await.status, 200);
+            }
+            let mut standalone = kit.open(&bare("GET", "/mcp", &format!("Host: localhost\r\n{}", sessions[1]))).await;
+            read_until(&mut standalone, "retry: 1000").await;
+            // While the second client has a call in progress, the first one writes to the log.
+            let other = kit.open(&post(&sessions[1], &call(2, "sleep", json!({"ms": 1500})))).await;
+            until("the call", || kit.scripted.received_of("tools/call").len() == 1).await;
+            let log = json!({"level": "warning", "message": "private"});
+            let reply = kit.post(&sessions[0], &call(2, "log", log.clone())).await;
+            assert_eq!(reply.status, 200, "{reply:?}");
+            let read = read_rest(other).await;
+            assert!(read.contains("slept") && !read.contains("private"), "{read}");
+            // Between calls, and after the call of a client that did not ask.
+            let line = json!({"level": "error", "data": "private"});
+            kit.scripted.push(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": line}));
+            let silent = kit.session().await;
+            let reply = kit.post(&silent, &call(2, "log", log)).await;
+            assert!(!reply.body.contains("private"), "{reply:?}");
+            kit.scripted.changed("prompts");
+            let read = read_until(&mut standalone, "prompts/list_changed").await;
+            assert!(!read.contains("private"), "{read}");
+            drop(standalone);
+            kit.stop().await;
+        }
+    });
+}
+
+#[test]
+fn modern_clients_that_look_alike_get_no_log_messages_of_each_other() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::legacy()).await;
+        let call = |tool: &str, arguments: Value| {
+            let level = json!({"io.modelcontextprotocol/logLevel": "debug"});
+            modern("tools/call", json!({"name": tool, "arguments": arguments, "_meta": level}))
+        };
+        let other = kit.open(&call("sleep", json!({"ms": 1500}))).await;
+        until("the call", || kit.scripted.received_of("tools/call").len() == 1).await;
+        kit.send(&call("log", json!({"level": "warning", "message": "private"}))).await;
+        let read = read_rest(other).await;
+        assert!(read.contains("slept") && !read.contains("private"), "{read}");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_log_message_between_calls_reaches_the_only_client() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::legacy()).await;
+        let session = kit.session().await;
+        let set = request(1, "logging/setLevel", json!({"level": "info"}));
+        assert_eq!(kit.post(&session, &set).await.status, 200);
+        assert_eq!(kit.post(&session, &call(2, "echo", json!({"message": "hi"}))).await.status, 200);
+        let mut standalone = kit.open(&bare("GET", "/mcp", &format!("Host: localhost\r\n{session}"))).await;
+        let line = json!({"level": "error", "data": "own"});
+        kit.scripted.push(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": line}));
+        read_until(&mut standalone, "\"own\"").await;
+        drop(standalone);
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn modern_checks_answer_in_the_order_of_the_specification() {
     scene(|_| async move {
         let kit = GatewayKit::start(Script::default()).await;
@@ -466,6 +537,97 @@ fn a_client_that_goes_while_a_question_is_open_ends_the_call() {
         let ended = kit.send(&super::kit::bare("DELETE", "/mcp", &format!("Host: localhost\r\n{session}"))).await;
         assert_eq!(ended.status, 204);
         tokio::time::timeout(SOON, kit.idle()).await.expect("an idle gateway");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_gateway_that_stops_does_not_wait_for_parked_calls() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::legacy()).await;
+        let elicit = |more: Value| call_with(all_capabilities(), "elicit", &json!({}), more);
+        let result = input_required(&kit.send(&elicit(json!({}))).await);
+        assert_eq!(kit.gateway.status().parked, 1);
+        // Another call keeps the listener open while the gateway drains.
+        let running = kit.open(&modern("tools/call", json!({"name": "sleep", "arguments": {"ms": 4000}}))).await;
+        until("the call", || kit.scripted.received_of("tools/call").len() == 2).await;
+        let draining = tokio::spawn({
+            let gateway = kit.gateway.clone();
+            async move { gateway.drain(10 * SOON).await }
+        });
+        until("the end of the parked call", || kit.gateway.status().parked == 0).await;
+        assert_eq!(kit.gateway.status().requests, 1, "the other call goes on");
+        let answers = json!({"q1": {"action": "accept", "content": {"name": "Ann"}}});
+        let reply = kit.send(&elicit(json!({"inputResponses": answers, "requestState": result["requestState"]}))).await;
+        assert_eq!(error_code(&reply), -32602, "{reply:?}");
+        let reply = kit.send(&elicit(json!({}))).await;
+        assert_eq!((reply.status, error_code(&reply)), (503, -32000), "new calls are refused: {reply:?}");
+        assert!(read_rest(running).await.contains("slept"));
+        tokio::time::timeout(SOON, draining).await.expect("the gateway stops in time").expect("the gateway");
+        assert_eq!(kit.gateway.status().requests, 0);
+    });
+}
+
+#[test]
+fn a_retry_on_a_pipe_can_be_cancelled() {
+    scene(|_| async move {
+        // The question comes at once, and the result late.
+        let script = Script::legacy().fault(FaultTrigger::tool("elicit"), Fault::late(600_000));
+        let kit = GatewayKit::start(script).await;
+        let mut pipe = Pipe::open(&kit);
+        let params = |more: Value| {
+            let mut params = json!({"name": "elicit", "arguments": {}, "_meta": {
+                "io.modelcontextprotocol/protocolVersion": MODERN, CAPABILITIES: all_capabilities()}});
+            params.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+            params
+        };
+        pipe.send(&request(1, "tools/call", params(json!({})))).await;
+        let asked = pipe.receive().await;
+        assert_eq!((&asked["id"], &asked["result"]["resultType"]), (&json!(1), &json!("input_required")), "{asked}");
+        let answers = json!({"q1": {"action": "accept", "content": {"name": "Ann"}}});
+        let more = json!({"inputResponses": answers, "requestState": asked["result"]["requestState"]});
+        pipe.send(&request(2, "tools/call", params(more))).await;
+        until("the retry", || kit.gateway.status().parked == 0).await;
+        let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}});
+        pipe.send(&cancelled).await;
+        until("the cancellation", || kit.scripted.cancelled().len() == 1).await;
+        tokio::time::timeout(SOON, kit.idle()).await.expect("an idle gateway");
+        // The cancelled request has no response.
+        pipe.send(&request(3, "server/discover", params(json!({})))).await;
+        assert_eq!(pipe.receive().await["id"], 3);
+        drop(pipe);
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_malformed_result_of_a_server_is_not_forwarded() {
+    scene(|_| async move {
+        let body = r#""result":{"content":[{"type":"text" "text":"x"}]}"#.to_owned();
+        let script = Script::legacy().fault(FaultTrigger::tool("echo"), Fault::Body(body));
+        let kit = GatewayKit::start(script).await;
+        let session = kit.session().await;
+        let reply = kit.post(&session, &call(1, "echo", json!({"message": "hi"}))).await;
+        assert_eq!((&reply.json()["id"], error_code(&reply)), (&json!(1), -32603), "{reply:?}");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_request_that_is_nested_too_deeply_does_not_reach_a_server() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::legacy()).await;
+        let session = kit.session().await;
+        let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+        for arguments in [&*deep, "[1 2]"] {
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","arguments":{{"x":{arguments}}}}}}}"#
+            );
+            let head = post(&session, &json!({})).replace("Content-Length: 2\r\n\r\n{}", "");
+            let reply = kit.send(&format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await;
+            assert_eq!(reply.status, 400, "{reply:?}");
+        }
+        assert_eq!(kit.scripted.received_of("tools/call").len(), 0);
         kit.stop().await;
     });
 }

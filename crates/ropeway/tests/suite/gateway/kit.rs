@@ -7,7 +7,9 @@ use ropeway::config::{Config, GatewaySettings, ServerEntry};
 use ropeway::gateway::{Gateway, GatewayBuilder, GatewayStatus};
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -131,6 +133,34 @@ impl GatewayKit {
     }
 }
 
+/// A client on a pipe.
+pub(crate) struct Pipe {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    output: WriteHalf<DuplexStream>,
+}
+
+impl Pipe {
+    pub(crate) fn open(kit: &GatewayKit) -> Self {
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let (input, output) = tokio::io::split(server);
+        let gateway = kit.gateway.clone();
+        tokio::spawn(async move { gateway.serve_stdio(None, input, output).await });
+        let (input, output) = tokio::io::split(client);
+        Self { lines: BufReader::new(input).lines(), output }
+    }
+
+    /// Sends a message.
+    pub(crate) async fn send(&mut self, message: &Value) {
+        self.output.write_all(format!("{message}\n").as_bytes()).await.expect("a pipe");
+    }
+
+    /// Waits for the next message.
+    pub(crate) async fn receive(&mut self) -> Value {
+        let line = tokio::time::timeout(2 * SOON, self.lines.next_line()).await.expect("a line in time");
+        serde_json::from_str(&line.expect("a line").expect("a message")).expect("JSON")
+    }
+}
+
 /// Makes the entry of a server within this process.
 pub(crate) fn entry(alias: &str, scripted: &ScriptedServer) -> ServerEntry {
     let mut server = hasty(scripted.in_process());
@@ -194,6 +224,14 @@ pub(crate) async fn read_until(stream: &mut BufReader<TcpStream>, text: &str) ->
     };
     let in_time = tokio::time::timeout(2 * SOON, reading).await.is_ok();
     assert!(in_time, "`{text}` did not come: {read}");
+    read
+}
+
+/// Reads a response to its end.
+pub(crate) async fn read_rest(mut stream: BufReader<TcpStream>) -> String {
+    let mut read = String::new();
+    let reading = tokio::time::timeout(2 * SOON, stream.read_to_string(&mut read));
+    reading.await.expect("an end in time").expect("a response");
     read
 }
 

@@ -155,6 +155,58 @@ fn a_stream_is_resumed_without_loss() {
 }
 
 #[test]
+fn an_event_id_of_another_session_is_unknown() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::default()).await;
+        let (owner, other) = (kit.session().await, kit.session().await);
+        let mut stream = kit.open(&post(&owner, &call(4711, "sleep", json!({"ms": 600_000, "steps": 10_000})))).await;
+        let read = read_until(&mut stream, "\"progress\"").await + &read_until(&mut stream, "\n").await;
+        let last = last_event(&read).to_owned();
+        for last in [&*last, "unknown.1"] {
+            let headers = format!("Host: localhost\r\nLast-Event-ID: {last}\r\n{other}");
+            let mut resumed = kit.open(&bare("GET", "/mcp", &headers)).await;
+            // Both get a new standalone stream, whose only event is the first one.
+            let read = read_until(&mut resumed, "retry: 1000").await;
+            kit.scripted.changed("prompts");
+            let read = read + &read_until(&mut resumed, "prompts/list_changed").await;
+            assert!(!read.contains("4711") && !read.contains("error"), "{read}");
+        }
+        drop(stream);
+        assert_eq!(kit.send(&bare("DELETE", "/mcp", &format!("Host: localhost\r\n{owner}"))).await.status, 204);
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn parked_calls_of_one_connection_are_limited() {
+    scene(|_| async move {
+        let mut settings = GatewaySettings::default();
+        settings.limits.calls_per_client = 3;
+        let kit = GatewayKit::start_with(Script::legacy(), settings).await;
+        let mut params = json!({"name": "elicit", "arguments": {}});
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {}});
+        let call = modern("tools/call", params).replace("Connection: close\r\n", "");
+        let mut stream = kit.open("").await;
+        for number in 0..5 {
+            stream.write_all(call.as_bytes()).await.expect("a request");
+            let head = read_until(&mut stream, "\r\n\r\n").await.to_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.expect("a length")];
+            stream.read_exact(&mut body).await.expect("a body");
+            let body = String::from_utf8(body).expect("UTF-8");
+            let expected = if number < 3 { ("200", "input_required") } else { ("429", "limit: 3 per client") };
+            assert!(head.contains(expected.0) && body.contains(expected.1), "{number}: {head}{body}");
+        }
+        let other = kit.send(&call.replace("Host: localhost\r\n", "Host: localhost\r\nConnection: close\r\n")).await;
+        assert_eq!(other.status, 200, "another connection: {other:?}");
+        assert_eq!(kit.gateway.status().parked, 4);
+        drop(stream);
+        kit.gateway.drain(SOON).await;
+        assert_eq!(kit.gateway.status().parked, 0);
+    });
+}
+
+#[test]
 fn a_client_that_never_reads_is_bounded() {
     scene(|_| async move {
         let mut settings = GatewaySettings::default();

@@ -5,7 +5,7 @@ use ropeway::gateway::Gateway;
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
 
-use super::kit::{GatewayKit, HttpReply, call, entry, modern, post, read_until, request};
+use super::kit::{GatewayKit, HttpReply, call, entry, modern, post, read_rest, read_until, request};
 use crate::hasty::until;
 use crate::scene::scene;
 
@@ -217,6 +217,33 @@ fn isolated_clients_have_bounded_connections_of_their_own() {
         let ended = super::kit::bare("DELETE", "/mcp", &format!("Host: localhost\r\n{third}"));
         assert_eq!(kit.send(&ended).await.status, 204);
         until("the end of its connection", || kit.gateway.status().isolated == 1).await;
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn isolated_clients_get_the_log_messages_of_their_own_processes() {
+    scene(|_| async move {
+        let scripted = ScriptedServer::new(Script::legacy());
+        let mut isolated = entry("scripted", &scripted);
+        isolated.isolation = Isolation::Client;
+        let builder = Gateway::builder(Config::default().with_server(isolated));
+        let kit = GatewayKit::launch(scripted, builder).await;
+        let sessions = [kit.session().await, kit.session().await];
+        for session in &sessions {
+            let set = request(1, "logging/setLevel", json!({"level": "debug"}));
+            assert_eq!(kit.post(session, &set).await.status, 200);
+        }
+        // Both have calls in progress, which would be ambiguous on a shared connection.
+        let other = kit.open(&post(&sessions[1], &call(2, "sleep", json!({"ms": 1500})))).await;
+        until("the call", || kit.scripted.received_of("tools/call").len() == 1).await;
+        let log = json!({"level": "warning", "message": "private"});
+        let reply = kit.post(&sessions[0], &call(2, "log", log)).await;
+        assert!(reply.body.contains("private"), "{reply:?}");
+        let read = read_rest(other).await;
+        assert!(read.contains("slept") && !read.contains("private"), "{read}");
+        // The servers of both clients, which start after the level was set, know it like the shared one.
+        until("the levels", || kit.scripted.received_of("logging/setLevel").len() == 3).await;
         kit.stop().await;
     });
 }

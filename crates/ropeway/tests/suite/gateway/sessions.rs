@@ -30,7 +30,7 @@ async fn ping(kit: &GatewayKit, session: &str) -> (u16, Value) {
 fn a_session_survives_a_restart() {
     scene(|_| async move {
         let directory = tempfile::tempdir().expect("a directory");
-        for script in [Script::legacy(), Script::modern()] {
+        for (script, is_legacy) in [(Script::legacy(), true), (Script::modern(), false)] {
             let kit = durable(directory.path(), script.clone(), GatewaySettings::default()).await;
             let session = kit.session().await;
             let level = request(2, "logging/setLevel", json!({"level": "error"}));
@@ -42,6 +42,7 @@ fn a_session_survives_a_restart() {
             let kit = durable(directory.path(), script, GatewaySettings::default()).await;
             assert_eq!(ping(&kit, &session).await, (200, Value::Null));
             // The log level and the subscription are restored.
+            until("the level", || !is_legacy || !kit.scripted.received_of("logging/setLevel").is_empty()).await;
             let log = json!({"name": "log", "arguments": {"level": "warning", "message": "careful"}});
             let reply = kit.post(&session, &request(4, "tools/call", log)).await;
             assert!(!reply.body.contains("careful"), "{reply:?}");
@@ -53,6 +54,31 @@ fn a_session_survives_a_restart() {
             drop(stream);
             kit.stop().await;
         }
+    });
+}
+
+#[test]
+fn a_revived_session_hears_of_changes_that_it_missed() {
+    scene(|_| async move {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
+        let session = kit.session().await;
+        kit.stop().await;
+        let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
+        assert_eq!(ping(&kit, &session).await, (200, Value::Null));
+        let stream = || async { kit.open(&bare("GET", "/mcp", &format!("Host: localhost\r\n{session}"))).await };
+        let mut first = stream().await;
+        for list in ["tools", "prompts", "resources"] {
+            read_until(&mut first, &format!("notifications/{list}/list_changed")).await;
+        }
+        // Later changes reach it as before, and those of the revival come once.
+        drop(first);
+        let mut second = stream().await;
+        kit.scripted.changed("prompts");
+        let read = read_until(&mut second, "notifications/prompts/list_changed").await;
+        assert!(!read.contains("notifications/tools/list_changed"), "{read}");
+        drop(second);
+        kit.stop().await;
     });
 }
 

@@ -50,6 +50,7 @@ pub(super) fn tool_call(tool: &str, arguments: &Value) -> RawRequest {
         meta: String::new(),
         modern_meta: r#""io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}"#.into(),
         arguments: Some(arguments.to_string().into()),
+        as_task: false,
     }
 }
 
@@ -210,7 +211,8 @@ async fn a_raw_call_emits_its_outcome() {
 async fn a_required_task_is_polled_for_a_raw_caller() {
     let scripted = ScriptedServer::new(Script::legacy());
     let mcp = connect(config(EraChoice::Legacy, scripted.in_process()), Handlers::new()).await;
-    let call = mcp.forward_as_task(tool_call("task", &json!({"ms": 20})), Recorder::new(1), CallContext::default());
+    let call = RawRequest { as_task: true, ..tool_call("task", &json!({"ms": 20})) };
+    let call = mcp.forward(call, Recorder::new(1), CallContext::default());
     assert_eq!(text(&in_time(call).await.expect("a reply")), "the task is done");
     assert!(!scripted.received_of("tasks/get").is_empty());
 }
