@@ -1,4 +1,4 @@
-//! `cargo xtask clients`: real MCP clients against one endpoint.
+//! `cargo xtask clients`: real MCP clients against the gateway, or against one endpoint.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+use crate::gateway::{self, Gateway};
 use crate::process::{self, cargo};
 use crate::{paths, servers};
 
@@ -35,27 +36,99 @@ struct Visit {
     arguments: String,
 }
 
-/// Runs `clients [--tool NAME] [--arguments JSON] URL | --stdio COMMAND [ARGUMENT...]`.
+/// Runs `clients` against the gateway, or
+/// `clients [--tool NAME] [--arguments JSON] URL | --stdio COMMAND [ARGUMENT...]` against another endpoint.
 pub fn run(args: &[String]) -> Result<()> {
-    let visit = parse(args)?;
+    let visit = if args.is_empty() { None } else { Some(parse(args)?) };
     servers::run()?;
     process::run(&mut cargo(&["build", "--package", "ropeway-peers", "--bin", "rmcp-client"]))?;
     process::run(&mut cargo(&["build", "--package", "ropeway-cli", "--bin", "ropeway"]))?;
-    let mut failed = 0;
-    println!(
-        "{:<20} {:<8} {:<12} {:>5}  {:<28} {:<30} {:<22} time",
-        "client", "result", "protocol", "tools", "call", "resource", "prompt"
-    );
-    for (name, client) in clients()? {
-        let started = Instant::now();
-        let seen = client.and_then(|client| client.visit(&visit));
-        print(&name, &seen, started.elapsed());
-        failed += u32::from(seen.is_err());
-    }
+    let failed = match visit {
+        Some(visit) => table(&[(visit, "")])?,
+        None => through_gateway()?,
+    };
     if failed > 0 {
         bail!("{failed} clients failed");
     }
     Ok(())
+}
+
+/// Lets each client call a tool of each of five servers, over HTTP and stdio. Returns the number of failed clients.
+fn through_gateway() -> Result<u32> {
+    let ropeway = paths::program("ropeway");
+    let folder = paths::target().join("gateway").join("files");
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("hello.txt"), "hello\n")?;
+    let config = gateway::write_config("clients", &five_servers(&ropeway, &folder))?;
+    let calls = [
+        ("everything_echo", json!({ "message": "hello" }), "hello"),
+        ("files_list_directory", json!({ "path": folder }), "hello.txt"),
+        ("memory_read_graph", json!({}), "entities"),
+        ("time_get_current_time", json!({ "timezone": "UTC" }), "UTC"),
+        ("demo_calculate", json!({ "expression": "6*7" }), "42"),
+    ];
+    let visits = |endpoint: Endpoint| {
+        calls.clone().map(|(tool, arguments, expected)| {
+            let (tool, arguments) = (tool.to_owned(), arguments.to_string());
+            (Visit { endpoint: endpoint.clone(), tool, arguments }, expected)
+        })
+    };
+    let gateway = Gateway::start(&ropeway, &config, "127.0.0.1:0")?;
+    println!("\nHTTP, {}", gateway.url);
+    let mut failed = table(&visits(Endpoint::Url(gateway.url.clone())))?;
+    gateway.program.stop()?;
+    println!("\nstdio");
+    let words = [ropeway.as_os_str(), "serve".as_ref(), "--stdio".as_ref(), "--config".as_ref(), config.as_os_str()];
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    failed += table(&visits(Endpoint::Command(words.into())))?;
+    Ok(failed)
+}
+
+/// Returns a configuration with five servers: three on Node, one on Python, one native.
+fn five_servers(ropeway: &Path, folder: &Path) -> Value {
+    let node = servers::node();
+    let package = |name: &str| {
+        let modules = paths::servers().join("npm/node_modules/@modelcontextprotocol");
+        modules.join(name).join("dist/index.js")
+    };
+    let time = paths::servers().join("mcp2/bin/mcp-server-time");
+    json!({ "servers": [
+        { "alias": "everything", "command": node, "args": [package("server-everything")] },
+        { "alias": "files", "command": node, "args": [package("server-filesystem"), folder] },
+        { "alias": "memory", "command": node, "args": [package("server-memory")],
+            "env": { "MEMORY_FILE_PATH": folder.with_file_name("clients-memory.json") } },
+        { "alias": "time", "command": time, "args": ["--local-timezone", "UTC"] },
+        { "alias": "demo", "command": ropeway, "args": ["demo-server"] },
+    ] })
+}
+
+/// Makes all visits with each client and prints a table. Returns the number of clients that failed.
+fn table(visits: &[(Visit, &str)]) -> Result<u32> {
+    let mut failed = 0;
+    println!(
+        "{:<20} {:<8} {:<12} {:>5} {:>5}  {:<28} {:<30} {:<22} time",
+        "client", "result", "protocol", "tools", "calls", "last call", "resource", "prompt"
+    );
+    for (name, client) in clients()? {
+        let started = Instant::now();
+        let seen = client.and_then(|client| visit_all(&client, visits));
+        print(&name, &seen, visits.len(), started.elapsed());
+        failed += u32::from(seen.is_err());
+    }
+    Ok(failed)
+}
+
+/// Makes all visits, and returns what the client saw in the last one.
+fn visit_all(client: &Client, visits: &[(Visit, &str)]) -> Result<Value, String> {
+    let mut last = Value::Null;
+    for (visit, expected) in visits {
+        let seen = client.visit(visit).map_err(|reason| format!("{}: {reason}", visit.tool))?;
+        if !seen["call"].as_str().unwrap_or_default().contains(expected) {
+            return Err(format!("{}: `{expected}` is missing in {}", visit.tool, seen["call"]));
+        }
+        last = seen;
+    }
+    Ok(last)
 }
 
 fn parse(args: &[String]) -> Result<Visit> {
@@ -296,7 +369,7 @@ fn output(command: &mut Command) -> Result<String, String> {
     Err(format!("{}: {}", output.status, lines[lines.len().saturating_sub(6)..].join(" | ")))
 }
 
-fn print(name: &str, seen: &Result<Value, String>, took: Duration) {
+fn print(name: &str, seen: &Result<Value, String>, calls: usize, took: Duration) {
     match seen {
         Err(reason) => println!("{name:<20} FAILED   {reason}"),
         Ok(seen) => {
@@ -310,7 +383,7 @@ fn print(name: &str, seen: &Result<Value, String>, took: Duration) {
             let protocol = seen["protocol"].as_str().unwrap_or("-");
             let call = call.replace('\n', " ");
             println!(
-                "{name:<20} ok       {protocol:<12} {tools:>5}  {call:<28} {resource:<30} {prompt:<22} {took:.1?}"
+                "{name:<20} ok       {protocol:<12} {tools:>5} {calls:>5}  {call:<28} {resource:<30} {prompt:<22} {took:.1?}"
             );
         }
     }

@@ -30,8 +30,9 @@ Commands:
   bench engine|bridge|providers|agent|redaction|gateway [--json] [--quick]
                                 Run a benchmark: one connection; many servers and the command line; the model dialects;
                                 the agent; redaction of text; the gateway
-  clients URL | --stdio COMMAND [ARGUMENT...]
-                                List tools, call one, read a resource and get a prompt with real MCP clients;
+  clients [URL | --stdio COMMAND [ARGUMENT...]]
+                                List tools, call one, read a resource and get a prompt with real MCP clients:
+                                of five servers through the gateway, over HTTP and stdio, or of one endpoint;
                                 --tool NAME and --arguments JSON before the endpoint select the call
   conformance client [--scenario NAME]
                                 Run the client scenarios of the official conformance suite
