@@ -161,6 +161,7 @@ impl GatewayBuilder {
             limits: Limits::new(limits.connections, limits.calls, limits.calls_per_client),
             started: CancelToken::new(),
             draining: CancelToken::new(),
+            modern_log_level: Mutex::default(),
             stop_requested: CancelToken::new(),
             keys,
             bridge,

@@ -56,6 +56,9 @@ impl Requester<'_> {
             Some(name) => Some(LogLevel::parse(name).ok_or_else(|| ErrorReply::unknown_level(name))?),
             None => None,
         };
+        if let Some(level) = level {
+            shared.want_log_level(level);
+        }
         let running = self.register()?;
         let permit = shared.limits.call(self.counted);
         let permit = permit.map_err(|error| ErrorReply::refused(error.status(), error.to_string()))?;

@@ -1,12 +1,12 @@
 //! The state of a gateway that all its parts share.
 
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::catalog::{Catalog, ListKind, Listing};
-use super::client::{Client, Principal};
+use super::client::{Client, LogLevel, Principal};
 use super::clients::{ChangedList, Clients, ModernClients};
 use super::errors::ErrorReply;
 use super::exchange::Exchanges;
@@ -24,7 +24,7 @@ use super::upstream::Upstreams;
 use crate::bridge::Bridge;
 use crate::config::GatewaySettings;
 use crate::protocol::{Era, meta};
-use crate::sync::{read, write};
+use crate::sync::{lock, read, write};
 use crate::tool::CancelToken;
 
 /// Maximum size of the instructions of all servers together.
@@ -47,6 +47,8 @@ pub(crate) struct GatewayShared {
     pub(crate) sessions: Sessions,
     pub(crate) streams: Streams,
     pub(crate) limits: Limits,
+    /// The most verbose level of log messages that a modern client asked for.
+    pub(super) modern_log_level: Mutex<Option<LogLevel>>,
     /// Cancelled when all servers have been started.
     pub(crate) started: CancelToken,
     /// Cancelled when the gateway accepts no new work.
@@ -247,8 +249,20 @@ impl GatewayShared {
 
     /// Sets the level of log messages of all servers to the most verbose one that a client wants.
     pub(crate) fn update_log_levels(&self) {
-        if let Some(level) = self.clients.legacy().iter().filter_map(|client| client.log_level()).min() {
+        let modern = *lock(&self.modern_log_level);
+        let legacy = self.clients.legacy().iter().filter_map(|client| client.log_level()).min();
+        if let Some(level) = modern.into_iter().chain(legacy).min() {
             self.upstreams.set_log_level(level.name());
+        }
+    }
+
+    /// Lets legacy servers send messages of a level that a modern request asks for. Modern servers get it with the request.
+    pub(crate) fn want_log_level(&self, level: LogLevel) {
+        let mut wanted = lock(&self.modern_log_level);
+        if wanted.is_none_or(|wanted| level < wanted) {
+            *wanted = Some(level);
+            drop(wanted);
+            self.update_log_levels();
         }
     }
 

@@ -414,6 +414,24 @@ fn each_client_gets_the_log_messages_that_it_asked_for() {
 }
 
 #[test]
+fn the_log_level_of_a_modern_request_reaches_a_legacy_server() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::legacy()).await;
+        for level in ["warning", "error", "info"] {
+            let meta = json!({"io.modelcontextprotocol/logLevel": level});
+            kit.modern("tools/call", json!({"name": "log", "arguments": {"level": "info"}, "_meta": meta})).await;
+        }
+        let levels = || {
+            let received = kit.scripted.received_of("logging/setLevel");
+            received.iter().map(|request| request["params"]["level"].clone()).collect::<Vec<_>>()
+        };
+        until("the level of the last request", || levels().last() == Some(&json!("info"))).await;
+        assert!(!levels().contains(&json!("error")), "a less verbose level is not set: {:?}", levels());
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_client_gets_no_log_messages_of_other_clients() {
     scene(|_| async move {
         for script in [Script::legacy(), Script::modern()] {
