@@ -13,4 +13,6 @@ pub use self::base64::decode_base64;
 pub use self::media_type::sniff_media_type;
 pub use self::part::{Blob, ContentPart, EmbeddedResource, ResourceContents, ResourceLink, plain_text};
 pub(crate) use self::read::{PartSeed, visit_as_text};
-pub(crate) use self::shared_text::{SharedText, SourceBytes};
+#[cfg(feature = "agent")]
+pub(crate) use self::shared_text::SharedText;
+pub(crate) use self::shared_text::SourceBytes;

@@ -54,8 +54,9 @@ impl Toolset {
     }
 
     /// Returns the tools, lowered for a dialect.
-    #[cfg(any(test, feature = "providers"))]
-    pub(crate) fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools> {
+    // Hidden from the docs: providers call it.
+    #[doc(hidden)]
+    pub fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools> {
         self.0.lowered(dialect)
     }
 }
