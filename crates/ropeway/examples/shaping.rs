@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
+use ropeway::config::ToolOverride;
 use ropeway::prelude::*;
-use ropeway::registry::ToolTransform;
 use serde_json::json;
 
 const CONFIG: &str = "
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             tool.description = Some(description.split(". ").next()?.to_owned());
             Some(tool)
         })
-        .transformer(ToolTransform::provider_options("openai", json!({"strict": true})))
+        .transformer(ToolOverride::default().with_provider_options([("openai".to_owned(), json!({"strict": true}))]))
         .build()?;
     let agent = Agent::builder()
         .provider(Provider::from_env(Dialect::Chat)?)

@@ -18,8 +18,8 @@ use crate::schema::Validator;
 use crate::secret::Redactor;
 use crate::sync::sleep_until;
 use crate::tool::{
-    ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Origin, TimeoutKind, Tool, ToolDefinition,
-    ToolOutput, summary_line,
+    ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput,
+    summary_line,
 };
 
 /// Time that a tool has after its deadline to report the timeout itself, with more detail.
@@ -174,7 +174,7 @@ impl CheckedTool {
     pub(crate) fn timed_out(&self, after: Duration) -> CallError {
         match &self.definition().origin {
             Origin::Server { server, .. } => {
-                CallError::Timeout { server: server.clone(), after, clock: TimeoutKind::Total, hint: None }
+                CallError::Timeout { server: server.clone(), after, idle: false, hint: None }
             }
             Origin::Local => self.failed(LocalFailure::TimedOut(after)),
         }

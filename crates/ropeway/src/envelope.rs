@@ -12,7 +12,7 @@ use crate::content::{ContentPart, plain_text};
 use crate::error_chain::chain;
 use crate::message::{ToolCall, ToolResult};
 use crate::schema::{self, ValueChange};
-use crate::tool::{ArgumentProblem, CallError, CallId, Origin, TimeoutKind, ToolOutput};
+use crate::tool::{ArgumentProblem, CallError, CallId, Origin, ToolOutput};
 
 /// The outcome of a tool call. Every call returns one, even for an unknown tool.
 ///
@@ -253,7 +253,7 @@ fn next_step(error: &CallError) -> &'static str {
             "It is not known whether the call had an effect. Try it once more if that is safe; else go on without it."
         }
         CallError::NeedsAuth { .. } => "Tell the user to sign in to this server; until then the call cannot work.",
-        CallError::Timeout { clock: TimeoutKind::Idle, .. } => {
+        CallError::Timeout { idle: true, .. } => {
             "It is not known whether the call had an effect. Try it once more if that is safe; else go on without it."
         }
         CallError::Timeout { .. } => {
@@ -446,18 +446,8 @@ mod tests {
             CallError::NotConnected { server: server() },
             CallError::Stopped { server: server() },
             CallError::NeedsAuth { server: server(), challenge: None },
-            CallError::Timeout {
-                server: server(),
-                after: Duration::from_secs(3),
-                clock: TimeoutKind::Idle,
-                hint: None,
-            },
-            CallError::Timeout {
-                server: server(),
-                after: Duration::from_secs(3),
-                clock: TimeoutKind::Total,
-                hint: None,
-            },
+            CallError::Timeout { server: server(), after: Duration::from_secs(3), idle: true, hint: None },
+            CallError::Timeout { server: server(), after: Duration::from_secs(3), idle: false, hint: None },
             CallError::Cancelled,
             CallError::UnknownTool { tool: "x".to_owned(), nearest: Vec::new() },
             CallError::UnknownTool { tool: "x".to_owned(), nearest: vec!["y".to_owned()] },

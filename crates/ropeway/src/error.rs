@@ -29,14 +29,9 @@ pub enum Error {
     #[cfg(feature = "providers")]
     #[error(transparent)]
     Provider(Box<crate::provider::ProviderError>),
-    /// A model's reply does not match the requested output format.
-    #[cfg(feature = "providers")]
+    /// Text, such as a reply or a recording, does not have the expected format.
     #[error(transparent)]
-    Output(Box<crate::provider::OutputError>),
-    /// A recording of provider exchanges could not be read.
-    #[cfg(feature = "providers")]
-    #[error(transparent)]
-    Recording(Box<crate::provider::RecordingError>),
+    Parse(Box<crate::parse_error::ParseError>),
     /// An agent could not be built, or its turn failed.
     #[cfg(feature = "agent")]
     #[error(transparent)]
@@ -65,8 +60,7 @@ from! {
     #[cfg(feature = "bridge")] Bridge: crate::bridge::BridgeError,
     #[cfg(feature = "bridge")] Lock: crate::lock::LockError,
     #[cfg(feature = "providers")] Provider: crate::provider::ProviderError,
-    #[cfg(feature = "providers")] Output: crate::provider::OutputError,
-    #[cfg(feature = "providers")] Recording: crate::provider::RecordingError,
+    Parse: crate::parse_error::ParseError,
     #[cfg(feature = "agent")] Agent: crate::agent::AgentError,
     #[cfg(feature = "agent")] Generate: crate::agent::GenerateError,
 }

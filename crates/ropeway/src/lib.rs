@@ -87,6 +87,7 @@ pub mod lowering;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 pub mod message;
+mod parse_error;
 pub mod prelude;
 #[cfg(feature = "mcp")]
 // Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
@@ -126,6 +127,7 @@ pub use self::event::Event;
 #[cfg(feature = "mcp")]
 pub use self::mcp::{ConnectError, Mcp};
 pub use self::message::{Conversation, Dialect, Message};
+pub use self::parse_error::ParseError;
 #[cfg(feature = "providers")]
 pub use self::provider::{Provider, ProviderError, ProviderSettings};
 #[cfg(feature = "bridge")]

@@ -25,7 +25,7 @@ impl Contestant for Ours {
         }
         let sizes = output.content.iter().map(|part| match part {
             ContentPart::Text { text, .. } => text.len(),
-            ContentPart::Image(image) => image.base64.len(),
+            ContentPart::Image(image) => image.base64().len(),
             _ => 0,
         });
         Ok(sizes.sum())

@@ -98,7 +98,7 @@ impl Attachment {
             }
             Kind::Image(mime_type) => ContentPart::Image(Blob::new(mime_type, &bytes)),
             Kind::Pdf => {
-                let base64 = Blob::new("application/pdf", &bytes).base64.to_string();
+                let base64 = Blob::new("application/pdf", &bytes).base64().to_owned();
                 resource(&name, Some("application/pdf"), ResourceContents::Blob(base64))
             }
         };

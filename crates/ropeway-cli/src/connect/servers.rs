@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use ropeway::config::{Config, EraChoice, ServerEntry, ServerSettings};
+use ropeway::config::{Config, EraChoice, ServerEntry};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
 use ropeway::suggest;
 use ropeway::tool::Alias;
@@ -117,7 +117,7 @@ impl ServerOptions {
 }
 
 fn set_era(entry: &mut ServerEntry, era: EraChoice) {
-    if let ServerSettings::Known(config) = &mut entry.settings {
+    if let Some(config) = entry.config_mut() {
         config.era = era;
     }
 }
@@ -352,10 +352,8 @@ impl Servers {
 
     /// Redacts the secrets of all servers from further output.
     pub(crate) fn redact_secrets(&self) {
-        for entry in &self.config.servers {
-            if let ServerSettings::Known(config) = &entry.settings {
-                redaction::add_secrets(&config.secrets());
-            }
+        for config in self.config.servers.iter().filter_map(ServerEntry::config) {
+            redaction::add_secrets(&config.secrets());
         }
         if let Some(chat) = &self.config.chat {
             redaction::add_secrets(&chat.secrets());

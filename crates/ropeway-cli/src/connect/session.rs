@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ropeway::bridge::{Bridge, ToolListing};
-use ropeway::config::{LockPolicy, ServerEntry, ServerSettings, ToolSettings};
+use ropeway::config::{LockPolicy, ServerEntry, ToolSettings};
 use ropeway::lock::{Difference, DifferenceKind};
 use ropeway::mcp::{ConnectionState, Mcp, ServerInfo};
 use ropeway::registry::{ServerState, ServerStatus};
@@ -122,11 +122,7 @@ impl Session {
         let mut servers = prepare(servers, deadline.as_ref());
         let names = ToolNames::new(&servers.config);
         let advice = ServerAdvice::new(servers.source.clone(), deadline.as_ref().map(Deadline::after));
-        let known = |entry: &ServerEntry| match &entry.settings {
-            ServerSettings::Known(config) => Some((**config).clone()),
-            _ => None,
-        };
-        let configs = servers.config.servers.iter().filter_map(known).collect();
+        let configs = servers.config.servers.iter().filter_map(ServerEntry::config).cloned().collect();
         let has_filter =
             |tools: &ToolSettings| !(tools.allow.is_empty() && tools.allowlists.is_empty() && tools.deny.is_empty());
         let filtered = servers.config.servers.iter().filter(|entry| has_filter(&entry.tools));
@@ -300,7 +296,7 @@ pub(super) fn hidden(difference: &Difference) -> String {
 fn prepare(mut servers: Servers, deadline: Option<&Deadline>) -> Servers {
     for entry in &mut servers.config.servers {
         entry.required = false;
-        let ServerSettings::Known(config) = &mut entry.settings else { continue };
+        let Some(config) = entry.config_mut() else { continue };
         config.reconnect.enabled &= servers.reconnecting;
         config.timeouts.close = CLOSE;
         if let Some(after) = deadline.map(Deadline::after) {

@@ -86,7 +86,7 @@ fn of_address(cause: &ConnectErrorKind, url: &Url) -> Option<String> {
             "the token may lack a permission, or the server rejects this address or `Origin`".to_owned()
         }
         ConnectErrorKind::Status { status: 407, .. } => proxy_login(url),
-        ConnectErrorKind::Status { status: 404 | 405, .. } | ConnectErrorKind::Protocol(_) | ConnectErrorKind::Refused(_) => {
+        ConnectErrorKind::Status { status: 404 | 405, .. } | ConnectErrorKind::Protocol(_) | ConnectErrorKind::Refused { .. } => {
             "correct the path of the URL; MCP endpoints often end in `/mcp` or `/sse`".to_owned()
         }
         ConnectErrorKind::WebPage { .. } => {

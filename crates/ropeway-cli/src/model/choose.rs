@@ -2,7 +2,7 @@
 
 use ropeway::config::{ChatSettings, ProviderName};
 use ropeway::message::Dialect;
-use ropeway::provider::{KeyHeader, Provider, ProviderSettings};
+use ropeway::provider::{Provider, ProviderSettings};
 use ropeway::secret::Secret;
 
 use super::args::{ModelArgs, ModelChoice};
@@ -249,7 +249,7 @@ fn with_key_of(
 ) -> Result<ProviderSettings, Failure> {
     let mut settings = with_key(settings, environment.key(name)?);
     if vendor.keys.iter().any(|key| key.variable == name && key.is_token) {
-        settings.key_header = KeyHeader::Bearer;
+        settings.key_header = None;
     }
     Ok(settings)
 }

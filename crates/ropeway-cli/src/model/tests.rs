@@ -6,7 +6,6 @@ use std::path::Path;
 use clap::Parser as _;
 use ropeway::config::{ChatSettings, Config, ProviderName, Secrets};
 use ropeway::message::Dialect;
-use ropeway::provider::KeyHeader;
 use ropeway::testing::{ModelAnswer, ModelServer};
 use serde_json::json;
 
@@ -192,16 +191,16 @@ async fn alternative_key_variables_are_used() {
     let choice = choose(&line("-m m"), None, &environment).await.expect("a model");
     assert_eq!(
         (choice.provider.base_url.as_str(), choice.provider.key_header, choice.why.as_str()),
-        ("http://p", KeyHeader::Bearer, "ANTHROPIC_AUTH_TOKEN is set")
+        ("http://p", None, "ANTHROPIC_AUTH_TOKEN is set")
     );
     // A named token keeps its header, and other variables use the header of the dialect.
     for (words, header) in [
-        ("-m m --provider claude --key-env ANTHROPIC_AUTH_TOKEN", KeyHeader::Bearer),
-        ("-m m --key-env ANTHROPIC_AUTH_TOKEN", KeyHeader::Bearer),
-        ("-m m --provider claude --key-env ANTHROPIC_BASE_URL", KeyHeader::named("x-api-key")),
+        ("-m m --provider claude --key-env ANTHROPIC_AUTH_TOKEN", None),
+        ("-m m --key-env ANTHROPIC_AUTH_TOKEN", None),
+        ("-m m --provider claude --key-env ANTHROPIC_BASE_URL", Some("x-api-key")),
     ] {
         let choice = choose(&line(words), None, &environment).await;
-        assert_eq!(choice.expect("a model").provider.key_header, header, "{words}");
+        assert_eq!(choice.expect("a model").provider.key_header.as_deref(), header, "{words}");
     }
     let google = [("GOOGLE_API_KEY", "k"), ("GOOGLE_GEMINI_BASE_URL", "http://p")];
     assert_eq!(

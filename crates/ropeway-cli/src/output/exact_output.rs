@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
+use ropeway::content::{ContentPart, EmbeddedResource, ResourceContents, decode_base64};
 use ropeway::envelope::{Envelope, EnvelopeData};
 
 use crate::failure::{Failure, problem_line};
@@ -110,7 +110,7 @@ fn text_of(part: &ContentPart) -> Option<&str> {
 /// Returns the bytes of a binary part.
 fn bytes_of(part: &ContentPart) -> Option<Vec<u8>> {
     let base64 = match part {
-        ContentPart::Image(Blob { base64, .. }) | ContentPart::Audio(Blob { base64, .. }) => &**base64,
+        ContentPart::Image(blob) | ContentPart::Audio(blob) => blob.base64(),
         ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Blob(base64), .. }) => base64.as_str(),
         _ => return None,
     };

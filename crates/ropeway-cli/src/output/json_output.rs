@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
+use ropeway::content::{ContentPart, EmbeddedResource, ResourceContents, decode_base64};
 use ropeway::envelope::Envelope;
 use serde_json::{Value, json};
 
@@ -18,8 +18,7 @@ impl SavedParts {
     pub(crate) fn save(parts: &[ContentPart], folder: &SaveFolder) -> Result<Self, Failure> {
         let save = |part: &ContentPart| {
             let (mime_type, base64) = match part {
-                ContentPart::Image(Blob { mime_type, base64, .. })
-                | ContentPart::Audio(Blob { mime_type, base64, .. }) => (mime_type.as_str(), &**base64),
+                ContentPart::Image(blob) | ContentPart::Audio(blob) => (blob.mime_type.as_str(), blob.base64()),
                 ContentPart::Resource(EmbeddedResource {
                     mime_type, contents: ResourceContents::Blob(base64), ..
                 }) => (mime_type.as_deref().unwrap_or("application/octet-stream"), base64.as_str()),

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use anstyle::Style;
-use ropeway::content::{Blob, ContentPart, EmbeddedResource, ResourceContents, decode_base64};
+use ropeway::content::{ContentPart, EmbeddedResource, ResourceContents, decode_base64};
 use ropeway::envelope::{Envelope, EnvelopeData};
 use serde_json::Value;
 
@@ -134,8 +134,8 @@ pub(crate) fn render_parts<'a>(
     for part in parts {
         let line = match part {
             ContentPart::Text { text, .. } => clean(text),
-            ContentPart::Image(Blob { mime_type, base64, .. }) | ContentPart::Audio(Blob { mime_type, base64, .. }) => {
-                render_file(mime_type, base64, folder, &mut unsaved)?
+            ContentPart::Image(blob) | ContentPart::Audio(blob) => {
+                render_file(&blob.mime_type, blob.base64(), folder, &mut unsaved)?
             }
             ContentPart::Resource(EmbeddedResource { uri, mime_type, contents, .. }) => {
                 let uri = clean_line(uri);

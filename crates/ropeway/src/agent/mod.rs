@@ -51,7 +51,7 @@ pub use self::model_options::ModelOptions;
 pub use self::output_store::OutputStore;
 // Hidden from the docs: patterns of a `Policy` that the binary checks one by one.
 #[doc(hidden)]
-pub use self::pattern::{PatternError, ToolPattern};
+pub use self::pattern::ToolPattern;
 pub use self::policy::{Approval, ApprovalRequest, Permission, Policy};
 pub use self::sampling::SamplingHandler;
 pub use self::server::AgentServer;

@@ -1,6 +1,7 @@
 //! Tool patterns, anchored to servers.
 
 use crate::config::Glob;
+use crate::parse_error::ParseError;
 use crate::tool::{Origin, ToolDefinition};
 
 /// Maximum number of patterns that `{one,two}` may expand to.
@@ -29,13 +30,6 @@ pub struct ToolPattern {
     alternatives: Vec<Alternative>,
 }
 
-/// An invalid tool pattern.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problem}")]
-pub struct PatternError {
-    problem: String,
-}
-
 /// A pattern without `{one,two}`.
 #[derive(Clone, Debug)]
 struct Alternative {
@@ -60,7 +54,7 @@ impl ToolPattern {
     ///
     /// # Errors
     /// Fails if a wildcard is malformed, or `{one,two}` expands to more than 256 patterns.
-    pub fn new(text: &str) -> Result<Self, PatternError> {
+    pub fn new(text: &str) -> Result<Self, ParseError> {
         let whole = glob(text)?;
         let alternatives = expand(text)?.iter().map(|text| Alternative::new(text)).collect::<Result<_, _>>()?;
         Ok(Self { text: text.to_owned(), whole, alternatives })
@@ -101,7 +95,7 @@ impl ToolPattern {
 }
 
 impl Alternative {
-    fn new(text: &str) -> Result<Self, PatternError> {
+    fn new(text: &str) -> Result<Self, ParseError> {
         let Scan { head, wildcard, dots } = scan(text);
         let tail = match wildcard {
             Some(at) => {
@@ -120,7 +114,7 @@ impl Alternative {
         let parts = splits
             .into_iter()
             .map(|dot| Ok((glob(&text[..dot])?, glob(&text[dot + 1..])?)))
-            .collect::<Result<_, PatternError>>()?;
+            .collect::<Result<_, ParseError>>()?;
         Ok(Self { whole: glob(text)?, head, tail, parts })
     }
 
@@ -140,8 +134,8 @@ impl Alternative {
     }
 }
 
-fn glob(text: &str) -> Result<Glob, PatternError> {
-    Glob::new(text).map_err(|error| PatternError { problem: error.to_string() })
+fn glob(text: &str) -> Result<Glob, ParseError> {
+    Glob::new(text).map_err(|error| ParseError::new(error.to_string()))
 }
 
 /// The parts of a pattern without `{one,two}`.
@@ -186,12 +180,12 @@ fn scan(text: &str) -> Scan {
 }
 
 /// Expands `{one,two}`.
-fn expand(text: &str) -> Result<Vec<String>, PatternError> {
+fn expand(text: &str) -> Result<Vec<String>, ParseError> {
     let mut done = Vec::new();
     let mut open = vec![text.to_owned()];
     while let Some(text) = open.pop() {
         if open.len() + done.len() > MAX_ALTERNATIVES {
-            return Err(PatternError { problem: format!("expands to more than {MAX_ALTERNATIVES} patterns") });
+            return Err(ParseError::new(format!("expands to more than {MAX_ALTERNATIVES} patterns")));
         }
         match braces(&text) {
             Some((before, alternatives, behind)) => {

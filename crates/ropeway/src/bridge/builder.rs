@@ -70,7 +70,7 @@ setters!(BridgeBuilder {
     /// With [`LockPolicy::Warn`], each difference is a warning. With [`LockPolicy::Strict`], new and changed tools are hidden and
     /// cannot be called. [`ToolListing::differences`](super::ToolListing::differences) lists them under both.
     ///
-    /// The bridge does not read the lock file ([`LockFile::read`](crate::lock::LockFile::read) does), and ignores the key `lock` of
+    /// The bridge does not read the lock file ([`Lock::load`] does), and ignores the key `lock` of
     /// the configuration, which is for the host.
     lock(lock: Lock, policy: LockPolicy) => lock = Some((lock, policy));
     /// Sets the handlers of requests that servers send to the host.

@@ -119,10 +119,7 @@ pub(super) struct SlotSnapshot {
 impl ServerSlot {
     pub(super) fn new(entry: ServerEntry, shape: ToolShape, wrap_tool: WrapTool, shared: Arc<BridgeShared>) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let redactor = match &entry.settings {
-            ServerSettings::Known(config) => config.secrets(),
-            ServerSettings::Missing { .. } | ServerSettings::Invalid { .. } => Redactor::default(),
-        };
+        let redactor = entry.config().map(ServerConfig::secrets).unwrap_or_default();
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             entry,
@@ -170,10 +167,7 @@ impl ServerSlot {
 
     /// Returns the settings of a server that can be started.
     pub(super) fn config(&self) -> Option<&ServerConfig> {
-        match &self.entry.settings {
-            ServerSettings::Known(config) if self.entry.enabled => Some(config),
-            _ => None,
-        }
+        self.entry.config().filter(|_| self.entry.enabled)
     }
 
     /// Returns the idle and total timeout of a call, if a shared connection has others.

@@ -24,13 +24,17 @@ pub use self::file::{ConfigError, ConfigProblem, Secrets, json_schema};
 pub(crate) use self::settings::MAX_TIMEOUT;
 // Hidden from the docs: settings of the command `ropeway chat`, used by the binary.
 #[doc(hidden)]
-pub use self::settings::{ChatSettings, MissingChatSecrets, ProviderName, ToolApproval, UnknownProviderError};
+pub use self::settings::{ChatSettings, MissingChatSecrets, ProviderName, ToolApproval};
+// Hidden from the docs: incomplete settings, the address of `ropeway serve` and the transport to it; used by the binary.
+#[cfg(feature = "gateway")]
+pub(crate) use self::settings::decode_gateway_key;
 pub use self::settings::{
     CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, InProcessServer, Isolation,
-    ListenAddress, ListenAddressError, LockPolicy, PrefixMode, ProfileSettings, ReconnectPolicy, ResourceSettings,
-    ServerConfig, ServerEntry, ServerLimits, ServerSettings, ServerTimeouts, SocketServer, StartMode, StdioServer,
-    ToolOverride, ToolSettings, Transport,
+    LockPolicy, PrefixMode, ProfileSettings, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry,
+    ServerLimits, ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings, Transport,
 };
+#[doc(hidden)]
+pub use self::settings::{ListenAddress, ServerSettings, SocketServer};
 #[cfg(feature = "bridge")]
 pub(crate) use self::{file::Glob, settings::DEFAULT_PREFIX};
 pub use crate::secret::Secret;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, Isolation, ListenAddress,
-    PrefixMode, ProfileSettings, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry, ServerLimits,
-    ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings,
+    CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, Isolation, PrefixMode,
+    ProfileSettings, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry, ServerLimits, ServerTimeouts,
+    StartMode, StdioServer, ToolOverride, ToolSettings,
 };
 use crate::secret::{Redactor, Secret};
 use crate::setters::setters;
@@ -78,7 +78,6 @@ setters!(ServerEntry {
 });
 
 setters!(GatewaySettings {
-    with_listen => listen: ListenAddress,
     with_name => name: String,
     with_instructions => instructions: Option<String>,
     with_prefix => prefix: PrefixMode,

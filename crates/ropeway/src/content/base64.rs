@@ -3,10 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-/// Error returned for invalid base64.
-#[derive(Debug, thiserror::Error)]
-#[error("the data is not valid base64")]
-pub struct Base64Error(#[source] base64::DecodeError);
+use crate::parse_error::ParseError;
 
 pub(super) fn encode_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
@@ -17,18 +14,16 @@ pub(super) fn encode_base64(bytes: &[u8]) -> String {
 /// # Errors
 ///
 /// Returns an error if the text is not base64.
-pub fn decode_base64(text: &str) -> Result<Vec<u8>, Base64Error> {
+pub fn decode_base64(text: &str) -> Result<Vec<u8>, ParseError> {
     let decode = |text: &str| match text.trim_end_matches('=') {
         bare if bare.len() == text.len() => STANDARD_NO_PAD.decode(text),
         _ => STANDARD.decode(text),
     };
-    let first = decode(text);
-    match first {
-        Ok(bytes) => Ok(bytes),
+    let decoded = match decode(text) {
         Err(_) if text.contains(|c: char| c.is_ascii_whitespace()) => {
-            let compact: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-            decode(&compact).map_err(Base64Error)
+            decode(&text.chars().filter(|c| !c.is_ascii_whitespace()).collect::<String>())
         }
-        Err(error) => Err(Base64Error(error)),
-    }
+        decoded => decoded,
+    };
+    decoded.map_err(|error| ParseError::new("the data is not valid base64").with_source(error))
 }

@@ -9,9 +9,10 @@ mod shared_text;
 mod tests;
 mod write;
 
-pub use self::base64::{Base64Error, decode_base64};
+pub use self::base64::decode_base64;
 pub use self::media_type::sniff_media_type;
 pub use self::part::{Blob, ContentPart, EmbeddedResource, ResourceContents, ResourceLink, plain_text};
 pub(crate) use self::read::{PartSeed, visit_as_text};
-pub use self::shared_text::SharedText;
+#[cfg(feature = "agent")]
+pub(crate) use self::shared_text::SharedText;
 pub(crate) use self::shared_text::SourceBytes;

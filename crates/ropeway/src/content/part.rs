@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::base64::{Base64Error, decode_base64, encode_base64};
+use super::base64::{decode_base64, encode_base64};
 use super::shared_text::SharedText;
+use crate::parse_error::ParseError;
 
 /// A content block (<https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool-result>).
 ///
@@ -36,8 +37,7 @@ pub enum ContentPart {
 pub struct Blob {
     /// Media type, such as `image/png`.
     pub mime_type: String,
-    /// The data as base64 text; [`Blob::bytes`] decodes it.
-    pub base64: SharedText,
+    pub(crate) base64: SharedText,
     /// Other fields of the block.
     pub extra: Map<String, Value>,
 }
@@ -134,7 +134,17 @@ pub fn plain_text(parts: &[ContentPart]) -> Option<String> {
 impl Blob {
     /// Creates a blob from bytes.
     pub fn new(mime_type: impl Into<String>, bytes: &[u8]) -> Self {
-        Self { mime_type: mime_type.into(), base64: encode_base64(bytes).into(), extra: Map::new() }
+        Self::from_base64(mime_type, encode_base64(bytes))
+    }
+
+    /// Creates a blob from base64 text, which is not validated.
+    pub fn from_base64(mime_type: impl Into<String>, base64: impl Into<String>) -> Self {
+        Self { mime_type: mime_type.into(), base64: base64.into().into(), extra: Map::new() }
+    }
+
+    /// Returns the data as base64 text.
+    pub fn base64(&self) -> &str {
+        &self.base64
     }
 
     /// Decodes the data. Line breaks are ignored, and padding is optional.
@@ -142,7 +152,7 @@ impl Blob {
     /// # Errors
     ///
     /// Returns an error if the data is not base64.
-    pub fn bytes(&self) -> Result<Vec<u8>, Base64Error> {
+    pub fn bytes(&self) -> Result<Vec<u8>, ParseError> {
         decode_base64(&self.base64)
     }
 }

@@ -11,7 +11,7 @@ use crate::conversions::conversions;
 
 /// Text that may share the memory of the message that it was parsed from. Cloning is cheap.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub struct SharedText(ByteString);
+pub(crate) struct SharedText(ByteString);
 
 impl SharedText {
     pub(super) fn into_string(self) -> String {

@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
     use crate::protocol::read_client_message;
-    use crate::tool::{Alias, TimeoutKind};
+    use crate::tool::Alias;
 
     fn refused(code: i64, data: Option<Value>) -> CallError {
         CallError::Refused { server: Alias::new("web"), code, message: "no".into(), data }
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(from(CallError::Protocol { server: server.clone(), source: "bad".into() }).2, expected("protocol"));
         assert_eq!(from(CallError::Changed { tool: "a".into() }).2, json!({"reason": "changed"}));
         let after = Duration::from_secs(1);
-        let timeout = from(CallError::Timeout { server, after, clock: TimeoutKind::Idle, hint: None });
+        let timeout = from(CallError::Timeout { server, after, idle: true, hint: None });
         assert_eq!((timeout.0, timeout.2), (-32001, expected("timeout")));
     }
 

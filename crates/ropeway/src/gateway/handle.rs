@@ -47,7 +47,12 @@ pub enum GatewayError {
     Bridge(#[from] BridgeError),
     /// The keys could not be loaded.
     #[error("could not load the keys of the gateway")]
-    Keys(#[from] KeyError),
+    Keys(
+        // Hidden from the docs: it is the source of the error, which describes it.
+        #[doc(hidden)]
+        #[from]
+        KeyError,
+    ),
     /// The session journal could not be opened.
     #[error("could not open the session journal `{}`", path.display())]
     Journal {
@@ -329,6 +334,8 @@ impl Gateway {
     }
 
     /// Counts what is in progress.
+    // Hidden from the docs: used by tests.
+    #[doc(hidden)]
     pub fn status(&self) -> GatewayStatus {
         self.inner.shared.status()
     }

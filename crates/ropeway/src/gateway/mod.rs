@@ -71,5 +71,9 @@ mod upstream;
 mod uris;
 
 pub use self::handle::{Gateway, GatewayBuilder, GatewayError, KeySource};
+// Hidden from the docs: the binary chooses its advice by the problem with the keys.
+#[doc(hidden)]
 pub use self::seal::KeyError;
+// Hidden from the docs: used by tests; the counts are internals of the gateway.
+#[doc(hidden)]
 pub use self::shared::GatewayStatus;

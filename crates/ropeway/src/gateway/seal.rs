@@ -16,6 +16,8 @@ use ring::error::Unspecified;
 use ring::hkdf;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
+use crate::config::decode_gateway_key;
+
 /// The first byte of every sealed id.
 const VERSION: u8 = 1;
 
@@ -135,8 +137,8 @@ impl KeyRing {
             return Err(KeyError::Count { found: words.len() });
         }
         let key = |(index, word): (usize, &&str)| {
-            let bytes = decode_key(word).filter(|bytes| bytes.len() == KEY_BYTES);
-            bytes.and_then(|bytes| Key::new(&bytes).ok()).ok_or(KeyError::Malformed { number: index + 1 })
+            let key = decode_gateway_key(word).and_then(|bytes| Key::new(&bytes).ok());
+            key.ok_or(KeyError::Malformed { number: index + 1 })
         };
         let keys = words.iter().enumerate().map(key).collect::<Result<_, _>>()?;
         Ok(Self { keys, random: SystemRandom::new() })
@@ -211,15 +213,6 @@ fn bound_to(key: u8, principal: &str) -> Vec<u8> {
 
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
-/// Decodes a key in hexadecimal, or in one of the two alphabets of base64.
-fn decode_key(word: &str) -> Option<Vec<u8>> {
-    if word.len() == 2 * KEY_BYTES {
-        let byte = |at: usize| u8::from_str_radix(word.get(at..at + 2)?, 16).ok();
-        return (0..KEY_BYTES).map(|index| byte(2 * index)).collect();
-    }
-    URL_SAFE_NO_PAD.decode(word.trim_end_matches('=').replace('+', "-").replace('/', "_")).ok()
 }
 
 /// Returns a new random key in base64.

@@ -96,6 +96,18 @@ impl LockFile {
     }
 }
 
+impl Lock {
+    /// Reads a lock file. Returns `None` if the file does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read or is not a valid lock.
+    pub fn load(path: impl Into<PathBuf>) -> Result<Option<Self>, LockError> {
+        let file = LockFile { path: path.into() };
+        Ok(file.read()?.map(|(lock, _)| lock))
+    }
+}
+
 /// Waits until no other process writes a lock in this directory.
 fn hold(folder: &Path) -> io::Result<File> {
     let held = File::open(folder)?;

@@ -14,4 +14,7 @@ pub use self::accepted::Lock;
 pub use self::accepted::LockedTool;
 pub use self::difference::{Difference, DifferenceKind};
 pub use self::error::LockError;
-pub use self::file::{LOCK_FILE_NAME, LockFile};
+pub use self::file::LOCK_FILE_NAME;
+// Hidden from the docs: replaces the file while other processes wait; used by the binary.
+#[doc(hidden)]
+pub use self::file::LockFile;

@@ -46,11 +46,11 @@ pub use self::change::{ChangeKind, SchemaChange};
 pub use self::lowered::{LoweredTool, LoweredTools, OmittedTool};
 #[doc(hidden)]
 pub use self::output::{LowerError, LoweredOutput, lower_output};
-#[cfg(feature = "bridge")]
-pub(crate) use self::toolset::Cache;
+pub use self::toolset::Toolset;
 #[doc(hidden)]
 pub use self::toolset::lower;
-pub use self::toolset::{Lower, Toolset};
+#[cfg(feature = "bridge")]
+pub(crate) use self::toolset::{Cache, Lower};
 
 #[cfg(feature = "providers")]
 use crate::message::Dialect;

@@ -1,5 +1,6 @@
 //! A set of tools that is lowered on first use.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::lowered::LoweredTools;
@@ -9,10 +10,8 @@ use crate::message::Dialect;
 use crate::tool::ToolDefinition;
 
 /// A source of tools, lowered once per dialect.
-pub trait Lower: Send + Sync {
+pub(crate) trait Lower: fmt::Debug + Send + Sync {
     /// Returns the tools, lowered for a dialect.
-    // Hidden from the docs: providers call it; `Registry` and `Toolset` implement it.
-    #[doc(hidden)]
     fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools>;
 }
 
@@ -38,21 +37,43 @@ pub fn lower<'a>(definitions: impl IntoIterator<Item = &'a ToolDefinition>, dial
     lowered
 }
 
-/// Tool definitions that are lowered once per dialect, on first use.
-#[derive(Debug, Default)]
-pub struct Toolset {
-    definitions: Vec<ToolDefinition>,
-    cache: Cache,
-}
+/// Tools for a model, lowered once per dialect, on first use. Cheap to clone.
+///
+/// A reference to a [`Registry`](crate::registry::Registry) converts into the set of its tools.
+#[derive(Clone, Debug)]
+pub struct Toolset(Arc<dyn Lower>);
 
 impl Toolset {
     /// Creates a set of definitions.
     pub fn new(definitions: impl IntoIterator<Item = ToolDefinition>) -> Self {
-        Self { definitions: definitions.into_iter().collect(), cache: Cache::default() }
+        Self::of(Definitions { definitions: definitions.into_iter().collect(), cache: Cache::default() })
+    }
+
+    pub(crate) fn of(tools: impl Lower + 'static) -> Self {
+        Self(Arc::new(tools))
+    }
+
+    /// Returns the tools, lowered for a dialect.
+    // Hidden from the docs: providers call it.
+    #[doc(hidden)]
+    pub fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools> {
+        self.0.lowered(dialect)
     }
 }
 
-impl Lower for Toolset {
+impl From<&Toolset> for Toolset {
+    fn from(tools: &Toolset) -> Self {
+        tools.clone()
+    }
+}
+
+#[derive(Debug)]
+struct Definitions {
+    definitions: Vec<ToolDefinition>,
+    cache: Cache,
+}
+
+impl Lower for Definitions {
     fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools> {
         self.cache.get(dialect, || lower(&self.definitions, dialect))
     }

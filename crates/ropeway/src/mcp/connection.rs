@@ -20,7 +20,7 @@ use crate::error_chain::chain;
 use crate::event::Event;
 use crate::protocol::Era;
 use crate::sync::lock;
-use crate::tool::{Alias, CallContext, CallError, CancelToken, TimeoutKind};
+use crate::tool::{Alias, CallContext, CallError, CancelToken};
 
 /// Minimum delay before a second attempt in a row.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(20);
@@ -203,7 +203,7 @@ impl Connection {
             };
             if !matches!(changed, Ok(Ok(()))) && give_up_at == timeouts.deadline && cause.is_none() {
                 let after = timeouts.deadline - timeouts.started;
-                return Err(CallError::Timeout { server, after, clock: TimeoutKind::Total, hint: None });
+                return Err(CallError::Timeout { server, after, idle: false, hint: None });
             }
             if !matches!(changed, Ok(Ok(()))) {
                 // The current attempt has no cause yet, but the previous one may have had one.

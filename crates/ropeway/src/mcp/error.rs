@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::duration::format_duration;
 use crate::protocol::RpcError;
 use crate::secret::Redactor;
-use crate::tool::{Alias, BoxError, CallError, TimeoutKind};
+use crate::tool::{Alias, BoxError, CallError};
 use crate::web::TlsError;
 
 /// Why a connection could not be established, or was lost.
@@ -43,6 +43,8 @@ pub enum ConnectErrorKind {
     #[error("{trouble}")]
     Tls {
         /// The kind of failure.
+        // Hidden from the docs: the message and the source describe it.
+        #[doc(hidden)]
         trouble: TlsError,
         /// The error of the TLS library.
         #[source]
@@ -73,7 +75,13 @@ pub enum ConnectErrorKind {
     },
     /// The server answered the handshake with a JSON-RPC error.
     #[error("the server refused the handshake")]
-    Refused(#[source] RpcError),
+    Refused {
+        /// The JSON-RPC error code.
+        code: i64,
+        /// The error of the server.
+        #[source]
+        source: BoxError,
+    },
     /// The server answered with an HTTP error status.
     #[error("{}", refusal(*.status, .said))]
     Status {
@@ -169,7 +177,7 @@ pub(crate) enum RequestError {
     #[error("no answer within {}", format_duration(*.after))]
     Timeout {
         after: Duration,
-        clock: TimeoutKind,
+        idle: bool,
         /// The last error of the server without a request id.
         hint: Option<RpcError>,
     },
@@ -198,8 +206,8 @@ impl RequestError {
             Self::TooLarge { limit } => CallError::TooLarge { server, limit },
             Self::Unreadable(what) => CallError::Protocol { server, source: what.into() },
             page @ Self::WebPage(_) => CallError::Protocol { server, source: page.to_string().into() },
-            Self::Timeout { after, clock, hint } => {
-                CallError::Timeout { server, after, clock, hint: hint.map(|hint| Box::new(hint) as BoxError) }
+            Self::Timeout { after, idle, hint } => {
+                CallError::Timeout { server, after, idle, hint: hint.map(|hint| Box::new(hint) as BoxError) }
             }
             Self::Cancelled => CallError::Cancelled,
         }
@@ -209,7 +217,7 @@ impl RequestError {
     pub(crate) fn into_connect_error(self) -> Arc<ConnectErrorKind> {
         match self {
             Self::Disconnected { cause, .. } => cause,
-            Self::Refused(error) => Arc::new(ConnectErrorKind::Refused(error)),
+            Self::Refused(error) => Arc::new(ConnectErrorKind::Refused { code: error.code, source: Box::new(error) }),
             Self::Timeout { after, .. } => Arc::new(ConnectErrorKind::Timeout { after, said: None }),
             Self::Cancelled => Arc::new(ConnectErrorKind::Closed),
             Self::WebPage(said) => {

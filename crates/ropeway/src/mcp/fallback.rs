@@ -25,7 +25,7 @@ pub(super) fn is_final(error: &RequestError) -> bool {
 pub(super) fn may_be_sse(failed: &ConnectErrorKind) -> bool {
     match failed {
         ConnectErrorKind::Status { status, .. } => (400..500).contains(status) && *status != 429,
-        ConnectErrorKind::Refused(_) | ConnectErrorKind::Protocol(_) | ConnectErrorKind::WebPage { .. } => true,
+        ConnectErrorKind::Refused { .. } | ConnectErrorKind::Protocol(_) | ConnectErrorKind::WebPage { .. } => true,
         _ => false,
     }
 }
@@ -33,7 +33,7 @@ pub(super) fn may_be_sse(failed: &ConnectErrorKind) -> bool {
 /// Returns `true` if a server that was legacy before may be modern now: it rejects `initialize`, or exits because of it.
 pub(super) fn may_be_modern(failed: &ConnectErrorKind) -> bool {
     match failed {
-        ConnectErrorKind::Refused(_)
+        ConnectErrorKind::Refused { .. }
         | ConnectErrorKind::Protocol(_)
         | ConnectErrorKind::Version { .. }
         | ConnectErrorKind::Exited { .. }

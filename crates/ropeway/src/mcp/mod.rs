@@ -58,7 +58,7 @@ pub use self::error::ConnectErrorKind;
 #[cfg(feature = "agent")]
 pub(crate) use self::handlers::HandlerError;
 pub use self::handlers::{ClientRoot, Elicitation, ElicitationAnswer, ElicitationMode, Handlers, SamplingRequest};
-pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult, PromptRole};
+pub use self::prompts::{Prompt, PromptArgument, PromptMessage, PromptResult};
 #[cfg(feature = "bridge")]
 pub(crate) use self::redaction::redact_entry;
 pub use self::resources::{Resource, ResourceTemplate};
@@ -80,5 +80,7 @@ pub(crate) use self::{
     raw_list::RawList,
     tap::{AnswerSink, LinkKey, Question, QuestionMethod, ServerTap},
 };
-pub use crate::protocol::{Era, RpcError};
+pub use crate::protocol::Era;
+// Hidden from the docs: the binary chooses its advice by the kind of TLS failure.
+#[doc(hidden)]
 pub use crate::web::TlsError;

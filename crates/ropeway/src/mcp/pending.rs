@@ -15,7 +15,7 @@ use super::raw_response::RequestResult;
 use super::request::Request;
 use crate::protocol::{RpcError, TruncatedMessage};
 use crate::sync::lock;
-use crate::tool::{CallContext, TimeoutKind};
+use crate::tool::CallContext;
 
 /// The pending requests of one link.
 #[derive(Debug)]
@@ -253,10 +253,10 @@ impl ResponseReceiver<'_> {
                     let hint = || unidentified().filter(|(at, _)| *at >= self.started).map(|(_, error)| error);
                     if now >= timeouts.deadline {
                         let after = timeouts.deadline - timeouts.started;
-                        return Err(RequestError::Timeout { after, clock: TimeoutKind::Total, hint: hint() });
+                        return Err(RequestError::Timeout { after, idle: false, hint: hint() });
                     }
                     if now >= active_at + timeouts.idle {
-                        return Err(RequestError::Timeout { after: timeouts.idle, clock: TimeoutKind::Idle, hint: hint() });
+                        return Err(RequestError::Timeout { after: timeouts.idle, idle: true, hint: hint() });
                     }
                     timer.as_mut().reset(timeouts.deadline.min(active_at + timeouts.idle));
                 }

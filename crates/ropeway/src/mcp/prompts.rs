@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::call;
@@ -13,6 +13,9 @@ use crate::content::ContentPart;
 use crate::message::{AssistantMessage, Message};
 use crate::protocol::field::{boolean, brief, list as items, object, split_key, string, take};
 use crate::tool::{Arguments, CallContext, CallError};
+
+/// The role of a message that the user wrote.
+const USER: &str = "user";
 
 /// An entry of `prompts/list`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -77,41 +80,10 @@ pub struct PromptResult {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptMessage {
-    /// The author of the message.
-    pub role: PromptRole,
+    /// The author of the message: `user`, `assistant`, or a role that the protocol does not define.
+    pub role: String,
     /// The content of the message.
     pub content: ContentPart,
-}
-
-/// The author of a [`PromptMessage`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PromptRole {
-    /// The user.
-    User,
-    /// The model.
-    Assistant,
-    /// A role that the protocol does not define.
-    Other(String),
-}
-
-impl PromptRole {
-    /// Returns the role as it is sent, such as `user`.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::User => "user",
-            Self::Assistant => "assistant",
-            Self::Other(role) => role,
-        }
-    }
-
-    fn read(role: &Value) -> Self {
-        match role.as_str() {
-            // Without a role, the message is the user's, who has chosen the prompt.
-            Some("user" | "") | None => Self::User,
-            Some("assistant") => Self::Assistant,
-            Some(other) => Self::Other(other.to_owned()),
-        }
-    }
 }
 
 /// The role under which a message of a prompt is sent to a model.
@@ -121,12 +93,6 @@ enum PromptSpeaker<'a> {
     Model,
     /// The user's role, with a line that names the author.
     Quoted(&'a str),
-}
-
-impl Serialize for PromptRole {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
 }
 
 /// Lists the prompts of a server.
@@ -213,10 +179,10 @@ impl PromptResult {
     pub fn to_messages(&self) -> Vec<Message> {
         let mut said: Vec<(PromptSpeaker<'_>, Vec<&ContentPart>)> = Vec::new();
         for PromptMessage { role, content } in &self.messages {
-            let speaker = match role {
-                PromptRole::User => PromptSpeaker::User,
-                PromptRole::Assistant if content.as_text().is_some() => PromptSpeaker::Model,
-                other => PromptSpeaker::Quoted(other.as_str()),
+            let speaker = match role.as_str() {
+                USER => PromptSpeaker::User,
+                "assistant" if content.as_text().is_some() => PromptSpeaker::Model,
+                other => PromptSpeaker::Quoted(other),
             };
             match said.last_mut() {
                 Some((last, parts)) if *last == speaker => parts.push(content),
@@ -235,7 +201,7 @@ impl PromptResult {
                 }
                 PromptSpeaker::Quoted(name) => Some(name),
                 // After quoted content, the user's own content needs a line as well.
-                PromptSpeaker::User => quoted.then_some(PromptRole::User.as_str()),
+                PromptSpeaker::User => quoted.then_some(USER),
             };
             quoted = matches!(speaker, PromptSpeaker::Quoted(_));
             let line = name.map(|name| ContentPart::text(format!("[message from `{name}`]")));
@@ -254,7 +220,10 @@ impl PromptResult {
         for message in take(&mut fields, "messages", items).unwrap_or_default() {
             match message {
                 Value::Object(mut message) if message.contains_key("content") => {
-                    let role = PromptRole::read(message.get("role").unwrap_or(&Value::Null));
+                    // Without a role, the message is the user's, who has chosen the prompt.
+                    let role =
+                        message.get("role").and_then(Value::as_str).filter(|role| !role.is_empty()).unwrap_or(USER);
+                    let role = role.to_owned();
                     let parts = match message.shift_remove("content").unwrap_or_default() {
                         // The protocol allows one part per message. Some servers send several.
                         Value::Array(parts) => parts,

@@ -14,7 +14,7 @@ use super::session::Session;
 use super::task::{CancelTaskOnDrop, RemoteTask};
 use super::tools;
 use crate::protocol::Era;
-use crate::tool::{Arguments, CallError, TimeoutKind};
+use crate::tool::{Arguments, CallError};
 
 /// Maximum number of input requests in one round.
 const MAX_INPUTS: usize = 64;
@@ -182,7 +182,7 @@ impl<'a> Call<'a> {
         CallError::Timeout {
             server: self.connection.alias().clone(),
             after: self.request.timeouts.started.elapsed(),
-            clock: TimeoutKind::Total,
+            idle: false,
             hint: None,
         }
     }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::parse_error::ParseError;
+
 /// Protocol of a model provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -40,16 +42,12 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// Error returned for an unknown dialect name.
-#[derive(Debug, thiserror::Error)]
-#[error("unknown dialect `{0}`, expected one of `anthropic`, `responses`, `gemini`, `chat`")]
-pub struct UnknownDialectError(String);
-
 impl std::str::FromStr for Dialect {
-    type Err = UnknownDialectError;
+    type Err = ParseError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownDialectError> {
+    fn from_str(name: &str) -> Result<Self, ParseError> {
         let found = Self::ALL.into_iter().find(|dialect| dialect.as_str() == name);
-        found.ok_or_else(|| UnknownDialectError(name.to_owned()))
+        let names = Self::ALL.map(|dialect| format!("`{dialect}`")).join(", ");
+        found.ok_or_else(|| ParseError::new(format!("unknown dialect `{name}`, expected one of {names}")))
     }
 }

@@ -10,7 +10,7 @@ pub use self::assistant::{AssistantMessage, AssistantPart, AssistantText, CallAr
 // Hidden from the docs: the provider sets it, and compares it before it sends a message back.
 #[doc(hidden)]
 pub use self::assistant::ModelEndpoint;
-pub use self::dialect::{Dialect, UnknownDialectError};
+pub use self::dialect::Dialect;
 pub use self::effort::ReasoningEffort;
 use crate::content::ContentPart;
 use crate::conversions::conversions;

@@ -28,7 +28,7 @@ pub(super) struct BodyBuilder<'a> {
 
 impl<'a> BodyBuilder<'a> {
     pub(super) fn new(settings: &'a ProviderSettings, request: &'a ChatRequest<'a>) -> Self {
-        let lowered = request.tools.map(|tools| tools.lowered(settings.dialect)).unwrap_or_default();
+        let lowered = request.tools.as_ref().map(|tools| tools.lowered(settings.dialect)).unwrap_or_default();
         let warnings = lowered.warnings().collect();
         Self { settings, request, lowered, json: vec![b'{'], warnings, error: None }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::settings::{KeyHeader, ProviderSettings};
+use super::settings::ProviderSettings;
 use crate::secret::{self, Redactor, Secret};
 
 /// An HTTP request that is ready to be sent.
@@ -58,8 +58,8 @@ pub(super) fn headers(settings: &ProviderSettings, own: &[(&str, &str)]) -> Vec<
     headers.extend(own.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))));
     if let Some(key) = &settings.key {
         headers.push(match &settings.key_header {
-            KeyHeader::Bearer => ("authorization".to_owned(), Secret::new(format!("Bearer {}", key.expose()))),
-            KeyHeader::Named(name) => (name.clone().into_owned(), key.clone()),
+            None => ("authorization".to_owned(), Secret::new(format!("Bearer {}", key.expose()))),
+            Some(name) => (name.clone(), key.clone()),
         });
     }
     headers.retain(|(name, _)| !settings.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
@@ -73,9 +73,9 @@ mod tests {
     use crate::message::Dialect;
 
     #[test]
-    fn the_key_is_sent_in_a_header_named_at_run_time() {
+    fn the_key_is_sent_in_the_header_of_the_settings() {
         let mut settings = ProviderSettings::new(Dialect::Chat).with_key("k");
-        settings.key_header = KeyHeader::named(format!("x-{}-key", "team"));
+        settings.key_header = Some("x-team-key".to_owned());
         let sent = stream_headers(&settings, &[]);
         let sent: Vec<_> = sent.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
         assert_eq!(sent, [("content-type", "application/json"), ("accept", "text/event-stream"), ("x-team-key", "k")]);

@@ -61,11 +61,11 @@ pub use self::error::{ProviderError, ProviderErrorKind};
 pub use self::http_message::HttpRequest;
 pub use self::media_kinds::MediaKinds;
 pub use self::record::Recorder;
+pub use self::recording::Recording;
 #[doc(hidden)]
 pub use self::recording::{Exchange, ExchangeEnd, RecordedRequest};
-pub use self::recording::{Recording, RecordingError};
 pub use self::reply::{Reply, ReplyEvent, StopReason, Usage};
-pub use self::request::{ChatRequest, OutputError, OutputFormat, ToolChoice};
-pub use self::settings::{KeyHeader, ProviderSettings, ProviderTimeouts, Proxy, Quirks, RetryPolicy};
+pub use self::request::{ChatRequest, OutputFormat, ToolChoice};
+pub use self::settings::{ProviderSettings, ProviderTimeouts, Proxy, Quirks, RetryPolicy};
 pub use self::stream::ReplyStream;
 pub use crate::message::ReasoningEffort;

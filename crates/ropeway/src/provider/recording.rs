@@ -1,12 +1,13 @@
 //! Recorded exchanges with a provider, as values and as lines of JSON.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::error::{ProviderError, ProviderErrorKind};
 use crate::json;
+use crate::parse_error::ParseError;
 
 /// Exchanges with a provider, in order.
 ///
@@ -80,30 +81,6 @@ pub enum ExchangeEnd {
     },
 }
 
-/// Why a recording could not be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordingError {
-    /// The file could not be read.
-    #[error("could not read recording `{}`", .path.display())]
-    File {
-        /// The path of the file.
-        path: PathBuf,
-        /// The error of the operating system.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A line is not an exchange.
-    #[error("line {line} of the recording is not an exchange")]
-    Line {
-        /// The line number, from 1.
-        line: usize,
-        /// The JSON error.
-        #[source]
-        source: serde_json::Error,
-    },
-}
-
 impl Recording {
     /// Creates a recording of these exchanges.
     // Hidden from the docs: used by tests.
@@ -117,10 +94,10 @@ impl Recording {
     /// # Errors
     ///
     /// Fails if the file cannot be read, or if a line is not an exchange.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, ParseError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path);
-        Self::read(&text.map_err(|source| RecordingError::File { path: path.to_owned(), source })?)
+        let unreadable = || ParseError::new(format!("could not read recording `{}`", path.display()));
+        Self::read(&std::fs::read_to_string(path).map_err(|error| unreadable().with_source(error))?)
     }
 
     /// Parses text with one exchange per line.
@@ -128,10 +105,11 @@ impl Recording {
     /// # Errors
     ///
     /// Fails if a line is not an exchange.
-    pub fn read(text: &str) -> Result<Self, RecordingError> {
+    pub fn read(text: &str) -> Result<Self, ParseError> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let exchange = |(at, line): (usize, &str)| {
-            json::from_str(line).map_err(|source| RecordingError::Line { line: at + 1, source })
+            let invalid = || ParseError::new(format!("line {} of the recording is not an exchange", at + 1));
+            json::from_str(line).map_err(|error| invalid().with_source(error))
         };
         Ok(Self { exchanges: lines.map(exchange).collect::<Result<_, _>>()? })
     }

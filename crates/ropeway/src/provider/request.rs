@@ -8,11 +8,12 @@ use super::media_kinds::MediaKinds;
 use super::reply::Reply;
 use crate::content::ContentPart;
 use crate::json;
-use crate::lowering::{Lower, lower_output};
+use crate::lowering::{Toolset, lower_output};
 use crate::message::{AssistantPart, Conversation, Message, ModelEndpoint, ReasoningEffort};
+use crate::parse_error::ParseError;
 use crate::schema::Validator;
 use crate::setters::setters;
-use crate::tool::{ArgumentProblem, Schema};
+use crate::tool::Schema;
 
 /// A request to a model.
 ///
@@ -38,7 +39,7 @@ pub struct ChatRequest<'a> {
     /// The system prompt and all messages so far.
     pub conversation: &'a Conversation,
     /// The tools that the model may call.
-    pub tools: Option<&'a dyn Lower>,
+    pub tools: Option<Toolset>,
     /// Whether the model must call a tool.
     pub tool_choice: ToolChoice,
     /// Whether the model may call several tools at once; `None` for the provider's default.
@@ -86,23 +87,6 @@ pub struct OutputFormat {
     pub schema: Schema,
 }
 
-/// Why a reply does not have the requested format.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OutputError {
-    /// The reply is not JSON, for example because the model refused or the reply was cut off.
-    #[error("the reply is not JSON")]
-    NotJson(#[source] serde_json::Error),
-    /// The reply is JSON that violates the schema.
-    #[error("the reply does not match schema `{name}`: {}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    OtherSchema {
-        /// The name of the format.
-        name: String,
-        /// The violations.
-        problems: Vec<ArgumentProblem>,
-    },
-}
-
 impl OutputFormat {
     /// Creates a format with this schema. The name may contain letters, digits, `_` and `-`.
     pub fn new(name: impl Into<String>, schema: impl Into<Schema>) -> Self {
@@ -116,18 +100,24 @@ impl OutputFormat {
     /// # Errors
     ///
     /// Fails if the text of the reply is not JSON, or does not match the schema.
-    pub fn read(&self, reply: &Reply) -> Result<Value, OutputError> {
+    pub fn read(&self, reply: &Reply) -> Result<Value, ParseError> {
         let text = reply.message.to_text();
-        let value: Value = json::from_str(text.trim()).map_err(OutputError::NotJson)?;
+        let value: Value =
+            json::from_str(text.trim()).map_err(|error| ParseError::new("the reply is not JSON").with_source(error))?;
         let dialect = reply.message.from.as_ref().map(|from| from.dialect);
         let lowered = dialect.and_then(|dialect| lower_output(&self.schema, dialect).ok());
         let value = match lowered {
             Some(lowered) => lowered.from_wire(value),
             None => value,
         };
-        let valid = Validator::compile(&self.schema).validate(&value);
-        valid.map_err(|problems| OutputError::OtherSchema { name: self.name.clone(), problems })?;
-        Ok(value)
+        match Validator::compile(&self.schema).validate(&value) {
+            Ok(()) => Ok(value),
+            Err(problems) => {
+                let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                let message = format!("the reply does not match schema `{}`: {}", self.name, problems.join("; "));
+                Err(ParseError::new(message))
+            }
+        }
     }
 }
 
@@ -173,7 +163,7 @@ impl<'a> ChatRequest<'a> {
 
 setters!(<'a> ChatRequest<'a> {
     /// Offers these tools to the model.
-    with_tools(tools: &'a dyn Lower) => tools = Some(tools);
+    with_tools(tools: impl Into<Toolset>) => tools = Some(tools.into());
     /// Sets whether a tool must be called.
     with_tool_choice(choice: ToolChoice) => tool_choice = choice;
     /// Sets the maximum tokens of the reply.

@@ -1,6 +1,5 @@
 //! Settings of a provider: endpoint, credentials, timeouts and retries.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -35,8 +34,8 @@ pub struct ProviderSettings {
     pub base_url: String,
     /// The API key; `None` for endpoints without authentication.
     pub key: Option<Secret>,
-    /// The header that carries the key.
-    pub key_header: KeyHeader,
+    /// The header whose value is the key; `None` for `Authorization: Bearer <key>`.
+    pub key_header: Option<String>,
     /// Additional headers of every request. They replace default headers of the same name.
     pub headers: Vec<(String, Secret)>,
     /// Connect, first-byte and idle timeouts.
@@ -47,23 +46,6 @@ pub struct ProviderSettings {
     pub proxy: Proxy,
     /// Differences from other providers of the dialect.
     pub quirks: Quirks,
-}
-
-/// The header that carries an API key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum KeyHeader {
-    /// `Authorization: Bearer <key>`.
-    Bearer,
-    /// A header of this name with the key as its value.
-    Named(Cow<'static, str>),
-}
-
-impl KeyHeader {
-    /// Creates a header of this name with the key as its value.
-    pub fn named(name: impl Into<Cow<'static, str>>) -> Self {
-        Self::Named(name.into())
-    }
 }
 
 /// How long a provider may take to connect and to send data.
@@ -162,15 +144,15 @@ impl ProviderSettings {
     /// Creates settings for the vendor of the dialect, without a key.
     pub fn new(dialect: Dialect) -> Self {
         let (base_url, key_header) = match dialect {
-            Dialect::Anthropic => ("https://api.anthropic.com", KeyHeader::named("x-api-key")),
-            Dialect::Responses | Dialect::Chat => ("https://api.openai.com/v1", KeyHeader::Bearer),
-            Dialect::Gemini => ("https://generativelanguage.googleapis.com", KeyHeader::named("x-goog-api-key")),
+            Dialect::Anthropic => ("https://api.anthropic.com", Some("x-api-key")),
+            Dialect::Responses | Dialect::Chat => ("https://api.openai.com/v1", None),
+            Dialect::Gemini => ("https://generativelanguage.googleapis.com", Some("x-goog-api-key")),
         };
         Self {
             dialect,
             base_url: base_url.to_owned(),
             key: None,
-            key_header,
+            key_header: key_header.map(str::to_owned),
             headers: Vec::new(),
             timeouts: ProviderTimeouts::default(),
             retries: RetryPolicy::default(),
@@ -204,7 +186,7 @@ impl ProviderSettings {
             && let Some(token) = variable("ANTHROPIC_AUTH_TOKEN")
         {
             settings.key = Some(Secret::new(token));
-            settings.key_header = KeyHeader::Bearer;
+            settings.key_header = None;
         }
         if let Some(url) = variable(url) {
             settings.base_url = url;
@@ -311,9 +293,9 @@ mod tests {
     fn keys_and_urls_come_from_the_usual_variables() {
         let key = |settings: &ProviderSettings| settings.key.as_ref().map(|key| key.expose().to_owned());
         let anthropic = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_AUTH_TOKEN", "t")]);
-        assert_eq!((key(&anthropic), anthropic.key_header), (Some("k".to_owned()), KeyHeader::named("x-api-key")));
+        assert_eq!((key(&anthropic), anthropic.key_header.as_deref()), (Some("k".to_owned()), Some("x-api-key")));
         let token = from(Dialect::Anthropic, &[("ANTHROPIC_API_KEY", " "), ("ANTHROPIC_AUTH_TOKEN", "t")]);
-        assert_eq!((key(&token), token.key_header), (Some("t".to_owned()), KeyHeader::Bearer));
+        assert_eq!((key(&token), token.key_header), (Some("t".to_owned()), None));
         let gemini = from(Dialect::Gemini, &[("GEMINI_API_KEY", "a"), ("GOOGLE_API_KEY", "b")]);
         assert_eq!(key(&gemini), Some("b".to_owned()));
         let chat = from(Dialect::Chat, &[("OPENAI_API_KEY", " k\n")]);

@@ -28,4 +28,4 @@ pub use self::shape::ToolShape;
 pub use self::source::{ContextItem, ContextSource, ToolSource};
 pub use self::status::{ServerState, ServerStatus};
 pub use self::tools::Registry;
-pub use self::transform::{ToolTransform, Transformer};
+pub use self::transform::Transformer;

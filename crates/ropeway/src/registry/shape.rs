@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::filter::{ToolFilter, ToolShapeError, glob};
-use super::transform::{ToolTransform, Transformer};
+use super::transform::{Transformer, prefix_description};
 use super::{naming, schema_arguments};
 use crate::checked::{self, CheckedTool};
-use crate::config::{DEFAULT_PREFIX, Glob, ServerEntry, ServerSettings, ToolOverride};
+use crate::config::{DEFAULT_PREFIX, Glob, ServerConfig, ServerEntry};
 use crate::setters::setters;
 use crate::tool::{
     Alias, ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Digest, Provenance, Tool, ToolDefinition,
@@ -42,8 +42,10 @@ impl ToolShape {
         let mut transformers = Vec::new();
         for (pattern, change) in &entry.tools.overrides {
             let glob = glob(pattern)?;
-            let override_transformers = override_transformers(change, &entry.alias);
-            transformers.extend(override_transformers.into_iter().map(|step| (Some(glob.clone()), step)));
+            let mut change = change.clone();
+            change.description_prefix =
+                change.description_prefix.map(|prefix| naming::insert_alias(&prefix, &entry.alias));
+            transformers.push((Some(glob), Arc::new(change) as Arc<dyn Transformer>));
         }
         Ok(Self {
             alias: entry.alias.clone(),
@@ -61,10 +63,7 @@ impl ToolShape {
                 .as_ref()
                 .map(|prefix| naming::insert_alias(prefix, &entry.alias)),
             trust_hints: entry.trust_hints,
-            endpoint: match &entry.settings {
-                ServerSettings::Known(config) => Some(config.endpoint()),
-                ServerSettings::Missing { .. } | ServerSettings::Invalid { .. } => None,
-            },
+            endpoint: entry.config().map(ServerConfig::endpoint),
         })
     }
 
@@ -180,7 +179,7 @@ impl ToolShape {
             definition = transformer.transform(definition)?;
         }
         if let Some(prefix) = &self.description_prefix {
-            definition = ToolTransform::prefix_description(prefix).transform(definition)?;
+            prefix_description(&mut definition, prefix);
         }
         // Transformers cannot change the origin.
         definition.origin = original.origin.clone();
@@ -209,31 +208,6 @@ impl fmt::Debug for ToolShape {
         debug.field("alias", &self.alias).field("filter", &self.filter).field("prefix", &self.prefix);
         debug.field("transformers", &self.transformers.len()).finish_non_exhaustive()
     }
-}
-
-/// Returns the transformers of an override.
-fn override_transformers(change: &ToolOverride, alias: &Alias) -> Vec<Arc<dyn Transformer>> {
-    let ToolOverride { name, description, description_prefix, hide, preset, provider_options } = change;
-    let mut override_transformers: Vec<Arc<dyn Transformer>> = Vec::new();
-    if let Some(name) = name {
-        override_transformers.push(Arc::new(ToolTransform::rename(name)));
-    }
-    if let Some(description) = description {
-        override_transformers.push(Arc::new(ToolTransform::describe(description)));
-    }
-    if let Some(prefix) = description_prefix {
-        override_transformers.push(Arc::new(ToolTransform::prefix_description(naming::insert_alias(prefix, alias))));
-    }
-    if !hide.is_empty() {
-        override_transformers.push(Arc::new(ToolTransform::hide_arguments(hide)));
-    }
-    if !preset.is_empty() {
-        override_transformers.push(Arc::new(ToolTransform::preset_arguments(preset.clone())));
-    }
-    for (provider, options) in provider_options {
-        override_transformers.push(Arc::new(ToolTransform::provider_options(provider, options.clone())));
-    }
-    override_transformers
 }
 
 /// A tool with a transformed definition.

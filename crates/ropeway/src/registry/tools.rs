@@ -11,7 +11,7 @@ use super::search::{Index, SearchHit};
 use crate::checked::CheckedTool;
 use crate::config::CollisionPolicy;
 use crate::envelope::Envelope;
-use crate::lowering::{self, Lower, LoweredTools};
+use crate::lowering::{self, Lower, LoweredTools, Toolset};
 use crate::message::{CallArguments, Dialect, ToolCall, ToolResult};
 use crate::suggest;
 use crate::tool::{Alias, CallContext, CallError, IntoArguments, IntoTool, Origin, ToolDefinition};
@@ -292,6 +292,12 @@ fn server_of(tool: &CheckedTool) -> Option<&Alias> {
 impl Lower for Registry {
     fn lowered(&self, dialect: Dialect) -> Arc<LoweredTools> {
         self.0.lowered.get(dialect, || lowering::lower(self.definitions(), dialect))
+    }
+}
+
+impl From<&Registry> for Toolset {
+    fn from(registry: &Registry) -> Self {
+        Self::of(registry.clone())
     }
 }
 

@@ -1,12 +1,24 @@
 //! Transformers of tool definitions and arguments.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::schema_arguments;
+use crate::config::ToolOverride;
 use crate::tool::{Arguments, ToolDefinition};
 
 /// Changes the definition of a tool, and maps arguments back. Closures from `ToolDefinition` to `Option<ToolDefinition>` implement
-/// it.
+/// it, and so does [`ToolOverride`] for common changes.
+///
+/// # Examples
+///
+/// ```
+/// use ropeway::config::ToolOverride;
+/// use ropeway::registry::Transformer;
+/// use ropeway::tool::ToolDefinition;
+///
+/// let renamed = ToolOverride::default().with_name("see".to_owned()).transform(ToolDefinition::new("look"));
+/// assert_eq!(renamed.map(|tool| tool.name).as_deref(), Some("see"));
+/// ```
 pub trait Transformer: Send + Sync {
     /// Returns the changed definition, or `None` to leave the tool out.
     fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition>;
@@ -36,90 +48,27 @@ impl<F: Fn(ToolDefinition) -> Option<ToolDefinition> + Send + Sync> Transformer 
     }
 }
 
-/// A common change of a tool, as a [`Transformer`].
-///
-/// # Examples
-///
-/// ```
-/// use ropeway::registry::{ToolTransform, Transformer};
-/// use ropeway::tool::ToolDefinition;
-///
-/// let renamed = ToolTransform::rename("see").transform(ToolDefinition::new("look"));
-/// assert_eq!(renamed.map(|tool| tool.name).as_deref(), Some("see"));
-/// ```
-#[derive(Clone, Debug)]
-pub struct ToolTransform(TransformKind);
-
-#[derive(Clone, Debug)]
-enum TransformKind {
-    PrefixName(String),
-    Rename(String),
-    Describe(String),
-    PrefixDescription(String),
-    HideArguments(Vec<String>),
-    PresetArguments(Map<String, Value>),
-    ProviderOptions { provider: String, options: Value },
-}
-
-impl ToolTransform {
-    /// Adds a prefix to the name of a tool.
-    pub fn prefix_name(prefix: impl Into<String>) -> Self {
-        Self(TransformKind::PrefixName(prefix.into()))
-    }
-
-    /// Replaces the name of a tool.
-    pub fn rename(name: impl Into<String>) -> Self {
-        Self(TransformKind::Rename(name.into()))
-    }
-
-    /// Replaces the description of a tool.
-    pub fn describe(description: impl Into<String>) -> Self {
-        Self(TransformKind::Describe(description.into()))
-    }
-
-    /// Prepends text, such as `[MCP: web] `, to the description of a tool.
-    pub fn prefix_description(prefix: impl Into<String>) -> Self {
-        Self(TransformKind::PrefixDescription(prefix.into()))
-    }
-
-    /// Hides arguments from models. Calls cannot set them.
-    pub fn hide_arguments<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
-        Self(TransformKind::HideArguments(names.into_iter().map(Into::into).collect()))
-    }
-
-    /// Sets arguments to fixed values, and hides them from models.
-    pub fn preset_arguments(values: Map<String, Value>) -> Self {
-        Self(TransformKind::PresetArguments(values))
-    }
-
-    /// Sets options of a tool for one provider, such as `strict`. Objects are merged key by key.
-    pub fn provider_options(provider: impl Into<String>, options: Value) -> Self {
-        Self(TransformKind::ProviderOptions { provider: provider.into(), options })
-    }
-}
-
-impl Transformer for ToolTransform {
+/// Applies the override to every tool.
+impl Transformer for ToolOverride {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
-        match &self.0 {
-            TransformKind::PrefixName(prefix) => definition.name.insert_str(0, prefix),
-            TransformKind::Rename(name) => definition.name.clone_from(name),
-            TransformKind::Describe(description) => definition.description = Some(description.clone()),
-            TransformKind::PrefixDescription(prefix) => {
-                definition.description = Some(match definition.description {
-                    Some(description) => format!("{prefix}{description}"),
-                    None => prefix.trim_end().to_owned(),
-                });
-            }
-            TransformKind::HideArguments(_) | TransformKind::PresetArguments(_) => {
-                schema_arguments::hide(&mut definition.input_schema, &self.hidden_arguments());
-            }
-            TransformKind::ProviderOptions { provider, options } => {
-                match (definition.provider_options.get_mut(provider), options) {
-                    (Some(Value::Object(before)), Value::Object(options)) => before.extend(options.clone()),
-                    (Some(before), options) => before.clone_from(options),
-                    (None, options) => {
-                        definition.provider_options.insert(provider.clone(), options.clone());
-                    }
+        if let Some(name) = &self.name {
+            definition.name.clone_from(name);
+        }
+        if let Some(description) = &self.description {
+            definition.description = Some(description.clone());
+        }
+        if let Some(prefix) = &self.description_prefix {
+            prefix_description(&mut definition, prefix);
+        }
+        if self.maps_arguments() {
+            schema_arguments::hide(&mut definition.input_schema, &self.hidden_arguments());
+        }
+        for (provider, options) in &self.provider_options {
+            match (definition.provider_options.get_mut(provider), options) {
+                (Some(Value::Object(before)), Value::Object(options)) => before.extend(options.clone()),
+                (Some(before), options) => before.clone_from(options),
+                (None, options) => {
+                    definition.provider_options.insert(provider.clone(), options.clone());
                 }
             }
         }
@@ -127,26 +76,30 @@ impl Transformer for ToolTransform {
     }
 
     fn hidden_arguments(&self) -> Vec<String> {
-        match &self.0 {
-            TransformKind::HideArguments(names) => names.clone(),
-            TransformKind::PresetArguments(values) => values.keys().cloned().collect(),
-            _ => Vec::new(),
-        }
+        self.hide.iter().chain(self.preset.keys()).cloned().collect()
     }
 
     fn transform_arguments(&self, arguments: &mut Arguments) {
-        if let TransformKind::PresetArguments(values) = &self.0 {
-            arguments.extend(values.clone());
-        }
+        arguments.extend(self.preset.clone());
     }
 
     fn maps_arguments(&self) -> bool {
-        matches!(self.0, TransformKind::HideArguments(_) | TransformKind::PresetArguments(_))
+        !self.hide.is_empty() || !self.preset.is_empty()
     }
+}
+
+/// Prepends text, such as `[MCP: web] `, to the description of a tool.
+pub(super) fn prefix_description(definition: &mut ToolDefinition, prefix: &str) {
+    definition.description = Some(match &definition.description {
+        Some(description) => format!("{prefix}{description}"),
+        None => prefix.trim_end().to_owned(),
+    });
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
@@ -160,27 +113,30 @@ mod tests {
     }
 
     #[test]
-    fn names_are_prefixed_and_replaced() {
-        assert_eq!(
-            ToolTransform::prefix_name("web-").transform(look()).map(|tool| tool.name).as_deref(),
-            Some("web-look")
-        );
-        assert_eq!(ToolTransform::rename("see").transform(look()).map(|tool| tool.name).as_deref(), Some("see"));
+    fn names_are_replaced() {
+        let renamed = ToolOverride::default().with_name("see".to_owned()).transform(look());
+        assert_eq!(renamed.map(|tool| tool.name).as_deref(), Some("see"));
     }
 
     #[test]
     fn descriptions_are_prefixed_and_replaced() {
-        assert_eq!(ToolTransform::prefix_description("[MCP: web] ").transform(look()), described("[MCP: web] Looks."));
-        assert_eq!(ToolTransform::describe("Sees.").transform(look()), described("Sees."));
-        let bare = ToolTransform::prefix_description("[MCP: web] ").transform(ToolDefinition::new("look"));
-        assert_eq!(bare, described("[MCP: web]"));
+        let prefix = ToolOverride::default().with_description_prefix("[MCP: web] ".to_owned());
+        assert_eq!(prefix.transform(look()), described("[MCP: web] Looks."));
+        assert_eq!(prefix.transform(ToolDefinition::new("look")), described("[MCP: web]"));
+        let sees = ToolOverride::default().with_description("Sees.".to_owned());
+        assert_eq!(sees.transform(look()), described("Sees."));
+        let both = prefix.with_description("Sees.".to_owned());
+        assert_eq!(both.transform(look()), described("[MCP: web] Sees."));
     }
 
     #[test]
     fn provider_options_are_merged_by_provider() {
-        let strict = ToolTransform::provider_options("openai", json!({"strict": true, "a": 1}));
-        let loose = ToolTransform::provider_options("openai", json!({"strict": false}));
-        let other = ToolTransform::provider_options("anthropic", json!({"cache_control": {"type": "ephemeral"}}));
+        let options = |provider: &str, options: Value| {
+            ToolOverride::default().with_provider_options(BTreeMap::from([(provider.to_owned(), options)]))
+        };
+        let strict = options("openai", json!({"strict": true, "a": 1}));
+        let loose = options("openai", json!({"strict": false}));
+        let other = options("anthropic", json!({"cache_control": {"type": "ephemeral"}}));
         let definition = strict.transform(look()).and_then(|tool| loose.transform(tool));
         let definition = definition.and_then(|tool| other.transform(tool)).expect("a tool");
         assert_eq!(

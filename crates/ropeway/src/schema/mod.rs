@@ -12,7 +12,7 @@ mod validator;
 mod work_budget;
 
 pub use bounds::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
-pub use cast::{ValueChange, ValueEdit};
+pub use cast::ValueChange;
 // Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
 #[doc(hidden)]
 pub use cast::{Cast, cast};

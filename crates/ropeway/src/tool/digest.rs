@@ -7,17 +7,14 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::parse_error::ParseError;
+
 /// Prefix of the text form.
 const PREFIX: &str = "sha256:";
 
 /// A SHA-256 digest. Its text form is `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub(super) [u8; 32]);
-
-/// Error returned when text is not a digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected `sha256:` and 64 hexadecimal digits")]
-pub struct DigestError;
 
 impl Digest {
     /// Returns the digest of bytes.
@@ -118,23 +115,19 @@ impl fmt::Debug for Digest {
 }
 
 impl FromStr for Digest {
-    type Err = DigestError;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, DigestError> {
-        let digits = text.strip_prefix(PREFIX).ok_or(DigestError)?.as_bytes();
-        let mut bytes = [0; 32];
-        if digits.len() != 2 * bytes.len() {
-            return Err(DigestError);
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-            let [high, low] = [pair[0], pair[1]].map(|digit| match digit {
-                b'0'..=b'9' => Some(digit - b'0'),
-                b'a'..=b'f' => Some(digit - b'a' + 10),
-                _ => None,
-            });
-            *byte = high.ok_or(DigestError)? << 4 | low.ok_or(DigestError)?;
-        }
-        Ok(Self(bytes))
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let read = || {
+            let mut bytes = [0; 32];
+            let digits = text.strip_prefix(PREFIX)?.as_bytes();
+            let digit = |digit: u8| (!digit.is_ascii_uppercase()).then(|| char::from(digit).to_digit(16))?;
+            for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+                *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+            }
+            (digits.len() == 2 * bytes.len()).then_some(Self(bytes))
+        };
+        read().ok_or_else(|| ParseError::new("expected `sha256:` and 64 hexadecimal digits"))
     }
 }
 
@@ -157,12 +150,12 @@ mod tests {
     #[test]
     fn a_digest_round_trips_through_text() {
         let digest = Digest::of_bytes(b"");
-        assert_eq!(digest.to_string().parse(), Ok(digest));
+        assert_eq!(digest.to_string().parse().ok(), Some(digest));
         let json = serde_json::to_string(&digest).expect("JSON");
         assert_eq!(serde_json::from_str::<Digest>(&json).expect("a digest"), digest);
         let upper = digest.to_string().to_uppercase();
         for text in ["", "sha256:", "sha256:00", &digest.to_string()[7..], &upper, &format!("{digest}0")] {
-            assert_eq!(text.parse::<Digest>(), Err(DigestError), "{text}");
+            assert_eq!(text.parse::<Digest>().ok(), None, "{text}");
         }
     }
 }

@@ -34,15 +34,6 @@ impl fmt::Display for ArgumentProblem {
     }
 }
 
-/// Which timeout expired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeoutKind {
-    /// No message about the call arrived for too long.
-    Idle,
-    /// The call as a whole took too long.
-    Total,
-}
-
 /// A call that did not return a result. A failure that the tool reports itself is a result with `is_error`, not a `CallError`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -77,8 +68,8 @@ pub enum CallError {
         server: Alias,
         /// Time that the call waited.
         after: Duration,
-        /// The timeout that expired.
-        clock: TimeoutKind,
+        /// No message about the call arrived in time. Otherwise, the call as a whole took too long.
+        idle: bool,
         /// A message of the server that may explain the timeout, such as an error without a request id.
         #[source]
         hint: Option<BoxError>,

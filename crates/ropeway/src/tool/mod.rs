@@ -28,12 +28,12 @@ pub use self::difference::differences;
 #[cfg(feature = "bridge")]
 pub(crate) use self::difference::escape_invisible;
 #[cfg(feature = "bridge")]
-pub(crate) use self::digest::Hasher;
-#[cfg(feature = "bridge")]
 // Hidden from the docs: compared by `Approvals` and `Lock`; used by the binary.
 #[doc(hidden)]
-pub use self::digest::{Digest, DigestError};
-pub use self::error::{ArgumentProblem, BoxError, CallError, TimeoutKind, ToolCallError};
+pub use self::digest::Digest;
+#[cfg(feature = "bridge")]
+pub(crate) use self::digest::Hasher;
+pub use self::error::{ArgumentProblem, BoxError, CallError, ToolCallError};
 #[doc(hidden)]
 pub use self::interface::ArgumentMapping;
 pub use self::interface::{Arguments, BoxFuture, Tool};
@@ -41,4 +41,4 @@ pub use self::local::LocalTool;
 pub use self::output::ToolOutput;
 pub use self::schema::Schema;
 pub(crate) use self::summary::summary_line;
-pub use self::trace::{TraceParent, TraceParentError};
+pub use self::trace::TraceParent;

@@ -6,7 +6,7 @@ use ropeway::config::EraChoice;
 use ropeway::content::ContentPart;
 use ropeway::event::Event;
 use ropeway::testing::{Fault, FaultRule, FaultTrigger, Script, ScriptedServer, StdoutNoise, WriteStyle, odd};
-use ropeway::tool::{CallContext, CallError, TimeoutKind};
+use ropeway::tool::{CallContext, CallError};
 use serde_json::json;
 
 use crate::hasty::{
@@ -86,7 +86,7 @@ fn an_error_without_an_id_explains_a_timeout() {
         let (slow, lost) = tokio::join!(slow, lost);
         assert_eq!(slow.expect("its answer").plain_text().as_deref(), Some("slept 600 ms"));
         let lost = lost.expect_err("no answer");
-        assert!(matches!(lost, CallError::Timeout { clock: TimeoutKind::Idle, .. }), "{lost:?}");
+        assert!(matches!(lost, CallError::Timeout { idle: true, .. }), "{lost:?}");
         let told = chain(&lost);
         assert!(told.starts_with("server `peer` timed out after "), "{told}");
         assert!(told.ends_with(": error -32600: which one?"), "{told}");

@@ -7,6 +7,7 @@ const PICTURE: &[(&str, u8, &[&str])] = &[
     ("conversions", 0, &[]),
     ("error_chain", 0, &[]),
     ("loose_json", 0, &[]),
+    ("parse_error", 0, &[]),
     ("setters", 0, &[]),
     ("suggest", 0, &[]),
     ("sync", 0, &[]),

@@ -312,7 +312,7 @@ async fn image_tool_shows_the_model_the_very_picture() {
         .await;
     assert_eq!(told.stdout, "It is a chart.\n");
     let picture = Blob::new("image/png", &std::fs::read(picture).expect("a picture"));
-    let url = format!("data:image/png;base64,{}", picture.base64);
+    let url = format!("data:image/png;base64,{}", picture.base64());
     let seen = json!({"role": "user", "content": [
         {"type": "text", "text": "[image 1 of `camera`, call `a`]"},
         {"type": "image_url", "image_url": {"url": url, "detail": "auto"}},

@@ -79,6 +79,8 @@ pub struct ServerEntry {
     /// The name of the server in this configuration.
     pub alias: Alias,
     /// The connection settings.
+    // Hidden from the docs: `config` returns complete settings, and `warning` why others are skipped; used by the binary.
+    #[doc(hidden)]
     pub settings: ServerSettings,
     /// Whether the server is started. A disabled server is listed without its tools.
     pub enabled: bool,
@@ -111,6 +113,8 @@ impl ServerEntry {
     }
 
     /// Creates an enabled entry whose connection settings may be incomplete.
+    // Hidden from the docs: used by the binary.
+    #[doc(hidden)]
     pub fn with_settings(alias: impl Into<Alias>, settings: ServerSettings) -> Self {
         Self {
             alias: alias.into(),
@@ -126,6 +130,22 @@ impl ServerEntry {
             instructions: false,
             trust_hints: false,
             isolation: Isolation::default(),
+        }
+    }
+
+    /// Returns the connection settings, or `None` if they are incomplete or invalid; see [`warning`](Self::warning).
+    pub fn config(&self) -> Option<&ServerConfig> {
+        match &self.settings {
+            ServerSettings::Known(config) => Some(config),
+            ServerSettings::Missing { .. } | ServerSettings::Invalid { .. } => None,
+        }
+    }
+
+    /// Returns the connection settings to change them, or `None` if they are incomplete or invalid.
+    pub fn config_mut(&mut self) -> Option<&mut ServerConfig> {
+        match &mut self.settings {
+            ServerSettings::Known(config) => Some(config),
+            ServerSettings::Missing { .. } | ServerSettings::Invalid { .. } => None,
         }
     }
 

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::entry::ToolSettings;
+use crate::parse_error::ParseError;
 use crate::secret::Secret;
 use crate::tool::Alias;
 
@@ -23,13 +24,15 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr
 /// let settings = GatewaySettings::default()
 ///     .with_prefix(PrefixMode::Always)
 ///     .with_profile(ProfileSettings::new("reading").with_search(true));
-/// assert_eq!(settings.listen.to_string(), "127.0.0.1:8931");
+/// assert_eq!(settings.name, "ropeway");
 /// assert_eq!(settings.profiles.len(), 1);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GatewaySettings {
     /// The address to listen on.
+    // Hidden from the docs: used by the binary; a program passes a listener to the gateway.
+    #[doc(hidden)]
     pub listen: ListenAddress,
     /// The name that the gateway gives itself.
     pub name: String,
@@ -217,18 +220,14 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// The error of an invalid [`ListenAddress`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not an address such as `127.0.0.1:8931` or `unix:/run/gateway.sock`")]
-pub struct ListenAddressError {
-    text: String,
-}
-
 impl FromStr for ListenAddress {
-    type Err = ListenAddressError;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, ListenAddressError> {
-        let invalid = || ListenAddressError { text: text.chars().take(200).collect() };
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let invalid = || {
+            let text: String = text.chars().take(200).collect();
+            ParseError::new(format!("`{text}` is not an address such as `127.0.0.1:8931` or `unix:/run/gateway.sock`"))
+        };
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(invalid()) } else { Ok(Self::Unix(path.into())) };
         }
@@ -270,7 +269,7 @@ mod tests {
         for text in ["127.0.0.1:8931", "[::1]:0", "0.0.0.0:80", "unix:/run/x.sock"] {
             assert_eq!(text.parse::<ListenAddress>().expect("an address").to_string(), text);
         }
-        assert_eq!("localhost:1".parse(), Ok(ListenAddress::Tcp(([127, 0, 0, 1], 1).into())));
+        assert_eq!("localhost:1".parse().ok(), Some(ListenAddress::Tcp(([127, 0, 0, 1], 1).into())));
         for text in
             ["", "8931", ":8931", "127.0.0.1", "example.com:80", "127.0.0.1:99999", "unix:", "http://127.0.0.1:1"]
         {

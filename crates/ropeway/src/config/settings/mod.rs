@@ -12,10 +12,8 @@ pub use self::entry::{
     CollisionPolicy, Config, LockPolicy, ResourceSettings, ServerEntry, ServerSettings, StartMode, ToolOverride,
     ToolSettings,
 };
-pub use self::gateway::{
-    GatewayLimits, GatewaySettings, Isolation, ListenAddress, ListenAddressError, PrefixMode, ProfileSettings,
-};
-pub use self::provider_name::{ProviderName, UnknownProviderError};
+pub use self::gateway::{GatewayLimits, GatewaySettings, Isolation, ListenAddress, PrefixMode, ProfileSettings};
+pub use self::provider_name::ProviderName;
 #[cfg(feature = "mcp")]
 pub(crate) use self::server::MAX_TIMEOUT;
 pub use self::server::{

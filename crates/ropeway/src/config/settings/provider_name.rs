@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::message::Dialect;
+use crate::parse_error::ParseError;
 
 /// The name of a model provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,17 +96,13 @@ impl fmt::Display for ProviderName {
     }
 }
 
-/// The name of an unknown model provider.
-#[derive(Debug, thiserror::Error)]
-#[error("unknown provider `{0}`, expected one of {names}", names = ProviderName::WORDS.join(", "))]
-pub struct UnknownProviderError(String);
-
 impl std::str::FromStr for ProviderName {
-    type Err = UnknownProviderError;
+    type Err = ParseError;
 
-    fn from_str(word: &str) -> Result<Self, UnknownProviderError> {
-        let found = WORDS.iter().find(|(known, _)| *known == word);
-        found.map(|(_, name)| *name).ok_or_else(|| UnknownProviderError(word.to_owned()))
+    fn from_str(word: &str) -> Result<Self, ParseError> {
+        let found = WORDS.iter().find(|(known, _)| *known == word).map(|(_, name)| *name);
+        let unknown = || format!("unknown provider `{word}`, expected one of {}", Self::WORDS.join(", "));
+        found.ok_or_else(|| ParseError::new(unknown()))
     }
 }
 

@@ -85,6 +85,8 @@ pub enum Transport {
     /// A server in the same process.
     InProcess(InProcessServer),
     /// A running gateway, over its Unix socket.
+    // Hidden from the docs: the binary connects to `ropeway serve` this way.
+    #[doc(hidden)]
     Socket(SocketServer),
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::checked::CheckedTool;
 use crate::config::{ServerConfig, ServerEntry, StdioServer, ToolOverride};
 use crate::envelope::EnvelopeData;
-use crate::registry::{ToolShape, ToolTransform, Transformer, naming};
+use crate::registry::{ToolShape, Transformer, naming};
 use crate::tool::{
     ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, LocalTool, Origin, Tool, ToolDefinition, ToolOutput,
 };
@@ -152,8 +152,8 @@ async fn hidden_arguments_never_reach_the_server_and_presets_always_do() {
 
 #[tokio::test]
 async fn an_argument_that_is_hidden_and_preset_is_sent() {
-    let hide: Arc<dyn Transformer> = Arc::new(ToolTransform::hide_arguments(["token"]));
-    let preset: Arc<dyn Transformer> = Arc::new(ToolTransform::preset_arguments(object(json!({"token": "ours"}))));
+    let hide: Arc<dyn Transformer> = Arc::new(ToolOverride::default().with_hide(["token".to_owned()]));
+    let preset: Arc<dyn Transformer> = Arc::new(ToolOverride::default().with_preset(object(json!({"token": "ours"}))));
     for [first, second] in [[hide.clone(), preset.clone()], [preset, hide]] {
         let shape = ToolShape::new(&entry()).expect("a shape").with_transformer(first).with_transformer(second);
         assert_eq!(
@@ -180,9 +180,9 @@ impl Transformer for Swap {
 
 #[tokio::test]
 async fn transformers_are_undone_in_reverse_order() {
-    let hide = Arc::new(ToolTransform::hide_arguments(["room"]));
+    let hide = Arc::new(ToolOverride::default().with_hide(["room".to_owned()]));
     let shape = ToolShape::new(&entry()).expect("a shape").with_transformer(hide).with_transformer(Arc::new(Swap));
-    let preset = Arc::new(ToolTransform::preset_arguments(object(json!({"room": "ours"}))));
+    let preset = Arc::new(ToolOverride::default().with_preset(object(json!({"room": "ours"}))));
     assert_eq!(call(&shape, say(), json!({"room": "r"})).await["arguments"], json!({"token": "r"}));
     let shape = shape.with_transformer(preset);
     assert_eq!(call(&shape, say(), json!({"room": "r"})).await["arguments"], json!({"token": "ours"}));
@@ -190,15 +190,17 @@ async fn transformers_are_undone_in_reverse_order() {
 
 #[test]
 fn transformers_run_before_the_prefix_is_added() {
+    let prefix_name = |prefix: &'static str| {
+        Arc::new(move |tool: ToolDefinition| Some(ToolDefinition { name: format!("{prefix}{}", tool.name), ..tool }))
+    };
     let shape = with_override("*", ToolOverride { name: Some("speak".to_owned()), ..ToolOverride::default() })
-        .with_transformer(Arc::new(ToolTransform::prefix_name("so.")))
-        .with_transformer_for("say", Arc::new(ToolTransform::prefix_name("and ")))
-        .and_then(|shape| shape.with_transformer_for("look", Arc::new(ToolTransform::prefix_name("never"))))
+        .with_transformer(prefix_name("so."))
+        .with_transformer_for("say", prefix_name("and "))
+        .and_then(|shape| shape.with_transformer_for("look", prefix_name("never")))
         .expect("a shape");
     assert_eq!(shaped(&shape, say()).name, "mcp_web_and_so_speak");
-    let nameless =
-        ToolShape::new(&entry()).expect("a shape").with_transformer(Arc::new(ToolTransform::rename("x".repeat(100))));
-    assert_eq!(shaped(&nameless, say()).name.len(), naming::MAX_LENGTH);
+    let long_name = with_override("*", ToolOverride::default().with_name("x".repeat(100)));
+    assert_eq!(shaped(&long_name, say()).name.len(), naming::MAX_LENGTH);
 }
 
 #[test]

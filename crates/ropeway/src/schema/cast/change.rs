@@ -3,28 +3,26 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// A change by [`cast`](super::cast()).
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ValueChange {
-    /// JSON Pointer to the changed part.
-    pub path: String,
-    /// The kind of change.
-    #[serde(flatten)]
-    pub edit: ValueEdit,
-}
-
-/// A kind of change by [`cast`](super::cast()).
+/// A change by a cast to a schema. Each path is a JSON Pointer to the changed part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "edit", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum ValueEdit {
+pub enum ValueChange {
     /// A missing property was set to its default.
-    Filled,
+    Filled {
+        /// The property.
+        path: String,
+    },
     /// A scalar was converted to another type.
     Coerced {
+        /// The scalar.
+        path: String,
         /// The original value.
         from: Value,
     },
     /// A property that the schema forbids was removed.
-    Dropped,
+    Dropped {
+        /// The property.
+        path: String,
+    },
 }

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-pub use self::change::{ValueChange, ValueEdit};
+pub use self::change::ValueChange;
 use self::pass::CastPass;
 use super::bounds;
 use super::reason;

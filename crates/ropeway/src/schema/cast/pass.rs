@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::change::{ValueChange, ValueEdit};
+use super::change::ValueChange;
 use super::keywords::{is_nullable, item_schemas, list, options, types};
 use super::value::{converted, has_type, is_equal, scalar_text, whole};
 use crate::schema::bounds;
@@ -191,7 +191,7 @@ impl<'s> CastPass<'s> {
     }
 
     fn coerced(&mut self, from: &Value, to: Value) -> Value {
-        self.note(ValueEdit::Coerced { from: from.clone() });
+        self.changes.push(ValueChange::Coerced { path: self.path.clone(), from: from.clone() });
         to
     }
 
@@ -209,7 +209,7 @@ impl<'s> CastPass<'s> {
             let length = self.enter(key);
             match properties.and_then(|properties| properties.get(key)).or(others) {
                 Some(Value::Bool(false)) if properties.is_none_or(|properties| !properties.contains_key(key)) => {
-                    self.note(ValueEdit::Dropped);
+                    self.changes.push(ValueChange::Dropped { path: self.path.clone() });
                     edits.insert(key, None);
                 }
                 Some(schema) => {
@@ -264,7 +264,7 @@ impl<'s> CastPass<'s> {
         if !attempt.clean || !self.fits(schema, attempt.value.as_ref().unwrap_or(default), descent) {
             return None;
         }
-        self.note(ValueEdit::Filled);
+        self.changes.push(ValueChange::Filled { path: self.path.clone() });
         Some(attempt.value.unwrap_or_else(|| self.copied(default)))
     }
 
@@ -318,10 +318,6 @@ impl<'s> CastPass<'s> {
         let length = self.path.len();
         pointer::push(&mut self.path, step);
         length
-    }
-
-    fn note(&mut self, edit: ValueEdit) {
-        self.changes.push(ValueChange { path: self.path.clone(), edit });
     }
 
     fn warn(&mut self, why: &str) {

@@ -11,10 +11,10 @@ use crate::schema::bounds::tests::{nested, object};
 /// Returns the cast value, and the changes with their locations.
 fn done(schema: Value, value: Value) -> (Value, Vec<String>) {
     let cast = cast(&schema, &value);
-    let edits = cast.changes.into_iter().map(|change| match change.edit {
-        ValueEdit::Filled => format!("{} filled", change.path),
-        ValueEdit::Coerced { from } => format!("{} was {from}", change.path),
-        ValueEdit::Dropped => format!("{} dropped", change.path),
+    let edits = cast.changes.into_iter().map(|change| match change {
+        ValueChange::Filled { path } => format!("{path} filled"),
+        ValueChange::Coerced { path, from } => format!("{path} was {from}"),
+        ValueChange::Dropped { path } => format!("{path} dropped"),
     });
     let warnings = cast.warnings.into_iter().map(|warning| format!("{} {}", warning.path, warning.reason));
     (cast.value.into_owned(), edits.chain(warnings).collect())

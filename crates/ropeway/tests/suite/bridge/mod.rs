@@ -6,9 +6,11 @@ mod lock;
 use std::collections::BTreeMap;
 
 use ropeway::bridge::{Bridge, BridgeError, ToolListing, connect_and_discover, discover_and_register};
-use ropeway::config::{CollisionPolicy, Config, ServerConfig, ServerEntry, ServerSettings, StartMode, Transport};
+use ropeway::config::{
+    CollisionPolicy, Config, ServerConfig, ServerEntry, ServerSettings, StartMode, ToolOverride, Transport,
+};
 use ropeway::event::{Event, EventStream};
-use ropeway::registry::{ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolSource, ToolTransform};
+use ropeway::registry::{ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolSource};
 use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
 use ropeway::tool::{Alias, CallContext, CallError, LocalTool, Tool as _, ToolDefinition};
 use serde_json::{Value, json};
@@ -695,8 +697,8 @@ fn discovered_tools_have_own_names_and_get_the_prefix_on_registering() {
             match tool.definition().name.as_str() {
                 "echo" => assert!(tool.register(&mut tools).is_none()),
                 "add" => {
-                    let tool =
-                        tool.transformed(std::sync::Arc::new(ToolTransform::prefix_name("my_"))).expect("a tool");
+                    let rename = ToolOverride::default().with_name("my_add".to_owned());
+                    let tool = tool.transformed(std::sync::Arc::new(rename)).expect("a tool");
                     assert_eq!((tool.definition().name.as_str(), tool.exposed_name()), ("my_add", "mcp_a_my_add"));
                     assert!(tools.register(std::sync::Arc::new(tool)).is_none());
                 }

@@ -72,7 +72,7 @@ fn image(mime_type: &str, bytes: &[u8]) -> ContentPart {
 }
 
 fn blob(mime_type: &str, bytes: &[u8]) -> ContentPart {
-    resource(mime_type, json!({"blob": &*Blob::new(mime_type, bytes).base64}))
+    resource(mime_type, json!({"blob": Blob::new(mime_type, bytes).base64()}))
 }
 
 fn resource(mime_type: &str, contents: Value) -> ContentPart {

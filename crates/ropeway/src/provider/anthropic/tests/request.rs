@@ -5,8 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{body, conversation, native, settings, user};
 use crate::message::Conversation;
 use crate::provider::{
-    ChatRequest, EncodedRequest, KeyHeader, ProviderErrorKind, ProviderSettings, Quirks, ReasoningEffort, ToolChoice,
-    encode,
+    ChatRequest, EncodedRequest, ProviderErrorKind, ProviderSettings, Quirks, ReasoningEffort, ToolChoice, encode,
 };
 
 fn hello() -> Conversation {
@@ -84,7 +83,7 @@ fn the_key_and_the_version_are_headers() {
     let settings = settings().with_key("k");
     assert_eq!(headers(&settings), with(json!({"anthropic-version": "2026-10-21", "x-api-key": "k"})));
     let mut bearer = old_version().with_key("k");
-    bearer.key_header = KeyHeader::Bearer;
+    bearer.key_header = None;
     assert_eq!(headers(&bearer), with(json!({"anthropic-version": "2023-06-01", "authorization": "Bearer k"})));
     let own = settings.with_header("Anthropic-Version", "2027-01-01");
     assert_eq!(headers(&own), with(json!({"x-api-key": "k", "Anthropic-Version": "2027-01-01"})));

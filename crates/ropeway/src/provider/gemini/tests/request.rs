@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{NEW, OLD, body, encoded, settings, toolset};
-use crate::lowering::{Lower, lower_output};
+use crate::lowering::lower_output;
 use crate::message::{Conversation, Dialect};
 use crate::provider::{ChatRequest, ProviderErrorKind, ProviderSettings, Quirks, ReasoningEffort, ToolChoice, encode};
 
