@@ -21,6 +21,10 @@ pub enum Error {
     #[cfg(feature = "bridge")]
     #[error(transparent)]
     Bridge(Box<crate::bridge::BridgeError>),
+    /// A gateway could not be built or started.
+    #[cfg(feature = "gateway")]
+    #[error(transparent)]
+    Gateway(Box<crate::gateway::GatewayError>),
     /// A `ropeway.lock` file could not be read or written.
     #[cfg(feature = "bridge")]
     #[error(transparent)]
@@ -58,6 +62,7 @@ from! {
     #[cfg(feature = "mcp")] Connect: crate::mcp::ConnectError,
     #[cfg(feature = "bridge")] Config: crate::config::ConfigError,
     #[cfg(feature = "bridge")] Bridge: crate::bridge::BridgeError,
+    #[cfg(feature = "gateway")] Gateway: crate::gateway::GatewayError,
     #[cfg(feature = "bridge")] Lock: crate::lock::LockError,
     #[cfg(feature = "providers")] Provider: crate::provider::ProviderError,
     Parse: crate::parse_error::ParseError,
