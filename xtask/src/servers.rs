@@ -206,6 +206,7 @@ fn parts(home: &Path) -> Vec<Part> {
             home.join("npm/node_modules/.bin/mcp-server-everything"),
             home.join("npm/node_modules/.bin/mcp-server-filesystem"),
             home.join("npm/node_modules/.bin/mcp-server-memory"),
+            home.join("npm/node_modules/.bin/mcp-server-sequential-thinking"),
         ],
     };
     vec![
@@ -329,6 +330,9 @@ fn table(home: &Path) -> Value {
     add("filesystem", &node, &[&package("server-filesystem", "dist/index.js"), "{DIR}"], &[], None);
     let memory = [("MEMORY_FILE_PATH", "{DIR}/memory.json")];
     add("memory", &node, &[&package("server-memory", "dist/index.js")], &memory, None);
+    // It keeps its thoughts in memory, and writes them to standard error unless that is switched off.
+    let quiet = [("DISABLE_THOUGHT_LOGGING", "true")];
+    add("thinking", &node, &[&package("server-sequential-thinking", "dist/index.js")], &quiet, None);
 
     add("time", &at("mcp2/bin/mcp-server-time"), &["--local-timezone", "UTC"], &[], None);
     add("git", &at("mcp2/bin/mcp-server-git"), &[], &[], None);

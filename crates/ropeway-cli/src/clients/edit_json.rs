@@ -22,8 +22,8 @@ pub(crate) struct JsonEntries {
 impl EntryEditor for JsonEntries {
     fn entry(&self, text: &str, name: &str) -> Result<Option<Value>, FileProblem> {
         let Some(root) = root(text)? else { return Ok(None) };
-        let Some(entries) = self.entries(&root)? else { return Ok(None) };
-        Ok(member(entries, name).map(|member| value(&member.value, 0)))
+        let Some(entries) = self.entries(text, &root)? else { return Ok(None) };
+        Ok(member(text, entries, name)?.map(|member| value(&member.value, 0)))
     }
 
     fn add(&self, text: &str, name: &str, entry: &Value) -> Result<Vec<Edit>, FileProblem> {
@@ -32,7 +32,7 @@ impl EntryEditor for JsonEntries {
             return Ok(vec![Edit::insert(text.len(), file)]);
         };
         let layout = Layout::of(text, &root);
-        match self.entries(&root)? {
+        match self.entries(text, &root)? {
             Some(entries) => {
                 let member = |depth| format!("{}: {}", quoted(name), pretty(entry, &layout.indent, depth));
                 Ok(insertions(text, entries, &layout, 2, member))
@@ -46,14 +46,14 @@ impl EntryEditor for JsonEntries {
 
     fn remove(&self, text: &str, name: &str) -> Result<Vec<Edit>, FileProblem> {
         let Some(root) = root(text)? else { return Ok(Vec::new()) };
-        let Some(entries) = self.entries(&root)? else { return Ok(Vec::new()) };
+        let Some(entries) = self.entries(text, &root)? else { return Ok(Vec::new()) };
         Ok(removal(text, entries, name))
     }
 }
 
 impl JsonEntries {
-    fn entries<'a, 'b>(&self, root: &'b Object<'a>) -> Result<Option<&'b Object<'a>>, FileProblem> {
-        match member(root, self.key).map(|member| &member.value) {
+    fn entries<'a, 'b>(&self, text: &str, root: &'b Object<'a>) -> Result<Option<&'b Object<'a>>, FileProblem> {
+        match member(text, root, self.key)?.map(|member| &member.value) {
             None => Ok(None),
             Some(Node::Object(entries)) => Ok(Some(entries)),
             Some(_) => Err(FileProblem(format!("`{}` is not an object", self.key))),
@@ -91,8 +91,20 @@ fn root(text: &str) -> Result<Option<Object<'_>>, FileProblem> {
     }
 }
 
-fn member<'a, 'b>(object: &'b Object<'a>, name: &str) -> Option<&'b ObjectProp<'a>> {
-    object.properties.iter().find(|member| member.name.as_str() == name)
+/// Returns the member with this name. Programs differ in which of two duplicates they use, so those are an error.
+fn member<'a, 'b>(text: &str, object: &'b Object<'a>, name: &str) -> Result<Option<&'b ObjectProp<'a>>, FileProblem> {
+    let mut named = object.properties.iter().filter(|member| member.name.as_str() == name);
+    let (first, second) = (named.next(), named.next());
+    if let (Some(first), Some(second)) = (first, second) {
+        let (first, second) = (line_of(text, first.start()), line_of(text, second.start()));
+        return Err(FileProblem(format!("duplicate key `{name}` in lines {first} and {second}")));
+    }
+    Ok(first)
+}
+
+/// Returns the number of the line at a position.
+fn line_of(text: &str, position: usize) -> usize {
+    text[..position].matches('\n').count() + 1
 }
 
 fn value(node: &Node<'_>, depth: usize) -> Value {
@@ -338,6 +350,21 @@ mod tests {
         let expected =
             "{\n\t\"mcpServers\": {\n\t\t\"a\": {},\n\t\t\"ropeway\": {\n\t\t\t\"url\": \"u\"\n\t\t}\n\t}\n}\n";
         assert_eq!(edited.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn duplicate_keys_are_refused_with_both_lines() {
+        for (text, name) in [
+            ("{\n  \"mcpServers\": {},\n  \"mcpServers\": {\"ropeway\": {}}\n}\n", "mcpServers"),
+            ("{\"mcpServers\": {\n  \"ropeway\": {},\n  \"ropeway\": {}\n}}\n", "ropeway"),
+        ] {
+            let problem = FileProblem(format!("duplicate key `{name}` in lines 2 and 3"));
+            assert_eq!(JSON.entry(text, "ropeway"), Err(problem.clone()), "{text}");
+            if name == "mcpServers" {
+                assert_eq!(JSON.add(text, "ropeway", &entry()), Err(problem.clone()), "{text}");
+                assert_eq!(JSON.remove(text, "ropeway"), Err(problem), "{text}");
+            }
+        }
     }
 
     #[test]

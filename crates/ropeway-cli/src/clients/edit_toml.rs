@@ -20,6 +20,7 @@ impl EntryEditor for TomlEntries {
 
     fn add(&self, text: &str, name: &str, entry: &Value) -> Result<Vec<Edit>, FileProblem> {
         let before = parse(text)?;
+        let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let mut added = String::new();
         if !text.is_empty() {
             added.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
@@ -28,7 +29,7 @@ impl EntryEditor for TomlEntries {
         for (member, value) in entry.as_object().into_iter().flatten() {
             added.push_str(&format!("{} = {}\n", key(member), value_text(value)));
         }
-        let edits = vec![Edit::insert(text.len(), added)];
+        let edits = vec![Edit::insert(text.len(), added.replace('\n', newline))];
         self.check(&before, &edits, text, name, true)?;
         Ok(edits)
     }
@@ -140,6 +141,8 @@ mod tests {
         "[mcp_servers.a]\ncommand = \"a\"\n\n# about b\n[b]\nc = [\n  1,\n]\n",
         "[[many]]\na = 1\n[[many]]\na = 2\n",
         "mcp_servers.a = {command = \"a\"}\n",
+        "model = \"x\"\r\n\r\n[mcp_servers.a]\r\ncommand = \"a\"\r\n",
+        "model = \"x\"\r\n[mcp_servers.a]\r\ncommand = \"a\"",
     ];
 
     #[test]
@@ -163,6 +166,18 @@ mod tests {
         let text = "[a]\nx = 1\n\n[mcp_servers.ropeway]\ncommand = \"r\"\n\n[mcp_servers.ropeway.env]\nA = \"b\"\n\n# about b\n[b]\n";
         let removed = Edit::apply(&TOML.remove(text, "ropeway").expect("edits"), text);
         assert_eq!(removed.as_deref(), Some("[a]\nx = 1\n\n# about b\n[b]\n"));
+    }
+
+    #[test]
+    fn the_line_ends_of_the_file_are_kept() {
+        let entry = json!({"command": "r", "args": ["serve", "--stdio"]});
+        for text in FILES.iter().filter(|text| text.contains("\r\n")) {
+            let added = Edit::apply(&TOML.add(text, "ropeway", &entry).expect("edits"), text).expect("a text");
+            let (all, crlf) = (added.matches('\n').count(), added.matches("\r\n").count());
+            assert_eq!(all, crlf, "{added:?}");
+            let removed = Edit::apply(&TOML.remove(&added, "ropeway").expect("edits"), &added);
+            assert_eq!(removed.as_deref().map(str::trim_end), Some(text.trim_end()));
+        }
     }
 
     #[test]

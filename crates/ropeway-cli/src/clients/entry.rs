@@ -78,9 +78,17 @@ impl Client {
 }
 
 /// Returns `true` if an entry starts ropeway's gateway, or connects to one on this machine.
-pub(crate) fn is_own_entry(entry: &Value) -> bool {
+///
+/// The program may have any file name if `is_installed`: if its name or a record of the installation tells that the entry
+/// is ropeway's.
+pub(crate) fn is_own_entry(entry: &Value, is_installed: bool) -> bool {
     let program = entry["command"].as_str().map(Path::new).and_then(Path::file_stem);
-    let starts_gateway = program.is_some_and(|program| program == "ropeway") && entry["args"][0] == "serve";
+    let serves_client = entry["args"][0] == "serve" && entry["args"][1] == "--stdio";
+    let starts_gateway = match program {
+        Some(program) if program == "ropeway" => entry["args"][0] == "serve",
+        Some(_) => is_installed && serves_client,
+        None => false,
+    };
     let url = entry["url"].as_str().or(entry["serverUrl"].as_str()).and_then(|url| url::Url::parse(url).ok());
     let is_gateway = |url: url::Url| {
         let is_local = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
@@ -114,13 +122,15 @@ mod tests {
         ] {
             assert_eq!(client.entry(&stdio), Some(expected_stdio), "{client:?}");
             assert_eq!(client.entry(&http), expected_http, "{client:?}");
-            assert!(client.entry(&stdio).is_some_and(|entry| is_own_entry(&entry)));
+            assert!(client.entry(&stdio).is_some_and(|entry| is_own_entry(&entry, false)));
         }
     }
 
     #[test]
     fn only_entries_of_a_gateway_are_our_own() {
-        assert!(is_own_entry(&json!({"serverUrl": "http://localhost:1/mcp/coding"})));
+        assert!(is_own_entry(&json!({"serverUrl": "http://localhost:1/mcp/coding"}), false));
+        let renamed = json!({"command": "/bin/rw-1.2", "args": ["serve", "--stdio", "--profile", "coding"]});
+        assert!(is_own_entry(&renamed, true) && !is_own_entry(&renamed, false));
         for foreign in [
             json!({"command": "npx", "args": ["serve"]}),
             json!({"command": "ropeway", "args": ["demo-server"]}),
@@ -129,7 +139,7 @@ mod tests {
             json!({}),
             json!("ropeway"),
         ] {
-            assert!(!is_own_entry(&foreign), "{foreign}");
+            assert!(!is_own_entry(&foreign, true), "{foreign}");
         }
     }
 }

@@ -33,6 +33,12 @@ Examples:
 The client starts `ropeway serve --stdio` with the configuration file in use. With --http, it connects to a running \
 `ropeway serve`; Claude Desktop does not support that in its file.";
 
+/// The default name of the entry.
+const NAME: &str = "ropeway";
+
+/// The byte order mark, which some editors write at the beginning of a file.
+const BOM: char = '\u{feff}';
+
 /// Add the gateway to another MCP client
 ///
 /// The client then uses all configured servers through one entry. Comments and the order of its file are kept; --remove restores
@@ -49,7 +55,7 @@ pub(super) struct Install {
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     /// Name of the entry
-    #[arg(long, value_name = "NAME", default_value = "ropeway")]
+    #[arg(long, value_name = "NAME", default_value = NAME, value_parser = entry_name)]
     name: String,
     /// Change the client's file of the project in the current folder
     #[arg(long, help_heading = "File")]
@@ -81,12 +87,13 @@ impl Install {
     pub(super) fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
         let target = self.target()?;
         let before = file::read(&target.path)?;
-        let text = before.as_deref().unwrap_or_default();
+        let text = without_bom(before.as_deref().unwrap_or_default());
         let problem = |FileProblem(problem)| {
             Failure::usage(format!("cannot edit `{}`: {problem}", target.path.display())).hint("nothing was changed")
         };
         let existing = target.editor.entry(text, &self.name).map_err(problem)?;
-        if let Some(entry) = existing.as_ref().filter(|entry| !self.force && !is_own_entry(entry)) {
+        let is_installed = self.name == NAME || InstallRecord::exists(&target.path, &self.name);
+        if let Some(entry) = existing.as_ref().filter(|entry| !self.force && !is_own_entry(entry, is_installed)) {
             return Err(self.foreign(&target, entry));
         }
         if self.remove && existing.is_none() {
@@ -154,7 +161,9 @@ impl Install {
                 Failure::usage(format!("could not remove `{}`", target.path.display())).caused_by(&error)
             })?;
         } else {
-            file::replace(&target.path, before, &change.after, file::SHARED)?;
+            let mark = before.filter(|before| before.starts_with(BOM)).map(|_| BOM);
+            let after: String = mark.into_iter().chain(change.after.chars()).collect();
+            file::replace(&target.path, before, &after, file::SHARED)?;
         }
         match &change.record {
             Some(record) => record.write(&target.path, &self.name),
@@ -241,6 +250,22 @@ impl Install {
         };
         print(&(words + "\n"))?;
         Ok(Exit::Done)
+    }
+}
+
+/// Returns the text of a file without its byte order mark.
+fn without_bom(text: &str) -> &str {
+    text.strip_prefix(BOM).unwrap_or(text)
+}
+
+/// Checks the name of an entry.
+fn entry_name(name: &str) -> Result<String, &'static str> {
+    if name.trim().is_empty() {
+        Err("the name is empty")
+    } else if name.chars().any(char::is_control) {
+        Err("the name contains control characters")
+    } else {
+        Ok(name.to_owned())
     }
 }
 

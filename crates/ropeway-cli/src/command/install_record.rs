@@ -32,6 +32,11 @@ impl InstallRecord {
         (record.after == sha256(text)).then_some(record)
     }
 
+    /// Returns `true` if an entry of this name was installed, even if the file was changed later.
+    pub(super) fn exists(path: &Path, name: &str) -> bool {
+        record_path(path, name).is_some_and(|record| record.is_file())
+    }
+
     /// Returns the text before the installation.
     pub(super) fn undo(&self, text: &str) -> Option<String> {
         Edit::apply(&Edit::undo(&self.edits), text)

@@ -12,6 +12,7 @@ mod down;
 mod elicitation;
 mod events;
 mod examples;
+mod finish;
 mod gateway_status;
 mod health;
 mod import;
@@ -42,20 +43,17 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{
     become_subreaper, end_children, end_children_on_signals_with, end_children_on_termination, end_descendants,
-    ignore_interrupts,
 };
 use tokio::signal::unix::SignalKind;
-use tokio::time::Instant;
 
 use self::examples::{with_exit_codes, with_file_exit_codes};
+use self::finish::{finish, leave, leave_terminal, page, watch};
 use crate::arguments::command_rewrite::{asks_for_json, rewrite};
-use crate::chat::line_editor;
 use crate::completion;
 use crate::connect::command_context::CommandContext;
-use crate::connect::deadline::Deadline;
 use crate::demo;
 use crate::failure::{CHECK_EXIT_CODES, EXIT_CODES, Exit, FILE_EXIT_CODES, Failure};
-use crate::output::print::{has_written, print_json, print_unredacted, say};
+use crate::output::print::print_json;
 use crate::output::verbose_log;
 use crate::secrets::redaction::RedactingJsonWriter;
 use crate::terminal::duration;
@@ -69,9 +67,6 @@ const COMPLETE: &str = "complete";
 
 /// The command that starts the built-in demo server.
 const DEMO_SERVER: &str = "demo-server";
-
-/// Delay after the deadline before the process is killed.
-const FORCE: Duration = Duration::from_millis(700);
 
 /// List and call the tools of MCP servers
 ///
@@ -286,18 +281,6 @@ fn describing(typed: &[OsString]) -> Option<CommandLine> {
     }
 }
 
-/// Prints the output of a command, in a pager if it is longer than the screen.
-fn page(text: &str) -> Result<(), Failure> {
-    if text.is_empty() {
-        return Ok(());
-    }
-    let Some(words) = pager::wanted(text) else { return print_unredacted(text) };
-    ignore_interrupts(true);
-    let is_shown = pager::show(&words, text);
-    ignore_interrupts(false);
-    if is_shown { Ok(()) } else { print_unredacted(text) }
-}
-
 /// Appends events to a file. A new file gets mode 0600; an existing file keeps its mode, unless
 /// the log includes tool arguments and results.
 fn open_log(path: &Path, events: &Events, payloads: bool) -> Result<EventLog, Failure> {
@@ -350,54 +333,4 @@ async fn run(command: Option<Command>, context: CommandContext) -> Result<Exit, 
         // Handled before the runtime starts.
         Some(Command::DemoServer) => Ok(Exit::Done),
     }
-}
-
-fn finish(done: Result<Exit, Failure>, is_document: bool) -> ExitCode {
-    let exit = done.unwrap_or_else(|failure| {
-        fail(&failure, is_document);
-        failure.exit()
-    });
-    ExitCode::from(exit as u8)
-}
-
-/// Prints a failure to standard error and, with `--json`, as the document on standard output, unless the command has
-/// already printed one.
-fn fail(failure: &Failure, is_document: bool) {
-    if is_document && !has_written() {
-        // A closed pipe is ignored.
-        let _ = print_json(&serde_json::json!({"error": failure.record()}));
-    }
-    say(&failure.render());
-}
-
-/// Kills the process after the deadline, even if it is stuck.
-fn watch(deadline: Deadline, is_document: bool) {
-    let watchdog = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
-        let end = deadline.at() + FORCE;
-        std::thread::sleep(end.saturating_duration_since(Instant::now()));
-        // The command is done, and its output is in the pager.
-        if pager::is_open() {
-            return;
-        }
-        end_children();
-        leave();
-        fail(&deadline.failure(), is_document);
-        std::process::exit(Exit::Timeout as i32);
-    });
-    // Without a thread, the deadline of the runtime still applies.
-    drop(watchdog);
-}
-
-/// Cleans up when the process ends early.
-fn leave() {
-    pager::end();
-    end_descendants();
-    leave_terminal();
-}
-
-/// Restores the terminal when the process ends early.
-fn leave_terminal() {
-    status::leave();
-    line_editor::restore();
-    pager::restore();
 }

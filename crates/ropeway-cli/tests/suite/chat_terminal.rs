@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ropeway::message::Dialect;
 use ropeway::testing::{Fault, FaultTrigger, ModelAnswer, Script, ScriptedReply};
@@ -114,6 +114,31 @@ impl Window {
 
     pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).expect("a terminal");
+    }
+
+    /// Presses keys once a second until a text is shown.
+    pub(crate) fn press_until(&mut self, keys: &str, text: &str) {
+        let is_shown = |shown: &Shown, seen: usize| String::from_utf8_lossy(&shown.bytes[seen..]).contains(text);
+        self.press_while(keys, |shown, seen| !shown.is_over && !is_shown(shown, seen));
+        self.see(text);
+    }
+
+    /// Presses keys once a second until the program closes the terminal.
+    pub(crate) fn press_until_end(&mut self, keys: &str) {
+        self.press_while(keys, |shown, _| !shown.is_over);
+    }
+
+    fn press_while(&mut self, keys: &str, is_wanted: impl Fn(&Shown, usize) -> bool) {
+        let began = Instant::now();
+        let (screen, seen) = (self.shown.clone(), self.seen);
+        let mut shown = screen.0.lock().expect("what is shown");
+        while is_wanted(&shown, seen) {
+            assert!(began.elapsed() < PATIENCE, "no effect: {:?}", String::from_utf8_lossy(&shown.bytes[seen..]));
+            // Without a reader, writing fails.
+            let _ = self.keys.write_all(keys.as_bytes());
+            let is_wanted = |shown: &mut Shown| is_wanted(shown, seen);
+            shown = screen.1.wait_timeout_while(shown, Duration::from_secs(1), is_wanted).expect("what is shown").0;
+        }
     }
 
     /// Waits for the prompt and types a line.

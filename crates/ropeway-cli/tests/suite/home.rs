@@ -72,7 +72,12 @@ impl Home {
 
     /// Returns a command that runs in the working folder.
     pub(crate) fn command(&self, arguments: &[&str]) -> Ropeway {
-        self.0.ropeway(arguments).with(|command| {
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_ropeway")), arguments)
+    }
+
+    /// Prepares a command of another program, such as a renamed one.
+    pub(crate) fn command_of(&self, program: &Path, arguments: &[&str]) -> Ropeway {
+        self.0.of(program, arguments).with(|command| {
             command.current_dir(self.path("work")).env("PATH", "/usr/bin:/bin");
             VARIABLES.iter().for_each(|name| {
                 command.env_remove(name);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -167,5 +167,93 @@ fn a_broken_file_is_not_changed() {
         let run = home.run(&["install", client]).expect(2);
         assert!(run.stderr.contains("cannot edit") && run.stderr.contains("nothing was changed"), "{}", run.stderr);
         assert_eq!(home.read(file), "{ broken");
+    }
+}
+
+#[test]
+fn a_renamed_program_knows_its_own_entry() {
+    let home = home();
+    let renamed = home.path("rw");
+    // A copy by this process could still be open for writing in a child of another test, and would not start then.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_ropeway")).arg(&renamed).status().expect("cp");
+    assert!(copied.success());
+    let run = |words: &[&str]| home.command_of(&renamed, words).run();
+    for (client, file) in CLIENTS {
+        let before = home.read(file);
+        for name in ["ropeway", "all"] {
+            run(&["install", client, "--name", name]).expect(0);
+            assert!(home.read(file).contains("/rw"), "{client}: {}", home.read(file));
+            run(&["install", client, "--name", name, "--profile", "mine"]).expect(0);
+            // The original program recognises it, too.
+            home.run(&["install", client, "--name", name]).expect(0);
+            run(&["install", client, "--name", name]).expect(0);
+            run(&["install", client, "--name", name, "--remove"]).expect(0);
+            assert_eq!(home.read(file), before, "{client}");
+        }
+    }
+    // The arguments alone do not make an entry ropeway's.
+    let text = "{\"mcpServers\": {\"mine\": {\"command\": \"other\", \"args\": [\"serve\", \"--stdio\"]}}}\n";
+    home.write(".cursor/mcp.json", text);
+    let run = run(&["install", "cursor", "--name", "mine"]).expect(2);
+    assert!(run.stderr.contains("not ropeway's (`other`)"), "{}", run.stderr);
+}
+
+#[test]
+fn an_empty_name_is_refused() {
+    let home = home();
+    for (client, file) in CLIENTS {
+        let before = home.read(file);
+        for (name, problem) in [("", "empty"), (" ", "empty"), ("a\nb", "control characters")] {
+            for more in [&[][..], &["--remove"]] {
+                let run = home.run(&[&["install", client, "--name", name], more].concat()).expect(2);
+                assert!(run.stderr.contains("--name <NAME>") && run.stderr.contains(problem), "{}", run.stderr);
+            }
+        }
+        assert_eq!(home.read(file), before);
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_kept() {
+    let home = home();
+    for (client, file) in CLIENTS {
+        let before = format!("\u{feff}{}", home.read(file));
+        home.write(file, &before);
+        home.run(&["install", client]).expect(0);
+        let installed = home.read(file);
+        assert!(installed.starts_with('\u{feff}') && installed.contains("--stdio"), "{client}: {installed}");
+        assert_eq!(installed.matches('\u{feff}').count(), 1, "{client}");
+        let run = home.run(&["install", client]).expect(0);
+        assert!(run.stdout.contains("already has the entry"), "{}", run.stdout);
+        home.run(&["install", client, "--remove"]).expect(0);
+        assert_eq!(home.read(file), before, "{client}");
+    }
+}
+
+#[test]
+fn duplicate_keys_are_not_edited() {
+    let home = home();
+    let text = "{\n  \"mcpServers\": {\"a\": {}},\n  \"mcpServers\": {\"b\": {}}\n}\n";
+    home.write(".cursor/mcp.json", text);
+    for more in [&[][..], &["--remove"]] {
+        let run = home.run(&[&["install", "cursor"], more].concat()).expect(2);
+        assert!(run.stderr.contains("duplicate key `mcpServers` in lines 2 and 3"), "{}", run.stderr);
+        assert_eq!(home.read(".cursor/mcp.json"), text);
+    }
+}
+
+#[test]
+fn the_line_ends_of_a_file_are_kept() {
+    let home = home();
+    for (client, file) in CLIENTS {
+        let before = home.read(file).replace("\r\n", "\n").replace('\n', "\r\n");
+        home.write(file, &before);
+        home.run(&["install", client]).expect(0);
+        let installed = home.read(file);
+        assert_eq!(installed.matches("\r\n").count(), installed.matches('\n').count(), "{client}: {installed:?}");
+        // Without its record, the entry is removed from the changed file.
+        fs::remove_dir_all(home.path(".local/state/ropeway/installed")).expect("a record");
+        home.run(&["install", client, "--remove"]).expect(0);
+        assert_eq!(home.read(file), before, "{client}");
     }
 }

@@ -44,6 +44,7 @@ mod place;
 mod real;
 mod secrets;
 mod serve;
+mod serve_transports;
 mod shown_names;
 mod snapshot;
 mod snapshot_config;

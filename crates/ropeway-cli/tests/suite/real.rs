@@ -13,6 +13,7 @@ use crate::Run;
 use crate::events::Following;
 use crate::mark::{Mark, command_line, signal};
 use crate::place::Place;
+use crate::up::Background;
 
 /// Maximum time until a server listens.
 const START: Duration = Duration::from_secs(30);
@@ -247,4 +248,20 @@ fn npx_and_uvx_download_a_server_at_its_first_start() {
     for words in ["● memory · 9 tools", "● clock · 2 tools"] {
         assert!(run.stdout.contains(words), "{words}\n{}{}", run.stdout, run.stderr);
     }
+}
+
+#[test]
+fn a_stateful_server_remembers_calls_between_commands() {
+    let launch = Launch::of("thinking", 0);
+    let up = Background::new(&[entry("thinking", &launch)]);
+    let count = || {
+        let words = ["thought=hm", "nextThoughtNeeded=true", "thoughtNumber=1", "totalThoughts=3", "--json"];
+        let result = up.run(&[&["call", "thinking.sequentialthinking"], &words[..]].concat()).expect(0).json();
+        result["data"]["thoughtHistoryLength"].as_u64().unwrap_or_else(|| panic!("{result}"))
+    };
+    assert_eq!([count(), count()], [1, 1], "each command starts its own server");
+    up.run(&["up"]).expect(0);
+    assert_eq!([count(), count(), count()], [1, 2, 3]);
+    up.run(&["down"]).expect(0);
+    assert_eq!(count(), 1);
 }

@@ -14,22 +14,22 @@ use crate::place::{Place, TRUST};
 use crate::{Ropeway, Run, Running};
 
 /// Time limit on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-const MODERN: &str = "2026-07-28";
+pub(crate) const MODERN: &str = "2026-07-28";
 
-fn entry(alias: &str) -> Value {
+pub(crate) fn entry(alias: &str) -> Value {
     json!({"alias": alias, "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]})
 }
 
 /// A gateway that listens on a free port.
-struct Serving {
-    running: Running,
-    url: String,
+pub(crate) struct Serving {
+    pub(crate) running: Running,
+    pub(crate) url: String,
 }
 
 impl Serving {
-    fn start(ropeway: Ropeway) -> Self {
+    pub(crate) fn start(ropeway: Ropeway) -> Self {
         let mut running = ropeway.start();
         let mut line = String::new();
         let output = running.child.stdout.as_mut().expect("a pipe");
@@ -39,11 +39,11 @@ impl Serving {
         Self { running, url }
     }
 
-    fn in_place(place: &Place, more: &[&str]) -> Self {
+    pub(crate) fn in_place(place: &Place, more: &[&str]) -> Self {
         Self::start(place.ropeway(&[&["serve", "--listen", "127.0.0.1:0", "--json"], more].concat()))
     }
 
-    fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("a URL").0
     }
 
@@ -75,18 +75,18 @@ impl Serving {
         self.send(&headers, &json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
     }
 
-    fn call(&self, tool: &str, arguments: Value) -> TcpStream {
+    pub(crate) fn call(&self, tool: &str, arguments: Value) -> TcpStream {
         self.modern("tools/call", Some(tool), json!({"name": tool, "arguments": arguments}))
     }
 
-    fn tools(&self) -> Vec<String> {
+    pub(crate) fn tools(&self) -> Vec<String> {
         let list = json_of(self.modern("tools/list", None, json!({})));
         let tools = list["result"]["tools"].as_array().expect("tools").iter();
         tools.map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
     }
 
     /// Ends the gateway with a signal.
-    fn end(self) -> Run {
+    pub(crate) fn end(self) -> Run {
         signal("TERM", self.running.child.id());
         self.running.end()
     }
@@ -98,7 +98,7 @@ fn text_of(mut stream: TcpStream) -> String {
     text
 }
 
-fn json_of(stream: TcpStream) -> Value {
+pub(crate) fn json_of(stream: TcpStream) -> Value {
     let text = text_of(stream);
     let body = text.split_once("\r\n\r\n").expect("a body").1;
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {text}"))

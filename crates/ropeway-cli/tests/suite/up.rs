@@ -13,13 +13,13 @@ use crate::place::{Place, entry, having};
 use crate::{Ropeway, Run};
 
 /// A configuration whose gateway ends with the test.
-struct Background {
+pub(crate) struct Background {
     place: Place,
     mark: Mark,
 }
 
 impl Background {
-    fn new(servers: &[Value]) -> Self {
+    pub(crate) fn new(servers: &[Value]) -> Self {
         Self { place: Place::with(servers), mark: Mark::new() }
     }
 
@@ -28,7 +28,7 @@ impl Background {
     }
 
     /// Runs a command to its end. The gateway keeps running.
-    fn run(&self, arguments: &[&str]) -> Run {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Run {
         let Ropeway { mut command, .. } = self.command(arguments);
         Run::from(command.output().expect("ropeway starts"))
     }
@@ -209,4 +209,25 @@ fn state_is_kept_between_calls() {
             assert_eq!(run.stderr.contains("the third call"), code == 1, "{}", run.stderr);
         }
     }
+}
+
+#[test]
+fn a_lazy_server_starts_with_its_first_use_and_keeps_running() {
+    let lazy = having(counted("lazy"), json!({"start": "lazy"}));
+    let up = Background::new(&[counted("a"), lazy]);
+    // A lazy server is started once to list its tools, which are cached from then on.
+    up.run(&["tools"]).expect(0);
+    assert_eq!((up.starts("a"), up.starts("lazy")), (1, 1));
+    let run = up.run(&["up"]).expect(0);
+    assert!(run.stdout.starts_with("started"), "{}", run.stdout);
+    up.run(&["call", "a.calculate", "expression=1"]).expect(0);
+    assert_eq!((up.starts("a"), up.starts("lazy")), (2, 1), "{}", up.run(&["status"]).stdout);
+    for _ in 0..3 {
+        let run = up.run(&["call", "lazy.calculate", "expression=6*7"]).expect(0);
+        assert_eq!((run.stdout.trim(), run.stderr.as_str()), ("42", ""));
+        assert_eq!(up.starts("lazy"), 2);
+    }
+    let run = up.run(&["tools", "lazy", "--names"]).expect(0);
+    assert!(run.stdout.contains("calculate"), "{}", run.stdout);
+    assert_eq!((up.starts("a"), up.starts("lazy")), (2, 2));
 }

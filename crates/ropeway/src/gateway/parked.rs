@@ -178,10 +178,12 @@ impl ParkedCalls {
         let payload = self.keys.open(SealKind::RequestState, &client.principal, state).map_err(|_| invalid())?;
         let State { slot, nonce } = serde_json::from_slice(&payload).map_err(|_| invalid())?;
         let mut table = lock(&self.table);
-        let call = table.calls.get(&slot).filter(|call| call.nonce == nonce).ok_or_else(invalid)?;
+        let call = table.calls.get_mut(&slot).filter(|call| call.nonce == nonce).ok_or_else(invalid)?;
         if !call.exchange.request.get().is_some_and(|parked| parked.is_same(request)) {
             return Err(ErrorReply::invalid_params("`requestState` belongs to another request"));
         }
+        // The client is not asked again for what the server has withdrawn.
+        call.asked.retain(|open| !open.question.is_withdrawn());
         for open in &call.asked {
             if let Some(answer) = answers.get(&*open.key) {
                 check_answer(open, answer)?;

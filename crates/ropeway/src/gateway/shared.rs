@@ -88,6 +88,9 @@ pub struct GatewayStatus {
     pub isolated: usize,
 }
 
+/// Maximum characters of a client's text in an error.
+const MAX_SHOWN_NAME: usize = 64;
+
 impl GatewayShared {
     /// Returns the current settings.
     pub(crate) fn settings(&self) -> Arc<GatewaySettings> {
@@ -105,7 +108,10 @@ impl GatewayShared {
 
     /// Returns the name of the profile that a path selects.
     pub(crate) fn profile(&self, selector: &Selector) -> Result<Arc<str>, ErrorReply> {
-        self.routers().select(selector).ok_or_else(|| ErrorReply::refused(404, "unknown server or profile"))
+        self.routers().select(selector).ok_or_else(|| {
+            let name: String = selector.name().chars().take(MAX_SHOWN_NAME).collect();
+            ErrorReply::refused(404, format!("unknown server or profile `{name}`"))
+        })
     }
 
     /// Returns the routes of a profile.

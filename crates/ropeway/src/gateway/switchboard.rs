@@ -336,6 +336,8 @@ impl ServerTap for Switchboard {
                 }
             }
             ("notifications/message", Some(params)) => self.log(&owner, params, &callers),
+            // It answers the gateway's own subscription, which may begin during the request of a client.
+            ("notifications/subscriptions/acknowledged", _) => {}
             // Other notifications go to the client whose request they belong to, if that is certain.
             (method, params) => {
                 if let [exchange] = self.in_progress(&callers).as_slice() {
@@ -405,6 +407,10 @@ mod tests {
     impl AnswerSink for Refusals {
         fn send(&self, outcome: Result<&RawValue, RpcError>) {
             lock(&self.0).extend(outcome.err().map(|error| error.code));
+        }
+
+        fn is_awaited(&self) -> bool {
+            true
         }
     }
 

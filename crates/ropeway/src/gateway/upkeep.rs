@@ -9,16 +9,21 @@ use super::shared::GatewayShared;
 /// Changes within this time become one.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
-/// Time between two searches for unused sessions and connections.
+/// Time between two searches for unused sessions and connections, unless connections become unused sooner.
 const SWEEP: Duration = Duration::from_secs(30);
+
+/// Minimum time between two searches.
+const MIN_SWEEP: Duration = Duration::from_millis(100);
 
 /// Follows the servers until the gateway is gone.
 pub(super) async fn run(shared: Weak<GatewayShared>) {
     let Some(strong) = shared.upgrade() else { return };
     let (mut changes, board) = (strong.bridge.changes(), strong.switchboard.clone());
     strong.rebuild_routes();
+    // The limits do not change while the gateway runs.
+    let isolated_idle = strong.settings().limits.isolated_idle;
     drop(strong);
-    let mut sweep = tokio::time::interval(SWEEP);
+    let mut sweep = tokio::time::interval(isolated_idle.clamp(MIN_SWEEP, SWEEP));
     loop {
         tokio::select! {
             changed = changes.changed() => {

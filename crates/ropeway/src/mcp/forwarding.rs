@@ -80,6 +80,11 @@ impl AnswerSink for PendingAnswer {
             }
         });
     }
+
+    fn is_awaited(&self) -> bool {
+        let host = self.host.upgrade();
+        host.is_some_and(|host| lock(&host.tap_state.questions).iter().any(|open| open.number == self.number))
+    }
 }
 
 /// Encodes a response whose result or error is JSON text in one line.

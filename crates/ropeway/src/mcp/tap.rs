@@ -73,6 +73,9 @@ pub(crate) struct Question {
 /// Sends the answer to a question.
 pub(crate) trait AnswerSink: Send + Sync {
     fn send(&self, outcome: Result<&RawValue, RpcError>);
+
+    /// Returns `false` once the server does not wait for the answer anymore.
+    fn is_awaited(&self) -> bool;
 }
 
 impl Question {
@@ -92,6 +95,11 @@ impl Question {
         if let Some(answer) = self.answer.take() {
             answer.send(outcome);
         }
+    }
+
+    /// Returns `true` if the server does not wait for the answer anymore.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| !answer.is_awaited())
     }
 }
 

@@ -5,17 +5,13 @@ use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
 use super::kit::{
-    GatewayKit, HttpReply, MODERN, Pipe, bare, call, modern, next_message, post, read_rest, read_until, request,
+    GatewayKit, HttpReply, MODERN, Pipe, all_capabilities, bare, call, call_with, input_required, modern, next_message,
+    post, read_rest, read_until, request,
 };
 use crate::hasty::{SOON, ms, until};
 use crate::scene::scene;
 
-const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-
-fn all_capabilities() -> Value {
-    json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}})
-}
 
 /// A tool that asks, and the answer of the client.
 struct Case {
@@ -45,15 +41,6 @@ fn cases() -> Vec<Case> {
         Case { tool: "sample", arguments: json!({}), method: "sampling/createMessage", answer: reply, rounds: 1 },
         Case { tool: "roots", arguments: json!({}), method: "roots/list", answer: roots, rounds: 1 },
     ]
-}
-
-/// Writes the modern call of a tool by a client with capabilities, with more params.
-fn call_with(capabilities: Value, tool: &str, arguments: &Value, more: Value) -> String {
-    let mut params = json!({"name": tool, "arguments": arguments, "_meta": {CAPABILITIES: capabilities}});
-    for (key, value) in more.as_object().expect("an object") {
-        params[key] = value.clone();
-    }
-    modern("tools/call", params)
 }
 
 /// Calls a tool as a modern client that answers each question. Returns the result.
@@ -89,13 +76,6 @@ async fn answered_by_legacy(kit: &GatewayKit, session: &str, case: &Case) -> Val
     let response = next_message(&mut stream).await;
     assert_eq!(response["id"], 5, "{response}");
     response["result"].clone()
-}
-
-fn input_required(reply: &HttpReply) -> Value {
-    let message = reply.json();
-    assert_eq!((reply.status, &message["id"]), (200, &json!(7)), "{reply:?}");
-    assert_eq!(message["result"]["resultType"], "input_required", "{reply:?}");
-    message["result"].clone()
 }
 
 /// Returns the text of a result, which is the answer as JSON.
@@ -595,7 +575,7 @@ fn a_retry_on_a_pipe_can_be_cancelled() {
         let mut pipe = Pipe::open(&kit);
         let params = |more: Value| {
             let mut params = json!({"name": "elicit", "arguments": {}, "_meta": {
-                "io.modelcontextprotocol/protocolVersion": MODERN, CAPABILITIES: all_capabilities()}});
+                "io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": all_capabilities()}});
             params.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
             params
         };

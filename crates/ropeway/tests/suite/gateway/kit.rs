@@ -8,7 +8,8 @@ use ropeway::gateway::{Gateway, GatewayBuilder, GatewayStatus};
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
 use tokio::io::{
-    AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf,
+    WriteHalf,
 };
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -211,8 +212,30 @@ pub(crate) fn modern_call(tool: &str, arguments: Value) -> String {
     modern("tools/call", json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": tool}}))
 }
 
+/// Returns the capabilities of a client that answers all questions.
+pub(crate) fn all_capabilities() -> Value {
+    json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}})
+}
+
+/// Writes the modern call of a tool by a client with capabilities, with more params.
+pub(crate) fn call_with(capabilities: Value, tool: &str, arguments: &Value, more: Value) -> String {
+    let mut params = json!({"name": tool, "arguments": arguments, "_meta": {"io.modelcontextprotocol/clientCapabilities": capabilities}});
+    for (key, value) in more.as_object().expect("an object") {
+        params[key] = value.clone();
+    }
+    modern("tools/call", params)
+}
+
+/// Returns the result of a response that asks for input.
+pub(crate) fn input_required(reply: &HttpReply) -> Value {
+    let message = reply.json();
+    assert_eq!((reply.status, &message["id"]), (200, &json!(7)), "{reply:?}");
+    assert_eq!(message["result"]["resultType"], "input_required", "{reply:?}");
+    message["result"].clone()
+}
+
 /// Reads lines until one contains a text. Returns all of them.
-pub(crate) async fn read_until(stream: &mut BufReader<TcpStream>, text: &str) -> String {
+pub(crate) async fn read_until<R: AsyncRead + Unpin>(stream: &mut BufReader<R>, text: &str) -> String {
     let mut read = String::new();
     let reading = async {
         while !read.contains(text) {
