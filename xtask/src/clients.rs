@@ -231,12 +231,14 @@ impl Client {
 }
 
 fn inspector(program: &[PathBuf], visit: &Visit) -> Result<Value, String> {
+    let file = write_entry("inspector.json", &visit.endpoint)?;
     let ask = |args: &[String]| {
         let mut command = command(program)?;
         command.arg("--cli");
         match &visit.endpoint {
             Endpoint::Url(url) => command.args([url.as_str(), "--transport", "http"]),
-            Endpoint::Command(words) => command.args(words),
+            // Options of a command on the command line would be taken for those of the Inspector.
+            Endpoint::Command(_) => command.arg("--config").arg(&file).args(["--server", "peer"]),
         };
         json_of(&output(command.args(args))?)
     };
@@ -271,13 +273,7 @@ fn inspector(program: &[PathBuf], visit: &Visit) -> Result<Value, String> {
 
 fn mcporter(program: &[PathBuf], visit: &Visit) -> Result<Value, String> {
     // Resources need a server of a configuration file.
-    let entry = match &visit.endpoint {
-        Endpoint::Url(url) => json!({ "url": url, "allowHttp": true }),
-        Endpoint::Command(words) => json!({ "command": words[0], "args": words[1..] }),
-    };
-    let file = paths::target().join("clients").join("mcporter.json");
-    let written = fs::write(&file, json!({ "mcpServers": { "peer": entry }, "imports": [] }).to_string());
-    written.map_err(|error| error.to_string())?;
+    let file = write_entry("mcporter.json", &visit.endpoint)?;
     let ask = |args: &[String]| {
         let mut command = command(program)?;
         output(command.arg("--config").arg(&file).args(args))
@@ -287,8 +283,10 @@ fn mcporter(program: &[PathBuf], visit: &Visit) -> Result<Value, String> {
     let mut call = words(&["call", &format!("peer.{}", visit.tool), "--output", "json"]);
     call.extend(pairs(visit, "="));
     let called = ask(&call)?;
-    let called = json_of(&called).unwrap_or_else(|_| json!({ "content": [{ "text": called.trim() }] }));
-    let mut seen = json!({ "tools": names(&listed["tools"]), "call": called["content"][0]["text"] });
+    // It prints structured content instead of a result that has it.
+    let result = json_of(&called).unwrap_or_default();
+    let called = result["content"][0]["text"].as_str().unwrap_or(called.trim());
+    let mut seen = json!({ "tools": names(&listed["tools"]), "call": called });
     let resources = ask(&words(&["resource", "peer", "--json"])).and_then(|text| json_of(&text));
     if let Ok(resources) = resources
         && let Some(uri) = resources["resources"][0]["uri"].as_str()
@@ -297,6 +295,17 @@ fn mcporter(program: &[PathBuf], visit: &Visit) -> Result<Value, String> {
         seen["resource"] = json!({ "uri": uri, "length": length });
     }
     Ok(seen)
+}
+
+/// Writes a configuration file of another client, with the endpoint as `peer`.
+fn write_entry(name: &str, endpoint: &Endpoint) -> Result<PathBuf, String> {
+    let entry = match endpoint {
+        Endpoint::Url(url) => json!({ "url": url, "allowHttp": true }),
+        Endpoint::Command(words) => json!({ "command": words[0], "args": words[1..] }),
+    };
+    let file = paths::target().join("clients").join(name);
+    let written = fs::write(&file, json!({ "mcpServers": { "peer": entry }, "imports": [] }).to_string());
+    written.map(|()| file).map_err(|error| error.to_string())
 }
 
 fn ropeway(program: &Path, visit: &Visit) -> Result<Value, String> {

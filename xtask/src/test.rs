@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::needs::Missing;
 use crate::process::{self, cargo};
-use crate::{conformance, licences, servers};
+use crate::{conformance, licences, servers, soak};
 
 /// The name of the modules with tests against real servers.
 const REAL: &str = "real::";
@@ -149,6 +149,18 @@ pub fn run() -> Result<()> {
             return Outcome::Skipped("the suite is not installed".to_owned());
         }
         conformed(conformance::server::direct())
+    });
+    step("conformance of the gateway", &mut || {
+        if !have_servers {
+            return Outcome::Skipped("the suite is not installed".to_owned());
+        }
+        conformed(conformance::server::through_gateway())
+    });
+    step("soak", &mut || {
+        if !have_servers {
+            return Outcome::Skipped("the servers are not installed".to_owned());
+        }
+        plain(soak::one_minute())
     });
     report(&steps, &missing, std::env::var("CI").is_ok_and(|value| value == "true"))
 }

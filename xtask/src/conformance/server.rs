@@ -78,6 +78,18 @@ pub fn direct() -> Result<Count> {
     test(Mode::Direct, None)
 }
 
+/// Runs every server scenario of both revisions through the gateway, in front of servers with both eras and with one. The
+/// programs must be built.
+pub fn through_gateway() -> Result<Count> {
+    let mut total = Count::default();
+    for behind in ["both", "legacy", "modern"] {
+        let count = test(Mode::Gateway(behind), None)?;
+        total.passed += count.passed;
+        total.failed += count.failed;
+    }
+    Ok(total)
+}
+
 fn test(mode: Mode, only: Option<&str>) -> Result<Count> {
     let baseline = Baseline::load(mode.name())?;
     let endpoint = Endpoint::start(mode)?;

@@ -41,6 +41,15 @@ pub fn run(args: &[String]) -> Result<()> {
     process::run(&mut cargo(&["build", "--package", "ropeway-cli", "--bin", "ropeway"]))?;
     let all = ["build", "--package", "ropeway", "--features", "testing", "--bin", "scripted-server"];
     process::run(&mut cargo(&all))?;
+    test(minutes, seed)
+}
+
+/// Runs a soak of one minute. The programs must be built.
+pub fn one_minute() -> Result<()> {
+    test(1.0, now())
+}
+
+fn test(minutes: f64, seed: u64) -> Result<()> {
     println!("soak for {minutes} minutes (seed {seed})");
     let report = soak(Duration::from_secs_f64(minutes * 60.0), Random::new(seed))?;
     print!("{report}");
