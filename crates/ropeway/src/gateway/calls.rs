@@ -54,7 +54,7 @@ pub(crate) fn call_tool(
             Some(route)
         }
         // The server of the tool may still be connecting.
-        Err(_) if router.is_pending(&shared.bridge) => None,
+        Err(_) if shared.is_pending(&router) => None,
         Err(error) => return Err(error),
     };
     let forwarded = Forwarded::of(params);

@@ -167,6 +167,7 @@ impl GatewayBuilder {
             started: CancelToken::new(),
             draining: CancelToken::new(),
             modern_log_level: Mutex::default(),
+            started_at: Mutex::default(),
             stop_requested: CancelToken::new(),
             keys,
             bridge,
@@ -222,6 +223,7 @@ impl Gateway {
                 *task = Some(tokio::spawn(upkeep::run(Arc::downgrade(&self.inner.shared))).abort_handle());
             }
         }
+        self.inner.shared.note_start();
         let statuses = self.bridge().start().await;
         // A client may call a tool before the background task has noticed the servers.
         self.inner.shared.rebuild_routes();
@@ -237,6 +239,7 @@ impl Gateway {
     pub async fn reload(&self, config: Config) -> Result<(), BridgeError> {
         let settings = config.gateway.clone();
         self.bridge().reload(config).await?;
+        self.inner.shared.note_start();
         self.inner.shared.set_settings(settings);
         self.inner.shared.rebuild_routes();
         Ok(())
@@ -258,6 +261,7 @@ impl Gateway {
         let prepare = move |config: Config| {
             let config = prepare(config);
             if let Some(shared) = shared.upgrade() {
+                shared.note_start();
                 shared.set_settings(config.gateway.clone());
                 shared.rebuild_routes();
             }

@@ -229,10 +229,14 @@ impl Router {
         missing.filter_map(|server| missing_server(&server.status)).collect()
     }
 
-    /// Returns `true` if a server of the profile is connecting for the first time.
-    pub(crate) fn is_pending(&self, bridge: &Bridge) -> bool {
-        let pending =
-            |status: &ServerStatus| status.state == ServerState::Connecting && self.has_server(&status.server);
+    /// Returns `true` if a server of the profile is connecting for the first time, or is about to.
+    pub(crate) fn is_pending(&self, bridge: &Bridge, has_started: bool) -> bool {
+        let is_connecting = |state: &ServerState| match state {
+            ServerState::Connecting => true,
+            ServerState::NotStarted => !has_started,
+            _ => false,
+        };
+        let pending = |status: &ServerStatus| is_connecting(&status.state) && self.has_server(&status.server);
         let has_no_tools = |alias: &Alias| self.routed.iter().any(|server| server.alias == *alias && server.tools == 0);
         bridge.statuses().iter().any(|status| pending(status) && has_no_tools(&status.server))
     }

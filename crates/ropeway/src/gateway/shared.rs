@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::catalog::{Catalog, ListKind, Listing};
 use super::client::{Client, LogLevel, Principal};
@@ -49,6 +50,8 @@ pub(crate) struct GatewayShared {
     pub(crate) limits: Limits,
     /// The most verbose level of log messages that a modern client asked for.
     pub(super) modern_log_level: Mutex<Option<LogLevel>>,
+    /// When servers were started for the first time, or were added.
+    pub(super) started_at: Mutex<Option<Instant>>,
     /// Cancelled when all servers have been started.
     pub(crate) started: CancelToken,
     /// Cancelled when the gateway accepts no new work.
@@ -234,23 +237,37 @@ impl GatewayShared {
         Ok(self.catalog.list(&self.bridge, &router, kind, self.settings().list_timeout).await)
     }
 
-    /// Waits until each server of a profile is ready or has failed once, up to the timeout of lists.
+    /// Returns `true` if a server of the profile is connecting for the first time, or is about to.
+    pub(crate) fn is_pending(&self, router: &Router) -> bool {
+        router.is_pending(&self.bridge, self.started.is_cancelled())
+    }
+
+    /// Servers are started for the first time, or added.
+    pub(crate) fn note_start(&self) {
+        *lock(&self.started_at) = Some(Instant::now());
+    }
+
+    /// Waits until each server of a profile is ready or has failed once, up to the timeout of lists after their start: a server that
+    /// hangs does not delay later lists.
     pub(crate) async fn wait_for_first_attempts(&self, profile: &str) {
         let mut changes = self.bridge.changes();
         let settled = async {
             loop {
                 changes.borrow_and_update();
+                let has_started = self.started.is_cancelled();
                 match self.router(profile) {
-                    Ok(router) if router.is_pending(&self.bridge) => {}
+                    Ok(router) if self.is_pending(&router) => {}
                     _ => return,
                 }
-                if changes.changed().await.is_err() {
-                    return;
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    () = self.started.cancelled(), if !has_started => {}
                 }
             }
         };
         // A server that is not there in time is named in the list.
-        let _ = tokio::time::timeout(self.settings().list_timeout, settled).await;
+        let since = lock(&self.started_at).unwrap_or_else(Instant::now);
+        let _ = tokio::time::timeout_at(since + self.settings().list_timeout, settled).await;
     }
 
     /// Sets the level of log messages of all servers to the most verbose one that a client wants.

@@ -11,12 +11,21 @@ use super::profile::Selector;
 use super::shared::GatewayShared;
 
 /// Serves one client until its input ends.
+///
+/// The client has just started the gateway. The servers get a moment to connect, so that the response to `initialize` has their
+/// capabilities and instructions.
 pub(crate) async fn serve(
     shared: Arc<GatewayShared>,
     selector: Selector,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin,
 ) {
+    if let Ok(profile) = shared.profile(&selector) {
+        tokio::select! {
+            () = shared.wait_for_first_attempts(&profile) => {}
+            () = shared.draining.cancelled() => {}
+        }
+    }
     let reader = LineReader::new(input, shared.settings().limits.message);
     let pipe = Pipe { shared, client: Arc::new(PipeClient::new(None)), selector };
     pipe.serve(reader, output, &|_| None).await;

@@ -64,8 +64,14 @@ impl GatewayKit {
 
     /// Starts a gateway in front of several servers, of which `scripted` is one.
     pub(crate) async fn launch(scripted: ScriptedServer, builder: GatewayBuilder) -> Self {
+        let kit = Self::serve(scripted, builder);
+        kit.gateway.start().await.expect("a start");
+        kit
+    }
+
+    /// Serves a gateway whose servers are not started yet.
+    pub(crate) fn serve(scripted: ScriptedServer, builder: GatewayBuilder) -> Self {
         let gateway = builder.build().expect("a gateway");
-        gateway.start().await.expect("a start");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let serving = tokio::spawn({

@@ -2,11 +2,11 @@
 
 use ropeway::config::{Config, GatewaySettings, Isolation, ProfileSettings};
 use ropeway::gateway::Gateway;
-use ropeway::testing::{Script, ScriptedServer};
+use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, HttpReply, call, entry, modern, post, read_rest, read_until, request};
-use crate::hasty::until;
+use crate::hasty::{ms, until};
 use crate::scene::scene;
 
 /// Starts a gateway with the servers `one` and `two`. The second one is returned.
@@ -244,6 +244,52 @@ fn isolated_clients_get_the_log_messages_of_their_own_processes() {
         assert!(read.contains("slept") && !read.contains("private"), "{read}");
         // The servers of both clients, which start after the level was set, know it like the shared one.
         until("the levels", || kit.scripted.received_of("logging/setLevel").len() == 3).await;
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn requests_before_the_start_wait_for_the_servers() {
+    scene(|_| async move {
+        for (method, params) in
+            [("tools/list", json!({})), ("tools/call", json!({"name": "echo", "arguments": {"message": "hello"}}))]
+        {
+            let scripted = ScriptedServer::new(Script::legacy());
+            let config = Config::default().with_server(entry("scripted", &scripted));
+            let kit = GatewayKit::serve(scripted, Gateway::builder(config));
+            let start = async {
+                tokio::time::sleep(ms(100)).await;
+                kit.gateway.start().await.expect("a start");
+            };
+            let (reply, ()) = tokio::join!(kit.modern(method, params), start);
+            assert!(reply.body.contains("echo") || reply.body.contains("hello"), "{method}: {reply:?}");
+            kit.stop().await;
+        }
+    });
+}
+
+#[test]
+fn a_server_that_hangs_delays_lists_only_after_the_start() {
+    scene(|_| async move {
+        let silent = Script::modern().fault(FaultTrigger::any(), Fault::late(600_000));
+        let (good, stuck) = (ScriptedServer::new(Script::modern()), ScriptedServer::new(silent));
+        let config = Config::default().with_server(entry("good", &good)).with_server(entry("stuck", &stuck));
+        let settings = GatewaySettings::default().with_list_timeout(ms(1_000));
+        let kit = GatewayKit::serve(good, Gateway::builder(config).settings(settings));
+        let starting = tokio::spawn({
+            let gateway = kit.gateway.clone();
+            async move { gateway.start().await }
+        });
+        until("the tools of one server", || kit.gateway.bridge().registry().len() > 0).await;
+        kit.modern("tools/list", json!({})).await;
+        let started = std::time::Instant::now();
+        for _ in 0..20 {
+            let reply = kit.modern("tools/list", json!({})).await;
+            assert!(names(&reply).contains(&"good_echo".to_owned()), "{reply:?}");
+            assert_eq!(reply.json()["result"]["_meta"]["dev.ropeway/servers"][0]["alias"], "stuck", "{reply:?}");
+        }
+        assert!(started.elapsed() < ms(10_000), "each list waits: {:?}", started.elapsed());
+        starting.abort();
         kit.stop().await;
     });
 }
