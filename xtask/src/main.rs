@@ -48,8 +48,9 @@ Commands:
   llm [ARGUMENT...]             Download a real model (1.2 GB, once), run it locally, test it over three dialects,
                                 and run an agent with real servers
   servers                       Install the real servers of the tests, at pinned versions, into target/servers/
-  soak [--minutes N] [--seed N] Run mixed load on `ropeway serve` while servers are killed, the configuration is reloaded
-                                and the gateway is restarted (default 1 minute)
+  soak [--minutes N] [--pause MILLISECONDS] [--seed N]
+                                Run mixed load on `ropeway serve` while servers are killed, the configuration is reloaded
+                                and the gateway is restarted (default 1 minute, no pause between the calls of a session)
   help                          Print this help
 
 With CI=true in the environment, `test` fails if a test is skipped.";

@@ -1,6 +1,6 @@
 //! Mixed load of the soak test: many sessions of both eras call tools of several servers for a while.
 //!
-//! `soak-load --url URL --seconds N --sessions N --calls JSON`, where JSON is a list of
+//! `soak-load --url URL --seconds N --sessions N --calls JSON [--pause MILLISECONDS]`, where JSON is a list of
 //! `{"server", "tool", "arguments", "expect"}`. Prints one line of JSON per failed call, and a summary as the last line.
 
 use std::sync::Arc;
@@ -33,11 +33,14 @@ struct Counts {
     sessions: u64,
     /// Connections that had to wait for the gateway.
     waits: u64,
+    /// Requests that a stopping gateway refused with 503, and that were repeated.
+    refused: u64,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let (mut url, mut seconds, mut sessions, mut plan) = (String::new(), 10, 8, Vec::new());
+    let mut pause = Duration::ZERO;
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
         let value = args.next().with_context(|| format!("`{flag}` needs a value"))?;
@@ -45,6 +48,7 @@ async fn main() -> Result<()> {
             "--url" => url = value,
             "--seconds" => seconds = value.parse()?,
             "--sessions" => sessions = value.parse()?,
+            "--pause" => pause = Duration::from_millis(value.parse()?),
             "--calls" => plan = serde_json::from_str::<Vec<Planned>>(&value)?,
             _ => bail!("unknown flag `{flag}`"),
         }
@@ -58,7 +62,7 @@ async fn main() -> Result<()> {
         .map(|number| {
             let era = if number % 2 == 0 { LoadEra::Legacy } else { LoadEra::Modern };
             let client = LoadClient::new(&url, era)?;
-            Ok(tokio::spawn(run(client, era, number, Arc::clone(&plan), end)))
+            Ok(tokio::spawn(run(client, era, number, Arc::clone(&plan), pause, end)))
         })
         .collect::<Result<_>>()?;
     let mut sum = Counts::default();
@@ -68,9 +72,11 @@ async fn main() -> Result<()> {
         sum.failed += counts.failed;
         sum.sessions += counts.sessions;
         sum.waits += counts.waits;
+        sum.refused += counts.refused;
     }
-    let Counts { calls, failed, sessions, waits } = sum;
-    println!("{}", json!({ "calls": calls, "failed": failed, "sessions": sessions, "waits": waits }));
+    let Counts { calls, failed, sessions, waits, refused } = sum;
+    let summary = json!({ "calls": calls, "failed": failed, "sessions": sessions, "waits": waits, "refused": refused });
+    println!("{summary}");
     Ok(())
 }
 
@@ -79,6 +85,7 @@ async fn run(
     era: LoadEra,
     number: usize,
     plan: Arc<[Planned]>,
+    pause: Duration,
     end: Instant,
 ) -> Result<Counts> {
     let mut counts = Counts::default();
@@ -89,6 +96,9 @@ async fn run(
         for turn in 0..CALLS_PER_SESSION {
             if Instant::now() >= end {
                 break;
+            }
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
             }
             at += 1;
             let planned = &plan[at % plan.len()];
@@ -146,6 +156,10 @@ async fn attempt(client: &mut LoadClient, planned: Option<&Planned>, counts: &mu
         };
         match tokio::time::timeout(TIMEOUT, sent).await {
             Err(_) => return Err(format!("no response in {TIMEOUT:?}")),
+            Ok(Ok(reply)) if reply.status == 503 && Instant::now() < until => {
+                counts.refused += 1;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
             Ok(Ok(reply)) => return check(&reply, planned.map_or("\"tools\"", |planned| &planned.expect)),
             Ok(Err(PostError::Connect(_))) if Instant::now() < until => {
                 counts.waits += 1;

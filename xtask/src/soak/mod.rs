@@ -22,14 +22,15 @@ use crate::{paths, servers};
 /// Number of sessions, half of them of each era.
 const SESSIONS: usize = 24;
 
-/// Runs `soak [--minutes N] [--seed N]`.
+/// Runs `soak [--minutes N] [--pause MILLISECONDS] [--seed N]`.
 pub fn run(args: &[String]) -> Result<()> {
-    let (mut minutes, mut seed) = (1.0_f64, now());
+    let (mut minutes, mut pause, mut seed) = (1.0_f64, 0_u64, now());
     let mut args = args.iter();
     while let Some(flag) = args.next() {
         let value = args.next().with_context(|| format!("`{flag}` needs a value"))?;
         match flag.as_str() {
             "--minutes" => minutes = value.parse().context("`--minutes` is not a number")?,
+            "--pause" => pause = value.parse().context("`--pause` is not a number")?,
             "--seed" => seed = value.parse().context("`--seed` is not a number")?,
             _ => bail!("unknown flag `{flag}`"),
         }
@@ -41,22 +42,22 @@ pub fn run(args: &[String]) -> Result<()> {
     process::run(&mut cargo(&["build", "--package", "ropeway-cli", "--bin", "ropeway"]))?;
     let all = ["build", "--package", "ropeway", "--features", "testing", "--bin", "scripted-server"];
     process::run(&mut cargo(&all))?;
-    test(minutes, seed)
+    test(minutes, pause, seed)
 }
 
 /// Runs a soak of one minute. The programs must be built.
 pub fn one_minute() -> Result<()> {
-    test(1.0, now())
+    test(1.0, 0, now())
 }
 
-fn test(minutes: f64, seed: u64) -> Result<()> {
+fn test(minutes: f64, pause: u64, seed: u64) -> Result<()> {
     println!("soak for {minutes} minutes (seed {seed})");
-    let report = soak(Duration::from_secs_f64(minutes * 60.0), Random::new(seed))?;
+    let report = soak(Duration::from_secs_f64(minutes * 60.0), pause, Random::new(seed))?;
     print!("{report}");
     report.verdict()
 }
 
-fn soak(time: Duration, random: Random) -> Result<Report> {
+fn soak(time: Duration, pause: u64, random: Random) -> Result<Report> {
     let remote = Background::start(&mut Command::new(paths::program("conformance-server")))?;
     let remote_url = remote.url(Duration::from_secs(30))?;
     let folder = paths::target().join("gateway");
@@ -70,6 +71,7 @@ fn soak(time: Duration, random: Random) -> Result<Report> {
     let mut load = Command::new(paths::program("soak-load"));
     load.args(["--url", &gateway.url, "--seconds", &time.as_secs().to_string()]);
     load.args(["--sessions", &SESSIONS.to_string(), "--calls", &plan().to_string()]);
+    load.args(["--pause", &pause.to_string()]);
     let mut load = Background::start(&mut load)?;
     let end = Instant::now() + time;
     let mut chaos = Chaos::new(gateway, config, changed, listen, random);

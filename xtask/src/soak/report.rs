@@ -99,6 +99,8 @@ impl fmt::Display for Report {
         let reloaded = self.count(|kind| *kind == EventKind::Reloaded);
         let restarted = self.count(|kind| *kind == EventKind::Restarted);
         writeln!(f, "calls      {} in {} sessions, {} failed", number("calls"), number("sessions"), number("failed"))?;
+        let (waits, refused) = (number("waits"), number("refused"));
+        writeln!(f, "restarts   {waits} connections repeated, {refused} requests refused with 503 and repeated")?;
         writeln!(f, "events     {killed} servers killed, {reloaded} reloads, {restarted} restarts")?;
         for (cause, count) in &self.in_flight {
             writeln!(f, "in flight  {count} on {cause}")?;

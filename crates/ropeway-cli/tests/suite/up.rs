@@ -141,6 +141,24 @@ fn a_changed_file_is_loaded_before_its_servers_are_used() {
 }
 
 #[test]
+fn a_gateway_whose_socket_is_deleted_stops_and_leaves_the_next_one_alone() {
+    let up = Background::new(&[counted("a")]);
+    up.run(&["up"]).expect(0);
+    let first = u32::try_from(up.info()["pid"].as_u64().expect("a pid")).expect("a pid");
+    fs::remove_dir_all(up.folder()).expect("removed");
+    up.run(&["up"]).expect(0);
+    let second = up.info()["pid"].clone();
+    let began = Instant::now();
+    while PathBuf::from(format!("/proc/{first}/exe")).exists() {
+        assert!(began.elapsed().as_secs() < 60, "the first gateway still runs");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(up.info()["pid"], second);
+    assert_eq!(up.run(&["call", "a.calculate", "expression=6*7"]).expect(0).stdout.trim(), "42");
+    assert_eq!(up.starts("a"), 2);
+}
+
+#[test]
 fn filters_and_names_are_the_same_with_and_without_a_gateway() {
     let tools = json!({"tools": {"rename": {"calculate": "calc"}, "deny": ["fail", "calc"]}, "prefix": "x_"});
     let up = Background::new(&[having(counted("a"), tools), counted("b")]);

@@ -285,7 +285,8 @@ impl Host {
             "notifications/message" if !self.events.has_listeners() && !tracing::enabled!(tracing::Level::DEBUG) => {}
             "notifications/message" => self.emit_limited(|| {
                 let mut params = params();
-                let mut data = params["data"].take();
+                // `params` may be anything; only objects can be indexed mutably.
+                let mut data = params.get_mut("data").map(Value::take).unwrap_or_default();
                 if size > MAX_LOG_BYTES {
                     let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
                     data = self.redact_truncated(&text, MAX_LOG_BYTES).into();

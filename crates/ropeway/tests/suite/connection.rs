@@ -426,6 +426,27 @@ fn a_burst_of_changes_does_not_delay_a_call() {
 }
 
 #[test]
+fn notifications_with_odd_params_end_no_connection() {
+    scene(|_| async {
+        let methods = ["message", "resources/updated", "progress", "cancelled", "tools/list_changed", "tasks/status"];
+        let params = [json!([1]), json!("s"), json!(1), json!(null), json!({"data": [[]], "level": {}, "uri": []})];
+        let messages = methods.iter().flat_map(|method| {
+            let method = format!("notifications/{method}");
+            params.clone().map(|params| json!({"jsonrpc": "2.0", "method": method, "params": params}))
+        });
+        let odd = Fault::Before(messages.collect());
+        let (scripted, server) = in_process(Script::default().fault(FaultTrigger::tool("echo"), odd)).await;
+        let mut events = server.events();
+        for _ in 0..3 {
+            still_works(&server).await;
+        }
+        event(&mut events, |event| matches!(event, Event::Log { .. }).then_some(())).await;
+        assert_eq!(scripted.received_of("tools/call").len(), 3, "no call is repeated on a new connection");
+        server.close().await;
+    });
+}
+
+#[test]
 fn a_slow_listener_misses_events_and_delays_no_call() {
     scene(|_| async {
         let scripted = ScriptedServer::new(Script::default());

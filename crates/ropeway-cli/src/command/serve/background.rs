@@ -1,10 +1,11 @@
 //! A gateway in the background: the socket for other commands, and the description of its process.
 
 use std::convert::Infallible;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ropeway::event::{Event, EventStream};
 
@@ -17,17 +18,26 @@ use crate::output::print::say;
 use crate::terminal::style::warning;
 use crate::trust::sha256;
 
-/// The files of a gateway in the background. Dropping it removes them.
+/// How often a gateway checks that its socket is still there.
+const SOCKET_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Device, inode and time of the last change of a file.
+type FileId = (u64, u64, i64, i64);
+
+/// The files of a gateway in the background. Dropping it removes them, unless they belong to another gateway by then.
 pub(super) struct Background {
     files: GatewayFiles,
     listener: UnixListener,
+    socket: Option<FileId>,
     info: Mutex<GatewayInfo>,
     accepted: Arc<Mutex<String>>,
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.files.remove();
+        if self.has_socket() {
+            self.files.remove();
+        }
     }
 }
 
@@ -43,6 +53,7 @@ impl Background {
         }
         files.create_folder()?;
         let listener = bind_private(socket)?;
+        let socket = file_id(socket);
         let pid = std::process::id();
         let digest = sha256(&file.text);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -50,7 +61,7 @@ impl Background {
         let accepted = Arc::new(Mutex::new(digest.clone()));
         let version = VERSION.to_owned();
         let info = GatewayInfo { pid, start_time: start_time(pid), version, config, digest, started };
-        Ok(Self { files, listener, info: Mutex::new(info), accepted })
+        Ok(Self { files, listener, socket, info: Mutex::new(info), accepted })
     }
 
     /// Returns a handle of the listener.
@@ -63,6 +74,11 @@ impl Background {
         self.accepted.clone()
     }
 
+    /// Returns `true` if other commands can still find this gateway. Its folder may be deleted, for example at a logout.
+    fn has_socket(&self) -> bool {
+        self.socket.is_some() && file_id(&self.files.socket) == self.socket
+    }
+
     /// Writes the description of this process.
     pub(super) fn publish(&self) -> Result<(), Failure> {
         self.files.write_info(&self.info.lock().unwrap_or_else(PoisonError::into_inner))
@@ -70,6 +86,9 @@ impl Background {
 
     /// Writes the digest of the configuration that was loaded last.
     fn update(&self) -> Result<(), Failure> {
+        if !self.has_socket() {
+            return Ok(());
+        }
         let digest = self.accepted.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut info = self.info.lock().unwrap_or_else(PoisonError::into_inner);
         info.digest = digest;
@@ -90,4 +109,18 @@ pub(super) async fn follow(background: Option<&Background>, mut events: EventStr
         }
     }
     std::future::pending().await
+}
+
+/// Waits until other commands cannot find this gateway anymore.
+pub(super) async fn lost(background: Option<&Background>) {
+    let Some(background) = background else { return std::future::pending().await };
+    while background.has_socket() {
+        tokio::time::sleep(SOCKET_INTERVAL).await;
+    }
+    say(&warning("the socket of the gateway was removed"));
+}
+
+fn file_id(path: &Path) -> Option<FileId> {
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
 }

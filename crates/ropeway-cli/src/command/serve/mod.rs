@@ -112,6 +112,7 @@ impl Serve {
             never = background::follow(background.as_ref(), gateway.bridge().events()) => match never {},
             () = signals.next() => Ok(Exit::Done),
             () = gateway.stop_requested() => Ok(Exit::Done),
+            () = background::lost(background.as_ref()) => Ok(Exit::Done),
             // The end of `--timeout` is success.
             () = deadline(&context) => Ok(Exit::Done),
         };
