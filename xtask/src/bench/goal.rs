@@ -97,7 +97,9 @@ impl Goal {
         let figure = self.figure.map_or_else(|| "-".into(), |figure| format!("{figure:.2} {sign}"));
         let bound = if self.at_least { "at least" } else { "at most" };
         let note = self.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
-        format!("{:<8} {:<42} {figure:>9}  ({bound} {} {sign})  {outcome}{note}\n", self.promise, self.what, self.limit)
+        // Two digits, and no zeros at the end.
+        let limit = (self.limit * 100.0).round() / 100.0;
+        format!("{:<8} {:<42} {figure:>9}  ({bound} {limit} {sign})  {outcome}{note}\n", self.promise, self.what)
     }
 }
 
