@@ -201,9 +201,9 @@ async fn envelopes_shows_what_the_cast_has_made_of_an_answer() {
     let told = Example::new("envelopes", &[]).run(&[]).await;
     let expected = r#"it said {"celsius":"21.5","sunny":"now and then","debug":7}
 we have {"celsius":21.5,"sunny":"now and then","station":"north"}
-changed {"path":"/celsius","edit":"coerced","from":"21.5"}
-changed {"path":"/debug","edit":"dropped"}
-changed {"path":"/station","edit":"filled"}
+changed {"edit":"coerced","path":"/celsius","from":"21.5"}
+changed {"edit":"dropped","path":"/debug"}
+changed {"edit":"filled","path":"/station"}
 warning at `/sunny`: must be a boolean, not a string
 3 values, 2.67 on average
 "#;
