@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::notification::single_line;
 use super::outbound::{Frame, FrameKind, Outbound};
+use super::running::{RunningRequest, RunningRequests};
 use crate::mcp::QuestionMethod;
 use crate::protocol::{Era, meta};
 use crate::sync::lock;
@@ -177,8 +178,10 @@ pub(crate) struct Client {
     log_level: AtomicU8,
     questions: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
     next_question: AtomicU64,
-    /// Tokens of running requests by the text of their ids.
-    running: Mutex<HashMap<Box<str>, CancelToken>>,
+    /// Cancelled when the gateway stops and does not wait for answers.
+    refuses_questions: CancelToken,
+    /// The requests in progress. All clients of a pipe share them.
+    pub(crate) requests: Arc<RunningRequests>,
 }
 
 /// The answer of a client to a question: the JSON of the result, or of the error.
@@ -191,6 +194,8 @@ pub(crate) enum Unanswered {
     TooMany,
     /// The client is gone.
     Gone,
+    /// The gateway stops.
+    Stopping,
 }
 
 impl Client {
@@ -226,7 +231,8 @@ impl Client {
             log_level: AtomicU8::new(NO_LOGS),
             questions: Mutex::default(),
             next_question: AtomicU64::new(1),
-            running: Mutex::default(),
+            refuses_questions: CancelToken::new(),
+            requests: Arc::default(),
             description,
         }
     }
@@ -251,31 +257,20 @@ impl Client {
     }
 
     /// Registers a running request. Returns `None` if its id is in use.
-    pub(crate) fn begin(self: &Arc<Self>, id: &RawValue) -> Option<RunningRequest> {
-        let token = CancelToken::new();
-        let mut running = lock(&self.running);
-        if running.contains_key(id.get()) {
-            return None;
-        }
-        running.insert(id.get().into(), token.clone());
-        drop(running);
-        Some(RunningRequest { client: self.clone(), id: id.get().into(), token })
-    }
-
-    /// Cancels a running request. Unknown ids are ignored.
-    pub(crate) fn cancel(&self, id: &RawValue) {
-        if let Some(token) = lock(&self.running).get(id.get()) {
-            token.cancel();
-        }
+    pub(crate) fn begin(&self, id: &RawValue) -> Option<RunningRequest> {
+        self.requests.begin(id)
     }
 
     /// Returns the number of running requests.
     pub(crate) fn running(&self) -> usize {
-        lock(&self.running).len()
+        self.requests.len()
     }
 
     /// Sends a question to a legacy client and waits for the answer. Dropping the future withdraws the question.
     pub(crate) async fn ask(&self, stream: &Outbound, method: &str, params: &RawValue) -> Result<Answer, Unanswered> {
+        if self.refuses_questions.is_cancelled() {
+            return Err(Unanswered::Stopping);
+        }
         let number = self.next_question.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         {
@@ -292,9 +287,18 @@ impl Client {
         if !stream.send(Frame::new(FrameKind::Question, message)) {
             return Err(Unanswered::Gone);
         }
-        let answer = answer.await;
+        let answer = tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = self.refuses_questions.cancelled() => return Err(Unanswered::Stopping),
+        };
         open.is_answered = answer.is_ok();
         answer.map_err(|_| Unanswered::Gone)
+    }
+
+    /// Withdraws all questions, and refuses later ones, because the gateway stops.
+    pub(crate) fn refuse_questions(&self) {
+        self.refuses_questions.cancel();
     }
 
     /// Delivers the answer to a question. Returns `false` if the question is unknown or already answered.
@@ -319,7 +323,7 @@ impl Client {
     /// Ends everything that waits for the client, because it is gone.
     pub(crate) fn close(&self) {
         lock(&self.questions).clear();
-        lock(&self.running).values().for_each(CancelToken::cancel);
+        self.requests.cancel_all();
         self.outbound.close();
     }
 }
@@ -351,26 +355,6 @@ pub(crate) struct OpenStream(Arc<Client>);
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A request in progress. Dropping it frees the id.
-pub(crate) struct RunningRequest {
-    client: Arc<Client>,
-    id: Box<str>,
-    token: CancelToken,
-}
-
-impl RunningRequest {
-    /// Returns the token that `notifications/cancelled` cancels.
-    pub(crate) fn token(&self) -> &CancelToken {
-        &self.token
-    }
-}
-
-impl Drop for RunningRequest {
-    fn drop(&mut self) {
-        lock(&self.client.running).remove(&self.id);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::client::{Client, ClientDescription, Principal};
+use super::client::{Client, ClientDescription, ClientId, Principal};
 use super::errors::ErrorReply;
 pub(crate) use super::exchange::Dispatch;
 use super::header_view::HeaderView;
@@ -15,6 +15,7 @@ use super::methods;
 use super::profile::Selector;
 use super::reply::Reply;
 use super::requester::Requester;
+use super::running::RunningRequests;
 use super::shared::GatewayShared;
 use super::subscribe;
 use crate::protocol::{
@@ -37,7 +38,8 @@ impl Caller<'_> {
             ClientRef::Http { connection } if client.is_anonymous => {
                 CallClient::Anonymous { connection: *connection, description: client.isolation_key }
             }
-            _ => CallClient::Known(client.id.number()),
+            ClientRef::Http { .. } => CallClient::Known(client.id.number()),
+            ClientRef::Pipe(pipe) => CallClient::Known(pipe.id.number()),
         };
         Requester { client, counted, headers: self.headers.as_ref(), body, id }
     }
@@ -53,7 +55,11 @@ pub(crate) enum ClientRef {
 
 /// A client on a pipe, which may speak both eras.
 pub(crate) struct PipeClient {
+    /// What the calls of the pipe count for, whatever the client says about itself.
+    id: ClientId,
     isolation_key: u64,
+    /// The requests in progress of both eras.
+    requests: Arc<RunningRequests>,
     legacy: Mutex<Option<Arc<Client>>>,
     modern: Mutex<Option<Arc<Client>>>,
 }
@@ -62,7 +68,13 @@ impl PipeClient {
     /// Creates a client that has not sent a message. Clients with equal keys share their isolated connections.
     pub(crate) fn new(isolation_key: Option<u64>) -> Self {
         let isolation_key = isolation_key.unwrap_or_else(|| fastrand::u64(..));
-        Self { isolation_key, legacy: Mutex::default(), modern: Mutex::default() }
+        Self {
+            id: ClientId::next(),
+            isolation_key,
+            requests: Arc::default(),
+            legacy: Mutex::default(),
+            modern: Mutex::default(),
+        }
     }
 
     /// Returns the legacy client, once it is initialized.
@@ -70,11 +82,17 @@ impl PipeClient {
         lock(&self.legacy).clone()
     }
 
+    /// Returns the requests in progress.
+    pub(crate) fn requests(&self) -> &Arc<RunningRequests> {
+        &self.requests
+    }
+
     /// Ends everything that waits for the client, because the pipe is closed.
     pub(crate) fn close(&self) -> Vec<Arc<Client>> {
         let clients: Vec<_> =
             [&self.legacy, &self.modern].into_iter().filter_map(|client| lock(client).take()).collect();
         clients.iter().for_each(|client| client.close());
+        self.requests.cancel_all();
         clients
     }
 }
@@ -209,6 +227,9 @@ fn modern_client(
         let is_anonymous = matches!(caller.client, ClientRef::Http { .. });
         let mut client = Client::new(Era::Modern, description, principal, profile.clone(), key);
         client.is_anonymous = is_anonymous;
+        if let ClientRef::Pipe(pipe) = &caller.client {
+            client.requests = pipe.requests.clone();
+        }
         Arc::new(client)
     };
     match &caller.client {
@@ -258,7 +279,9 @@ fn initialize(
                 return Err(ErrorReply::invalid_request("the client is initialized already"));
             }
             let key = Some(pipe.isolation_key);
-            let client = Arc::new(Client::new(Era::Legacy, description, caller.principal.clone(), profile, key));
+            let mut client = Client::new(Era::Legacy, description, caller.principal.clone(), profile, key);
+            client.requests = pipe.requests.clone();
+            let client = Arc::new(client);
             shared.clients.add(&client);
             *legacy = Some(client);
             Ok(Dispatch::Done { status: 200, reply })
@@ -291,7 +314,7 @@ fn notification(
         "notifications/cancelled" => {
             let params = params.map(|params| ClientParams::read(Some(params), None));
             if let Some(id) = params.and_then(|params| params.ok()?.get("requestId")) {
-                clients.iter().for_each(|client| client.cancel(id));
+                clients.iter().for_each(|client| client.requests.cancel(id));
             }
         }
         "notifications/roots/list_changed" => {

@@ -17,6 +17,7 @@ use super::errors::ErrorReply;
 use super::notification::notification;
 use super::outbound::{Frame, FrameKind, Outbound};
 use super::reply::{Reply, ResultExtras, ServerInfoText};
+use super::running::RunningRequest;
 use crate::mcp::{ExchangeKey, Question, RawCaller};
 use crate::protocol::Era;
 use crate::sync::lock;
@@ -96,10 +97,14 @@ pub(crate) struct RequestIdentity {
 impl RequestIdentity {
     /// Returns `true` if another request has the same method, target and arguments.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let arguments = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).unwrap_or_default();
-        self.method == other.method
-            && self.target == other.target
-            && (self.arguments == other.arguments || arguments(&self.arguments) == arguments(&other.arguments))
+        self.method == other.method && self.target == other.target && self.has_same_arguments(other)
+    }
+
+    /// Arguments that cannot be parsed, such as those with lone surrogates, must have the same text.
+    fn has_same_arguments(&self, other: &Self) -> bool {
+        let parse = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).ok();
+        self.arguments == other.arguments
+            || parse(&self.arguments).is_some_and(|own| parse(&other.arguments).as_ref() == Some(&own))
     }
 }
 
@@ -107,13 +112,11 @@ impl RequestIdentity {
 pub(crate) struct Exchange {
     pub(crate) key: ExchangeKey,
     pub(crate) client: Arc<Client>,
-    /// The minimum level of log messages for this request, set by a modern client.
-    pub(crate) log_level: Option<LogLevel>,
     /// Frames that belong to the request.
     pub(crate) outbound: Outbound,
     /// Set for requests that may need input of the client.
     pub(crate) request: OnceLock<RequestIdentity>,
-    identity: Mutex<Identity>,
+    attached: Mutex<AttachedRequest>,
     asked: Mutex<Asked>,
     /// Set while a question waits, to keep the fast path free of locks.
     has_asked: AtomicBool,
@@ -121,10 +124,16 @@ pub(crate) struct Exchange {
     ended: Notify,
 }
 
-/// The id of the request, and the token of its progress notifications.
-struct Identity {
-    id: Box<RawValue>,
-    token: Option<Box<RawValue>>,
+/// The request that gets the response of an exchange: the first one, or its latest retry.
+pub(crate) struct AttachedRequest {
+    pub(crate) id: Box<RawValue>,
+    /// The token of progress notifications.
+    pub(crate) token: Option<Box<RawValue>>,
+    /// The minimum level of log messages, set by a modern client.
+    pub(crate) log_level: Option<LogLevel>,
+    /// The registration of the request until it is answered. `None` for modern clients over HTTP, which cancel by closing the
+    /// request.
+    pub(crate) running: Option<RunningRequest>,
 }
 
 #[derive(Default)]
@@ -134,19 +143,13 @@ struct Asked {
 }
 
 impl Exchange {
-    pub(crate) fn new(
-        client: Arc<Client>,
-        id: &RawValue,
-        token: Option<&RawValue>,
-        log_level: Option<LogLevel>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(client: Arc<Client>, attached: AttachedRequest) -> Arc<Self> {
         Arc::new(Self {
             key: next_key(),
             client,
-            log_level,
             outbound: Outbound::default(),
             request: OnceLock::new(),
-            identity: Mutex::new(Identity { id: id.to_owned(), token: token.map(ToOwned::to_owned) }),
+            attached: Mutex::new(attached),
             asked: Mutex::default(),
             has_asked: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
@@ -156,12 +159,33 @@ impl Exchange {
 
     /// Returns the id under which the client expects the response.
     pub(crate) fn id(&self) -> Box<RawValue> {
-        lock(&self.identity).id.clone()
+        lock(&self.attached).id.clone()
     }
 
-    /// Continues the exchange under the id of a retry.
-    pub(crate) fn reattach(&self, id: &RawValue, token: Option<&RawValue>) {
-        *lock(&self.identity) = Identity { id: id.to_owned(), token: token.map(ToOwned::to_owned) };
+    /// Returns the minimum level of log messages that a modern client has set for the request.
+    pub(crate) fn log_level(&self) -> Option<LogLevel> {
+        lock(&self.attached).log_level
+    }
+
+    /// Continues the exchange with a retry.
+    pub(crate) fn reattach(&self, retry: AttachedRequest) {
+        let answered = std::mem::replace(&mut *lock(&self.attached), retry);
+        drop(answered);
+    }
+
+    /// Ends the registration of the request, because it is answered. A later cancellation has no effect.
+    pub(crate) fn detach(&self) {
+        let running = lock(&self.attached).running.take();
+        drop(running);
+    }
+
+    /// Waits until the client cancels the request.
+    async fn cancelled(&self) {
+        let token = lock(&self.attached).running.as_ref().map(|running| running.token().clone());
+        match token {
+            Some(token) => token.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Adds a question for a modern client. The reference is alive until the question is answered or withdrawn.
@@ -190,7 +214,7 @@ impl Exchange {
     pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
         match self.client.era {
             Era::Legacy => self.client.wants_log(level),
-            Era::Modern => self.log_level.is_some_and(|wanted| wanted <= level),
+            Era::Modern => self.log_level().is_some_and(|wanted| wanted <= level),
         }
     }
 
@@ -214,12 +238,12 @@ impl RawCaller for Exchange {
     }
 
     fn on_progress(&self, params: &str, token: Range<usize>) {
-        let identity = lock(&self.identity);
-        let Some(own) = &identity.token else { return };
+        let attached = lock(&self.attached);
+        let Some(own) = &attached.token else { return };
         let (before, after) = (params.get(..token.start), params.get(token.end..));
         let (Some(before), Some(after)) = (before, after) else { return };
         let message = notification("notifications/progress", &format!("{before}{}{after}", own.get()));
-        drop(identity);
+        drop(attached);
         self.outbound.send(Frame::new(FrameKind::Progress, message));
     }
 }
@@ -246,8 +270,20 @@ pub(crate) enum Next {
     Questions(Vec<OpenQuestion>),
 }
 
-/// Waits for what happens next. Cancel-safe.
+/// Waits for what happens next, until the client cancels the request. Cancel-safe.
 pub(crate) async fn next(exchange: &Exchange, work: &mut Work) -> Next {
+    let next = tokio::select! {
+        biased;
+        () = exchange.cancelled() => Next::Outcome(Outcome::Silent),
+        next = next_of(exchange, work) => next,
+    };
+    if !matches!(next, Next::Frames(_)) {
+        exchange.detach();
+    }
+    next
+}
+
+async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
     loop {
         tokio::select! {
             biased;
@@ -304,7 +340,44 @@ pub(crate) struct ExchangeGuard {
 impl Drop for ExchangeGuard {
     fn drop(&mut self) {
         lock(&self.exchanges.0).remove(&self.exchange.key);
+        self.exchange.detach();
         self.exchange.is_ended.store(true, Ordering::Release);
         self.exchange.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_same(first: &str, second: &str) -> bool {
+        let [first, second] = [first, second].map(|arguments| RequestIdentity {
+            method: "tools/call",
+            target: "run".into(),
+            arguments: Bytes::copy_from_slice(arguments.as_bytes()),
+        });
+        first.is_same(&second)
+    }
+
+    #[test]
+    fn a_retry_may_write_the_same_arguments_in_another_way() {
+        assert!(is_same(r#"{"a":1,"b":"\u0041"}"#, r#"{ "b": "A", "a": 1 }"#));
+        assert!(is_same("", ""));
+        assert!(!is_same(r#"{"a":1}"#, r#"{"a":2}"#));
+        assert!(!is_same("", "{}"));
+    }
+
+    #[test]
+    fn arguments_that_cannot_be_parsed_must_have_the_same_text() {
+        let deep = |inner: &str| format!("{{\"x\":{}{inner}{}}}", "[".repeat(200), "]".repeat(200));
+        for (first, second) in [
+            (r#"{"a":"\ud800","b":1}"#.to_owned(), r#"{"a":"\ud800","b":2}"#.to_owned()),
+            (r#"{"a":"\ud800"}"#.to_owned(), r#"{"a":"\ud801"}"#.to_owned()),
+            (r#"{"a":"\ud800"}"#.to_owned(), "null".to_owned()),
+            (deep("1"), deep("2")),
+        ] {
+            assert!(is_same(&first, &first) && is_same(&second, &second), "{first} {second}");
+            assert!(!is_same(&first, &second) && !is_same(&second, &first), "{first} {second}");
+        }
     }
 }

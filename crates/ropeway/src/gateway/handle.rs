@@ -326,6 +326,7 @@ impl Gateway {
         shared.draining.cancel();
         // Their clients may never come back.
         shared.parked.close();
+        shared.clients.legacy().iter().for_each(|client| client.refuse_questions());
         let finished = async {
             while shared.exchanges.len() > 0 {
                 tokio::time::sleep(DRAIN_INTERVAL).await;

@@ -52,6 +52,7 @@ mod reply;
 mod requester;
 mod retry;
 mod router;
+mod running;
 mod seal;
 mod search;
 mod server_list;

@@ -13,8 +13,9 @@ use tokio::task::AbortHandle;
 
 use super::client::Client;
 use super::errors::ErrorReply;
-use super::exchange::{Exchange, OpenQuestion, Outcome, RequestIdentity, Work};
+use super::exchange::{AttachedRequest, Exchange, OpenQuestion, Outcome, RequestIdentity, Work};
 use super::reply::Reply;
+use super::running::RunningRequests;
 use super::seal::{KeyRing, SealKind};
 use crate::mcp::QuestionMethod;
 use crate::sync::lock;
@@ -125,12 +126,20 @@ impl ParkedCalls {
         drop(calls);
     }
 
+    /// Ends the calls of a pipe that is closed.
+    pub(crate) fn close_of(&self, pipe: &Arc<RunningRequests>) {
+        let is_own = |_: &u64, call: &mut ParkedCall| Arc::ptr_eq(&call.exchange.client.requests, pipe);
+        let calls: Vec<_> = lock(&self.table).calls.extract_if(is_own).collect();
+        drop(calls);
+    }
+
     /// Keeps a call for the retry of its client, and returns the response with the questions.
     pub(crate) fn park(self: &Arc<Self>, exchange: Arc<Exchange>, work: Work, asked: Vec<OpenQuestion>) -> Reply {
         self.insert(exchange, RunningWork::spawn(work), asked)
     }
 
     fn insert(self: &Arc<Self>, exchange: Arc<Exchange>, work: RunningWork, asked: Vec<OpenQuestion>) -> Reply {
+        exchange.detach();
         let id = exchange.id();
         let slot = self.next.fetch_add(1, Ordering::Relaxed);
         let nonce = fastrand::u64(..);
@@ -171,7 +180,7 @@ impl ParkedCalls {
         client: &Client,
         state: &str,
         request: &RequestIdentity,
-        id: (&RawValue, Option<&RawValue>),
+        attached: AttachedRequest,
         answers: &Map<String, Value>,
     ) -> Result<Retry, ErrorReply> {
         let invalid = ErrorReply::invalid_state;
@@ -179,6 +188,9 @@ impl ParkedCalls {
         let State { slot, nonce } = serde_json::from_slice(&payload).map_err(|_| invalid())?;
         let mut table = lock(&self.table);
         let call = table.calls.get_mut(&slot).filter(|call| call.nonce == nonce).ok_or_else(invalid)?;
+        if call.exchange.client.profile != client.profile {
+            return Err(invalid());
+        }
         if !call.exchange.request.get().is_some_and(|parked| parked.is_same(request)) {
             return Err(ErrorReply::invalid_params("`requestState` belongs to another request"));
         }
@@ -192,7 +204,7 @@ impl ParkedCalls {
         let Some(mut call) = table.calls.remove(&slot) else { return Err(invalid()) };
         drop(table);
         call.expiry.abort();
-        call.exchange.reattach(id.0, id.1);
+        call.exchange.reattach(attached);
         let mut missing = Vec::new();
         for open in std::mem::take(&mut call.asked) {
             match answers.get(&*open.key).map(|answer| RawValue::from_string(answer.to_string())) {

@@ -77,7 +77,7 @@ pub(crate) fn finish(exchange: &Exchange, reply: RawReply, extras: ResultExtras)
 fn modern_meta(exchange: &Exchange) -> Arc<str> {
     let level = match exchange.client.era {
         Era::Legacy => exchange.client.log_level(),
-        Era::Modern => exchange.log_level,
+        Era::Modern => exchange.log_level(),
     };
     match level {
         None => exchange.client.modern_meta.clone(),

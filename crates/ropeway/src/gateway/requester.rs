@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::client::{Client, LogLevel, RunningRequest};
+use super::client::{Client, LogLevel};
 use super::errors::ErrorReply;
-use super::exchange::{Dispatch, Exchange, Outcome, Work};
+use super::exchange::{AttachedRequest, Dispatch, Exchange, Outcome, Work};
 use super::header_view::HeaderView;
 use super::limits::{CallClient, CallPermit};
+use super::running::RunningRequest;
 use super::shared::GatewayShared;
 use crate::protocol::{ClientParams, Era};
 
@@ -27,8 +28,6 @@ pub(crate) struct Requester<'a> {
 /// A request in progress, and everything that ends with it.
 pub(crate) struct Started {
     pub(crate) exchange: Arc<Exchange>,
-    /// `None` for modern clients over HTTP, which cancel by closing the request.
-    pub(crate) running: Option<RunningRequest>,
     pub(crate) permit: CallPermit,
 }
 
@@ -40,7 +39,7 @@ impl Requester<'_> {
 
     /// Registers the request, so that the client can cancel it by its id. `None` for modern HTTP clients, which cancel by closing
     /// the request.
-    pub(crate) fn register(&self) -> Result<Option<RunningRequest>, ErrorReply> {
+    fn register(&self) -> Result<Option<RunningRequest>, ErrorReply> {
         if self.client.is_anonymous {
             return Ok(None);
         }
@@ -52,47 +51,45 @@ impl Requester<'_> {
         if shared.draining.is_cancelled() {
             return Err(ErrorReply::overloaded("the gateway is stopping"));
         }
+        let attached = self.attach(shared, params)?;
+        let permit = shared.limits.call(self.counted);
+        let permit = permit.map_err(|error| ErrorReply::refused(error.status(), error.to_string()))?;
+        let exchange = Exchange::new(self.client.clone(), attached);
+        Ok(Started { exchange, permit })
+    }
+
+    /// Registers the request, and reads its parts that a retry may change.
+    pub(crate) fn attach(
+        &self,
+        shared: &GatewayShared,
+        params: &ClientParams<'_>,
+    ) -> Result<AttachedRequest, ErrorReply> {
         let level = match params.meta.log_level.as_deref().filter(|_| self.client.era == Era::Modern) {
             Some(name) => Some(LogLevel::parse(name).ok_or_else(|| ErrorReply::unknown_level(name))?),
             None => None,
         };
+        let running = self.register()?;
         if let Some(level) = level {
             shared.want_log_level(level);
         }
-        let running = self.register()?;
-        let permit = shared.limits.call(self.counted);
-        let permit = permit.map_err(|error| ErrorReply::refused(error.status(), error.to_string()))?;
-        let exchange = Exchange::new(self.client.clone(), self.id, params.meta.progress_token, level);
-        Ok(Started { exchange, running, permit })
+        let token = params.meta.progress_token.map(ToOwned::to_owned);
+        Ok(AttachedRequest { id: self.id.to_owned(), token, log_level: level, running })
     }
 }
 
 impl Started {
-    /// Makes the work of the request: it is cancelled with the request, and holds its place until it ends.
+    /// Makes the work of the request, which counts as a call until it ends.
     pub(crate) fn run<F>(self, shared: &Arc<GatewayShared>, work: impl FnOnce(Arc<Exchange>) -> F) -> Dispatch
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let Self { exchange, running, permit } = self;
+        let Self { exchange, permit } = self;
         let guard = shared.exchanges.enter(&exchange);
         let work = work(exchange.clone());
         let work: Work = Box::pin(async move {
             let _held = (permit, guard);
-            until_cancelled(running, work).await
+            work.await
         });
         Dispatch::Running { exchange, work }
-    }
-}
-
-/// Runs the work of a request until the client cancels it, which needs no response.
-pub(crate) async fn until_cancelled(
-    running: Option<RunningRequest>,
-    work: impl Future<Output = Outcome> + Send,
-) -> Outcome {
-    let Some(running) = running else { return work.await };
-    tokio::select! {
-        biased;
-        () = running.token().cancelled() => Outcome::Silent,
-        outcome = work => outcome,
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::errors::ErrorReply;
 use super::exchange::{Dispatch, RequestIdentity};
 use super::parked::Retry;
-use super::requester::{Requester, until_cancelled};
+use super::requester::Requester;
 use super::shared::GatewayShared;
 use crate::protocol::{ClientParams, Era};
 
@@ -39,12 +39,9 @@ pub(crate) fn retry(
         Some(Err(_)) => return Err(ErrorReply::invalid_params("`inputResponses` is not an object")),
     };
     let request = RequestIdentity { method, target: target.into(), arguments: arguments.clone() };
-    let id = (requester.id, params.meta.progress_token);
-    let running = requester.register()?;
-    Ok(Some(match shared.parked.retry(&requester.client, &state, &request, id, &answers)? {
-        Retry::Continued { exchange, work } => {
-            Dispatch::Running { exchange, work: Box::pin(until_cancelled(running, work)) }
-        }
+    let attached = requester.attach(shared, params)?;
+    Ok(Some(match shared.parked.retry(&requester.client, &state, &request, attached, &answers)? {
+        Retry::Continued { exchange, work } => Dispatch::Running { exchange, work },
         Retry::Incomplete(reply) => Dispatch::Done { status: 200, reply },
     }))
 }

@@ -40,6 +40,7 @@ pub(crate) fn close_pipe(shared: &GatewayShared, pipe: &PipeClient) {
     for client in pipe.close() {
         shared.forget(&client);
     }
+    shared.parked.close_of(pipe.requests());
 }
 
 /// Returns the texts of frames.

@@ -248,6 +248,7 @@ fn answer_question(question: Question, answer: Result<Result<Box<RawValue>, Box<
             question.answer(Err(refusal(code::INTERNAL, "too many questions wait for the client")))
         }
         Err(Unanswered::Gone) => question.answer(Err(refusal(code::INTERNAL, "the client is gone"))),
+        Err(Unanswered::Stopping) => question.answer(Err(refusal(code::INTERNAL, "the gateway is stopping"))),
     }
 }
 
@@ -398,6 +399,7 @@ fn all_capabilities(era: Era) -> Value {
 mod tests {
     use super::*;
     use crate::gateway::client::{ClientDescription, Principal};
+    use crate::gateway::exchange::AttachedRequest;
     use crate::mcp::AnswerSink;
 
     /// Keeps the codes of error answers.
@@ -425,8 +427,10 @@ mod tests {
     fn open_questions_of_a_modern_client_are_limited() {
         let exchanges = Arc::<Exchanges>::default();
         let board = Switchboard::new(Arc::default(), exchanges.clone(), Arc::default());
-        let id: &RawValue = serde_json::from_str("1").expect("an id");
-        let [first, second, other] = [1, 1, 2].map(|key| Exchange::new(modern_client(key), id, None, None));
+        let [first, second, other] = [1, 1, 2].map(|key| {
+            let id = RawValue::from_string("1".to_owned()).expect("an id");
+            Exchange::new(modern_client(key), AttachedRequest { id, token: None, log_level: None, running: None })
+        });
         let _in_progress = [&first, &second, &other].map(|exchange| exchanges.enter(exchange));
         let refusals = Refusals::default();
         let mut number = 0;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::errors::ErrorReply;
 use super::exchange::{Dispatch, Exchange, Outcome};
@@ -15,8 +15,9 @@ use super::requester::Requester;
 use super::seal::SealKind;
 use super::server_params::{Forwarded, target, write_params};
 use super::shared::GatewayShared;
+use crate::json;
 use crate::mcp::RawReply;
-use crate::protocol::{ClientParams, Era};
+use crate::protocol::{ClientParams, Era, ScanError, is_key, scan_object};
 use crate::tool::Alias;
 
 /// How long the id of a task is valid.
@@ -26,10 +27,10 @@ const TASK_LIFETIME: std::time::Duration = std::time::Duration::from_secs(24 * 3
 pub(crate) async fn send(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, request: ServerRequest) -> Outcome {
     let (server, extras) = (request.server.clone(), request.extras);
     match relay::send(shared, exchange, request).await {
-        Ok(reply) if is_task(&reply) => match seal_tasks(shared, exchange, &server, &reply) {
-            Some(result) => relay::finish(exchange, RawReply { result, ..reply }, extras),
-            None => relay::finish(exchange, reply, extras),
-        },
+        Ok(reply) if is_task(&reply) => {
+            let sealed = replace_task_ids(&reply.result, |task| seal_task(shared, exchange, &server, task));
+            finish(exchange, reply, sealed, extras)
+        }
         Ok(reply) => relay::finish(exchange, reply, extras),
         Err(outcome) => outcome,
     }
@@ -49,21 +50,50 @@ struct TaskRoute {
     task: String,
 }
 
-/// Replaces the ids of tasks in a result by sealed ones.
-fn seal_tasks(shared: &GatewayShared, exchange: &Exchange, server: &Alias, reply: &RawReply) -> Option<Bytes> {
-    let mut result: Map<String, Value> = serde_json::from_slice(&reply.result).ok()?;
-    let seal = |fields: &mut Map<String, Value>| {
-        if let Some(Value::String(task)) = fields.get_mut("taskId") {
-            let route = TaskRoute { server: server.clone(), task: std::mem::take(task) };
-            let payload = serde_json::to_vec(&route).unwrap_or_default();
-            *task = shared.keys.seal(SealKind::Task, &exchange.client.principal, TASK_LIFETIME, &payload);
+/// Seals the id of a task. Returns `None` if it is not a string.
+fn seal_task(shared: &GatewayShared, exchange: &Exchange, server: &Alias, task: &[u8]) -> Option<String> {
+    let task = json::from_slice(task).ok()?;
+    let payload = serde_json::to_vec(&TaskRoute { server: server.clone(), task }).unwrap_or_default();
+    Some(shared.keys.seal(SealKind::Task, &exchange.client.principal, TASK_LIFETIME, &payload))
+}
+
+/// Replaces the ids of tasks in a result, and copies everything else. An id for which `replace` returns `None` stays.
+fn replace_task_ids(result: &[u8], replace: impl Fn(&[u8]) -> Option<String>) -> Result<Bytes, ScanError> {
+    let mut ids = Vec::new();
+    let mut tasks = Vec::new();
+    scan_object(result, |key, member| {
+        if is_key(key, "taskId") {
+            ids.push(member.value);
+        } else if is_key(key, "task") && result[member.value.clone()].starts_with(b"{") {
+            tasks.push(member.value);
         }
-    };
-    seal(&mut result);
-    if let Some(Value::Object(task)) = result.get_mut("task") {
-        seal(task);
+    })?;
+    for task in tasks {
+        scan_object(&result[task.clone()], |key, member| {
+            if is_key(key, "taskId") {
+                ids.push(task.start + member.value.start..task.start + member.value.end);
+            }
+        })?;
     }
-    Some(Value::Object(result).to_string().into())
+    ids.sort_by_key(|id| id.start);
+    let mut replaced = Vec::with_capacity(result.len());
+    let mut done = 0;
+    for id in ids {
+        let Some(own) = replace(&result[id.clone()]) else { continue };
+        replaced.extend_from_slice(&result[done..id.start]);
+        replaced.extend_from_slice(Value::from(own).to_string().as_bytes());
+        done = id.end;
+    }
+    replaced.extend_from_slice(&result[done..]);
+    Ok(replaced.into())
+}
+
+/// Returns how a request ends whose result has other task ids now. A result with the ids of the server is not passed on.
+fn finish(exchange: &Exchange, reply: RawReply, result: Result<Bytes, ScanError>, extras: ResultExtras) -> Outcome {
+    match result {
+        Ok(result) => relay::finish(exchange, RawReply { result, ..reply }, extras),
+        Err(_) => Outcome::Error(ErrorReply::internal("the server sent an invalid task")),
+    }
 }
 
 /// Handles `tasks/get`, `tasks/update`, `tasks/cancel` and `tasks/result`.
@@ -107,17 +137,40 @@ pub(crate) fn task(
     Ok(started.run(shared, |exchange| async move {
         match relay::send(&shared_, &exchange, request).await {
             Ok(reply) => {
-                let result = with_task_id(&reply.result, &id).unwrap_or_else(|| reply.result.clone());
-                relay::finish(&exchange, RawReply { result, ..reply }, ResultExtras::default())
+                // The client knows the task by the id that it has used.
+                let result = replace_task_ids(&reply.result, |_| Some(id.clone()));
+                finish(&exchange, reply, result, ResultExtras::default())
             }
             Err(outcome) => outcome,
         }
     }))
 }
 
-/// Replaces the id of a task in a result by the one that the client has used.
-fn with_task_id(result: &[u8], id: &str) -> Option<Bytes> {
-    let mut result: Map<String, Value> = serde_json::from_slice(result).ok()?;
-    *result.get_mut("taskId")? = id.into();
-    Some(Value::Object(result).to_string().into())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_ids_of_tasks_are_replaced_in_a_result() {
+        let replaced = |result: &str| {
+            let replace = |id: &[u8]| json::from_slice::<String>(id).ok().map(|id| format!("own \"{id}\""));
+            let replaced = replace_task_ids(result.as_bytes(), replace).expect("an object");
+            String::from_utf8(replaced.to_vec()).expect("text")
+        };
+        for (result, expected) in [
+            (r#"{"taskId":"a"}"#, r#"{"taskId":"own \"a\""}"#),
+            (
+                r#"{ "task": {"n":1.10, "taskId": "a" }, "x":"\ud800"}"#,
+                r#"{ "task": {"n":1.10, "taskId": "own \"a\"" }, "x":"\ud800"}"#,
+            ),
+            (r#"{"t\u0061skId":"a","taskId":"b"}"#, r#"{"t\u0061skId":"own \"a\"","taskId":"own \"b\""}"#),
+            (
+                r#"{"task":"a","taskId":7,"content":[{"taskId":"b"}]}"#,
+                r#"{"task":"a","taskId":7,"content":[{"taskId":"b"}]}"#,
+            ),
+        ] {
+            assert_eq!(replaced(result), expected);
+        }
+        assert!(replace_task_ids(b"[]", |_| None).is_err());
+    }
 }

@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::client::Unanswered;
 use super::errors::ErrorReply;
 use super::exchange::Exchange;
 use crate::mcp::{QuestionMethod, RawReply};
@@ -98,6 +99,8 @@ async fn ask(exchange: &Arc<Exchange>, request: &Value) -> Result<Value, ErrorRe
     match exchange.client.ask(&exchange.outbound, method.as_str(), &params).await {
         Ok(Ok(result)) => serde_json::from_str(result.get()).or_else(|_| unanswered("the answer is invalid")),
         Ok(Err(error)) => unanswered(error.get()),
-        Err(_) => unanswered("the client is gone"),
+        Err(Unanswered::TooMany) => unanswered("too many questions wait for the client"),
+        Err(Unanswered::Gone) => unanswered("the client is gone"),
+        Err(Unanswered::Stopping) => unanswered("the gateway is stopping"),
     }
 }

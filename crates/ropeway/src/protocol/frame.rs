@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::field::first_entries;
+use super::scan::{is_key, scan_object};
 use crate::json;
 use crate::web::HeadTail;
 
@@ -169,7 +170,7 @@ fn number(id: &RawValue) -> Option<u64> {
 }
 
 fn rpc_error(raw: &RawValue) -> RpcError {
-    let error: Value = json::from_str(raw.get()).unwrap_or_default();
+    let error = json::from_str(raw.get()).unwrap_or_else(|_| readable_members(raw));
     let code = match &error["code"] {
         // Codes outside of i64 have no meaning.
         Value::Number(code) => code.as_i64().or_else(|| code.as_f64().map(|code| code as i64)).unwrap_or_default(),
@@ -184,6 +185,19 @@ fn rpc_error(raw: &RawValue) -> RpcError {
     };
     let data = error.get("data").filter(|data| !data.is_null()).cloned();
     RpcError { code, message, data }
+}
+
+/// Reads the members of an error one by one. One that is nested too deeply is left out.
+fn readable_members(raw: &RawValue) -> Value {
+    let text = raw.get().as_bytes();
+    let mut members = Map::new();
+    let scanned = scan_object(text, |key, member| {
+        let name = ["code", "message", "data"].into_iter().find(|name| is_key(key, name));
+        if let (Some(name), Ok(value)) = (name, json::from_slice(&text[member.value])) {
+            members.insert(name.to_owned(), value);
+        }
+    });
+    scanned.map_or(Value::Null, |()| Value::Object(members))
 }
 
 /// The beginning and the end of a message that is too large or invalid, to find the request that it answers.
@@ -289,6 +303,17 @@ mod tests {
     fn a_null_error_is_ignored_and_jsonrpc_may_be_missing() {
         assert_eq!(answer(r#"{"id":1,"error":null,"result":{"a":1}}"#), (Some(1), Ok("{\"a\":1}".into())));
         assert_eq!(answer(r#"{"result":null,"id":1}"#), (Some(1), Ok("null".into())));
+    }
+
+    #[test]
+    fn an_error_keeps_its_code_if_its_data_is_nested_too_deeply() {
+        let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
+        let expected = RpcError { code: -5, message: "no".into(), data: None };
+        let text = format!(r#"{{"id":1,"error":{{"code":-5,"data":{deep},"message":"no"}}}}"#);
+        assert_eq!(answer(&text), (Some(1), Err(expected)));
+        let text = format!(r#"{{"id":1,"error":{{"code":-5,"message":{deep},"data":1}}}}"#);
+        let expected = RpcError { code: -5, message: "(no message)".into(), data: Some(1.into()) };
+        assert_eq!(answer(&text), (Some(1), Err(expected)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod isolation;
 mod kit;
 mod listeners;
 mod questions;
+mod retries;
 mod routing;
 mod sessions;
 mod slow_clients;
