@@ -280,7 +280,7 @@ fn a_server_that_hangs_delays_lists_only_after_the_start() {
             let gateway = kit.gateway.clone();
             async move { gateway.start().await }
         });
-        until("the tools of one server", || kit.gateway.bridge().registry().len() > 0).await;
+        until("the tools of one server", || !kit.gateway.bridge().registry().is_empty()).await;
         kit.modern("tools/list", json!({})).await;
         let started = std::time::Instant::now();
         for _ in 0..20 {
