@@ -7,6 +7,7 @@ mod kit;
 mod listeners;
 mod questions;
 mod routing;
+mod separation;
 mod sessions;
 mod slow_clients;
 mod sockets;
