@@ -106,7 +106,8 @@ fn only_notifications_for_clients_reach_the_only_client() {
     scene(|_| async move {
         let kit = GatewayKit::start(Script::legacy()).await;
         let session = kit.session().await;
-        let sleep = sleep(5, 1000);
+        // Without a progress token.
+        let sleep = request(5, "tools/call", json!({"name": "sleep", "arguments": {"ms": 1000}}));
         let (reply, ()) = tokio::join!(kit.post(&session, &sleep), async {
             kit.scripted.wait_for("tools/call", 1).await;
             for method in ["message", "resources/updated", "initialized", "tasks/status"] {
