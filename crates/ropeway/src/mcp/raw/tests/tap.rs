@@ -162,16 +162,16 @@ async fn a_call_is_not_idle_while_its_question_is_open() {
 async fn a_flood_of_questions_is_bounded() {
     let (tap, scripted) = (Arc::new(Listener::default()), ScriptedServer::new(Script::legacy()));
     let mcp = connect(config(EraChoice::Legacy, scripted.in_process()), tap.handlers()).await;
-    for number in 0..100 {
+    for number in 0..1060 {
         scripted.push(json!({"jsonrpc": "2.0", "id": number, "method": "roots/list"}));
     }
     until(|| scripted.received().iter().filter(|message| message.get("error").is_some()).count() == 36).await;
-    assert_eq!(lock(&tap.questions).len(), 64);
+    assert_eq!(lock(&tap.questions).len(), 1024);
     lock(&tap.questions).clear();
-    scripted.push(json!({"jsonrpc": "2.0", "id": 100, "method": "roots/list"}));
+    scripted.push(json!({"jsonrpc": "2.0", "id": 2000, "method": "roots/list"}));
     drop(tap.question().await);
-    scripted.push(json!({"jsonrpc": "2.0", "id": 101, "method": "unknown/method"}));
-    until(|| scripted.received().iter().any(|message| message["id"] == 101 && message["error"]["code"] == -32601))
+    scripted.push(json!({"jsonrpc": "2.0", "id": 2001, "method": "unknown/method"}));
+    until(|| scripted.received().iter().any(|message| message["id"] == 2001 && message["error"]["code"] == -32601))
         .await;
     drop(mcp);
 }
