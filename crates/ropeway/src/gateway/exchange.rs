@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -122,6 +122,11 @@ pub(crate) struct Exchange {
     has_asked: AtomicBool,
     is_ended: AtomicBool,
     ended: Notify,
+    /// Number of elicitations during the request.
+    elicitations: AtomicUsize,
+    /// The limit of elicitations, once the server has exceeded it.
+    exceeded: OnceLock<usize>,
+    exceeding: Notify,
 }
 
 /// The request that gets the response of an exchange: the first one, or its latest retry.
@@ -154,6 +159,9 @@ impl Exchange {
             has_asked: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
             ended: Notify::new(),
+            elicitations: AtomicUsize::new(0),
+            exceeded: OnceLock::new(),
+            exceeding: Notify::new(),
         })
     }
 
@@ -221,8 +229,32 @@ impl Exchange {
     /// Waits until the request has a result or was dropped.
     pub(crate) async fn ended(&self) {
         let notified = self.ended.notified();
-        if !self.is_ended.load(Ordering::Acquire) {
+        if !self.has_ended() {
             notified.await;
+        }
+    }
+
+    /// Returns `true` if the request has a result or was dropped.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+
+    /// Counts an elicitation. Returns `false` above the limit, which ends the request.
+    pub(crate) fn take_elicitation(&self, limit: usize) -> bool {
+        let is_allowed = self.elicitations.fetch_add(1, Ordering::Relaxed) < limit;
+        if !is_allowed && self.exceeded.set(limit).is_ok() {
+            self.exceeding.notify_one();
+        }
+        is_allowed
+    }
+
+    /// Waits until the server has exceeded the limit of elicitations, and returns the limit.
+    pub(crate) async fn exceeded(&self) -> usize {
+        loop {
+            if let Some(limit) = self.exceeded.get() {
+                return *limit;
+            }
+            self.exceeding.notified().await;
         }
     }
 

@@ -34,6 +34,7 @@ mod http;
 mod journal;
 mod limits;
 mod line_io;
+mod link_users;
 mod list_kind;
 mod listen;
 mod lists;

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::client::Client;
 use super::errors::ErrorReply;
@@ -147,9 +148,17 @@ impl ParkedCalls {
         let state = self.keys.seal(SealKind::RequestState, &exchange.client.principal, self.lifetime, &state);
         let result = input_required(&asked, &state);
         let expiry = tokio::spawn({
-            let (parked, lifetime) = (Arc::downgrade(self), self.lifetime);
+            let (parked, expires_at) = (Arc::downgrade(self), Instant::now() + self.lifetime);
+            let exchange = Arc::downgrade(&exchange);
             async move {
-                tokio::time::sleep(lifetime).await;
+                if let Some(exchange) = exchange.upgrade()
+                    && tokio::time::timeout_at(expires_at, exchange.ended()).await.is_ok()
+                {
+                    // The server has answered without the answers of the client.
+                    let asked = parked.upgrade().map(|parked| parked.take_questions(slot));
+                    asked.into_iter().flatten().for_each(dismiss);
+                }
+                tokio::time::sleep_until(expires_at).await;
                 let expired = parked.upgrade().and_then(|parked| lock(&parked.table).calls.remove(&slot));
                 drop(expired);
             }
@@ -167,6 +176,12 @@ impl ParkedCalls {
         }
         table.calls.insert(slot, call);
         Reply::result(&id, result.into())
+    }
+
+    /// Returns the questions of a parked call, which then waits for its retry only.
+    fn take_questions(&self, slot: u64) -> Vec<OpenQuestion> {
+        let mut table = lock(&self.table);
+        table.calls.get_mut(&slot).map(|call| std::mem::take(&mut call.asked)).unwrap_or_default()
     }
 
     /// Returns `true` if this gateway made a request state for the principal.

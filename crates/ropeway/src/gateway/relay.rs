@@ -55,7 +55,7 @@ pub(crate) async fn send(
             arguments: request.arguments.clone(),
             as_task: request.as_task,
         };
-        let reply = lease.guard(lease.mcp.forward(raw, exchange.clone(), lease.context())).await.map_err(failed)?;
+        let reply = lease.send(raw, exchange).await.map_err(failed)?;
         match InputRound::read(exchange, &reply)? {
             None => return Ok(reply),
             Some(input) => params = input.answer(exchange, &params, round).await?,

@@ -1,42 +1,70 @@
 //! Routes what servers send outside of responses: questions and notifications, to the clients that they belong to.
 
-use std::borrow::Cow;
+mod notifications;
+
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::client::{Client, ClientId, LogLevel, MAX_QUESTIONS, Unanswered};
+use super::client::{Client, ClientId, MAX_QUESTIONS, Unanswered};
 use super::clients::{ChangedList, Clients};
 use super::exchange::{Exchange, Exchanges};
-use super::notification::notification;
-use super::outbound::{Frame, FrameKind};
+use super::link_users::LinkUsers;
 use super::subscriptions::Subscriptions;
-use crate::mcp::{ExchangeKey, LinkKey, Question, QuestionMethod, ServerTap};
+use crate::mcp::{Callers, ExchangeKey, LinkKey, Question, QuestionMethod, ServerTap};
 use crate::protocol::{Era, RpcError, code};
 use crate::sync::lock;
 use crate::tool::Alias;
 
+/// Maximum number of questions of all servers without an answer.
+const MAX_OPEN_QUESTIONS: usize = 4096;
+
 /// A connection to a server.
-#[derive(Clone)]
 struct LinkOwner {
     server: Alias,
     /// The only client of an isolated connection.
     client: Option<Weak<Client>>,
-    users: Users,
+    users: LinkUsers,
 }
 
-/// The clients that have sent requests on a connection.
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Users {
-    #[default]
-    None,
-    One(ClientId),
-    Several,
+/// The state of a connection when a message arrives.
+struct LinkView {
+    server: Alias,
+    /// The only client of an isolated connection.
+    client: Option<Weak<Client>>,
+    /// A message without a request can belong to several clients.
+    is_shared: bool,
+    /// The only client that has ever used the connection.
+    only_user: Option<ClientId>,
+}
+
+/// A request of a client on a connection. Dropping it ends the request.
+pub(crate) struct LinkUse {
+    board: Arc<Switchboard>,
+    link: LinkKey,
+    isolation_key: u64,
+    is_answered: AtomicBool,
+}
+
+impl LinkUse {
+    /// Records whether the server has answered everything that it got.
+    pub(crate) fn set_answered(&self, is_answered: bool) {
+        self.is_answered.store(is_answered, Ordering::Relaxed);
+    }
+}
+
+impl Drop for LinkUse {
+    fn drop(&mut self) {
+        let is_answered = self.is_answered.load(Ordering::Relaxed);
+        if let Some(owner) = lock(&self.board.links).get_mut(&self.link) {
+            owner.users.end(self.isolation_key, is_answered);
+        }
+    }
 }
 
 /// Where a question of a server has gone.
@@ -84,20 +112,15 @@ impl Switchboard {
     /// Records which server a connection leads to, and its only client if it is isolated.
     pub(crate) fn add_link(&self, link: LinkKey, server: &Alias, client: Option<&Arc<Client>>) {
         let mut links = lock(&self.links);
-        let users = links.get(&link).map(|owner| owner.users).unwrap_or_default();
+        let users = links.remove(&link).map(|owner| owner.users).unwrap_or_default();
         links.insert(link, LinkOwner { server: server.clone(), client: client.map(Arc::downgrade), users });
     }
 
-    /// Records that a client sends a request on a connection.
-    pub(crate) fn add_user(&self, link: LinkKey, client: &Client) {
-        let mut links = lock(&self.links);
-        if let Some(owner) = links.get_mut(&link) {
-            owner.users = match owner.users {
-                Users::None if !client.is_anonymous => Users::One(client.id),
-                Users::One(only) if only == client.id => Users::One(only),
-                _ => Users::Several,
-            };
-        }
+    /// Records that a client sends a request on a connection, until the guard is dropped.
+    pub(crate) fn use_link(&self, link: LinkKey, client: &Client) -> Option<LinkUse> {
+        let board = self.own.upgrade()?;
+        lock(&self.links).get_mut(&link)?.users.begin(client);
+        Some(LinkUse { board, link, isolation_key: client.isolation_key, is_answered: AtomicBool::new(true) })
     }
 
     /// Forgets a connection.
@@ -128,40 +151,67 @@ impl Switchboard {
         }
     }
 
-    /// Returns the number of open questions to the modern client of a request.
-    fn open_questions_of(&self, exchange: &Exchange) -> usize {
+    /// Refuses a question to the client of a request if too many are open, or if the server has asked the user too often during
+    /// the request.
+    fn check_limits(&self, question: &Question, exchange: &Exchange) -> Result<(), RpcError> {
         let is_own = |asked: &&Asked| match asked {
-            Asked::Exchange { exchange: other, .. } => {
-                other.upgrade().is_some_and(|other| other.client.isolation_key == exchange.client.isolation_key)
-            }
+            Asked::Exchange { exchange: other, .. } => other.upgrade().is_some_and(|other| other.key == exchange.key),
             Asked::Task(_) => false,
         };
-        let mut asked = lock(&self.asked);
-        asked.retain(|_, asked| asked.is_open());
-        asked.values().filter(is_own).count()
+        if self.open_questions() >= MAX_OPEN_QUESTIONS
+            || lock(&self.asked).values().filter(is_own).count() >= MAX_QUESTIONS
+        {
+            return Err(too_many_open());
+        }
+        match question.method {
+            QuestionMethod::Elicit { .. } if !exchange.take_elicitation(question.limit) => {
+                Err(too_many_elicitations(question.limit))
+            }
+            _ => Ok(()),
+        }
     }
 
-    fn owner(&self, link: LinkKey) -> Option<LinkOwner> {
-        lock(&self.links).get(&link).cloned()
+    /// Refuses a question to the client of a connection, without a request, if there were too many of them.
+    fn check_unprompted(&self, question: &Question) -> Result<(), RpcError> {
+        if self.open_questions() >= MAX_OPEN_QUESTIONS {
+            return Err(too_many_open());
+        }
+        let mut links = lock(&self.links);
+        let is_allowed = match (question.method, links.get_mut(&question.link)) {
+            (QuestionMethod::Elicit { .. }, Some(owner)) => owner.users.take_unprompted(question.limit),
+            _ => true,
+        };
+        if is_allowed { Ok(()) } else { Err(too_many_elicitations(question.limit)) }
+    }
+
+    fn link(&self, link: LinkKey) -> Option<LinkView> {
+        let links = lock(&self.links);
+        let LinkOwner { server, client, users } = links.get(&link)?;
+        let (server, client) = (server.clone(), client.clone());
+        Some(LinkView { server, client, is_shared: users.is_shared(), only_user: users.only() })
     }
 
     fn in_progress(&self, callers: &[ExchangeKey]) -> Vec<Arc<Exchange>> {
         callers.iter().filter_map(|key| self.exchanges.get(*key)).collect()
     }
 
-    /// Finds the request that a question belongs to.
-    fn recipient(&self, question: &Question, owner: Option<&LinkOwner>) -> Recipient {
-        let mut exchanges = self.in_progress(&question.callers);
-        exchanges.retain(|exchange| exchange.client.capabilities.can_answer(question.method));
-        let Some(newest) = exchanges.iter().max_by_key(|exchange| exchange.key).cloned() else {
-            let client = owner.and_then(|owner| owner.client.as_ref()?.upgrade());
-            let client = client.filter(|client| client.capabilities.can_answer(question.method));
-            return client.filter(|client| client.era == Era::Legacy).map_or(Recipient::None, Recipient::Client);
-        };
-        if exchanges.iter().any(|exchange| exchange.client.isolation_key != newest.client.isolation_key) {
+    /// Finds the request that a question belongs to. A question that can belong to several clients has no recipient, whether or
+    /// not they can answer it.
+    fn recipient(&self, question: &Question, link: Option<&LinkView>) -> Recipient {
+        let Callers { keys, is_certain } = &question.callers;
+        let mut exchanges = self.in_progress(keys);
+        let is_other = |exchange: &Arc<Exchange>| exchange.client.id != exchanges[0].client.id;
+        if (!is_certain && link.is_some_and(|link| link.is_shared)) || exchanges.iter().any(is_other) {
             return Recipient::Ambiguous;
         }
-        Recipient::Exchange(newest)
+        exchanges.retain(|exchange| exchange.client.capabilities.can_answer(question.method));
+        if let Some(newest) = exchanges.into_iter().max_by_key(|exchange| exchange.key) {
+            return Recipient::Exchange(newest);
+        }
+        let client = link.and_then(|link| link.client.as_ref()?.upgrade());
+        let can_answer = |client: &Arc<Client>| client.capabilities.can_answer(question.method);
+        let client = client.filter(|client| can_answer(client) && client.era == Era::Legacy);
+        client.map_or(Recipient::None, Recipient::Client)
     }
 
     /// Asks a legacy client in a task of its own.
@@ -179,51 +229,13 @@ impl Switchboard {
                 },
                 None => client.ask(&client.outbound, method, &params).await,
             };
-            answer_question(question, answer);
+            // The server may use the id again as soon as it has the answer.
             if let Some(board) = board.upgrade() {
                 lock(&board.asked).remove(&removed);
             }
+            answer_question(question, answer);
         });
         asked.insert(key, Asked::Task(task.abort_handle()));
-    }
-
-    /// Delivers a log message to the client that it belongs to, if that client has asked for log messages.
-    ///
-    /// A message on the stream of a request belongs to that request. Other messages belong to the only client with requests in
-    /// progress on the connection or, between requests, to the only client that has ever used it. All others are dropped, because
-    /// they could tell one client about the calls of another.
-    fn log(&self, owner: &LinkOwner, params: &RawValue, callers: &[ExchangeKey]) {
-        #[derive(Deserialize)]
-        struct Message<'a> {
-            #[serde(borrow)]
-            level: Cow<'a, str>,
-        }
-        let message = serde_json::from_str::<Message<'_>>(params.get()).ok();
-        // An unknown level is as severe as the most severe one.
-        let level = message.and_then(|message| LogLevel::parse(&message.level)).unwrap_or(LogLevel::MAX);
-        let frame = || Frame::new(FrameKind::Log, notification("notifications/message", params.get()));
-        let mut exchanges = self.in_progress(callers);
-        exchanges.sort_by_key(|exchange| exchange.key);
-        let Some(newest) = exchanges.last() else {
-            if let Some(client) = self.only_user(owner).filter(|client| client.wants_log(level)) {
-                client.outbound.send(frame());
-            }
-            return;
-        };
-        let client = &newest.client;
-        let is_ambiguous = client.is_anonymous && exchanges.len() > 1;
-        if is_ambiguous || exchanges.iter().any(|exchange| exchange.client.id != client.id) {
-            return tracing::debug!(server = %owner.server, "dropped a log message that could belong to several clients");
-        }
-        if let Some(exchange) = exchanges.iter().rev().find(|exchange| exchange.wants_log(level)) {
-            exchange.outbound.send(frame());
-        }
-    }
-
-    /// Returns the legacy client that is the only one to have used a connection.
-    fn only_user(&self, owner: &LinkOwner) -> Option<Arc<Client>> {
-        let Users::One(client) = owner.users else { return None };
-        self.clients.get(client)
     }
 }
 
@@ -233,7 +245,7 @@ enum Recipient {
     Exchange(Arc<Exchange>),
     /// The only client of a connection, without a request.
     Client(Arc<Client>),
-    /// Requests of several clients are in flight.
+    /// Several clients use the connection.
     Ambiguous,
     /// No client can answer.
     None,
@@ -244,9 +256,7 @@ fn answer_question(question: Question, answer: Result<Result<Box<RawValue>, Box<
     match answer {
         Ok(Ok(result)) => question.answer(Ok(&result)),
         Ok(Err(error)) => question.answer(Err(read_error(&error))),
-        Err(Unanswered::TooMany) => {
-            question.answer(Err(refusal(code::INTERNAL, "too many questions wait for the client")))
-        }
+        Err(Unanswered::TooMany) => question.answer(Err(too_many_open())),
         Err(Unanswered::Gone) => question.answer(Err(refusal(code::INTERNAL, "the client is gone"))),
         Err(Unanswered::Stopping) => question.answer(Err(refusal(code::INTERNAL, "the gateway is stopping"))),
     }
@@ -266,19 +276,42 @@ fn refusal(code: i64, message: impl Into<String>) -> RpcError {
     RpcError { code, message: message.into(), data: None }
 }
 
+fn too_many_open() -> RpcError {
+    refusal(code::INTERNAL, "too many questions wait for the client")
+}
+
+fn too_many_elicitations(limit: usize) -> RpcError {
+    refusal(code::INTERNAL, format!("too many questions: at most {limit} per call"))
+}
+
+/// Answers a question that no client gets, as a client without the capability does.
+fn refuse(question: Question, reason: &str) {
+    if question.method == QuestionMethod::Roots {
+        let roots = RawValue::from_string(r#"{"roots":[]}"#.to_owned());
+        return question.answer(roots.as_deref().map_err(|_| refusal(code::INTERNAL, "no roots")));
+    }
+    let message = format!("`{}` is not supported{reason}", question.method.as_str());
+    question.answer(Err(refusal(code::METHOD_NOT_FOUND, message)));
+}
+
 impl ServerTap for Switchboard {
     fn capabilities(&self, era: Era) -> Value {
         all_capabilities(era)
     }
 
     fn on_question(&self, question: Question) {
-        let owner = self.owner(question.link);
-        match self.recipient(&question, owner.as_ref()) {
-            Recipient::Exchange(exchange) if self.open_questions_of(&exchange) >= MAX_QUESTIONS => {
-                let message = "too many questions wait for the client";
-                tracing::debug!(server = ?owner.map(|owner| owner.server), "{message}");
-                question.answer(Err(refusal(code::INTERNAL, message)));
-            }
+        let link = self.link(question.link);
+        let recipient = self.recipient(&question, link.as_ref());
+        let checked = match &recipient {
+            Recipient::Exchange(exchange) => self.check_limits(&question, exchange),
+            Recipient::Client(_) => self.check_unprompted(&question),
+            Recipient::Ambiguous | Recipient::None => Ok(()),
+        };
+        if let Err(error) = checked {
+            tracing::debug!(server = ?link.map(|link| link.server), "{}", error.message);
+            return question.answer(Err(error));
+        }
+        match recipient {
             Recipient::Exchange(exchange) if exchange.client.era == Era::Modern => {
                 let key = (question.link, Box::from(question.id.get()));
                 let is_open = exchange.ask(question);
@@ -287,21 +320,15 @@ impl ServerTap for Switchboard {
             Recipient::Exchange(exchange) => self.ask_legacy(question, exchange.client.clone(), Some(exchange)),
             Recipient::Client(client) => self.ask_legacy(question, client, None),
             Recipient::Ambiguous => {
-                if let Some(LinkOwner { server, .. }) = owner {
+                if let Some(LinkView { server, .. }) = link
+                    && lock(&self.ambiguous).insert(server.clone())
+                {
                     tracing::warn!(%server, "a question could belong to several clients; clients that can answer now get \
                         connections of their own");
-                    lock(&self.ambiguous).insert(server);
                 }
-                question.answer(Err(refusal(code::INTERNAL, "calls of several clients are in progress")));
+                refuse(question, ": several clients use the connection");
             }
-            Recipient::None if question.method == QuestionMethod::Roots => {
-                let roots = RawValue::from_string(r#"{"roots":[]}"#.to_owned());
-                question.answer(roots.as_deref().map_err(|_| refusal(code::INTERNAL, "no roots")));
-            }
-            Recipient::None => {
-                let message = format!("`{}` is not supported by the client", question.method.as_str());
-                question.answer(Err(refusal(code::METHOD_NOT_FOUND, message)));
-            }
+            Recipient::None => refuse(question, " by the client"),
         }
     }
 
@@ -317,36 +344,8 @@ impl ServerTap for Switchboard {
         }
     }
 
-    fn on_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: Vec<ExchangeKey>) {
-        let Some(owner) = self.owner(link) else { return };
-        let changed = match method {
-            "notifications/tools/list_changed" => Some(ChangedList::Tools),
-            "notifications/prompts/list_changed" => Some(ChangedList::Prompts),
-            "notifications/resources/list_changed" => Some(ChangedList::Resources),
-            _ => None,
-        };
-        if let Some(list) = changed {
-            lock(&self.changed).insert((owner.server, list));
-            return self.changed_notify.notify_one();
-        }
-        match (method, params) {
-            ("notifications/resources/updated", Some(params)) => {
-                let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
-                if let Some(uri) = params["uri"].as_str() {
-                    self.subscriptions.notify(&owner.server, uri);
-                }
-            }
-            ("notifications/message", Some(params)) => self.log(&owner, params, &callers),
-            // It answers the gateway's own subscription, which may begin during the request of a client.
-            ("notifications/subscriptions/acknowledged", _) => {}
-            // Other notifications go to the client whose request they belong to, if that is certain.
-            (method, params) => {
-                if let [exchange] = self.in_progress(&callers).as_slice() {
-                    let text = notification(method, params.map_or("{}", RawValue::get));
-                    exchange.outbound.send(Frame::new(FrameKind::Log, text));
-                }
-            }
-        }
+    fn on_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: Callers) {
+        self.route_notification(link, method, params, &callers);
     }
 }
 
@@ -354,7 +353,9 @@ impl Asked {
     fn is_open(&self) -> bool {
         match self {
             Self::Task(task) => !task.is_finished(),
-            Self::Exchange { is_open, .. } => is_open.strong_count() > 0,
+            Self::Exchange { exchange, is_open } => {
+                is_open.strong_count() > 0 && exchange.upgrade().is_some_and(|exchange| !exchange.has_ended())
+            }
         }
     }
 }
@@ -381,7 +382,7 @@ impl ServerTap for IsolatedTap {
         self.board.on_withdrawn(link, id);
     }
 
-    fn on_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: Vec<ExchangeKey>) {
+    fn on_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: Callers) {
         self.board.on_notification(link, method, params, callers);
     }
 }
@@ -423,37 +424,44 @@ mod tests {
         Arc::new(Client::new(Era::Modern, description, principal, "default".into(), Some(isolation_key)))
     }
 
+    fn sample(number: u64, exchange: &Exchange, answer: &Refusals) -> Question {
+        let id = RawValue::from_string(number.to_string()).expect("an id");
+        let params = RawValue::from_string("{}".to_owned()).expect("params");
+        let callers = Callers { keys: vec![exchange.key], is_certain: false };
+        Question::new((LinkKey(1), id), QuestionMethod::Sample, params, (callers, 10), Box::new(answer.clone()))
+    }
+
     #[test]
-    fn open_questions_of_a_modern_client_are_limited() {
+    fn open_questions_of_a_modern_call_are_limited() {
         let exchanges = Arc::<Exchanges>::default();
         let board = Switchboard::new(Arc::default(), exchanges.clone(), Arc::default());
-        let [first, second, other] = [1, 1, 2].map(|key| {
+        let client = modern_client(1);
+        let [first, second] = [(); 2].map(|()| {
             let id = RawValue::from_string("1".to_owned()).expect("an id");
-            Exchange::new(modern_client(key), AttachedRequest { id, token: None, log_level: None, running: None })
+            Exchange::new(client.clone(), AttachedRequest { id, token: None, log_level: None, running: None })
         });
-        let _in_progress = [&first, &second, &other].map(|exchange| exchanges.enter(exchange));
+        let [in_progress, _other] = [&first, &second].map(|exchange| exchanges.enter(exchange));
         let refusals = Refusals::default();
         let mut number = 0;
         let mut ask = |exchange: &Exchange| {
             number += 1;
-            let id = RawValue::from_string(number.to_string()).expect("an id");
-            let params = RawValue::from_string("{}".to_owned()).expect("params");
-            let answer = Box::new(refusals.clone());
-            let link = (LinkKey(1), id);
-            board.on_question(Question::new(link, QuestionMethod::Sample, params, vec![exchange.key], answer));
+            board.on_question(sample(number, exchange, &refusals));
             lock(&refusals.0).len()
         };
-        for _ in 0..MAX_QUESTIONS / 2 {
-            assert_eq!((ask(&first), ask(&second)), (0, 0));
+        for _ in 0..MAX_QUESTIONS {
+            assert_eq!(ask(&first), 0);
         }
-        assert_eq!(ask(&first), 1, "both requests are of the same client");
+        assert_eq!(ask(&first), 1);
         assert_eq!(*lock(&refusals.0), [code::INTERNAL]);
-        assert_eq!(ask(&other), 1);
-        assert_eq!(board.open_questions(), MAX_QUESTIONS + 1);
+        for _ in 0..MAX_QUESTIONS - 1 {
+            assert_eq!(ask(&second), 1, "another call of a client with the same description");
+        }
+        assert_eq!(board.open_questions(), 2 * MAX_QUESTIONS - 1);
         // Questions without an answer are refused when they are dropped.
         assert!(second.withdraw(|_| true));
-        let refused = 1 + MAX_QUESTIONS / 2;
-        assert_eq!(ask(&first), refused, "answered questions do not count, although their request goes on");
-        assert_eq!(board.open_questions(), MAX_QUESTIONS / 2 + 2);
+        assert_eq!(ask(&second), MAX_QUESTIONS, "answered questions do not count, although their request goes on");
+        assert_eq!(board.open_questions(), MAX_QUESTIONS + 1);
+        drop(in_progress);
+        assert_eq!(board.open_questions(), 1, "a call has ended");
     }
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::client::Client;
-use super::switchboard::{IsolatedTap, Switchboard};
+use super::exchange::Exchange;
+use super::switchboard::{IsolatedTap, LinkUse, Switchboard};
 use crate::bridge::{Bridge, ServerLease};
 use crate::config::{GatewayLimits, Isolation};
-use crate::mcp::{Handlers, Mcp, ServerInfo};
+use crate::mcp::{Handlers, Mcp, RawReply, RawRequest, ServerInfo, too_many_elicitations};
 use crate::protocol::Era;
 use crate::sync::lock;
 use crate::tool::{Alias, CallError};
@@ -40,6 +41,7 @@ struct IsolatedConnection {
 /// The right to send requests to a server, on a shared connection or on one of the client's own.
 pub(crate) struct UpstreamLease {
     lease: ServerLease,
+    link_use: Option<LinkUse>,
     _request: Option<RequestGuard>,
 }
 
@@ -48,6 +50,22 @@ impl Deref for UpstreamLease {
 
     fn deref(&self) -> &ServerLease {
         &self.lease
+    }
+}
+
+impl UpstreamLease {
+    /// Sends a request of a client. Fails if the server asks the user too often.
+    pub(crate) async fn send(&self, request: RawRequest, exchange: &Arc<Exchange>) -> Result<RawReply, CallError> {
+        let set_answered = |is_answered| self.link_use.iter().for_each(|link_use| link_use.set_answered(is_answered));
+        set_answered(false);
+        let work = self.lease.mcp.forward(request, exchange.clone(), self.lease.context());
+        let outcome = tokio::select! {
+            biased;
+            limit = exchange.exceeded() => return Err(too_many_elicitations(self.lease.alias(), limit)),
+            outcome = self.lease.guard(work) => outcome,
+        };
+        set_answered(matches!(outcome, Ok(_) | Err(CallError::Refused { .. })));
+        outcome
     }
 }
 
@@ -101,15 +119,15 @@ impl Upstreams {
     ) -> Result<UpstreamLease, CallError> {
         if !self.is_isolated(server, client) {
             let lease = self.bridge.connect_for(server, own_name).await?;
-            self.switchboard.add_user(lease.mcp.link(), client);
-            return Ok(UpstreamLease { lease, _request: None });
+            let link_use = self.switchboard.use_link(lease.mcp.link(), client);
+            return Ok(UpstreamLease { lease, link_use, _request: None });
         }
         let connection = self.isolated_connection(server, client)?;
         self.switchboard.add_link(connection.mcp.link(), server, Some(client));
-        self.switchboard.add_user(connection.mcp.link(), client);
+        let link_use = self.switchboard.use_link(connection.mcp.link(), client);
         let request = RequestGuard::new(&connection);
         let lease = self.bridge.connect_isolated(server, own_name, &connection.mcp).await?;
-        Ok(UpstreamLease { lease, _request: Some(request) })
+        Ok(UpstreamLease { lease, link_use, _request: Some(request) })
     }
 
     /// Returns `true` if a client needs its own connection to a server.

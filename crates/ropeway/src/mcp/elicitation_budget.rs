@@ -41,6 +41,11 @@ impl ElicitationBudget {
         }
     }
 
+    /// Returns the maximum number of questions per call.
+    pub(super) fn per_call(&self) -> usize {
+        self.per_call
+    }
+
     /// Takes one question from the budget. The error goes to the server, and calls in progress fail.
     pub(super) fn take(&self) -> Result<(), HandlerError> {
         let mut state = self.state();
@@ -105,13 +110,18 @@ impl ElicitationBudget {
 
     /// Returns the error of a call whose server asks too many questions.
     pub(super) fn call_error(&self, server: &Alias) -> CallError {
-        let source = format!("it asked the user more than {} questions", self.per_call);
-        CallError::Protocol { server: server.clone(), source: source.into() }
+        too_many_elicitations(server, self.per_call)
     }
 
     fn state(&self) -> MutexGuard<'_, BudgetState> {
         lock(&self.state)
     }
+}
+
+/// Returns the error of a call whose server asks more questions than the limit allows.
+pub(crate) fn too_many_elicitations(server: &Alias, limit: usize) -> CallError {
+    let source = format!("it asked the user more than {limit} questions");
+    CallError::Protocol { server: server.clone(), source: source.into() }
 }
 
 /// A question that waits for the user. Dropping it closes the question.

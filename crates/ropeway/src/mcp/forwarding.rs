@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 use super::handlers::{ElicitationMode, HandlerError};
 use super::host::{Host, ReplySender};
 use super::rate_limit::RateLimit;
-use super::raw_caller::{ExchangeKey, RawCaller};
+use super::raw_caller::{Callers, RawCaller};
 use super::redaction::redact_entry;
 use super::server_requests::RequestBytes;
 use super::tap::{AnswerSink, LinkKey, Question, QuestionMethod, ServerTap};
 use crate::json;
-use crate::protocol::{self, RpcError};
+use crate::protocol::{self, RpcError, code};
 use crate::sync::lock;
 
 /// Rate limit of the notifications of one server, except for list changes.
@@ -105,18 +105,22 @@ impl Host {
         (id, method, params): (&RawValue, &str, Option<&RawValue>),
         bytes: RequestBytes,
         reply: &ReplySender,
-        callers: impl FnOnce() -> Vec<ExchangeKey>,
+        callers: impl FnOnce() -> Callers,
     ) {
         let method = match self.question_method(method, params) {
             Ok(method) => method,
             Err(refusal) => return reply.send(protocol::encode_error(id, refusal.code, &refusal.message)),
         };
+        if lock(&self.tap_state.questions).iter().any(|open| open.id.get() == id.get()) {
+            return reply.send(protocol::encode_error(id, code::INVALID_REQUEST, "the request id is in use"));
+        }
         let nothing = || RawValue::from_string("{}".to_owned()).unwrap_or_default();
         let params = params.map_or_else(nothing, RawValue::to_owned);
         let number = self.open_question(id, bytes);
         let (id, reply) = (id.to_owned(), reply.clone());
         let answer = PendingAnswer { host: Arc::downgrade(self), number, id: id.clone(), reply };
-        tap.on_question(Question::new((self.link(), id), method, params, callers(), Box::new(answer)));
+        let asked = (callers(), self.elicitations.per_call());
+        tap.on_question(Question::new((self.link(), id), method, params, asked, Box::new(answer)));
     }
 
     /// Returns the method of a question, if the tap may answer it.
@@ -125,7 +129,6 @@ impl Host {
             "elicitation/create" => {
                 let params = params.and_then(|raw| json::from_str(raw.get()).ok()).unwrap_or_default();
                 let url = matches!(self.elicitation(params)?.mode, ElicitationMode::Url { .. });
-                self.elicitations.take()?;
                 Ok(QuestionMethod::Elicit { url })
             }
             "sampling/createMessage" => Ok(QuestionMethod::Sample),
@@ -163,12 +166,7 @@ impl Host {
     }
 
     /// Passes a notification of the server to the tap, if one is set.
-    pub(crate) fn tap_notification(
-        &self,
-        method: &str,
-        params: Option<&RawValue>,
-        callers: impl FnOnce() -> Vec<ExchangeKey>,
-    ) {
+    pub(crate) fn tap_notification(&self, method: &str, params: Option<&RawValue>, callers: impl FnOnce() -> Callers) {
         let Some(tap) = &self.handlers.tap else { return };
         if method == "notifications/cancelled" {
             return self.on_cancelled(&**tap, params);
@@ -187,7 +185,7 @@ impl Host {
     /// Reports changes of all lists to the tap, after a time without notifications.
     pub(super) fn tap_all_changed(&self) {
         for method in LIST_CHANGES {
-            self.tap_notification(method, None, Vec::new);
+            self.tap_notification(method, None, Callers::default);
         }
     }
 

@@ -74,9 +74,10 @@ pub use self::transport::orphans::{become_subreaper, end_descendants};
 #[cfg(feature = "gateway")]
 #[allow(unused_imports, reason = "used by the gateway")]
 pub(crate) use self::{
+    elicitation_budget::too_many_elicitations,
     pages::PagedList,
     raw::{RawReply, RawRequest},
-    raw_caller::{ExchangeKey, RawCaller},
+    raw_caller::{Callers, ExchangeKey, RawCaller},
     raw_list::RawList,
     tap::{AnswerSink, LinkKey, Question, QuestionMethod, ServerTap},
 };

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::error::{ConnectErrorKind, RequestError};
 use super::host::Host;
-use super::raw_caller::{ExchangeKey, RawCaller};
+use super::raw_caller::{Callers, ExchangeKey, RawCaller};
 use super::raw_response::RequestResult;
 use super::request::Request;
 use crate::protocol::{RpcError, TruncatedMessage};
@@ -138,16 +138,16 @@ impl PendingRequests {
 
     /// Returns the raw callers that a message of the server can belong to: that of the request `owner`, whose stream carried the
     /// message, or without an owner all of the link.
-    pub(crate) fn callers(&self, owner: Option<u64>) -> Vec<ExchangeKey> {
+    pub(crate) fn callers(&self, owner: Option<u64>) -> Callers {
         let mut table = self.table();
         let key = |request: &PendingRequest| Some(request.caller.as_ref()?.key());
-        let mut callers: Vec<ExchangeKey> = match owner {
+        let mut keys: Vec<ExchangeKey> = match owner {
             Some(owner) => table.get_mut(owner).and_then(|request| key(request)).into_iter().collect(),
             None => table.requests.values().filter_map(key).collect(),
         };
-        callers.sort_unstable();
-        callers.dedup();
-        callers
+        keys.sort_unstable();
+        keys.dedup();
+        Callers { keys, is_certain: owner.is_some() }
     }
 
     /// Resolves the pending request with this id, if the caller is still waiting.

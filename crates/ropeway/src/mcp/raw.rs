@@ -178,7 +178,7 @@ impl RawCall<'_> {
         let mut reporter =
             request.tool().map(|tool| CallReporter::new(connection, (tool, &payload), cx, trace, timeouts.started));
         let raw = RawCall { connection, request, caller, cx, timeouts, trace };
-        let call = host.elicitations.run_call(connection.alias(), raw.send());
+        let call = raw.send();
         let outcome =
             if trace.span.is_disabled() { call.await } else { Box::pin(call.instrument(trace.span.clone())).await };
         match &mut reporter {

@@ -7,6 +7,16 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ExchangeKey(pub(crate) u64);
 
+/// The raw requests that a message of a server can belong to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Callers {
+    /// The exchanges of the requests, sorted.
+    pub(crate) keys: Vec<ExchangeKey>,
+    /// The stream of one request carried the message. Without such a stream, the message can also belong to a request that has
+    /// ended.
+    pub(crate) is_certain: bool,
+}
+
 /// The gateway's side of one raw request.
 pub(crate) trait RawCaller: Send + Sync {
     /// Returns the exchange that the request belongs to.

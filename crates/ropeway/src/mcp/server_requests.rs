@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::handlers::{Elicitation, ElicitationAnswer, ElicitationMode, HandlerError, Handlers, SamplingRequest};
 use super::host::{Host, ReplySender};
-use super::raw_caller::ExchangeKey;
+use super::raw_caller::Callers;
 use crate::json;
 use crate::protocol::{self, code};
 use crate::sync::lock;
@@ -19,6 +19,9 @@ use crate::tool::BoxError;
 
 /// Maximum number of server requests that are handled concurrently. Further ones are rejected.
 const MAX_REQUESTS: usize = 64;
+
+/// Maximum number of questions that wait for the tap, which limits those of each call.
+const MAX_QUESTIONS: usize = 1024;
 
 /// Maximum size of the parameters of all requests in progress. A single request may be larger.
 const MAX_REQUEST_BYTES: usize = 32 << 20;
@@ -37,7 +40,7 @@ impl Host {
         method: &str,
         params: Option<&RawValue>,
         reply: &ReplySender,
-        callers: impl FnOnce() -> Vec<ExchangeKey>,
+        callers: impl FnOnce() -> Callers,
     ) {
         if id.get().len() > MAX_ID_BYTES || !reply.has_room() {
             return self.count_dropped_reply();
@@ -49,8 +52,8 @@ impl Host {
         let mut requests = lock(&self.requests);
         while requests.try_join_next().is_some() {}
         let in_progress = self.request_bytes.load(Ordering::Acquire);
-        let open = requests.len() + self.tap_state.open_questions();
-        if open >= MAX_REQUESTS || (in_progress > 0 && in_progress + size > MAX_REQUEST_BYTES) {
+        let is_full = requests.len() >= MAX_REQUESTS || self.tap_state.open_questions() >= MAX_QUESTIONS;
+        if is_full || (in_progress > 0 && in_progress + size > MAX_REQUEST_BYTES) {
             return reply.send(protocol::encode_error(id, code::INTERNAL, "too many requests at once"));
         }
         let bytes = RequestBytes::new(&self.request_bytes, size);

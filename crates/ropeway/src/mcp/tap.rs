@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::raw_caller::ExchangeKey;
+use super::raw_caller::Callers;
 use crate::protocol::{Era, RpcError};
 
 /// Identifies the connection of one [`Mcp`](super::Mcp), also after it was re-established.
@@ -27,7 +27,7 @@ pub(crate) trait ServerTap: Send + Sync {
     fn on_withdrawn(&self, link: LinkKey, id: &RawValue);
 
     /// Receives a notification, except for progress. `callers` are the raw requests that it can belong to.
-    fn on_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: Vec<ExchangeKey>);
+    fn on_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: Callers);
 }
 
 /// The method of a [`Question`].
@@ -65,7 +65,9 @@ pub(crate) struct Question {
     /// The params; `{}` if the request has none.
     pub(crate) params: Box<RawValue>,
     /// The raw requests that the question can belong to.
-    pub(crate) callers: Vec<ExchangeKey>,
+    pub(crate) callers: Callers,
+    /// Maximum number of elicitations per call.
+    pub(crate) limit: usize,
     /// `None` once answered.
     pub(super) answer: Option<Box<dyn AnswerSink>>,
 }
@@ -84,10 +86,10 @@ impl Question {
         (link, id): (LinkKey, Box<RawValue>),
         method: QuestionMethod,
         params: Box<RawValue>,
-        callers: Vec<ExchangeKey>,
+        (callers, limit): (Callers, usize),
         answer: Box<dyn AnswerSink>,
     ) -> Self {
-        Self { link, id, method, params, callers, answer: Some(answer) }
+        Self { link, id, method, params, callers, limit, answer: Some(answer) }
     }
 
     /// Sends the result or the error to the server, unless it has withdrawn the question.

@@ -8,6 +8,7 @@ mod listeners;
 mod questions;
 mod retries;
 mod routing;
+mod separation;
 mod sessions;
 mod slow_clients;
 mod sockets;

@@ -6,6 +6,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::sync::Notify;
 
 use super::*;
+use crate::mcp::raw_caller::Callers;
 use crate::mcp::tap::{Question, QuestionMethod, ServerTap};
 use crate::protocol::RpcError;
 use crate::testing::HttpScriptedServer;
@@ -16,7 +17,7 @@ struct Listener {
     questions: Mutex<VecDeque<Question>>,
     asked: Notify,
     withdrawn: Mutex<Vec<String>>,
-    notifications: Mutex<Vec<(String, Vec<ExchangeKey>)>>,
+    notifications: Mutex<Vec<(String, Callers)>>,
 }
 
 impl ServerTap for Listener {
@@ -33,7 +34,7 @@ impl ServerTap for Listener {
         lock(&self.withdrawn).push(id.get().to_owned());
     }
 
-    fn on_notification(&self, _: LinkKey, method: &str, _: Option<&RawValue>, callers: Vec<ExchangeKey>) {
+    fn on_notification(&self, _: LinkKey, method: &str, _: Option<&RawValue>, callers: Callers) {
         lock(&self.notifications).push((method.to_owned(), callers));
     }
 }
@@ -78,7 +79,8 @@ async fn a_question_names_the_calls_in_flight() {
     let (tap, scripted) = (Arc::new(Listener::default()), ScriptedServer::new(Script::legacy()));
     let mcp = connect(config(EraChoice::Legacy, scripted.in_process()), tap.handlers()).await;
     let question = ask_during_two_calls(&mcp, &tap, &scripted).await;
-    assert_eq!(question.callers, [ExchangeKey(1), ExchangeKey(2)]);
+    let keys = vec![ExchangeKey(1), ExchangeKey(2)];
+    assert_eq!(question.callers, Callers { keys, is_certain: false });
     assert_eq!(question.id.get(), r#""question-1""#);
 }
 
@@ -89,7 +91,7 @@ async fn a_question_over_http_names_the_call_of_its_stream() {
     let server = crate::config::HttpServer::new(scripted.url());
     let mcp = connect(config(EraChoice::Legacy, server), tap.handlers()).await;
     let question = ask_during_two_calls(&mcp, &tap, &scripted).await;
-    assert_eq!(question.callers, [ExchangeKey(2)]);
+    assert_eq!(question.callers, Callers { keys: vec![ExchangeKey(2)], is_certain: true });
 }
 
 #[tokio::test]
@@ -160,16 +162,16 @@ async fn a_call_is_not_idle_while_its_question_is_open() {
 async fn a_flood_of_questions_is_bounded() {
     let (tap, scripted) = (Arc::new(Listener::default()), ScriptedServer::new(Script::legacy()));
     let mcp = connect(config(EraChoice::Legacy, scripted.in_process()), tap.handlers()).await;
-    for number in 0..100 {
+    for number in 0..1060 {
         scripted.push(json!({"jsonrpc": "2.0", "id": number, "method": "roots/list"}));
     }
     until(|| scripted.received().iter().filter(|message| message.get("error").is_some()).count() == 36).await;
-    assert_eq!(lock(&tap.questions).len(), 64);
+    assert_eq!(lock(&tap.questions).len(), 1024);
     lock(&tap.questions).clear();
-    scripted.push(json!({"jsonrpc": "2.0", "id": 100, "method": "roots/list"}));
+    scripted.push(json!({"jsonrpc": "2.0", "id": 2000, "method": "roots/list"}));
     drop(tap.question().await);
-    scripted.push(json!({"jsonrpc": "2.0", "id": 101, "method": "unknown/method"}));
-    until(|| scripted.received().iter().any(|message| message["id"] == 101 && message["error"]["code"] == -32601))
+    scripted.push(json!({"jsonrpc": "2.0", "id": 2001, "method": "unknown/method"}));
+    until(|| scripted.received().iter().any(|message| message["id"] == 2001 && message["error"]["code"] == -32601))
         .await;
     drop(mcp);
 }
@@ -182,8 +184,8 @@ async fn a_notification_names_the_calls_in_flight() {
     scripted.changed("prompts");
     until(|| lock(&tap.notifications).len() == 2).await;
     let expected = [
-        ("notifications/message".to_owned(), vec![ExchangeKey(7)]),
-        ("notifications/prompts/list_changed".to_owned(), Vec::new()),
+        ("notifications/message".to_owned(), Callers { keys: vec![ExchangeKey(7)], is_certain: false }),
+        ("notifications/prompts/list_changed".to_owned(), Callers::default()),
     ];
     assert_eq!(*lock(&tap.notifications), expected);
 }

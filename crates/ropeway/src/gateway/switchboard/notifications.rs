@@ -1,0 +1,148 @@
+//! Notifications of servers: each goes to the client that it belongs to, or to none.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{LinkView, Switchboard};
+use crate::gateway::client::LogLevel;
+use crate::gateway::clients::ChangedList;
+use crate::gateway::exchange::Exchange;
+use crate::gateway::method::Method;
+use crate::gateway::notification::notification;
+use crate::gateway::outbound::{Frame, FrameKind};
+use crate::mcp::{Callers, LinkKey};
+use crate::sync::lock;
+
+/// How a notification is routed.
+#[derive(Debug, PartialEq)]
+enum Route {
+    /// A list has changed, for all clients.
+    Changed(ChangedList),
+    /// A resource has changed, for its subscribers.
+    Updated,
+    /// A log message.
+    Log,
+    /// To the request that it belongs to.
+    Request,
+    /// To no client.
+    None,
+}
+
+impl Route {
+    fn of(method: &str) -> Self {
+        match method {
+            "notifications/tools/list_changed" => Self::Changed(ChangedList::Tools),
+            "notifications/prompts/list_changed" => Self::Changed(ChangedList::Prompts),
+            "notifications/resources/list_changed" => Self::Changed(ChangedList::Resources),
+            "notifications/resources/updated" => Self::Updated,
+            "notifications/message" => Self::Log,
+            // It answers the gateway's own subscription, which may begin during the request of a client.
+            "notifications/subscriptions/acknowledged"
+            // Servers do not send these.
+            | "notifications/initialized"
+            | "notifications/cancelled"
+            | "notifications/progress"
+            | "notifications/roots/list_changed"
+            | "elicitation/create"
+            | "sampling/createMessage"
+            | "roots/list" => Self::None,
+            // Clients know tasks by sealed ids only.
+            method if method == "notifications/tasks" || method.starts_with("notifications/tasks/") => Self::None,
+            method if Method::parse(method).is_some() => Self::None,
+            _ => Self::Request,
+        }
+    }
+}
+
+impl Switchboard {
+    /// Delivers a notification. Malformed ones are dropped.
+    pub(super) fn route_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: &Callers) {
+        let Some(link) = self.link(link) else { return };
+        match (Route::of(method), params) {
+            (Route::Changed(list), _) => {
+                lock(&self.changed).insert((link.server, list));
+                self.changed_notify.notify_one();
+            }
+            (Route::Updated, Some(params)) => {
+                let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
+                if let Some(uri) = params["uri"].as_str() {
+                    self.subscriptions.notify(&link.server, uri);
+                }
+            }
+            (Route::Log, Some(params)) => self.log(&link, params, callers),
+            (Route::Request, params) => self.pass_on(&link, method, params, callers),
+            (Route::Updated | Route::Log, None) | (Route::None, _) => {}
+        }
+    }
+
+    /// Delivers an unknown notification to the client whose request it belongs to, if that is certain.
+    fn pass_on(&self, link: &LinkView, method: &str, params: Option<&RawValue>, callers: &Callers) {
+        let params = params.map_or("{}", RawValue::get);
+        if is_ambiguous(link, callers) || !params.starts_with('{') {
+            return tracing::debug!(server = %link.server, "dropped a notification");
+        }
+        if let [exchange] = self.in_progress(&callers.keys).as_slice() {
+            exchange.outbound.send(Frame::new(FrameKind::Log, notification(method, params)));
+        }
+    }
+
+    /// Delivers a log message to the client that it belongs to, if that client has asked for log messages.
+    ///
+    /// A message on the stream of a request belongs to that request. Other messages belong to the client with requests in
+    /// progress on the connection, if it is the only one that uses it, or, between requests, to the only client that has ever used
+    /// it. All others are dropped, because they could tell one client about the calls of another.
+    fn log(&self, link: &LinkView, params: &RawValue, callers: &Callers) {
+        #[derive(Deserialize)]
+        struct Message<'a> {
+            #[serde(borrow)]
+            level: Cow<'a, str>,
+        }
+        let Ok(message) = serde_json::from_str::<Message<'_>>(params.get()) else { return };
+        // An unknown level is as severe as the most severe one.
+        let level = LogLevel::parse(&message.level).unwrap_or(LogLevel::MAX);
+        let frame = || Frame::new(FrameKind::Log, notification("notifications/message", params.get()));
+        let mut exchanges = self.in_progress(&callers.keys);
+        exchanges.sort_by_key(|exchange| exchange.key);
+        let Some(newest) = exchanges.last() else {
+            let only = link.only_user.filter(|_| !callers.is_certain).and_then(|client| self.clients.get(client));
+            if let Some(client) = only.filter(|client| client.wants_log(level)) {
+                client.outbound.send(frame());
+            }
+            return;
+        };
+        let client = &newest.client;
+        let look_alike = client.is_anonymous && exchanges.len() > 1;
+        let is_other = |exchange: &Arc<Exchange>| exchange.client.id != client.id;
+        if is_ambiguous(link, callers) || look_alike || exchanges.iter().any(is_other) {
+            return tracing::debug!(server = %link.server, "dropped a log message that could belong to several clients");
+        }
+        if let Some(exchange) = exchanges.iter().rev().find(|exchange| exchange.wants_log(level)) {
+            exchange.outbound.send(frame());
+        }
+    }
+}
+
+/// Returns `true` if a message can belong to several clients.
+fn is_ambiguous(link: &LinkView, callers: &Callers) -> bool {
+    link.is_shared && !callers.is_certain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_get_no_notification_that_is_not_for_them() {
+        let never = ["notifications/initialized", "tools/call", "roots/list", "notifications/tasks/status", "ping"];
+        for method in never {
+            assert_eq!(Route::of(method), Route::None, "{method}");
+        }
+        for method in ["notifications/odd", "codex/event", "notifications/elicitation/complete"] {
+            assert_eq!(Route::of(method), Route::Request, "{method}");
+        }
+    }
+}
