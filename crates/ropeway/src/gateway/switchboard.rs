@@ -323,8 +323,8 @@ impl ServerTap for Switchboard {
                 if let Some(LinkView { server, .. }) = link
                     && lock(&self.ambiguous).insert(server.clone())
                 {
-                    tracing::warn!(%server, "a question could belong to several clients; clients that can answer now get \
-                        connections of their own");
+                    tracing::warn!(%server, "refused a question that could belong to several clients; `isolation: client` \
+                        keeps clients apart");
                 }
                 refuse(question, ": several clients use the connection");
             }
