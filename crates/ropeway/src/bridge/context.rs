@@ -108,14 +108,16 @@ async fn read(slot: &ServerSlot, mcp: &Mcp, uri: &str, is_subscribable: bool) ->
     if let Some(contents) = slot.context_cache.contents(uri) {
         return Some(contents);
     }
-    let (changes, was_subscribed) = slot.context_cache.begin_read(uri, is_subscribable);
+    let changes = slot.context_cache.changes();
+    // Until the server has confirmed the subscription, a change may go unreported.
+    let is_confirmed = is_subscribable && mcp.is_subscription_confirmed(uri);
     if is_subscribable {
         mcp.subscribe(uri);
     }
     match mcp.read_resource_with(uri, &CallContext::default().with_timeout(RESOURCE_TIMEOUT)).await {
         Ok(contents) => {
             let contents: Arc<[EmbeddedResource]> = contents.into();
-            if was_subscribed {
+            if is_confirmed {
                 slot.context_cache.store(changes, uri, &contents);
             }
             Some(contents)

@@ -1,6 +1,6 @@
 //! Resources that were read for a conversation, until the server reports a change.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use tokio::task::AbortHandle;
@@ -22,8 +22,6 @@ struct CachedResources {
     /// Counts the changes that the server reported. A read that began before a change is not stored.
     changes: u64,
     uris: Option<Vec<String>>,
-    /// Subscribed URIs. A resource that is read while it is being subscribed to may be stale.
-    subscribed: HashSet<String>,
     contents: HashMap<String, Arc<[EmbeddedResource]>>,
 }
 
@@ -36,14 +34,9 @@ impl ContextCache {
         lock(&self.cached).contents.get(uri).cloned()
     }
 
+    /// Returns the number of changes so far.
     pub(super) fn changes(&self) -> u64 {
         lock(&self.cached).changes
-    }
-
-    /// Begins a read. Returns the number of changes so far, and whether the resource was subscribed to before.
-    pub(super) fn begin_read(&self, uri: &str, is_subscribable: bool) -> (u64, bool) {
-        let mut cached = lock(&self.cached);
-        (cached.changes, is_subscribable && !cached.subscribed.insert(uri.to_owned()))
     }
 
     pub(super) fn store_uris(&self, changes: u64, uris: &[String]) {
@@ -97,7 +90,6 @@ async fn invalidate(cached: Weak<Mutex<CachedResources>>, mut events: EventStrea
             Event::Ready { .. } | Event::Lagged { .. } => {
                 cached.uris = None;
                 cached.contents.clear();
-                cached.subscribed.clear();
             }
             _ => continue,
         }

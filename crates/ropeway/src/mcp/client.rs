@@ -26,7 +26,6 @@ use crate::config::ServerConfig;
 use crate::content::EmbeddedResource;
 use crate::envelope::Envelope;
 use crate::event::{EventStream, Events};
-use crate::sync::lock;
 use crate::tool::{Alias, Arguments, CallContext, CallError, IntoArguments, Origin, Tool, ToolDefinition, ToolOutput};
 
 /// The error of a failed [`Mcp::connect`].
@@ -378,18 +377,12 @@ impl Mcp {
 
     /// Subscribes to changes of a resource. The subscription is renewed after a reconnect.
     pub fn subscribe(&self, uri: impl Into<String>) {
-        let connection = &self.inner.connection;
-        if lock(&connection.subscriptions).insert(uri.into()) {
-            connection.subscriptions_changed.notify_one();
-        }
+        self.inner.connection.host.subscriptions.add(uri.into());
     }
 
     /// Ends the subscription to a resource.
     pub fn unsubscribe(&self, uri: &str) {
-        let connection = &self.inner.connection;
-        if lock(&connection.subscriptions).remove(uri) {
-            connection.subscriptions_changed.notify_one();
-        }
+        self.inner.connection.host.subscriptions.remove(uri);
     }
 }
 

@@ -1,6 +1,5 @@
 //! State that the handle of a connection shares with its supervisor: the session, the tool list, the last failure.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -32,9 +31,6 @@ pub(crate) struct Connection {
     pub(crate) state: watch::Sender<ConnectionState>,
     /// Notified when a call waits for the connection, to shorten a long retry delay.
     pub(crate) wanted: Notify,
-    /// URIs of the subscribed resources.
-    pub(crate) subscriptions: Mutex<BTreeSet<String>>,
-    pub(crate) subscriptions_changed: Notify,
     /// The log level that legacy servers are asked for, if any.
     pub(crate) log_level: watch::Sender<Option<&'static str>>,
     session: Mutex<Option<Arc<Session>>>,
@@ -59,8 +55,6 @@ impl Connection {
             host,
             state: watch::Sender::new(ConnectionState::Closed),
             wanted: Notify::new(),
-            subscriptions: Mutex::default(),
-            subscriptions_changed: Notify::new(),
             log_level: watch::Sender::new(None),
             session: Mutex::default(),
             tools: Mutex::default(),
@@ -117,6 +111,7 @@ impl Connection {
     }
 
     pub(crate) fn set_session(&self, session: Option<Arc<Session>>) {
+        self.host.subscriptions.reset();
         *lock(&self.session) = session;
     }
 

@@ -15,6 +15,7 @@ use super::elicitation_budget::ElicitationBudget;
 use super::forwarding::TapState;
 use super::handlers::Handlers;
 use super::rate_limit::RateLimit;
+use super::subscriptions::Subscriptions;
 use super::transport::stderr::Stderr;
 use crate::config::ServerLimits;
 use crate::event::{Event, Events};
@@ -72,6 +73,7 @@ pub(crate) struct Host {
     /// Limits the questions to the user.
     pub(crate) elicitations: ElicitationBudget,
     pub(super) tap_state: TapState,
+    pub(crate) subscriptions: Subscriptions,
     /// Number of lines on stdout that were not messages.
     invalid_lines: AtomicU64,
     /// Stderr of the current server process, kept after its exit.
@@ -95,6 +97,7 @@ impl Host {
             dropped_events: DropCounter::default(),
             elicitations: ElicitationBudget::new(ServerLimits::default().questions),
             tap_state: TapState::new(),
+            subscriptions: Subscriptions::default(),
             invalid_lines: AtomicU64::new(0),
             stderr: Mutex::default(),
         }
@@ -281,6 +284,7 @@ impl Host {
                 let uri = self.redact_brief(params()["uri"].as_str().unwrap_or_default());
                 Event::ResourceUpdated { server: server(), uri }
             }),
+            "notifications/subscriptions/acknowledged" => self.subscriptions.acknowledge(&params()),
             // Without a listener, a flood of log messages costs nothing.
             "notifications/message" if !self.events.has_listeners() && !tracing::enabled!(tracing::Level::DEBUG) => {}
             "notifications/message" => self.emit_limited(|| {

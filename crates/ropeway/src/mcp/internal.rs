@@ -87,6 +87,11 @@ impl Mcp {
         self.inner.connection.host.prompts_changed.subscribe()
     }
 
+    /// Returns `true` if the server has confirmed the subscription to a resource.
+    pub(crate) fn is_subscription_confirmed(&self, uri: &str) -> bool {
+        self.inner.connection.host.subscriptions.is_confirmed(uri)
+    }
+
     /// Returns how long the server allows the tool list to be cached.
     pub(crate) fn tools_ttl(&self) -> Option<Duration> {
         self.inner.connection.tools().and_then(|tools| tools.ttl())

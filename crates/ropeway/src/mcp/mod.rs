@@ -40,6 +40,7 @@ mod server_requests;
 mod session;
 mod signals;
 mod state;
+mod subscriptions;
 mod supervisor;
 #[allow(dead_code, reason = "used by the gateway")]
 mod tap;

@@ -11,6 +11,7 @@ use super::backoff::Backoff;
 use super::connection::Connection;
 use super::error::{ConnectErrorKind, RequestError};
 use super::handshake;
+use super::raw_response::RequestResult;
 use super::request::Request;
 use super::session::Session;
 use super::state::ConnectionState;
@@ -19,7 +20,6 @@ use super::tools;
 use crate::config::MAX_TIMEOUT;
 use crate::error_chain::chain;
 use crate::protocol::Era;
-use crate::sync::lock;
 use crate::tool::CallContext;
 
 /// A session that lasted this long resets the retry delay.
@@ -186,11 +186,12 @@ async fn refresh(connection: &Arc<Connection>) {
 ///
 /// See [`resources/subscribe`](https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions).
 async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Session>) {
+    let subscriptions = &connection.host.subscriptions;
     match session.era() {
         Era::Legacy => {
             let mut active = std::collections::BTreeSet::new();
             loop {
-                let wanted = subscriptions(connection);
+                let wanted = subscriptions.wanted();
                 for (method, uris) in [
                     ("resources/subscribe", wanted.difference(&active)),
                     ("resources/unsubscribe", active.difference(&wanted)),
@@ -199,13 +200,15 @@ async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Sess
                         let params = json!({"uri": uri}).to_string();
                         let cx = CallContext::default();
                         let request = Request::new(method, params.as_bytes(), &cx, connection.timeouts(&cx));
-                        if let Err(error) = session.request(&Request { idempotent: true, ..request }).await {
-                            connection.host.warn(&format!("`{method}` of `{uri}` failed: {error}"));
+                        match session.request(&Request { idempotent: true, ..request }).await {
+                            Ok(_) if method == "resources/subscribe" => subscriptions.confirm(uri),
+                            Ok(_) => {}
+                            Err(error) => connection.host.warn(&format!("`{method}` of `{uri}` failed: {error}")),
                         }
                     }
                 }
                 active = wanted;
-                connection.subscriptions_changed.notified().await;
+                subscriptions.changed().await;
             }
         }
         Era::Modern => listen_for_changes(connection, session).await,
@@ -237,11 +240,10 @@ async fn maintain_log_level(connection: &Arc<Connection>, session: &Arc<Session>
     }
 }
 
-fn subscriptions(connection: &Connection) -> std::collections::BTreeSet<String> {
-    lock(&connection.subscriptions).clone()
-}
-
 async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>) {
+    let subscriptions = &connection.host.subscriptions;
+    // The request that the current one replaces. It stays open until the current one is acknowledged, so that no change is missed.
+    let mut replaced = None;
     let mut backoff = Backoff::new(LISTEN_DELAY, MAX_LISTEN_DELAY);
     loop {
         let info = &session.info;
@@ -253,37 +255,59 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
                 filter.insert(name.to_owned(), true.into());
             }
         }
-        let uris = subscriptions(connection);
+        let uris = subscriptions.wanted();
         if !uris.is_empty() {
             filter.insert("resourceSubscriptions".to_owned(), json!(uris));
         }
         if filter.is_empty() {
-            connection.subscriptions_changed.notified().await;
+            subscriptions.changed().await;
             continue;
         }
         let params = json!({"notifications": filter}).to_string();
-        let cx = CallContext::default();
-        // The request stays open by design.
-        let timeouts = RequestTimeouts::within(MAX_TIMEOUT);
-        let request = Request::new("subscriptions/listen", params.as_bytes(), &cx, timeouts);
-        let request = Request { standing: true, ..request };
         let changed = async {
-            while subscriptions(connection) == uris {
-                connection.subscriptions_changed.notified().await;
+            while subscriptions.wanted() == uris {
+                subscriptions.changed().await;
             }
         };
-        let ended = tokio::select! {
-            outcome = session.request(&request) => Some(outcome),
-            () = changed => None,
+        tokio::pin!(changed);
+        let mut request = Box::pin(listen(session.clone(), params));
+        let ended = loop {
+            tokio::select! {
+                outcome = &mut request => break Some(outcome),
+                () = &mut changed => break None,
+                () = subscriptions.acknowledged() => replaced = None,
+                () = until_ended(&mut replaced) => replaced = None,
+            }
         };
         match ended {
-            None => continue,
+            None => {
+                replaced = Some(request);
+                continue;
+            }
             // The server does not support it.
             Some(Err(RequestError::Refused(_))) => return,
             Some(_) => {}
         }
+        replaced = None;
+        subscriptions.reset();
         tokio::time::sleep(backoff.next_wait()).await;
         // Changes without a subscription went unnoticed.
         connection.host.mark_all_changed();
+    }
+}
+
+/// Sends a `subscriptions/listen` request and waits for its end. The request stays open by design.
+async fn listen(session: Arc<Session>, params: String) -> RequestResult {
+    let cx = CallContext::default();
+    let timeouts = RequestTimeouts::within(MAX_TIMEOUT);
+    let request = Request::new("subscriptions/listen", params.as_bytes(), &cx, timeouts);
+    session.request(&Request { standing: true, ..request }).await
+}
+
+/// Waits for the end of a request, or forever if it is absent.
+async fn until_ended<F: Future + Unpin>(request: &mut Option<F>) {
+    match request {
+        Some(request) => drop(request.await),
+        None => std::future::pending().await,
     }
 }

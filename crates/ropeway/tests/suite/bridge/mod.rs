@@ -11,7 +11,7 @@ use ropeway::config::{
 };
 use ropeway::event::{Event, EventStream};
 use ropeway::registry::{ContextItem, ContextSource, Registry, ServerState, ServerStatus, ToolSource};
-use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer};
+use ropeway::testing::{Fault, FaultTrigger, HttpScriptedServer, Script, ScriptedServer, SupportedEras};
 use ropeway::tool::{Alias, CallContext, CallError, LocalTool, Tool as _, ToolDefinition};
 use serde_json::{Value, json};
 
@@ -772,11 +772,19 @@ fn context_is_cached_until_the_server_reports_a_change() {
         assert_eq!(first[0], ContextItem::instructions("a", "Be kind."));
         assert!(first.len() > 1, "{first:?}");
         assert!(first[1..].iter().all(|item| !item.is_instructions), "{first:?}");
-        // A resource that was read while it was subscribed to may be stale, so it is read again.
-        assert_eq!(bridge.context().await, first);
+        // A resource that was read before the subscription was confirmed may be stale, so it is read again.
+        let cached = async {
+            let mut before = 0;
+            while reads() != before {
+                before = reads();
+                tokio::time::sleep(ms(10)).await;
+                assert_eq!(bridge.context().await, first);
+            }
+        };
+        tokio::time::timeout(SOON, cached).await.expect("resources are cached");
         let after_first = reads();
         assert_eq!(bridge.context().await, first);
-        assert_eq!(reads(), after_first, "what has not changed is not read again");
+        assert_eq!(reads(), after_first, "unchanged resources are not read again");
         let bytes: usize =
             first[1..].iter().map(|item| serde_json::to_string(&item.content).expect("JSON").len()).sum();
         assert!(bytes < 4000, "{bytes}");
@@ -789,6 +797,25 @@ fn context_is_cached_until_the_server_reports_a_change() {
             }
         };
         tokio::time::timeout(SOON, read_again).await.expect("it is read again");
+        bridge.stop().await;
+    });
+}
+
+#[test]
+fn resources_without_a_confirmed_subscription_are_not_cached() {
+    scene(|_| async move {
+        let script = Script { eras: SupportedEras::Legacy, ..Script::default() };
+        let scripted = ScriptedServer::new(script.fault(FaultTrigger::method("resources/subscribe"), Fault::Hang));
+        let mut contextual = entry("a", scripted.in_process());
+        contextual.resources.context = vec!["*".into()];
+        let bridge = started(config([contextual])).await;
+        let reads = || scripted.received().iter().filter(|message| message["method"] == "resources/read").count();
+        for _ in 0..3 {
+            let before = reads();
+            let context = bridge.context().await;
+            assert!(!context.is_empty());
+            assert_eq!(reads(), before + context.len());
+        }
         bridge.stop().await;
     });
 }
