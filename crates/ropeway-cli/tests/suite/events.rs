@@ -19,8 +19,8 @@ pub(crate) struct Following {
 
 impl Following {
     pub(crate) fn start(place: &Place, typed: &[&str]) -> Self {
-        // Without the limit, a failing test would wait forever for a missing line.
-        let mut running = place.ropeway(&[typed, &["--timeout", "60s"]].concat()).start();
+        // Without the limit, a failing test would wait forever for a missing line. Real servers may need minutes on a busy machine.
+        let mut running = place.ropeway(&[typed, &["--timeout", "300s"]].concat()).start();
         let lines = BufReader::new(running.child.stdout.take().expect("output")).lines();
         Self { running, lines }
     }
