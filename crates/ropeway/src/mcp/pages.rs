@@ -1,6 +1,7 @@
 //! Fetches paginated lists
 //! ([pagination](https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/pagination)).
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::connection::Connection;
-use super::redaction;
+use super::redaction::redact_entry;
 use super::request::Request;
 use super::session::Session;
 use super::timeouts::RequestTimeouts;
@@ -19,6 +20,7 @@ use crate::config::ServerLimits;
 use crate::error_chain::chain;
 use crate::json;
 use crate::protocol::{Page, code};
+use crate::secret::Redactor;
 use crate::tool::{CallContext, CallError};
 
 /// A paginated list of a server.
@@ -37,6 +39,9 @@ const MAX_LIST_TIME: Duration = Duration::from_secs(120);
 
 /// Maximum size of a cursor.
 const MAX_CURSOR_BYTES: usize = 64 << 10;
+
+/// Size of the entries of a page from which on they are redacted on another thread.
+const LARGE_PAGE: usize = 128 << 10;
 
 /// Maximum number of warnings about one list. Further ones are counted.
 const MAX_WARNINGS: usize = 10;
@@ -122,7 +127,25 @@ impl Drop for ListWarnings<'_> {
     }
 }
 
-/// Fetches a list and passes each entry to `take`, with the session that it was received on.
+/// Redacts the entries of a page; `None` stands for an entry that cannot be redacted.
+///
+/// A large page is redacted on another thread: text with many escapes takes seconds, and other servers must not wait for it.
+async fn redacted<'a>(redactor: &Redactor, entries: Vec<&'a RawValue>) -> Vec<Option<Cow<'a, RawValue>>> {
+    let size: usize = entries.iter().map(|entry| entry.get().len()).sum();
+    if redactor.is_empty() || size < LARGE_PAGE {
+        return entries.into_iter().map(|entry| redact_entry(redactor, entry)).collect();
+    }
+    let (redactor, count) = (redactor.clone(), entries.len());
+    let owned: Vec<Box<RawValue>> = entries.into_iter().map(ToOwned::to_owned).collect();
+    let redact = move || {
+        let redact = |entry: &Box<RawValue>| redact_entry(&redactor, entry).map(|entry| Cow::Owned(entry.into_owned()));
+        owned.iter().map(redact).collect()
+    };
+    // After a panic, no entry is used.
+    tokio::task::spawn_blocking(redact).await.unwrap_or_else(|_| vec![None; count])
+}
+
+/// Fetches a list and passes each entry to `take`, redacted, with the session that it was received on.
 ///
 /// If the server does not know the method, the list is empty. If a later page fails or the list reaches a limit, the entries
 /// so far are used, and a warning is emitted.
@@ -176,6 +199,7 @@ pub(crate) async fn fetch(
         page_bytes += result.get().len();
         let page = Page::read_up_to(&result, list.key, limits.list_entries.saturating_sub(budget.entries));
         summary.ttl = [summary.ttl, page.ttl].into_iter().flatten().min();
+        let mut accepted = Vec::with_capacity(page.items.len());
         for entry in page.items {
             let size = entry.get().len();
             if size > budget.entry_bytes() {
@@ -183,7 +207,13 @@ pub(crate) async fn fetch(
                 warnings
                     .warn(&format!("skipped an entry of {size} bytes in the {noun} list: the limit is {most} bytes"));
             } else if budget.take(size) {
-                take(entry, &session, &mut warnings);
+                accepted.push(entry);
+            }
+        }
+        for entry in redacted(connection.host.redactor(), accepted).await {
+            match entry {
+                Some(entry) => take(&entry, &session, &mut warnings),
+                None => warnings.warn(&format!("skipped an entry of the {noun} list that cannot be redacted")),
             }
         }
         budget.left_out += page.left_out;
@@ -241,14 +271,11 @@ pub(crate) async fn entries<T>(
         return Ok(Vec::new());
     }
     let mut entries = Vec::new();
-    let take = |entry: &RawValue, _: &Session, warnings: &mut ListWarnings<'_>| {
-        let Some(entry) = redaction::redact_entry(connection.host.redactor(), entry) else {
-            return warnings.warn(&format!("skipped an entry of the {} list that cannot be redacted", list.noun));
-        };
-        match read(json::from_str(entry.get()).unwrap_or_default()) {
-            Ok(entry) => entries.push(entry),
-            Err(problem) => warnings.warn(&format!("the {} list contains {problem}", list.noun)),
-        }
+    let take = |entry: &RawValue, _: &Session, warnings: &mut ListWarnings<'_>| match read(
+        json::from_str(entry.get()).unwrap_or_default(),
+    ) {
+        Ok(entry) => entries.push(entry),
+        Err(problem) => warnings.warn(&format!("the {} list contains {problem}", list.noun)),
     };
     fetch(connection, list, &cx, take).await?;
     Ok(entries)
@@ -256,7 +283,32 @@ pub(crate) async fn entries<T>(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::to_raw_value;
+
     use super::*;
+    use crate::secret::Secret;
+
+    #[tokio::test]
+    async fn only_a_large_page_is_redacted_on_another_thread() {
+        let redactor = Redactor::new(&[Secret::new("s3cret-value")]);
+        for (size, is_large) in [(10, false), (LARGE_PAGE, true)] {
+            let text = format!("{} s3cret-value", "x".repeat(size));
+            let entry = to_raw_value(&json!({"name": "a", "description": text})).expect("JSON");
+            let mut redacting = Box::pin(redacted(&redactor, vec![&entry]));
+            let first = tokio::select! {
+                biased;
+                entries = &mut redacting => Some(entries),
+                () = std::future::ready(()) => None,
+            };
+            assert_eq!(first.is_none(), is_large, "other tasks run meanwhile");
+            let entries = match first {
+                Some(entries) => entries,
+                None => redacting.await,
+            };
+            let entry = entries[0].as_ref().expect("an entry").get();
+            assert!(entry.ends_with(" ***\"}"), "{}", &entry[entry.len() - 40..]);
+        }
+    }
 
     #[test]
     fn a_budget_names_the_limit_that_was_reached() {

@@ -6,7 +6,6 @@ use serde_json::value::RawValue;
 
 use super::client::Mcp;
 use super::pages::{self, ListWarnings, PagedList};
-use super::redaction;
 use super::session::Session;
 use crate::tool::{CallContext, CallError};
 
@@ -29,13 +28,7 @@ impl Mcp {
             return Ok(RawList::default());
         }
         let mut entries = Vec::new();
-        let take = |entry: &RawValue, _: &Session, warnings: &mut ListWarnings<'_>| match redaction::redact_entry(
-            connection.host.redactor(),
-            entry,
-        ) {
-            Some(entry) => entries.push(entry.into_owned()),
-            None => warnings.warn(&format!("skipped an entry of the {} list that cannot be redacted", list.noun)),
-        };
+        let take = |entry: &RawValue, _: &Session, _: &mut ListWarnings<'_>| entries.push(entry.to_owned());
         let summary = pages::fetch(connection, list, &cx, take).await?;
         Ok(RawList { entries, ttl: summary.ttl })
     }

@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::host::Host;
-use super::redaction;
 use crate::protocol::{HeaderParams, tool_definition};
 use crate::tool::ToolDefinition;
 
@@ -91,18 +90,14 @@ impl ToolList {
         self.ttl.is_none_or(|ttl| self.fetched.elapsed() < ttl)
     }
 
-    /// Adds an entry of `tools/list`. `warn` gets the reason if the entry is skipped or replaces another one.
+    /// Adds a redacted entry of `tools/list`. `warn` gets the reason if the entry is skipped or replaces another one.
     pub(crate) fn push(&mut self, host: &Host, entry: &RawValue, wants_headers: bool, mut warn: impl FnMut(&str)) {
-        let redactor = host.redactor();
-        let Some(entry) = redaction::redact_entry(redactor, entry) else {
-            return warn("skipped an entry of the tool list that cannot be redacted");
-        };
-        let definition = match tool_definition(host.alias(), &entry) {
+        let definition = match tool_definition(host.alias(), entry) {
             Ok(definition) => definition,
             Err(problem) => return warn(&format!("the tool list contains {problem}")),
         };
         // A call needs the exact name, but the name must not reach the model.
-        if redactor.only_long_secrets().contains_secret(&definition.name) {
+        if host.redactor().only_long_secrets().contains_secret(&definition.name) {
             return host.warn(&format!("tool `{}` cannot be used: its name contains a secret", definition.name));
         }
         let headers = match wants_headers.then(|| HeaderParams::read(&definition.input_schema)) {
