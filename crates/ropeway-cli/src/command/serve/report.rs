@@ -98,6 +98,7 @@ impl Problems {
     /// Returns the message for an event that is a new problem.
     fn of(&mut self, event: &Event) -> Option<String> {
         let words = match event {
+            Event::Warning { server: Some(server), message } => format!("server `{server}`: {message}"),
             Event::Warning { message, .. } => message.clone(),
             Event::Down { server, cause, .. } => format!("server `{server}` is unavailable: {cause}"),
             Event::NeedsAuth { server, .. } => format!("server `{server}` needs authentication"),
@@ -138,5 +139,7 @@ mod tests {
         assert_eq!(problems.of(&down("gone")).as_deref(), Some("server `a` is unavailable: gone"));
         assert_eq!(problems.of(&down("gone")), None);
         assert!(problems.of(&down("refused")).is_some());
+        let warning = Event::Warning { server: Some("a".into()), message: "the list is truncated".to_owned() };
+        assert_eq!(problems.of(&warning).as_deref(), Some("server `a`: the list is truncated"));
     }
 }
