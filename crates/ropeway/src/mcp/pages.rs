@@ -138,8 +138,8 @@ async fn redacted<'a>(redactor: &Redactor, entries: Vec<&'a RawValue>) -> Vec<Op
     let (redactor, count) = (redactor.clone(), entries.len());
     let owned: Vec<Box<RawValue>> = entries.into_iter().map(ToOwned::to_owned).collect();
     let redact = move || {
-        let redact = |entry: &Box<RawValue>| redact_entry(&redactor, entry).map(|entry| Cow::Owned(entry.into_owned()));
-        owned.iter().map(redact).collect()
+        let redact = |entry: &RawValue| redact_entry(&redactor, entry).map(|entry| Cow::Owned(entry.into_owned()));
+        owned.iter().map(|entry| redact(entry)).collect()
     };
     // After a panic, no entry is used.
     tokio::task::spawn_blocking(redact).await.unwrap_or_else(|_| vec![None; count])
