@@ -284,6 +284,8 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
                 replaced = Some(request);
                 continue;
             }
+            // The server may allow one request at a time only.
+            Some(Err(RequestError::Refused(_))) if replaced.take().is_some() => continue,
             // The server does not support it.
             Some(Err(RequestError::Refused(_))) => return,
             Some(_) => {}

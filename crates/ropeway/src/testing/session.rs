@@ -225,6 +225,10 @@ impl ScriptedSession {
                 actions
             }
             CallOutcome::ClientRequest(request) => self.request(call, request),
+            // A fault makes it an error.
+            CallOutcome::Silence if call.faults.iter().any(|fault| matches!(fault, Fault::Error(_))) => {
+                respond(&call, json!({ "jsonrpc": "2.0", "id": call.id }))
+            }
             CallOutcome::Silence if call.method == "subscriptions/listen" => {
                 let wanted = call.params.get("notifications").cloned().unwrap_or_else(|| json!({}));
                 let acknowledged = json!({ "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",

@@ -505,6 +505,22 @@ fn log_messages_and_resource_updates_arrive_in_order() {
 }
 
 #[test]
+fn a_server_that_allows_one_listen_request_gets_a_new_subscription() {
+    scene(|_| async {
+        let busy = Fault::Error(json!({"code": -32000, "message": "already listening"}));
+        let script = Script::modern().fault(FaultTrigger::method("subscriptions/listen").nth(2), busy);
+        let (scripted, server) = in_process(script).await;
+        names(&server).await;
+        scripted.wait_for("subscriptions/listen", 1).await;
+        server.subscribe("test://one");
+        let third =
+            tokio::time::timeout(SOON, scripted.wait_for("subscriptions/listen", 3)).await.expect("asked again");
+        assert_eq!(third["params"]["notifications"]["resourceSubscriptions"], json!(["test://one"]));
+        server.close().await;
+    });
+}
+
+#[test]
 fn ended_subscriptions_of_a_modern_server_are_renewed() {
     scene(|_| async {
         let (scripted, server) = in_process(Script::modern()).await;
