@@ -83,6 +83,8 @@ pub struct LoadClient {
     /// The event stream of legacy HTTP+SSE.
     events: Option<EventReader>,
     next_id: u64,
+    /// The line of the `Authorization` header.
+    authorization: String,
 }
 
 impl LoadClient {
@@ -98,7 +100,15 @@ impl LoadClient {
             stream: None,
             events: None,
             next_id: 1,
+            authorization: String::new(),
         })
+    }
+
+    /// Sends a bearer token with every request.
+    #[must_use]
+    pub fn with_token(mut self, token: &str) -> Self {
+        self.authorization = format!("Authorization: Bearer {token}\r\n");
+        self
     }
 
     /// Opens a session in the legacy era; a modern client needs none.
@@ -194,10 +204,11 @@ impl LoadClient {
     fn head(&self, verb: &str, method: &str, name: &str, body: &[u8]) -> Vec<u8> {
         let mut head = format!(
             "{verb} {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n",
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n{}",
             self.path,
             self.authority,
-            body.len()
+            body.len(),
+            self.authorization,
         );
         match self.era {
             LoadEra::Modern => {

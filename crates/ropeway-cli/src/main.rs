@@ -17,6 +17,7 @@ mod files;
 mod fuzz;
 mod model;
 mod output;
+mod sandbox;
 mod secrets;
 mod terminal;
 mod trust;

@@ -1,7 +1,8 @@
 //! Load on a gateway over HTTP: N sessions, each with one kept-alive connection and one call at a time.
 //!
-//! `bench-gateway --url URL --pid PID [--era legacy|legacy-sse|modern] [--sessions N] [--calls N] [--tool NAME]` prints one line of
-//! JSON: calls per second, percentiles, and CPU time and memory of the process PID and its descendants.
+//! `bench-gateway --url URL --pid PID [--era legacy|legacy-sse|modern] [--sessions N] [--calls N] [--tool NAME]
+//! [--token TOKEN]` prints one line of JSON: calls per second, percentiles, and CPU time and memory of the process PID and its
+//! descendants.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +27,7 @@ struct Options {
     sessions: usize,
     calls: usize,
     tool: String,
+    token: Option<String>,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -34,6 +36,9 @@ async fn main() -> Result<()> {
     let mut clients = Vec::new();
     for _ in 0..options.sessions {
         let mut client = LoadClient::new(&options.url, options.era)?;
+        if let Some(token) = &options.token {
+            client = client.with_token(token);
+        }
         client.open().await?;
         clients.push(client);
     }
@@ -111,7 +116,7 @@ fn check(reply: &HttpReply) -> Result<()> {
 }
 
 fn options() -> Result<Options> {
-    let (mut url, mut pid, mut era) = (None, None, LoadEra::Legacy);
+    let (mut url, mut pid, mut era, mut token) = (None, None, LoadEra::Legacy, None);
     let (mut sessions, mut calls, mut tool) = (1, 1_000, "echo".to_owned());
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
@@ -130,6 +135,7 @@ fn options() -> Result<Options> {
             "--sessions" => sessions = value.parse::<usize>()?.max(1),
             "--calls" => calls = value.parse::<usize>()?.max(1),
             "--tool" => tool = value,
+            "--token" => token = Some(value),
             _ => bail!("unknown flag `{flag}`"),
         }
     }
@@ -140,5 +146,6 @@ fn options() -> Result<Options> {
         sessions,
         calls,
         tool,
+        token,
     })
 }

@@ -116,6 +116,10 @@ pub(super) fn examine_settings<'a>(
         environment: Environment::of_process(),
         handlers: servers.handlers.clone(),
         lock: locked.map(|locked| (&locked.lock, locked.policy)),
+        config: match &servers.source {
+            ServerSource::File(path) => Some(path.clone()),
+            ServerSource::Line | ServerSource::Demo => None,
+        },
         limit: patience(context),
     }
 }

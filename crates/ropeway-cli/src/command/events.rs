@@ -18,6 +18,7 @@ use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::ServerSource;
 use crate::failure::{Exit, Failure};
 use crate::output::print::{ReaderState, reader_closed, write};
+use crate::sandbox;
 use crate::secrets::redaction;
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::text::{clean_line, columns, cut, terminal_width};
@@ -52,8 +53,8 @@ impl Follow {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let servers = self.server.servers(&context)?.only_these(&self.names)?;
         let source = servers.source.clone();
-        let bridge =
-            Bridge::builder(servers.config.clone()).events(context.events.clone()).build().map_err(Failure::start)?;
+        let builder = Bridge::builder(servers.config.clone()).events(context.events.clone());
+        let bridge = builder.sandbox_launcher(sandbox::launcher()).build().map_err(Failure::start)?;
         let mut events = bridge.events();
         if let (ServerSource::File(file), true) = (&source, self.names.is_empty()) {
             // A changed project file is applied only after it is trusted.

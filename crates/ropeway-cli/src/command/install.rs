@@ -1,5 +1,6 @@
 //! `ropeway install`: adds the gateway to other MCP clients.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use ropeway::config::{Config, ListenAddress, read_foreign};
@@ -108,7 +109,9 @@ impl Install {
             let edits = target.editor.add(&base, &self.name, &entry).map_err(problem)?;
             let after = Edit::apply(&edits, &base).unwrap_or_default();
             let record = InstallRecord::new(&after, edits, before.is_none() || deletes_file);
-            (Change { after, record: Some(record), deletes_file: false }, notes(&target, &base, &servers))
+            let mut notes = notes(&target, &base, &servers);
+            notes.extend(self.http.then(|| auth_note(&servers.config)).flatten());
+            (Change { after, record: Some(record), deletes_file: false }, notes)
         };
         let diff = unified(text, &change.after);
         if !self.dry_run && change.after != text {
@@ -278,8 +281,25 @@ fn url(config: &Config, profile: Option<&str>) -> Result<String, Failure> {
                 .hint("set it to an address with a port, such as 127.0.0.1:8931"));
         }
     };
+    let mut address = *address;
+    if address.ip().is_unspecified() {
+        let is_v4 = address.is_ipv4();
+        address.set_ip(if is_v4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    let scheme = if config.gateway.tls.is_some() { "https" } else { "http" };
     let path = profile.map(|profile| format!("/{profile}")).unwrap_or_default();
-    Ok(format!("http://{address}/mcp{path}"))
+    Ok(format!("{scheme}://{address}/mcp{path}"))
+}
+
+/// Returns a note about the credentials that the gateway asks clients for.
+fn auth_note(config: &Config) -> Option<String> {
+    let auth = &config.gateway.auth;
+    if auth.keys_file.is_some() {
+        let text = "the gateway requires a key: create one with `ropeway key new NAME`, and add the header \
+                    `Authorization: Bearer KEY` to the entry";
+        return Some(text.to_owned());
+    }
+    auth.jwt.as_ref().map(|jwt| format!("the gateway requires a token of {}; the client signs in there", jwt.issuer))
 }
 
 /// Returns notes about a file that is not trusted yet, and about servers that the client would now have twice.

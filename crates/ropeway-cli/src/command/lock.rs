@@ -4,7 +4,8 @@ use std::io::{BufRead as _, IsTerminal as _};
 
 use anstyle::{AnsiColor, Style};
 use ropeway::bridge::ToolListing;
-use ropeway::lock::{Difference, DifferenceKind, Lock as Contents, LockFile};
+use ropeway::config::Sandbox;
+use ropeway::lock::{Difference, DifferenceKind, Lock as Contents, LockFile, SandboxDifference};
 use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
@@ -72,6 +73,9 @@ struct Review {
     /// Servers of the lock that were removed from the configuration.
     removed: Vec<Alias>,
     differences: Vec<Difference>,
+    /// The available servers with their sandboxes.
+    sandboxes: Vec<(Alias, Option<Sandbox>)>,
+    sandbox_differences: Vec<SandboxDifference>,
 }
 
 impl Lock {
@@ -85,6 +89,9 @@ impl Lock {
             return Err(failure.hint("try `ropeway add` to create a configuration file"));
         };
         let known: Vec<Alias> = servers.names().into_iter().cloned().collect();
+        // A server with missing secrets is not started, and its sandbox is not known.
+        let complete = servers.config.servers.iter().filter(|entry| entry.config().is_some());
+        let sandboxes = complete.map(|entry| (entry.alias.clone(), entry.sandbox().cloned())).collect();
         let all = self.servers.is_empty();
         // Skipped servers are reported as unavailable.
         let servers = servers.only_these(&self.servers)?.eager().without_lock().lists_servers();
@@ -95,10 +102,11 @@ impl Lock {
         let review = Session::with_any(servers, &context, async |session| {
             session.wait_for_servers().await?;
             let removed = contents.servers().filter(|alias| all && !known.contains(alias)).cloned().collect();
-            Ok(Review::new(&contents, session.listing(), removed))
+            Ok(Review::new(&contents, session.listing(), removed).with_sandboxes(&contents, sandboxes))
         })
         .await?;
-        let has_changes = !review.differences.is_empty();
+        let count = review.differences.len() + review.sandbox_differences.len();
+        let has_changes = count > 0;
         let mut written = false;
         if !context.json {
             print(&review.text(&contents, &file, exists))?;
@@ -107,7 +115,7 @@ impl Lock {
             say(&warning(&format!("{status}; its tools were not checked")));
         }
         if !self.check && (has_changes || !exists) {
-            if self.asks(&context) && !accepted(review.differences.len()).await {
+            if self.asks(&context) && !accepted(count).await {
                 return Ok(Exit::ToolError);
             }
             lockfile::change(&config, |lock| review.accept(lock))?;
@@ -159,11 +167,23 @@ impl Review {
         for alias in &removed {
             differences.extend(contents.compare(alias, []));
         }
-        Self { reached, unreached, removed, differences }
+        Self { reached, unreached, removed, differences, sandboxes: Vec::new(), sandbox_differences: Vec::new() }
+    }
+
+    /// Compares the sandboxes of all servers. Those of unavailable servers are reported if they are wider, and never accepted.
+    fn with_sandboxes(mut self, contents: &Contents, mut sandboxes: Vec<(Alias, Option<Sandbox>)>) -> Self {
+        let is_reached = |alias: &Alias| self.reached.iter().any(|(reached, _)| reached == alias);
+        let compared =
+            sandboxes.iter().filter_map(|(alias, sandbox)| contents.compare_sandbox(alias, sandbox.as_ref()));
+        self.sandbox_differences = compared.filter(|it| it.widens() || is_reached(&it.server)).collect();
+        sandboxes.retain(|(alias, _)| is_reached(alias));
+        self.sandboxes = sandboxes;
+        self
     }
 
     fn accept(&self, lock: &mut Contents) {
         self.reached.iter().for_each(|(alias, tools)| lock.accept(alias, tools));
+        self.sandboxes.iter().for_each(|(alias, sandbox)| lock.accept_sandbox(alias, sandbox.as_ref()));
         self.removed.iter().for_each(|alias| lock.remove(alias));
     }
 
@@ -177,6 +197,13 @@ impl Review {
         let mut text = String::new();
         if !exists {
             text.push_str(&format!("{} does not exist\n", file.path().display()));
+        }
+        for SandboxDifference { server, changes, .. } in &self.sandbox_differences {
+            text.push_str(&line('~', AnsiColor::Yellow, &escape_invisible(server.as_str()), "sandbox changed"));
+            for change in changes {
+                let note = if change.widens { " (wider)" } else { "" };
+                text.push_str(&format!("    {}{note}\n", escape_invisible(&change.text)));
+            }
         }
         for difference in &self.differences {
             let name = escape_invisible(&format!("{}.{}", difference.server, difference.tool));
@@ -203,7 +230,7 @@ impl Review {
                 }
             }
         }
-        if self.differences.is_empty() && exists {
+        if self.differences.is_empty() && self.sandbox_differences.is_empty() && exists {
             let all = self.reached.iter().map(|(_, tools)| tools.len()).sum();
             text.push_str(&format!("{} is up to date: {}\n", file.path().display(), count(all)));
         }
@@ -224,7 +251,13 @@ impl Review {
                 record
             })
             .collect();
-        json!({"lock": file.path(), "written": written, "differences": differences, "unreached": self.unreached})
+        let sandbox = |difference: &SandboxDifference| {
+            let changes: Vec<&str> = difference.changes.iter().map(|change| change.text.as_str()).collect();
+            json!({"server": difference.server, "changes": changes, "widens": difference.widens()})
+        };
+        let sandboxes: Vec<Value> = self.sandbox_differences.iter().map(sandbox).collect();
+        let (lock, unreached) = (file.path(), &self.unreached);
+        json!({"lock": lock, "written": written, "differences": differences, "sandboxes": sandboxes, "unreached": unreached})
     }
 
     /// Returns the exit code for the unavailable servers.

@@ -19,6 +19,7 @@ mod import;
 mod import_report;
 mod install;
 mod install_record;
+mod key;
 mod lock;
 mod man;
 mod prompt;
@@ -28,6 +29,8 @@ mod remove;
 mod resources;
 mod serve;
 mod tools;
+mod top;
+mod top_view;
 mod trust;
 mod up;
 mod welcome;
@@ -40,6 +43,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use ropeway::config::SandboxLauncher;
 use ropeway::event::{EventLog, Events};
 use ropeway::mcp::{
     become_subreaper, end_children, end_children_on_signals_with, end_children_on_termination, end_descendants,
@@ -55,6 +59,7 @@ use crate::demo;
 use crate::failure::{CHECK_EXIT_CODES, EXIT_CODES, Exit, FILE_EXIT_CODES, Failure};
 use crate::output::print::print_json;
 use crate::output::verbose_log;
+use crate::sandbox;
 use crate::secrets::redaction::RedactingJsonWriter;
 use crate::terminal::duration;
 use crate::terminal::pager;
@@ -121,8 +126,12 @@ enum Command {
     Down(down::Down),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(gateway_status::EXAMPLES))]
     Status(gateway_status::GatewayStatus),
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(top::EXAMPLES))]
+    Top(top::Top),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(install::EXAMPLES))]
     Install(install::Install),
+    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(key::EXAMPLES))]
+    Key(key::Key),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::RESOURCES))]
     Resources(resources::Resources),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::READ))]
@@ -164,6 +173,9 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
         // Clients start it on each command, so it does not pay for the parser.
         return demo::serve(std::io::stdin().lock(), std::io::stdout());
     }
+    if words.get(1).is_some_and(|word| word == SandboxLauncher::ARGUMENT) {
+        return sandbox::launch(&words[2..]);
+    }
     let is_json = asks_for_json(&words);
     let mut root = CommandLine::command();
     root.build();
@@ -199,7 +211,11 @@ impl CommandLine {
         }
         let Options { json, timeout, verbose, log_file, log_payloads, trust } = self.options;
         // These commands print JSON Lines, not a document.
-        let is_lines = matches!(self.command, Some(Command::Chat(_) | Command::Events(_)));
+        let is_lines = match &self.command {
+            Some(Command::Chat(_) | Command::Events(_)) => true,
+            Some(Command::Top(top)) => !top.is_document(),
+            _ => false,
+        };
         let is_protocol = matches!(&self.command, Some(Command::Serve(serve)) if serve.is_stdio());
         let is_document = json && !is_lines && !is_protocol;
         let trust = match TrustMode::new(trust, std::env::var_os(VARIABLE)) {
@@ -314,7 +330,9 @@ async fn run(command: Option<Command>, context: CommandContext) -> Result<Exit, 
         Some(Command::Up(command)) => command.run(context).await,
         Some(Command::Down(command)) => command.run(context).await,
         Some(Command::Status(command)) => command.run(context).await,
+        Some(Command::Top(command)) => command.run(context).await,
         Some(Command::Install(command)) => command.run(&context),
+        Some(Command::Key(command)) => command.run(&context),
         Some(Command::Resources(command)) => command.run(context).await,
         Some(Command::Read(command)) => command.run(context).await,
         Some(Command::Prompts(command)) => command.run(context).await,

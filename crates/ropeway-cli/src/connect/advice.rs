@@ -145,6 +145,8 @@ impl ServerAdvice {
             (ServerState::FilteredToZero { .. }, Some((_, name))) => {
                 Some(format!("see `tools` and `tool_allowlist` of `{server}` in {name}"))
             }
+            // The reason names the command that accepts the sandbox.
+            (ServerState::Invalid { reason }, _) if reason.contains("`ropeway lock`") => None,
             (ServerState::Invalid { .. }, Some((_, name))) => {
                 Some(format!("correct or remove the key in {name}, or define the server in a ropeway.yaml"))
             }

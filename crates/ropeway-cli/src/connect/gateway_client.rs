@@ -25,6 +25,11 @@ pub(crate) async fn status(socket: &Path, timeout: Duration) -> Result<Value, Ga
     request(socket, "ropeway/status", timeout).await
 }
 
+/// Requests the statistics of the gateway behind a socket.
+pub(crate) async fn stats(socket: &Path, timeout: Duration) -> Result<Value, GatewayProblem> {
+    request(socket, "ropeway/stats", timeout).await
+}
+
 /// Asks the gateway behind a socket to stop.
 pub(crate) async fn stop(socket: &Path, timeout: Duration) -> Result<(), GatewayProblem> {
     request(socket, "ropeway/stop", timeout).await.map(drop)

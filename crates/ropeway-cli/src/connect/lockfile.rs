@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ropeway::agent::Approvals;
-use ropeway::config::LockPolicy;
+use ropeway::config::{Config, LockPolicy};
 use ropeway::lock::{Lock, LockError, LockFile};
 use ropeway::tool::ToolDefinition;
 
@@ -59,6 +59,14 @@ impl LoadedLock {
             }
         }
         approvals
+    }
+
+    /// Returns warnings about servers whose sandbox is wider than the accepted one. Under the strict policy, they are not started.
+    pub(crate) fn sandbox_warnings(&self, config: &Config) -> Vec<String> {
+        let complete = config.servers.iter().filter(|entry| entry.enabled && entry.config().is_some());
+        let compared = complete.filter_map(|entry| self.lock.compare_sandbox(&entry.alias, entry.sandbox()));
+        let widened = compared.filter(|difference| self.policy == LockPolicy::Warn && difference.widens());
+        widened.map(|difference| format!("server `{}`: {}", difference.server, difference.reason())).collect()
     }
 
     /// Returns `true` if the lock has approvals that were not given on this machine.

@@ -16,6 +16,7 @@ use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::{DEMO, ServerOptions};
 use crate::failure::Failure;
 use crate::output::print::say;
+use crate::sandbox;
 use crate::secrets::redaction;
 use crate::terminal::style;
 
@@ -151,7 +152,8 @@ fn no_config_file(server: &str, places: &[config_paths::ConfigPath]) -> Failure 
 
 impl Servers {
     /// Creates the servers of a configuration.
-    pub(crate) fn new(config: Config, source: ServerSource) -> Self {
+    pub(crate) fn new(mut config: Config, source: ServerSource) -> Self {
+        config.warnings.extend(sandbox::gap_warnings(&config));
         Self {
             config,
             source,

@@ -23,6 +23,7 @@ use crate::connect::running_gateway;
 use crate::connect::servers::Servers;
 use crate::failure::{Exit, Failure, exit_of_connect, worst_exit};
 use crate::output::print::say;
+use crate::sandbox;
 use crate::secrets::redaction;
 use crate::terminal::status::Status;
 use crate::terminal::style::warning;
@@ -117,6 +118,9 @@ impl Session {
             servers.show_warnings();
         }
         let locked = if servers.is_locked { lockfile::load(&servers)? } else { None };
+        if let Some(locked) = locked.as_ref().filter(|_| !context.verbose) {
+            locked.sandbox_warnings(&servers.config).iter().for_each(|text| say(&warning(text)));
+        }
         context.waiting.set(single.iter().cloned().collect());
         let deadline = context.deadline.clone();
         let mut servers = prepare(servers, deadline.as_ref());
@@ -129,7 +133,7 @@ impl Session {
         let filters = filtered.map(|entry| (entry.alias.clone(), entry.tools.clone())).collect();
         running_gateway::attach(&mut servers).await;
         let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(context.events.clone());
-        builder = builder.redact(redaction::redactor());
+        builder = builder.redact(redaction::redactor()).sandbox_launcher(sandbox::launcher());
         if let Some(locked) = &locked {
             builder = builder.lock(locked.lock.clone(), locked.policy);
         }

@@ -16,6 +16,7 @@ use super::remedy::{of_tls, remedy, with_scheme};
 use super::source::ConfigSource;
 use super::{ExamineSettings, stderr_advice, tools};
 use crate::failure::{Exit, exit_of_connect};
+use crate::sandbox;
 use crate::terminal::text::clean_line;
 
 const CHECK: &str = "handshake";
@@ -48,6 +49,7 @@ pub(super) async fn check(
             (&config.clone(), own.connect.max(own.download) + CLOSE_TIMEOUT)
         }
     };
+    let config = &config.clone().with_sandbox_launcher(&sandbox::launcher());
     let server = Mcp::with_host(config.clone(), with.handlers.clone(), Events::default());
     let started = Instant::now();
     let connected = tokio::time::timeout(limit, server.connect()).await;

@@ -10,11 +10,13 @@ mod program;
 mod proxy;
 mod remedy;
 mod runtime;
+mod sandbox;
 mod source;
 mod stderr_advice;
 mod tool_filter;
 mod tools;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ropeway::config::{HttpServer, LockPolicy, ServerConfig, ServerEntry, StdioServer, Transport};
@@ -33,6 +35,8 @@ pub(crate) struct ExamineSettings<'a> {
     pub(crate) handlers: Handlers,
     /// The accepted tools, if any, and what happens to others.
     pub(crate) lock: Option<(&'a Lock, LockPolicy)>,
+    /// The configuration file, if the servers come from one.
+    pub(crate) config: Option<PathBuf>,
     /// The time limit, if `--timeout` sets one.
     pub(crate) limit: Option<Duration>,
 }
@@ -56,7 +60,11 @@ async fn examine_with(
 ) -> Report {
     let environment = &with.environment;
     let mut findings = match &config.transport {
-        Transport::Stdio(server) => examine_process(server, environment, source).await,
+        Transport::Stdio(server) => {
+            let mut findings = examine_process(server, environment, source).await;
+            findings.extend(sandbox::check(server, with.config.as_deref()));
+            findings
+        }
         Transport::Http(server) | Transport::Sse(server) => examine_address(server, environment).await,
         _ => Vec::new(),
     };

@@ -9,6 +9,7 @@ use url::Url;
 
 use super::source::ConfigSource;
 use super::{address, package, stderr_advice};
+use crate::sandbox::lacks_network;
 
 /// Commands that usually start servers.
 const USUAL_COMMANDS: [&str; 12] =
@@ -40,9 +41,15 @@ fn of_process(cause: &ConnectErrorKind, server: &StdioServer, said: &[String], s
                 let advice = package::advice(command).or_else(|| suggest::did_you_mean(command, USUAL_COMMANDS));
                 Some(advice.unwrap_or_else(|| format!("install `{command}`, or set the command to an absolute path")))
             }
+            ErrorKind::PermissionDenied if server.sandbox.is_some() => {
+                Some(format!("run `chmod +x {command}`, or add its directory to `sandbox.read`"))
+            }
             ErrorKind::PermissionDenied => Some(format!("run `chmod +x {command}`")),
             _ => None,
         },
+        ConnectErrorKind::Timeout { .. } if lacks_network(server) => {
+            Some(format!("`{command}` cannot download the server; set `network: true` in its `sandbox`"))
+        }
         ConnectErrorKind::Timeout { .. } if server.is_package_runner() => {
             let longer = source.pick("`--timeout 5m`", "`--timeout 5m`, or `timeouts: {connect: 5m}` in its entry");
             Some(format!(
@@ -52,10 +59,26 @@ fn of_process(cause: &ConnectErrorKind, server: &StdioServer, said: &[String], s
         ConnectErrorKind::Timeout { .. } => {
             Some("run its command in a terminal; it may not be an MCP server, or may wait for input".to_owned())
         }
+        // The reason names the fix.
+        ConnectErrorKind::Sandbox { reason } if reason.contains("`sandbox") => None,
+        ConnectErrorKind::Sandbox { .. } => {
+            Some("set `mode: best-effort` in its `sandbox` to start it with fewer restrictions".to_owned())
+        }
+        ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. }
+            if server.sandbox.is_some() && is_denied(said) =>
+        {
+            Some("its sandbox may deny this; add the path to `sandbox.read` or `sandbox.write`".to_owned())
+        }
         ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. } => stderr_advice::advice(said, source),
         ConnectErrorKind::Version { .. } => Some("update the server, or ropeway".to_owned()),
         _ => None,
     }
+}
+
+/// Returns `true` if the server reports that an access was denied.
+fn is_denied(said: &[String]) -> bool {
+    let words = ["EACCES", "EPERM", "Permission denied", "permission denied", "not permitted"];
+    said.iter().any(|line| words.iter().any(|word| line.contains(word)))
 }
 
 fn of_address(cause: &ConnectErrorKind, url: &Url) -> Option<String> {
@@ -156,6 +179,12 @@ mod tests {
             let fix = remedy(&cause, &process(command), &said, ConfigSource::CommandLine).unwrap_or_default();
             assert!(fix.contains(expected), "{command}: {fix}");
         }
+        let closed = StdioServer::new("npx", ["-y", "x"]).with_sandbox(ropeway::config::Sandbox::new());
+        let closed = ServerConfig::new("s", closed);
+        let fix = remedy(&timeout(), &closed, &said, ConfigSource::CommandLine).unwrap_or_default();
+        assert!(fix.contains("set `network: true` in its `sandbox`"), "{fix}");
+        let refused = ConnectErrorKind::Sandbox { reason: "add `/x` to `sandbox.read`".to_owned() };
+        assert_eq!(remedy(&refused, &closed, &said, ConfigSource::CommandLine), None);
         let address = |url: &str| ServerConfig::new("s", HttpServer::new(url));
         let broken = |kind: ErrorKind| ConnectErrorKind::Broken(Box::new(std::io::Error::from(kind)));
         let status = |status: u16| ConnectErrorKind::Status { status, said: None };

@@ -80,9 +80,10 @@ impl StreamFilter {
         let secrets = redactor();
         let mut shown = String::new();
         if *self.mask.redactor() != secrets {
-            // The secrets changed: release the text held back for the old ones.
-            shown = self.mask.finish();
+            // The text that was held back may be the beginning of a secret, old or new.
+            let held = self.mask.finish();
             self.mask = StreamRedactor::new(secrets);
+            shown = self.mask.push(&held);
         }
         shown
             + &match &mut self.cleaner {
@@ -162,6 +163,15 @@ mod tests {
         let shown = pieces.map(|piece| flow.push(piece)).concat() + &flow.end();
         assert_eq!(shown, "it is ***, and sky high\n s");
         assert_eq!(flow.push("again ") + &flow.end(), "again ");
+    }
+
+    #[test]
+    fn a_secret_is_hidden_if_others_are_added_while_it_comes() {
+        add_secrets(&Redactor::new([&Secret::new("pk-of-a-flow")]));
+        let mut flow = StreamFilter::default();
+        let shown = flow.push("it is pk-of");
+        add_secrets(&Redactor::new([&Secret::new("added-in-between")]));
+        assert_eq!(shown + &flow.push("-a-flow") + &flow.end(), "it is ***");
     }
 
     #[test]

@@ -18,7 +18,8 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         "" | "s" => number,
         "m" | "min" => number * 60.0,
         "h" => number * 3600.0,
-        _ => return Err(format!("`{unit}` is not a unit of time: use ms, s, m or h")),
+        "d" => number * 24.0 * 3600.0,
+        _ => return Err(format!("`{unit}` is not a unit of time: use ms, s, m, h or d")),
     };
     Ok(Duration::from_secs_f64(seconds.min(LONGEST_SECONDS)))
 }
@@ -36,6 +37,7 @@ mod tests {
             ("1.5s", 1500),
             ("5", 5000),
             ("1h", 3_600_000),
+            ("2d", 172_800_000),
             ("2 s", 2000),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(milliseconds)), "{text}");

@@ -9,6 +9,7 @@ use ropeway::config::{ChatReview, ConfigReview, ServerReview, TransportReview, V
 use super::ownership::ownership_problem;
 use super::summary::{Fact, Section, TrustSummary};
 use crate::failure::Failure;
+use crate::sandbox::describe;
 use crate::terminal::text::{columns, escape_invisible, fold};
 
 const HEADING: Style = Style::new().bold();
@@ -163,7 +164,7 @@ fn server_section(server: &ServerReview) -> Section {
         section.add("is", "disabled");
     }
     match &server.transport {
-        TransportReview::Command { command, args, cwd, env, env_file, inherit_env, .. } => {
+        TransportReview::Command { command, args, cwd, env, env_file, inherit_env, sandbox, .. } => {
             let words: Vec<String> = std::iter::once(command).chain(args).map(|word| quoted(word)).collect();
             section.add("runs", words.join(" "));
             cwd.iter().for_each(|cwd| section.add("in directory", cwd));
@@ -171,6 +172,9 @@ fn server_section(server: &ServerReview) -> Section {
             env_file.iter().for_each(|file| section.add("reads env file", file));
             if *inherit_env {
                 section.add("passes", "the whole environment");
+            }
+            if let Some(sandbox) = sandbox {
+                section.add("sandbox", describe(sandbox, command));
             }
             if !server.receives.is_empty() {
                 section.add("receives", list(&server.receives));

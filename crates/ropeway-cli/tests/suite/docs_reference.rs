@@ -21,7 +21,7 @@ struct Section {
 }
 
 /// `EXAMPLE` in `around` is replaced by each example. A line that starts with it may hold several keys.
-const SECTIONS: [Section; 16] = [
+const SECTIONS: [Section; 23] = [
     Section {
         title: "Top level",
         pointer: "/properties",
@@ -52,6 +52,7 @@ const SECTIONS: [Section; 16] = [
             ("env_file", "alias: a, command: x, env_file: server.env"),
             ("inherit_env", "alias: a, command: x, inherit_env: true"),
             ("cwd", "alias: a, command: x, cwd: ~/data"),
+            ("sandbox", "alias: a, command: x, sandbox: true"),
             ("url", "alias: a, url: https://example.com/mcp"),
             ("headers", "alias: a, url: https://example.com/mcp, headers: {X-Team: blue}"),
             ("auth", r#"alias: a, url: https://example.com/mcp, auth: {bearer: "${TOKEN}"}"#),
@@ -82,6 +83,7 @@ const SECTIONS: [Section; 16] = [
             ("env", "env: {LOG_LEVEL: info}"),
             ("inherit_env", "inherit_env: true"),
             ("cwd", "cwd: /srv"),
+            ("sandbox", "sandbox: {files: 256}"),
             ("tools", r#"tools: {deny: ["delete_*"]}"#),
             ("tool_allowlist", r#"tool_allowlist: ["read_*"]"#),
             ("prefix", r#"prefix: "{alias}_""#),
@@ -97,6 +99,21 @@ const SECTIONS: [Section; 16] = [
             ("instructions", "instructions: true"),
             ("era", "era: auto"),
             ("isolation", "isolation: shared"),
+        ],
+    },
+    Section {
+        title: "`sandbox`",
+        pointer: "/$defs/Sandbox/properties",
+        around: "servers: [{alias: a, command: x, sandbox: {EXAMPLE}}]",
+        examples: &[
+            ("mode", "mode: best-effort"),
+            ("read", "read: [./docs]"),
+            ("write", "write: [./notes]"),
+            ("network", "network: true"),
+            ("unix_sockets", "unix_sockets: true"),
+            ("memory", "memory: 512M"),
+            ("processes", "processes: 64"),
+            ("files", "files: 256"),
         ],
     },
     Section {
@@ -162,6 +179,8 @@ const SECTIONS: [Section; 16] = [
             ("input_rounds", "input_rounds: 3"),
             ("questions", "questions: 3"),
             ("stderr_bytes", "stderr_bytes: 16K"),
+            ("calls", "calls: 4"),
+            ("rate", "rate: 10/s"),
         ],
     },
     Section {
@@ -232,7 +251,13 @@ const SECTIONS: [Section; 16] = [
             ("page_size", "page_size: 100"),
             ("list_timeout", "list_timeout: 2s"),
             ("session_life", "session_life: 30d"),
+            ("tls", "tls: {cert: gateway.pem, key: gateway.key}"),
+            ("drain", "drain: {delay: 5s, timeout: 25s}"),
+            ("page", "page: false"),
             ("limits", "limits: {calls_per_client: 16}"),
+            ("audit", "audit: {file: audit.jsonl}"),
+            ("access_log", "access_log: {file: access.jsonl}"),
+            ("auth", "auth: {keys_file: keys.json}"),
             ("profiles", r#"profiles: {reading: {tools: ["read_*"]}}"#),
         ],
     },
@@ -252,7 +277,61 @@ const SECTIONS: [Section; 16] = [
             ("parked_for", "parked_for: 5m"),
             ("isolated", "isolated: 8"),
             ("isolated_idle", "isolated_idle: 2m"),
+            ("rate", "rate: 10/s"),
+            ("calls_per_principal", "calls_per_principal: 16"),
+            ("sessions_per_principal", "sessions_per_principal: 100"),
+            ("result", "result: 4M"),
         ],
+    },
+    Section {
+        title: "`gateway.auth`",
+        pointer: "/$defs/GatewayAuth/properties",
+        around: "gateway: {auth: {EXAMPLE}}",
+        examples: &[
+            ("keys_file", "keys_file: keys.json"),
+            ("jwt", r#"jwt: {issuer: "https://auth.example", audience: "https://gateway.example/mcp"}"#),
+        ],
+    },
+    Section {
+        title: "`gateway.auth.jwt`",
+        pointer: "/$defs/GatewayJwt/properties",
+        around: "gateway: {auth: {jwt: {EXAMPLE}}}",
+        examples: &[
+            ("issuer", r#"issuer: "https://auth.example", audience: api"#),
+            ("audience", r#"issuer: "https://auth.example", audience: "https://gateway.example/mcp""#),
+            ("resource", r#"issuer: "https://auth.example", audience: api, resource: "https://gateway.example/mcp""#),
+            ("jwks_url", r#"issuer: "https://auth.example", audience: api, jwks_url: "https://auth.example/jwks""#),
+            ("algorithms", r#"issuer: "https://auth.example", audience: api, algorithms: [RS256, ES256]"#),
+            ("clock_skew", r#"issuer: "https://auth.example", audience: api, clock_skew: 30s"#),
+            ("principal_claim", r#"issuer: "https://auth.example", audience: api, principal_claim: email"#),
+            ("scopes", r#"issuer: "https://auth.example", audience: api, scopes: [mcp]"#),
+            ("profiles", r#"issuer: "https://auth.example", audience: api, profiles: [coding]"#),
+            ("tools", r#"issuer: "https://auth.example", audience: api, tools: ["git.*"]"#),
+        ],
+    },
+    Section {
+        title: "`gateway.tls`",
+        pointer: "/$defs/Tls/properties",
+        around: "gateway: {tls: {EXAMPLE}}",
+        examples: &[("cert", "cert: gateway.pem, key: gateway.key"), ("key", "cert: gateway.pem, key: gateway.key")],
+    },
+    Section {
+        title: "`gateway.drain`",
+        pointer: "/$defs/Drain/properties",
+        around: "gateway: {drain: {EXAMPLE}}",
+        examples: &[("delay", "delay: 5s"), ("timeout", "timeout: 25s")],
+    },
+    Section {
+        title: "`gateway.audit`",
+        pointer: "/$defs/GatewayAudit/properties",
+        around: "gateway: {audit: {EXAMPLE}}",
+        examples: &[("file", "file: /var/log/ropeway/audit.jsonl"), ("arguments", "arguments: true")],
+    },
+    Section {
+        title: "`gateway.access_log`",
+        pointer: "/$defs/GatewayAccessLog/properties",
+        around: "gateway: {access_log: {EXAMPLE}}",
+        examples: &[("file", "file: stderr")],
     },
     Section {
         title: "`gateway.profiles.NAME`",

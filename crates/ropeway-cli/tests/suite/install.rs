@@ -51,6 +51,16 @@ fn install_and_remove_leave_the_files_as_they_were() {
 }
 
 #[test]
+fn the_url_of_a_gateway_with_tls_and_keys_comes_with_a_note_about_its_key() {
+    let home = home();
+    let gateway = "gateway: {listen: \"0.0.0.0:8931\", tls: {cert: a.pem, key: a.key}, auth: {keys_file: keys.json}}\n";
+    home.write("work/team.yaml", &format!("servers: []\n{gateway}"));
+    let run = home.run(&["install", "cursor", "--http", "--config", "team.yaml"]).expect(0);
+    assert!(home.read(".cursor/mcp.json").contains("https://127.0.0.1:8931/mcp"), "{}", home.read(".cursor/mcp.json"));
+    assert!(run.stdout.contains("`ropeway key new NAME`"), "{}", run.stdout);
+}
+
+#[test]
 fn an_installed_entry_is_found_by_import() {
     for (client, _) in CLIENTS {
         let home = home();

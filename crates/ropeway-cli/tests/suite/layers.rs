@@ -14,6 +14,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("clients", 4),
     ("files", 4),
     ("output", 4),
+    ("sandbox", 4),
     ("demo", 5),
     ("doctor", 5),
     ("trust", 5),

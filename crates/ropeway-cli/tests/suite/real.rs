@@ -152,10 +152,15 @@ fn entry(alias: &str, launch: &Launch) -> Value {
     json!({"alias": alias, "command": launch.command[0], "args": launch.command[1..], "env": env})
 }
 
+/// Returns the configuration entry of a server, and the folder that it may use.
+pub(crate) fn real_entry(server: &str, alias: &str) -> (Value, TempDir) {
+    let launch = Launch::of(server, 0);
+    (entry(alias, &launch), launch.folder)
+}
+
 /// Returns the configuration entry of the filesystem server, and the folder that it serves.
 pub(crate) fn filesystem(alias: &str) -> (Value, TempDir) {
-    let launch = Launch::of("filesystem", 0);
-    (entry(alias, &launch), launch.folder)
+    real_entry("filesystem", alias)
 }
 
 /// Creates a place with real servers in its configuration. The second value keeps their folders alive.

@@ -186,9 +186,28 @@ fn snapshots_of_the_gateway() {
     keep("up-no-configuration", "ropeway up");
     keep("down-not-running", "ropeway down");
     keep("status-not-running", "ropeway status");
+    keep("key-no-file", "ropeway key list");
+    keep_after("key-list", "ropeway key list --file keys.json", &write_keys);
+    keep_after("key-revoke-unknown", "ropeway key revoke alicia --file keys.json", &write_keys);
     keep("install-dry-run", "ropeway install cursor --dry-run");
     keep("install-no-http", "ropeway install claude-desktop --http");
     keep_in("install", "ropeway install zed", &well());
+}
+
+/// Writes a file with two keys, of which one has expired.
+fn write_keys(place: &Path) {
+    let key = |name: &str, digit: &str, more: Value| {
+        let mut key = json!({"id": format!("0000000{digit}"), "name": name, "sha256": digit.repeat(64), "created": 1_790_000_000});
+        key.as_object_mut().expect("a map").extend(more.as_object().expect("a map").clone());
+        key
+    };
+    let limits = json!({"rate": "10/s", "calls": 4});
+    let restricted =
+        json!({"expires": 4_100_000_000_u64, "profiles": ["coding"], "tools": ["git.*", "read_*"], "limits": limits});
+    let keys = [key("alice", "1", restricted), key("ci", "2", json!({"expires": 1_790_000_001}))];
+    let path = place.join("keys.json");
+    std::fs::write(&path, json!({"version": 1, "keys": keys}).to_string()).expect("a file");
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");
 }
 
 #[test]

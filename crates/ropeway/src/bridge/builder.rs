@@ -8,7 +8,7 @@ use super::error::BridgeError;
 use super::handle::Bridge;
 use super::shared::BridgeShared;
 use super::state::{BridgeState, ToolCustomization};
-use crate::config::{Config, LockPolicy};
+use crate::config::{Config, LockPolicy, SandboxLauncher};
 use crate::event::Events;
 use crate::lock::Lock;
 use crate::mcp::Handlers;
@@ -27,6 +27,7 @@ pub struct BridgeBuilder {
     cache_dir: Option<PathBuf>,
     lock: Option<(Lock, LockPolicy)>,
     secrets: Redactor,
+    launcher: Option<SandboxLauncher>,
 }
 
 impl BridgeBuilder {
@@ -57,8 +58,9 @@ impl BridgeBuilder {
     ///
     /// Returns an error if two servers have the same alias or a tool pattern is invalid.
     pub fn build(self) -> Result<Bridge, BridgeError> {
-        let Self { config, handlers, events, customization, cache_dir, lock, secrets } = self;
+        let Self { config, handlers, events, customization, cache_dir, lock, secrets, launcher } = self;
         let shared = BridgeShared::new(handlers, events, cache_dir.map(DefinitionCache::new), lock, secrets);
+        let shared = shared.with_launcher(launcher);
         let state = BridgeState::new(config, customization, Arc::new(shared))?;
         Ok(Bridge { state: Arc::new(state) })
     }
@@ -84,6 +86,10 @@ setters!(BridgeBuilder {
     cache_dir(folder: impl Into<PathBuf>) => cache_dir = Some(folder.into());
     /// Keeps these secrets out of the cache. The secrets of the servers are never cached.
     redact(secrets: Redactor) => secrets = secrets;
+    /// Starts servers with a sandbox through this program, unless their own settings name one.
+    ///
+    /// Without a launcher, a server whose sandbox is required is not started.
+    sandbox_launcher(launcher: SandboxLauncher) => launcher = Some(launcher);
 });
 
 impl Bridge {
@@ -106,6 +112,7 @@ impl Bridge {
             cache_dir: default_cache_dir(),
             lock: None,
             secrets: Redactor::default(),
+            launcher: None,
         }
     }
 }

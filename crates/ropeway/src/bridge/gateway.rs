@@ -11,10 +11,11 @@ use super::slot::ServerSlot;
 use super::slot_task::call_error;
 use super::tool::{report_failure, with_timeouts};
 use crate::checked::CheckedTool;
-use crate::config::{Isolation, ServerEntry};
-use crate::event::Relay;
+use crate::config::{Isolation, ServerEntry, ServerLimits, ServerSettings};
+use crate::event::{Events, Relay};
 use crate::mcp::{Handlers, Mcp};
 use crate::registry::{ServerStatus, ToolShape};
+use crate::secret::Redactor;
 use crate::sync::lock;
 use crate::tool::{Alias, CallContext, CallError, ToolDefinition};
 
@@ -118,6 +119,16 @@ impl Bridge {
         self.state.slots().into_iter().map(view).collect()
     }
 
+    /// Returns the channel of the bridge's events.
+    pub(crate) fn event_channel(&self) -> Events {
+        self.state.shared.events.clone()
+    }
+
+    /// Returns the secrets of all servers and of the host.
+    pub(crate) fn secrets(&self) -> Redactor {
+        self.state.shared.secrets()
+    }
+
     /// Returns a receiver that is notified when the tools or the state of a server change.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.state.shared.changes()
@@ -138,7 +149,7 @@ impl Bridge {
     /// It lives as long as its handles. [`connect_isolated`](Self::connect_isolated) sends requests to it.
     pub(crate) fn isolated(&self, alias: &Alias, handlers: Handlers) -> Option<Mcp> {
         let slot = self.slot(alias).ok()?;
-        let mcp = Mcp::with_host(slot.config()?.clone(), handlers, slot.events().clone());
+        let mcp = Mcp::with_host(slot.shared.connection_config(slot.config()?), handlers, slot.events().clone());
         if let Some(info) = slot.mcp().and_then(|shared| shared.server_info()) {
             mcp.assume_era(info.era);
         }
@@ -160,6 +171,17 @@ impl Bridge {
             Ok(mcp.clone())
         };
         lease(&slot, own_name, connect).await
+    }
+
+    /// Returns the limits of a server on the requests of all clients.
+    pub(crate) fn request_limits(&self, alias: &Alias) -> ServerLimits {
+        match self.slot(alias).map(|slot| slot.entry.clone()) {
+            Ok(entry) => match &entry.settings {
+                ServerSettings::Known(config) => config.limits,
+                _ => ServerLimits::default(),
+            },
+            Err(_) => ServerLimits::default(),
+        }
     }
 
     /// Returns whether the clients of a gateway share the connection to a server.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use tokio::sync::watch;
 
 use super::cache::DefinitionCache;
-use crate::config::LockPolicy;
+use crate::config::{LockPolicy, SandboxLauncher, ServerConfig, ServerEntry};
 use crate::event::{Event, EventStream, Events};
 use crate::lock::Lock;
 use crate::mcp::Handlers;
@@ -28,6 +28,8 @@ pub(super) struct BridgeShared {
     host_secrets: Redactor,
     /// All secrets that are kept out of the cache.
     secrets: Mutex<Redactor>,
+    /// Starts servers with a sandbox.
+    launcher: Option<SandboxLauncher>,
 }
 
 /// Warnings of the configuration.
@@ -48,7 +50,19 @@ impl BridgeShared {
     ) -> Self {
         let lock = lock.filter(|(_, policy)| *policy != LockPolicy::Off);
         let (changes, notices, secrets) = (watch::Sender::new(0), Mutex::default(), Mutex::default());
-        Self { handlers, events, cache, lock, changes, notices, host_secrets, secrets }
+        Self { handlers, events, cache, lock, changes, notices, host_secrets, secrets, launcher: None }
+    }
+
+    pub(super) fn with_launcher(self, launcher: Option<SandboxLauncher>) -> Self {
+        Self { launcher, ..self }
+    }
+
+    /// Returns the settings of a connection, with the launcher of this bridge.
+    pub(super) fn connection_config(&self, config: &ServerConfig) -> ServerConfig {
+        match &self.launcher {
+            Some(launcher) => config.clone().with_sandbox_launcher(launcher),
+            None => config.clone(),
+        }
     }
 
     /// Sets the secrets of all servers. A server may repeat the secret of another one, so each entry of the cache is redacted with
@@ -59,6 +73,14 @@ impl BridgeShared {
 
     pub(super) fn secrets(&self) -> Redactor {
         lock(&self.secrets).clone()
+    }
+
+    /// Returns how the sandbox of a server is wider than the accepted one, if it is.
+    pub(super) fn widened_sandbox(&self, entry: &ServerEntry) -> Option<String> {
+        let (lock, _) = self.lock.as_ref()?;
+        entry.config()?;
+        let difference = lock.compare_sandbox(&entry.alias, entry.sandbox())?;
+        difference.widens().then(|| difference.reason())
     }
 
     /// Returns `true` if tools that differ from the lock are hidden.

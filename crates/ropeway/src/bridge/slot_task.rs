@@ -35,7 +35,8 @@ impl ServerSlot {
         {
             let mut phase = lock(&self.phase);
             if matches!(*phase, Phase::Idle) {
-                let connection = SharedConnection::new(config, self.alias(), &self.shared.handlers, self.events());
+                let own = self.shared.connection_config(config);
+                let connection = SharedConnection::new(&own, self.alias(), &self.shared.handlers, self.events());
                 let may_sleep = self.entry.start == StartMode::Lazy && !connection.mcp().is_connected();
                 *phase = match may_sleep.then(|| self.load_definitions(config)).flatten() {
                     Some(CachedDefinitions { tools, has_resources, prompts }) => {

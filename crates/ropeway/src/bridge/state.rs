@@ -9,7 +9,7 @@ use super::error::BridgeError;
 use super::shared::BridgeShared;
 use super::slot::{ServerSlot, SlotSnapshot};
 use super::tool::BridgeTool;
-use crate::config::{CollisionPolicy, Config, ServerEntry};
+use crate::config::{CollisionPolicy, Config, ServerEntry, ServerSettings};
 use crate::error_chain::chain;
 use crate::mcp::ConnectError;
 use crate::registry::{Predicate, Registry, ServerState, ServerStatus, ToolShape, ToolShapeError, Transformer};
@@ -83,7 +83,10 @@ impl BridgeState {
         Ok(state)
     }
 
-    pub(super) fn new_slot(&self, entry: ServerEntry) -> Result<Arc<ServerSlot>, BridgeError> {
+    pub(super) fn new_slot(&self, mut entry: ServerEntry) -> Result<Arc<ServerSlot>, BridgeError> {
+        if let Some(reason) = self.shared.widened_sandbox(&entry).filter(|_| self.shared.is_strict()) {
+            entry.settings = ServerSettings::Invalid { reason };
+        }
         let settings =
             |error: ToolShapeError| BridgeError::Settings { server: entry.alias.clone(), source: error.into() };
         let mut shape = ToolShape::new(&entry).map_err(settings)?;
@@ -98,7 +101,9 @@ impl BridgeState {
     }
 
     /// Shares the secrets of new slots, and emits the warnings of their configuration.
-    pub(super) fn announce(&self, slots: &[Arc<ServerSlot>], warnings: Vec<String>) {
+    pub(super) fn announce(&self, slots: &[Arc<ServerSlot>], mut warnings: Vec<String>) {
+        let widened = slots.iter().filter_map(|slot| Some((slot.alias(), self.shared.widened_sandbox(&slot.entry)?)));
+        warnings.extend(widened.map(|(alias, reason)| format!("server `{alias}`: {reason}")));
         self.shared.set_secrets(slots.iter().map(|slot| &slot.redactor));
         let skipped = slots.iter().filter_map(|slot| Some((slot.alias().clone(), slot.entry.warning()?)));
         self.shared.set_notices(warnings, skipped.collect());

@@ -23,18 +23,22 @@ pub use self::file::{ConfigError, ConfigProblem, Secrets, json_schema};
 #[cfg(feature = "mcp")]
 pub(crate) use self::settings::MAX_TIMEOUT;
 // Hidden from the docs: settings of the command `ropeway chat`, used by the binary.
-#[doc(hidden)]
-pub use self::settings::{ChatSettings, MissingChatSecrets, ProviderName, ToolApproval};
-// Hidden from the docs: incomplete settings, the address of `ropeway serve` and the transport to it; used by the binary.
 #[cfg(feature = "gateway")]
 pub(crate) use self::settings::decode_gateway_key;
 pub use self::settings::{
-    CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, InProcessServer, Isolation,
-    LockPolicy, PrefixMode, ProfileSettings, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry,
-    ServerLimits, ServerTimeouts, StartMode, StdioServer, ToolOverride, ToolSettings, Transport,
+    AuditSettings, AuthSettings, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer,
+    InProcessServer, Isolation, JwtAlgorithm, JwtSettings, LockPolicy, LogTarget, PrefixMode, PrincipalLimits,
+    ProfileSettings, Rate, ReconnectPolicy, ResourceSettings, Sandbox, SandboxMode, ServerConfig, ServerEntry,
+    ServerLimits, ServerTimeouts, StartMode, StdioServer, TlsSettings, ToolOverride, ToolSettings, Transport,
 };
 #[doc(hidden)]
-pub use self::settings::{ListenAddress, ServerSettings, SocketServer};
+pub use self::settings::{ChatSettings, MissingChatSecrets, ProviderName, ToolApproval};
+// Hidden from the docs: incomplete settings, settings of the command `ropeway serve` and the transport to it; used by the binary.
+#[doc(hidden)]
+pub use self::settings::{DrainSettings, ListenAddress, ServerSettings, SocketServer};
+// Hidden from the docs: used by the binary, which starts servers in their sandbox.
+#[doc(hidden)]
+pub use self::settings::{SandboxChange, SandboxFailure, SandboxLauncher, SandboxPath, SandboxProfile, SandboxSummary};
 #[cfg(feature = "bridge")]
-pub(crate) use self::{file::Glob, settings::DEFAULT_PREFIX};
+pub(crate) use self::{file::Glob, settings::DEFAULT_PREFIX, settings::sandbox_changes};
 pub use crate::secret::Secret;

@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, Isolation, PrefixMode,
-    ProfileSettings, ReconnectPolicy, ResourceSettings, ServerConfig, ServerEntry, ServerLimits, ServerTimeouts,
-    StartMode, StdioServer, ToolOverride, ToolSettings,
+    AuditSettings, AuthSettings, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer,
+    Isolation, JwtAlgorithm, JwtSettings, LogTarget, PrefixMode, PrincipalLimits, ProfileSettings, Rate,
+    ReconnectPolicy, ResourceSettings, Sandbox, SandboxLauncher, SandboxMode, ServerConfig, ServerEntry, ServerLimits,
+    ServerTimeouts, StartMode, StdioServer, TlsSettings, ToolOverride, ToolSettings, Transport,
 };
 use crate::secret::{Redactor, Secret};
 use crate::setters::setters;
@@ -28,9 +29,31 @@ setters!(ServerConfig {
     with_redactor => redactor: Redactor,
 });
 
+impl ServerConfig {
+    /// Sets the launcher of the sandbox, if the server has a sandbox without one.
+    #[must_use]
+    pub fn with_sandbox_launcher(mut self, launcher: &SandboxLauncher) -> Self {
+        if let Transport::Stdio(StdioServer { sandbox: Some(sandbox), .. }) = &mut self.transport {
+            sandbox.launcher.get_or_insert_with(|| launcher.clone());
+        }
+        self
+    }
+}
+
 setters!(StdioServer {
     with_cwd => cwd: Option<PathBuf>,
     with_inherit_env => inherit_env: bool,
+    with_sandbox => sandbox: Option<Sandbox>,
+});
+
+setters!(Sandbox {
+    with_mode => mode: SandboxMode,
+    with_network => network: bool,
+    with_unix_sockets => unix_sockets: bool,
+    with_memory => memory: Option<u64>,
+    with_processes => processes: Option<u64>,
+    with_files => files: Option<u64>,
+    with_launcher => launcher: Option<SandboxLauncher>,
 });
 
 setters!(HttpServer {
@@ -87,8 +110,18 @@ setters!(GatewaySettings {
     with_page_size => page_size: usize,
     with_list_timeout => list_timeout: Duration,
     with_session_life => session_life: Duration,
+    with_page => page: bool,
     with_limits => limits: GatewayLimits,
+    with_tls => tls: Option<TlsSettings>,
+    with_audit => audit: Option<AuditSettings>,
+    with_access_log => access_log: Option<LogTarget>,
+    with_auth => auth: AuthSettings,
+    with_principal_limits => principal_limits: PrincipalLimits,
     with_profiles => profiles: Vec<ProfileSettings>,
+});
+
+setters!(AuditSettings {
+    with_arguments => arguments: bool,
 });
 
 setters!(GatewayLimits {
@@ -103,6 +136,31 @@ setters!(GatewayLimits {
     with_parked_for => parked_for: Duration,
     with_isolated => isolated: usize,
     with_isolated_idle => isolated_idle: Duration,
+});
+
+setters!(AuthSettings {
+    with_keys_file => keys_file: Option<PathBuf>,
+    with_jwt => jwt: Option<JwtSettings>,
+});
+
+setters!(JwtSettings {
+    with_audience => audience: Vec<String>,
+    with_resource => resource: Option<String>,
+    with_jwks_url => jwks_url: Option<String>,
+    with_algorithms => algorithms: Vec<JwtAlgorithm>,
+    with_clock_skew => clock_skew: Duration,
+    with_principal_claim => principal_claim: String,
+    with_scopes => scopes: Vec<String>,
+    with_profiles => profiles: Option<Vec<String>>,
+    with_tools => tools: Option<Vec<String>>,
+});
+
+setters!(PrincipalLimits {
+    with_rate => rate: Option<Rate>,
+    with_calls => calls: Option<usize>,
+    with_sessions => sessions: Option<usize>,
+    with_body => body: Option<usize>,
+    with_result => result: Option<usize>,
 });
 
 setters!(ProfileSettings {

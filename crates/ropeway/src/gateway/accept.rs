@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,6 +22,11 @@ pub(crate) trait Accept: Send + Sync + 'static {
 
     /// Accepts the next connection, and prepares it.
     fn accept_next(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
+
+    /// Returns the address of the client, if it has one.
+    fn peer(_io: &Self::Io) -> Option<SocketAddr> {
+        None
+    }
 }
 
 impl Accept for TcpListener {
@@ -31,6 +37,10 @@ impl Accept for TcpListener {
         // Responses are written at once; waiting for more would only delay them.
         let _ = stream.set_nodelay(true);
         Ok(stream)
+    }
+
+    fn peer(io: &TcpStream) -> Option<SocketAddr> {
+        io.peer_addr().ok()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::client::Client;
 use super::errors::ErrorReply;
 use super::exchange::{Dispatch, Exchange, Outcome, RequestIdentity};
 use super::relay::ServerRequest;
@@ -27,7 +28,7 @@ pub(crate) fn call_tool(
     params: &ClientParams<'_>,
 ) -> Result<Dispatch, ErrorReply> {
     let name = target(params, "name")?;
-    let router = shared.router(&requester.client.profile)?;
+    let router = shared.router_of(&requester.client)?;
     let arguments = params.arguments.map(|arguments| requester.slice(arguments)).unwrap_or_default();
     if let Some(retried) = retry(shared, requester, params, "tools/call", name, &arguments)? {
         return Ok(retried);
@@ -47,7 +48,7 @@ pub(crate) fn call_tool(
         true => search::inner_call(&arguments)?,
         false => (name.to_owned(), arguments),
     };
-    let found = find_route(shared, &requester.client.profile, &router, &tool);
+    let found = find_route(shared, &requester.client, &router, &tool);
     let route = match found {
         Ok(route) => {
             check_header_params(requester, &route, &arguments)?;
@@ -57,22 +58,25 @@ pub(crate) fn call_tool(
         Err(_) if shared.is_pending(&router) => None,
         Err(error) => return Err(error),
     };
-    let forwarded = Forwarded::of(params);
+    let forwarded = requester.forwarded(params);
     let started = requester.start(shared, params)?;
     let _ = started.exchange.request.set(identity);
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {
         let route = match route {
             Some(route) => Ok(route),
-            None => wait_for_route(&shared_, &exchange.client.profile, &tool).await,
+            None => wait_for_route(&shared_, &exchange.client, &tool).await,
         };
         let called = route.and_then(|route| {
             let request = tool_request(&shared_, &exchange, forwarded, &route, arguments.clone())?;
             Ok((route, request))
         });
+        if let Ok((route, _)) = &called {
+            exchange.note(|record| record.note_digest(route.digest()));
+        }
         match called {
             Ok((route, _)) if route.mapping == ArgumentMapping::Opaque => {
-                call_opaque(&route, &arguments, exchange.client.era).await
+                call_opaque(&route, &arguments, &exchange).await
             }
             Ok((_, request)) => send(&shared_, &exchange, request).await,
             Err(error) => Outcome::Error(error),
@@ -83,22 +87,22 @@ pub(crate) fn call_tool(
 /// Finds the route of a tool. A tool that a server has listed just now is found, too.
 fn find_route(
     shared: &GatewayShared,
-    profile: &str,
+    client: &Client,
     router: &Router,
     name: &str,
 ) -> Result<Arc<CallRoute>, ErrorReply> {
     if let Some(route) = router.tool(name) {
         return Ok(route.clone());
     }
-    let current = shared.current_router(profile)?;
+    let current = shared.current_router_of(client)?;
     let route = current.tool(name).cloned();
     route.ok_or_else(|| ErrorReply::unknown_tool(name, current.nearest_tool(name).as_deref()))
 }
 
 /// Waits for servers that are still connecting, and finds the route of a tool.
-async fn wait_for_route(shared: &GatewayShared, profile: &str, name: &str) -> Result<Arc<CallRoute>, ErrorReply> {
-    shared.wait_for_first_attempts(profile).await;
-    find_route(shared, profile, &*shared.router(profile)?, name)
+async fn wait_for_route(shared: &GatewayShared, client: &Client, name: &str) -> Result<Arc<CallRoute>, ErrorReply> {
+    shared.wait_for_first_attempts(&client.profile).await;
+    find_route(shared, client, &*shared.router_of(client)?, name)
 }
 
 /// Checks the headers that mirror arguments.
@@ -146,17 +150,21 @@ fn tool_request(
 }
 
 /// Calls a tool that the bridge has made itself.
-async fn call_opaque(route: &CallRoute, arguments: &[u8], client: Era) -> Outcome {
+async fn call_opaque(route: &CallRoute, arguments: &[u8], exchange: &Exchange) -> Outcome {
+    exchange.note(|record| record.note_server(&route.server, Some(&route.own_name)));
     let arguments = match parse_arguments(arguments) {
         Ok(arguments) => arguments,
         Err(error) => return Outcome::Error(error),
     };
     match route.tool.call(arguments, &CallContext::default()).await {
         Ok(output) => {
+            if output.is_error {
+                exchange.note(|record| record.note_tool_error());
+            }
             let result = serde_json::to_vec(&output).unwrap_or_else(|_| b"{}".to_vec());
             Outcome::Result { result: result.into(), from: Era::Legacy, extras: ResultExtras::default(), server: None }
         }
-        Err(error) => Outcome::Error(ErrorReply::from_call(&error, client)),
+        Err(error) => Outcome::Error(ErrorReply::from_call(&error, exchange.client.era)),
     }
 }
 
@@ -167,7 +175,7 @@ pub(crate) fn get_prompt(
     params: &ClientParams<'_>,
 ) -> Result<Dispatch, ErrorReply> {
     let name = target(params, "name")?.to_owned();
-    let router = shared.router(&requester.client.profile)?;
+    let router = shared.router_of(&requester.client)?;
     let arguments = params.arguments.map(|arguments| requester.slice(arguments)).unwrap_or_default();
     if let Some(retried) = retry(shared, requester, params, "prompts/get", &name, &arguments)? {
         return Ok(retried);
@@ -176,7 +184,7 @@ pub(crate) fn get_prompt(
     let identity =
         RequestIdentity { method: "prompts/get", target: name.as_str().into(), arguments: arguments.clone() };
     let _ = started.exchange.request.set(identity);
-    let Forwarded { members, meta } = Forwarded::of(params);
+    let Forwarded { members, meta } = requester.forwarded(params);
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {
         let found = shared_.catalog.prompt(&shared_.bridge, &router, &name).await;
@@ -208,14 +216,14 @@ pub(crate) fn read_resource(
     params: &ClientParams<'_>,
 ) -> Result<Dispatch, ErrorReply> {
     let uri = target(params, "uri")?.to_owned();
-    let router = shared.router(&requester.client.profile)?;
+    let router = shared.router_of(&requester.client)?;
     if let Some(retried) = retry(shared, requester, params, "resources/read", &uri, &Bytes::new())? {
         return Ok(retried);
     }
     let started = requester.start(shared, params)?;
     let identity = RequestIdentity { method: "resources/read", target: uri.as_str().into(), arguments: Bytes::new() };
     let _ = started.exchange.request.set(identity);
-    let Forwarded { members, meta } = Forwarded::of(params);
+    let Forwarded { members, meta } = requester.forwarded(params);
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {
         let routes = match shared_.catalog.route_uri(&shared_.bridge, &router, &uri).await {
@@ -261,9 +269,9 @@ pub(crate) fn complete(
     let missing = || ErrorReply::invalid_params("`ref` is missing");
     let reference = params.get("ref").ok_or_else(missing)?;
     let mut reference: Value = serde_json::from_str(reference.get()).map_err(|_| missing())?;
-    let router = shared.router(&requester.client.profile)?;
+    let router = shared.router_of(&requester.client)?;
     let started = requester.start(shared, params)?;
-    let Forwarded { mut members, meta } = Forwarded::of(params);
+    let Forwarded { mut members, meta } = requester.forwarded(params);
     members.retain(|(key, _)| key != "ref");
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {

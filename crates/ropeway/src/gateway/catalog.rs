@@ -74,7 +74,7 @@ impl Catalog {
 
     /// Finds the server of a prompt, and the server's own name of it.
     pub(crate) async fn prompt(&self, bridge: &Bridge, router: &Router, name: &str) -> Option<(Alias, String)> {
-        if let Some(only) = router.profile.transparent() {
+        if let Some(only) = router.transparent() {
             return Some((only.clone(), name.to_owned()));
         }
         let find = |fetched: &[Fetched<'_>]| {
@@ -102,7 +102,7 @@ impl Catalog {
 
     /// Finds the servers that may have a resource.
     pub(crate) async fn route_uri(&self, bridge: &Bridge, router: &Router, uri: &str) -> UriRoute {
-        if let Some(only) = router.profile.transparent() {
+        if let Some(only) = router.transparent() {
             return UriRoute::One(only.clone(), uri.to_owned());
         }
         let servers = router.servers();
@@ -124,7 +124,7 @@ impl Catalog {
         router: &Router,
         template: &str,
     ) -> Option<(Alias, String)> {
-        if let Some(only) = router.profile.transparent() {
+        if let Some(only) = router.transparent() {
             return Some((only.clone(), template.to_owned()));
         }
         let servers = router.servers();
@@ -248,12 +248,12 @@ fn list_tools(bridge: &Bridge, router: &Router) -> Listing {
     let views = bridge.views();
     let current;
     let router = if router.is_outdated(&views) {
-        current = Router::build(&router.profile, &views);
+        current = router.rebuilt(&views);
         &current
     } else {
         router
     };
-    let ttl = router.profile.transparent().and_then(|only| bridge.server(only)?.tools_ttl()).unwrap_or_default();
+    let ttl = router.transparent().and_then(|only| bridge.server(only)?.tools_ttl()).unwrap_or_default();
     Listing {
         entries: router.tool_entries().to_vec(),
         missing: router.missing_tools(),

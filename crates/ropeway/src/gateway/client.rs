@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,15 +10,14 @@ use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use super::notification::single_line;
+use super::observe::ClientLabel;
 use super::outbound::{Frame, FrameKind, Outbound};
+pub(crate) use super::principal::Principal;
 use super::running::{RunningRequest, RunningRequests};
 use crate::mcp::QuestionMethod;
 use crate::protocol::{Era, meta};
 use crate::sync::lock;
 use crate::tool::CancelToken;
-
-/// The identity that a client has proven. Empty for clients without authentication.
-pub(crate) type Principal = Arc<str>;
 
 /// Maximum number of questions that wait for answers of one client.
 pub(crate) const MAX_QUESTIONS: usize = 16;
@@ -77,8 +76,8 @@ pub(crate) struct ClientCapabilities {
 }
 
 impl ClientCapabilities {
-    /// Reads the `capabilities` of a client. Malformed ones count as absent.
-    pub(crate) fn read(json: &RawValue) -> Self {
+    /// Reads the text of the `capabilities` of a client. Malformed ones count as absent.
+    pub(crate) fn parse(json: &str) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Declared<'a> {
@@ -99,7 +98,7 @@ impl ClientCapabilities {
             #[serde(borrow)]
             url: Option<&'a RawValue>,
         }
-        let declared = serde_json::from_str::<Declared<'_>>(json.get()).unwrap_or_default();
+        let declared = serde_json::from_str::<Declared<'_>>(json).unwrap_or_default();
         Self {
             // An empty object means forms only.
             form: declared.elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none()),
@@ -170,6 +169,8 @@ pub(crate) struct Client {
     pub(crate) modern_meta: Arc<str>,
     /// Identifies the session, also after a restart of the gateway. Empty for clients without a session.
     pub(crate) session: Box<str>,
+    /// What records of requests say about the client.
+    label: OnceLock<Arc<ClientLabel>>,
     /// Frames that belong to no request of the client.
     pub(crate) outbound: Outbound,
     /// Number of streams that are open to the client.
@@ -207,8 +208,7 @@ impl Client {
         isolation_key: Option<u64>,
     ) -> Self {
         let id = ClientId::next();
-        let raw: &RawValue = serde_json::from_str(&description.capabilities).unwrap_or(RawValue::NULL);
-        let capabilities = ClientCapabilities::read(raw);
+        let capabilities = ClientCapabilities::parse(&description.capabilities);
         let modern_meta = format!(
             r#""{}":{},"{}":{}"#,
             meta::CLIENT_INFO,
@@ -226,6 +226,7 @@ impl Client {
             is_anonymous: false,
             modern_meta: modern_meta.into(),
             session: Box::default(),
+            label: OnceLock::new(),
             outbound: Outbound::default(),
             streams: AtomicUsize::new(0),
             log_level: AtomicU8::new(NO_LOGS),
@@ -235,6 +236,18 @@ impl Client {
             requests: Arc::default(),
             description,
         }
+    }
+
+    /// Returns the size of what the client says about itself, which is kept as it is and for modern servers.
+    pub(crate) fn description_bytes(&self) -> usize {
+        let ClientDescription { info, capabilities, .. } = &self.description;
+        info.len() + capabilities.len() + self.modern_meta.len()
+    }
+
+    /// Returns what records of requests say about the client.
+    pub(crate) fn label(&self) -> Arc<ClientLabel> {
+        let ClientDescription { info, version, .. } = &self.description;
+        self.label.get_or_init(|| Arc::new(ClientLabel::read(info, self.era, version, &self.session))).clone()
     }
 
     /// Returns the minimum level of log messages for the client. `None` if it has not asked for any.
@@ -363,7 +376,7 @@ mod tests {
     use super::*;
 
     fn capabilities(json: &str) -> ClientCapabilities {
-        ClientCapabilities::read(serde_json::from_str(json).expect("JSON"))
+        ClientCapabilities::parse(json)
     }
 
     #[test]

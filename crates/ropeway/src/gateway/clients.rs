@@ -161,8 +161,32 @@ impl Drop for ListenGuard {
     }
 }
 
-/// Maximum number of remembered descriptions of modern clients.
-const MAX_DESCRIPTIONS: usize = 1024;
+/// Maximum number and bytes of the remembered descriptions of modern clients.
+const MAX_DESCRIPTIONS: Amount = Amount { count: 1024, bytes: 8 << 20 };
+
+/// The part of them that one principal may have.
+const MAX_OWN_DESCRIPTIONS: Amount = Amount { count: 512, bytes: 2 << 20 };
+
+/// A number of descriptions, and their size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amount {
+    count: usize,
+    bytes: usize,
+}
+
+impl Amount {
+    /// Adds up the descriptions of clients.
+    fn of<'a>(clients: impl Iterator<Item = &'a Arc<Client>>) -> Self {
+        clients.fold(Self::default(), |sum, client| Self {
+            count: sum.count + 1,
+            bytes: sum.bytes + client.description_bytes(),
+        })
+    }
+
+    fn exceeds(self, limit: Self) -> bool {
+        self.count > limit.count || self.bytes > limit.bytes
+    }
+}
 
 /// Modern clients by their descriptions, so that requests of the same client do not parse its description again.
 #[derive(Default)]
@@ -184,11 +208,74 @@ impl ModernClients {
         if let Some(client) = clients.get(&key).and_then(|clients| clients.iter().find(|client| is_same(client))) {
             return client.clone();
         }
-        if clients.values().map(Vec::len).sum::<usize>() >= MAX_DESCRIPTIONS {
-            clients.clear();
-        }
         let client = create(key);
         clients.entry(key).or_default().push(client.clone());
+        make_room(&mut clients, &client);
         client
+    }
+}
+
+/// Forgets the descriptions of a principal that has too many, or all of them if that is not enough, except for the new one.
+fn make_room(clients: &mut HashMap<u64, Vec<Arc<Client>>>, new: &Arc<Client>) {
+    let is_own = |client: &Arc<Client>| client.principal == new.principal;
+    if Amount::of(clients.values().flatten().filter(|client| is_own(client))).exceeds(MAX_OWN_DESCRIPTIONS) {
+        retain(clients, |client| !is_own(client) || Arc::ptr_eq(client, new));
+    }
+    if Amount::of(clients.values().flatten()).exceeds(MAX_DESCRIPTIONS) {
+        retain(clients, |client| Arc::ptr_eq(client, new));
+    }
+}
+
+fn retain(clients: &mut HashMap<u64, Vec<Arc<Client>>>, is_kept: impl Fn(&Arc<Client>) -> bool) {
+    clients.retain(|_, clients| {
+        clients.retain(|client| is_kept(client));
+        !clients.is_empty()
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::client::{ClientDescription, Principal};
+    use crate::protocol::{Era, MODERN};
+
+    /// Finds the client of a principal with this `clientInfo`, or adds it.
+    fn enter(clients: &ModernClients, principal: &Principal, info: &str) -> Arc<Client> {
+        let is_same = |client: &Client| *client.description.info == *info && client.principal.is_clone(principal);
+        clients.find_or_insert((principal.id(), info), is_same, |key| {
+            let description =
+                ClientDescription { version: MODERN.into(), capabilities: "{}".into(), info: info.into() };
+            Arc::new(Client::new(Era::Modern, description, principal.clone(), "default".into(), Some(key)))
+        })
+    }
+
+    fn amount(clients: &ModernClients) -> Amount {
+        Amount::of(lock(&clients.0).values().flatten())
+    }
+
+    #[test]
+    fn one_principal_cannot_fill_the_table_of_descriptions() {
+        let clients = ModernClients::default();
+        let (alice, bob) = (Principal::from("key:a"), Principal::from("key:b"));
+        let kept = enter(&clients, &bob, r#"{"name":"b"}"#);
+        for number in 0..2000 {
+            enter(&clients, &alice, &format!(r#"{{"name":"{number}{}"}}"#, "x".repeat(10_000)));
+            assert!(!amount(&clients).exceeds(MAX_OWN_DESCRIPTIONS), "{:?}", amount(&clients));
+        }
+        for number in 0..2000 {
+            enter(&clients, &alice, &format!(r#"{{"name":"{number}"}}"#));
+        }
+        assert!(Arc::ptr_eq(&kept, &enter(&clients, &bob, r#"{"name":"b"}"#)), "others keep theirs");
+    }
+
+    #[test]
+    fn the_descriptions_of_all_principals_are_bounded() {
+        let clients = ModernClients::default();
+        for number in 0..3000 {
+            let principal = Principal::from(&*format!("key:{number}"));
+            let first = enter(&clients, &principal, &format!(r#"{{"name":"{}"}}"#, "x".repeat(8_000)));
+            assert!(Arc::ptr_eq(&first, &enter(&clients, &principal, &first.description.info)));
+            assert!(!amount(&clients).exceeds(MAX_DESCRIPTIONS), "{:?}", amount(&clients));
+        }
     }
 }

@@ -12,6 +12,7 @@ use super::header_view::HeaderView;
 use super::limits::CallClient;
 use super::method::Method;
 use super::methods;
+use super::observe::{IncomingTrace, PendingRecord, RecordSlot, RequestStart};
 use super::profile::Selector;
 use super::reply::Reply;
 use super::requester::Requester;
@@ -33,7 +34,13 @@ pub(crate) struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    fn requester<'a>(&'a self, client: Arc<Client>, body: &'a Bytes, id: &'a RawValue) -> Requester<'a> {
+    fn requester<'a>(
+        &'a self,
+        client: Arc<Client>,
+        body: &'a Bytes,
+        id: &'a RawValue,
+        record: &'a RecordSlot,
+    ) -> Requester<'a> {
         let counted = match &self.client {
             ClientRef::Http { connection } if client.is_anonymous => {
                 CallClient::Anonymous { connection: *connection, description: client.isolation_key }
@@ -41,7 +48,7 @@ impl Caller<'_> {
             ClientRef::Http { .. } => CallClient::Known(client.id.number()),
             ClientRef::Pipe(pipe) => CallClient::Known(pipe.id.number()),
         };
-        Requester { client, counted, headers: self.headers.as_ref(), body, id }
+        Requester { client, counted, headers: self.headers.as_ref(), body, id, record }
     }
 }
 
@@ -108,7 +115,19 @@ pub(crate) fn dispatch(shared: &Arc<GatewayShared>, caller: &Caller<'_>, body: &
         Err(error) if error.is_response && caller.headers.is_none() => Dispatch::Accepted,
         Err(error) => failed(error.id, &ErrorReply::invalid_message(&error)),
         Ok(ClientMessage::Request { id, method, params }) => {
-            request(shared, caller, body, id, &method, params).unwrap_or_else(|error| failed(Some(id), &error))
+            let record = RecordSlot::new(begin_record(shared, caller, body, id, &method));
+            match request(shared, caller, (body, &record), id, &method, params) {
+                Ok(dispatch) => {
+                    if let Dispatch::Done { reply, .. } | Dispatch::Opened { reply, .. } = &dispatch {
+                        record.finish(reply.len());
+                    }
+                    dispatch
+                }
+                Err(error) => {
+                    record.fail(error.code, error.message.len());
+                    failed(Some(id), &error)
+                }
+            }
         }
         Ok(ClientMessage::Notification { method, params }) => match notification(shared, caller, &method, params) {
             Ok(()) => Dispatch::Accepted,
@@ -121,10 +140,41 @@ pub(crate) fn dispatch(shared: &Arc<GatewayShared>, caller: &Caller<'_>, body: &
     }
 }
 
+/// Begins the record of a request.
+fn begin_record(
+    shared: &GatewayShared,
+    caller: &Caller<'_>,
+    body: &Bytes,
+    id: &RawValue,
+    method: &str,
+) -> PendingRecord {
+    shared.observer.begin(RequestStart {
+        method: Method::parse(method),
+        method_name: method,
+        id: id.get(),
+        principal: caller.principal.shared_id(),
+        key_id: caller.principal.key_id(),
+        bytes_in: body.len(),
+    })
+}
+
+/// Notes the client of a request.
+fn note_client(record: &RecordSlot, client: &Client) {
+    record.note(|record| record.note_client(client.label(), client.profile.clone()));
+}
+
+/// Notes the target, the arguments and the trace of a request.
+fn note_params(record: &RecordSlot, caller: &Caller<'_>, params: &ClientParams<'_>) {
+    let header = |name: &str| caller.headers.as_ref().and_then(|headers| (headers.get)(name));
+    let trace = IncomingTrace::read(params, header);
+    let target = params.target.as_ref().map(|(_, target)| &**target);
+    record.note(|record| record.note_params(target, params.arguments.map(RawValue::get), trace));
+}
+
 fn request(
     shared: &Arc<GatewayShared>,
     caller: &Caller<'_>,
-    body: &Bytes,
+    (body, record): (&Bytes, &RecordSlot),
     id: &RawValue,
     method: &str,
     params: Option<&RawValue>,
@@ -136,16 +186,18 @@ fn request(
         let error = ErrorReply::invalid_params(problem);
         if is_modern { ErrorReply { status: 400, ..error } } else { error }
     })?;
+    note_params(record, caller, &params);
     if is_modern_request(caller, known, &params) {
         check_modern(caller, method, known, &params)?;
         let known = known.filter(|known| known.is_in(Era::Modern));
         let method = known.ok_or_else(|| ErrorReply::method_not_found(method, Era::Modern))?;
         let client = modern_client(shared, caller, &params)?;
-        return methods::handle(shared, caller.requester(client, body, id), method, &params);
+        note_client(record, &client);
+        return methods::handle(shared, caller.requester(client, body, id, record), method, &params);
     }
     check_legacy(caller)?;
     if known == Some(Method::Initialize) {
-        return initialize(shared, caller, id, &params);
+        return initialize(shared, caller, (id, record), &params);
     }
     let client = legacy_client(shared, caller)?;
     let client = match client {
@@ -154,9 +206,10 @@ fn request(
         None if known == Some(Method::Ping) => return Ok(methods::pong(shared, id)),
         None => return Err(ErrorReply::not_initialized()),
     };
+    note_client(record, &client);
     let known = known.filter(|known| known.is_in(Era::Legacy));
     let method = known.ok_or_else(|| ErrorReply::method_not_found(method, Era::Legacy))?;
-    methods::handle(shared, caller.requester(client, body, id), method, &params)
+    methods::handle(shared, caller.requester(client, body, id, record), method, &params)
 }
 
 /// Decides the era of a request.
@@ -214,11 +267,14 @@ fn modern_client(
     let profile = shared.profile(&caller.selector)?;
     let info = params.meta.client_info.map_or(r#"{"name":"unknown","version":"0"}"#, RawValue::get);
     let capabilities = params.meta.capabilities.map_or("{}", RawValue::get);
+    for (key, text) in [(meta::CLIENT_INFO, info), (meta::CLIENT_CAPABILITIES, capabilities)] {
+        methods::check_description(key, Some(text)).map_err(|error| ErrorReply { status: 400, ..error })?;
+    }
     let is_same = |client: &Client| {
         *client.description.info == *info
             && *client.description.capabilities == *capabilities
             && client.profile == profile
-            && client.principal == caller.principal
+            && client.principal.is_clone(&caller.principal)
     };
     let create = |isolation_key| {
         let description =
@@ -240,7 +296,9 @@ fn modern_client(
                 _ => Ok(modern.insert(create(pipe.isolation_key)).clone()),
             }
         }
-        ClientRef::Http { .. } => Ok(shared.modern_clients.find_or_insert((&caller.principal, info), is_same, create)),
+        ClientRef::Http { .. } => {
+            Ok(shared.modern_clients.find_or_insert((caller.principal.id(), info), is_same, create))
+        }
     }
 }
 
@@ -266,12 +324,12 @@ fn legacy_client(shared: &Arc<GatewayShared>, caller: &Caller<'_>) -> Result<Opt
 fn initialize(
     shared: &Arc<GatewayShared>,
     caller: &Caller<'_>,
-    id: &RawValue,
+    (id, record): (&RawValue, &RecordSlot),
     params: &ClientParams<'_>,
 ) -> Result<Dispatch, ErrorReply> {
     let profile = shared.profile(&caller.selector)?;
     let description = methods::describe_client(params)?;
-    let reply = methods::initialized(shared, id, &profile, &description);
+    let reply = methods::initialized(shared, id, (&profile, &caller.principal), &description);
     match &caller.client {
         ClientRef::Pipe(pipe) => {
             let mut legacy = lock(&pipe.legacy);
@@ -282,13 +340,15 @@ fn initialize(
             let mut client = Client::new(Era::Legacy, description, caller.principal.clone(), profile, key);
             client.requests = pipe.requests.clone();
             let client = Arc::new(client);
+            note_client(record, &client);
             shared.clients.add(&client);
             *legacy = Some(client);
             Ok(Dispatch::Done { status: 200, reply })
         }
         ClientRef::Http { .. } => {
-            let created = shared.sessions.create(description, &caller.principal, &profile);
-            let (session, client) = created.map_err(|_| ErrorReply::overloaded("too many sessions"))?;
+            let created = shared.sessions.create(&description, &caller.principal, &profile);
+            let (session, client) = created.map_err(|error| ErrorReply::refused(error.status(), error.to_string()))?;
+            note_client(record, &client);
             shared.clients.add(&client);
             Ok(Dispatch::Opened { session, reply })
         }

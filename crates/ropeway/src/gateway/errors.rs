@@ -1,5 +1,7 @@
 //! Error responses to clients, with their HTTP status.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::error_chain::chain;
@@ -8,6 +10,9 @@ use crate::tool::CallError;
 
 /// The code of errors that only concern the transport. The SDKs use it for HTTP requests that they refuse.
 const REFUSED: i64 = -32000;
+
+/// The member of an error's data with the time after which a client may try again.
+const RETRY_AFTER_MS: &str = "retryAfterMs";
 
 /// A JSON-RPC error for a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +119,24 @@ impl ErrorReply {
         Self::new(503, REFUSED, message)
     }
 
+    /// A limit on requests is reached. The client may try again after a while.
+    pub(crate) fn limited(message: impl Into<String>, wait: Duration) -> Self {
+        let wait = u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+        Self::new(429, REFUSED, message).with_data(json!({RETRY_AFTER_MS: wait}))
+    }
+
+    /// Returns the seconds after which a client may try again, if the error says so.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        let wait = self.data.as_ref()?.get(RETRY_AFTER_MS)?.as_u64()?;
+        Some(wait.div_ceil(1000).max(1))
+    }
+
+    /// The result is larger than the client may receive.
+    pub(crate) fn result_too_large(size: usize, limit: usize) -> Self {
+        let data = json!({"reason": "result_too_large", "size": size, "limit": limit});
+        Self::new(200, code::INTERNAL, format!("the result has {size} bytes (limit: {limit})")).with_data(data)
+    }
+
     /// The transport refuses the request with this status.
     pub(crate) fn refused(status: u16, message: impl Into<String>) -> Self {
         Self::new(status, REFUSED, message)
@@ -208,8 +231,6 @@ pub(crate) fn modern_status(code: i64) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::protocol::read_client_message;
     use crate::tool::Alias;

@@ -1,6 +1,5 @@
 //! Requests of clients in progress: their results, and everything that happens before.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -14,8 +13,11 @@ use tokio::sync::Notify;
 
 use super::client::{Client, LogLevel};
 use super::errors::ErrorReply;
+use super::limits::CallPermit;
 use super::notification::notification;
+use super::observe::{CallOutcome, PendingRecord};
 use super::outbound::{Frame, FrameKind, Outbound};
+use super::principal::PrincipalPermit;
 use super::reply::{Reply, ResultExtras, ServerInfoText};
 use super::running::RunningRequest;
 use crate::mcp::{ExchangeKey, Question, RawCaller};
@@ -49,6 +51,14 @@ impl Outcome {
     /// Makes the result of a method that the gateway answers itself.
     pub(crate) fn composed(result: impl Into<Bytes>, extras: ResultExtras, server: &ServerInfoText) -> Self {
         Self::Result { result: result.into(), from: Era::Legacy, extras, server: Some(server.clone()) }
+    }
+
+    /// Returns the seconds after which the client may try again, if a limit was reached.
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::Error(error) => error.retry_after(),
+            Self::Result { .. } | Self::Silent => None,
+        }
     }
 
     /// Returns the HTTP status and the response, or `None` if the client expects none.
@@ -117,6 +127,8 @@ pub(crate) struct Exchange {
     /// Set for requests that may need input of the client.
     pub(crate) request: OnceLock<RequestIdentity>,
     attached: Mutex<AttachedRequest>,
+    /// The record of the attached request, until it is answered.
+    record: Mutex<Option<PendingRecord>>,
     asked: Mutex<Asked>,
     /// Set while a question waits, to keep the fast path free of locks.
     has_asked: AtomicBool,
@@ -127,7 +139,12 @@ pub(crate) struct Exchange {
     /// The limit of elicitations, once the server has exceeded it.
     exceeded: OnceLock<usize>,
     exceeding: Notify,
+    /// The permits of a call that has ended. It counts until its response is sent, because the response takes memory until then.
+    permits: OnceLock<CallPermits>,
 }
+
+/// What a call counts for.
+pub(crate) type CallPermits = (PrincipalPermit, CallPermit);
 
 /// The request that gets the response of an exchange: the first one, or its latest retry.
 pub(crate) struct AttachedRequest {
@@ -155,6 +172,7 @@ impl Exchange {
             outbound: Outbound::default(),
             request: OnceLock::new(),
             attached: Mutex::new(attached),
+            record: Mutex::default(),
             asked: Mutex::default(),
             has_asked: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
@@ -162,7 +180,14 @@ impl Exchange {
             elicitations: AtomicUsize::new(0),
             exceeded: OnceLock::new(),
             exceeding: Notify::new(),
+            permits: OnceLock::new(),
         })
+    }
+
+    /// Counts the call until the exchange is dropped, although its work has ended.
+    pub(crate) fn keep(&self, permits: CallPermits) {
+        // Work ends once.
+        let _ = self.permits.set(permits);
     }
 
     /// Returns the id under which the client expects the response.
@@ -173,6 +198,31 @@ impl Exchange {
     /// Returns the minimum level of log messages that a modern client has set for the request.
     pub(crate) fn log_level(&self) -> Option<LogLevel> {
         lock(&self.attached).log_level
+    }
+
+    /// Sets the record of the attached request.
+    pub(crate) fn set_record(&self, record: Option<PendingRecord>) {
+        let before = std::mem::replace(&mut *lock(&self.record), record);
+        drop(before);
+    }
+
+    /// Changes the record of the attached request, unless it is answered.
+    pub(crate) fn note<T>(&self, change: impl FnOnce(&mut PendingRecord) -> T) -> Option<T> {
+        lock(&self.record).as_mut().map(change)
+    }
+
+    /// Ends the record of the attached request, because the request is answered.
+    fn finish_record(&self, next: &Next) {
+        let Some(record) = lock(&self.record).take() else { return };
+        match next {
+            Next::Outcome(Outcome::Result { result, .. }) => record.finish(CallOutcome::Ok, None, result.len()),
+            Next::Outcome(Outcome::Error(error)) => {
+                record.finish(CallOutcome::Error, Some(error.code), error.message.len());
+            }
+            Next::Questions(_) => record.finish(CallOutcome::InputRequired, None, 0),
+            // Dropping the record records the cancellation.
+            Next::Outcome(Outcome::Silent) | Next::Frames(_) => drop(record),
+        }
     }
 
     /// Continues the exchange with a retry.
@@ -224,6 +274,13 @@ impl Exchange {
             Era::Legacy => self.client.wants_log(level),
             Era::Modern => self.log_level().is_some_and(|wanted| wanted <= level),
         }
+    }
+
+    /// Ends the exchange: it has no request any more.
+    pub(crate) fn end(&self) {
+        self.detach();
+        self.is_ended.store(true, Ordering::Release);
+        self.ended.notify_waiters();
     }
 
     /// Waits until the request has a result or was dropped.
@@ -311,6 +368,7 @@ pub(crate) async fn next(exchange: &Exchange, work: &mut Work) -> Next {
     };
     if !matches!(next, Next::Frames(_)) {
         exchange.detach();
+        exchange.finish_record(&next);
     }
     next
 }
@@ -338,43 +396,6 @@ async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
                 return Next::Questions(questions);
             }
         }
-    }
-}
-
-/// All requests in progress, by their keys.
-#[derive(Default)]
-pub(crate) struct Exchanges(Mutex<HashMap<ExchangeKey, Weak<Exchange>>>);
-
-impl Exchanges {
-    /// Registers an exchange until the guard is dropped.
-    pub(crate) fn enter(self: &Arc<Self>, exchange: &Arc<Exchange>) -> ExchangeGuard {
-        lock(&self.0).insert(exchange.key, Arc::downgrade(exchange));
-        ExchangeGuard { exchanges: self.clone(), exchange: exchange.clone() }
-    }
-
-    /// Finds an exchange that is in progress.
-    pub(crate) fn get(&self, key: ExchangeKey) -> Option<Arc<Exchange>> {
-        lock(&self.0).get(&key)?.upgrade()
-    }
-
-    /// Returns the number of exchanges in progress.
-    pub(crate) fn len(&self) -> usize {
-        lock(&self.0).len()
-    }
-}
-
-/// Removes an exchange from the table when dropped.
-pub(crate) struct ExchangeGuard {
-    exchanges: Arc<Exchanges>,
-    exchange: Arc<Exchange>,
-}
-
-impl Drop for ExchangeGuard {
-    fn drop(&mut self) {
-        lock(&self.exchanges.0).remove(&self.exchange.key);
-        self.exchange.detach();
-        self.exchange.is_ended.store(true, Ordering::Release);
-        self.exchange.ended.notify_waiters();
     }
 }
 

@@ -1,6 +1,5 @@
 //! The handle of a gateway.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -8,27 +7,33 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
+use super::auth::Auth;
 use super::catalog::Catalog;
 use super::clients::{Clients, ModernClients};
-use super::exchange::Exchanges;
+use super::exchanges::Exchanges;
+use super::gateway_error::GatewayError;
 use super::http;
 use super::journal::Journal;
 use super::limits::Limits;
+use super::observe::{Observer, ObserverError};
+use super::otlp::{Exporter, OtlpSettings};
 use super::parked::ParkedCalls;
 use super::profile::Selector;
 use super::replay::Streams;
 use super::router::RouterSet;
 use super::seal::{KeyError, KeyRing};
+use super::server_limits::ServerLimiters;
 use super::session::Sessions;
 use super::shared::{GatewayShared, GatewayStatus};
 use super::socket;
 use super::stdio;
 use super::subscriptions::Subscriptions;
 use super::switchboard::Switchboard;
+use super::tls::Tls;
 use super::upkeep;
 use super::upstream::Upstreams;
 use crate::bridge::{Bridge, BridgeBuilder, BridgeError};
-use crate::config::{Config, GatewaySettings, Secrets};
+use crate::config::{Config, GatewaySettings, Secrets, TlsSettings};
 use crate::mcp::Handlers;
 use crate::registry::ServerStatus;
 use crate::secret::Secret;
@@ -38,39 +43,8 @@ use crate::tool::{BoxError, CancelToken};
 /// Time between two looks at the calls in progress while a gateway drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The error of a [`Gateway`].
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GatewayError {
-    /// The configuration is invalid.
-    #[error(transparent)]
-    Bridge(#[from] BridgeError),
-    /// The keys could not be loaded.
-    #[error("could not load the keys of the gateway")]
-    Keys(
-        // Hidden from the docs: it is the source of the error, which describes it.
-        #[doc(hidden)]
-        #[from]
-        KeyError,
-    ),
-    /// The session journal could not be opened.
-    #[error("could not open the session journal `{}`", path.display())]
-    Journal {
-        /// The path of the journal.
-        path: PathBuf,
-        /// The error of the file system.
-        source: io::Error,
-    },
-    /// The address is reachable from other machines, and clients are not authenticated.
-    #[error("listening on `{address}` needs authentication, which is not available yet; try `127.0.0.1`")]
-    NotLocal {
-        /// The address.
-        address: std::net::SocketAddr,
-    },
-    /// The listener failed.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
+/// Time to write the last lines of the logs.
+const LOG_FLUSH: Duration = Duration::from_secs(2);
 
 /// Where the keys of a gateway come from. They seal session ids, cursors and everything else that clients send back.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +76,7 @@ pub struct GatewayBuilder {
     settings: GatewaySettings,
     keys: KeySource,
     journal: Option<PathBuf>,
+    otlp: Option<OtlpSettings>,
 }
 
 impl GatewayBuilder {
@@ -133,13 +108,20 @@ impl GatewayBuilder {
         self
     }
 
+    /// Sends spans and metrics to a collector while the gateway runs.
+    #[must_use]
+    pub fn otlp(mut self, settings: OtlpSettings) -> Self {
+        self.otlp = Some(settings);
+        self
+    }
+
     /// Builds the gateway without starting any server.
     ///
     /// # Errors
     ///
-    /// Fails if the configuration is invalid, or if the keys or the journal cannot be read.
+    /// Fails if the configuration is invalid, or if the keys, the keys of clients, the journal or a log cannot be opened.
     pub fn build(self) -> Result<Gateway, GatewayError> {
-        let Self { bridge, settings, keys, journal } = self;
+        let Self { bridge, settings, keys, journal, otlp } = self;
         let keys = Arc::new(keys.load()?);
         let journal = match journal {
             Some(path) => Journal::open(&path).map_err(|source| GatewayError::Journal { path, source })?,
@@ -150,7 +132,12 @@ impl GatewayBuilder {
         let subscriptions = Arc::<Subscriptions>::default();
         let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone());
         let bridge = bridge.handlers(Handlers::new().with_tap(switchboard.clone())).build()?;
+        let auth = Auth::new(&settings, bridge.event_channel())?;
         let limits = settings.limits;
+        let (exporter, spans) = Exporter::new(otlp);
+        let observer = Observer::new(&settings, spans)
+            .map_err(|ObserverError { path, source }| GatewayError::Log { path, source })?;
+        observer.set_redactor(bridge.secrets());
         let shared = GatewayShared {
             routers: RwLock::new(Arc::new(RouterSet::build(&settings, &bridge.views(), None))),
             clients,
@@ -164,7 +151,12 @@ impl GatewayBuilder {
             sessions: Sessions::new(keys.clone(), journal, settings.session_life, limits.sessions),
             streams: Streams::new(keys.clone(), limits.streams_per_client),
             limits: Limits::new(limits.connections, limits.calls, limits.calls_per_client),
+            observer,
+            health: Arc::default(),
+            server_limits: ServerLimiters::default(),
+            auth,
             started: CancelToken::new(),
+            leaving: CancelToken::new(),
             draining: CancelToken::new(),
             modern_log_level: Mutex::default(),
             started_at: Mutex::default(),
@@ -173,7 +165,10 @@ impl GatewayBuilder {
             bridge,
             settings: RwLock::new(Arc::new(settings)),
         };
-        Ok(Gateway { inner: Arc::new(GatewayInner { shared: Arc::new(shared), upkeep: Mutex::default() }) })
+        let shared = Arc::new(shared);
+        shared.guard_subscriptions();
+        let inner = GatewayInner { shared, upkeep: Mutex::default(), exporter };
+        Ok(Gateway { inner: Arc::new(inner) })
     }
 }
 
@@ -188,6 +183,7 @@ pub struct Gateway {
 struct GatewayInner {
     shared: Arc<GatewayShared>,
     upkeep: Mutex<Option<AbortHandle>>,
+    exporter: Exporter,
 }
 
 impl Drop for GatewayInner {
@@ -203,7 +199,13 @@ impl Gateway {
     /// Returns a builder for the servers and the gateway settings of a configuration.
     pub fn builder(config: Config) -> GatewayBuilder {
         let settings = config.gateway.clone();
-        GatewayBuilder { bridge: Bridge::builder(config), settings, keys: KeySource::default(), journal: None }
+        GatewayBuilder {
+            bridge: Bridge::builder(config),
+            settings,
+            keys: KeySource::default(),
+            journal: None,
+            otlp: None,
+        }
     }
 
     /// Returns the bridge to the servers.
@@ -223,6 +225,7 @@ impl Gateway {
                 *task = Some(tokio::spawn(upkeep::run(Arc::downgrade(&self.inner.shared))).abort_handle());
             }
         }
+        self.inner.exporter.start(&self.inner.shared);
         self.inner.shared.note_start();
         let statuses = self.bridge().start().await;
         // A client may call a tool before the background task has noticed the servers.
@@ -270,17 +273,33 @@ impl Gateway {
         self.bridge().watch_prepared(file, secrets, accept, prepare);
     }
 
-    /// Serves HTTP clients at `/mcp` until the gateway is drained.
+    /// Serves HTTP clients at `/mcp` until the gateway is drained. With [`GatewaySettings::tls`], clients use HTTPS; the
+    /// certificate is reloaded when its files change.
     ///
     /// # Errors
     ///
-    /// Fails if the address is not a loopback address, or if the listener fails.
+    /// Fails if other machines can reach the address and clients are not authenticated, if the certificate cannot be used, or if the
+    /// listener fails.
     pub async fn serve_http(&self, listener: std::net::TcpListener) -> Result<(), GatewayError> {
         let address = listener.local_addr()?;
-        if !address.ip().to_canonical().is_loopback() {
+        if !address.ip().to_canonical().is_loopback() && !self.inner.shared.auth.is_required() {
             return Err(GatewayError::NotLocal { address });
         }
-        Ok(http::serve_tcp(self.inner.shared.clone(), listener).await?)
+        let shared = self.inner.shared.clone();
+        let tls = shared.settings().tls.clone();
+        let load = |tls: TlsSettings| Tls::load(&tls.certificate, &tls.key, self.bridge().event_channel());
+        let tls = tls.map(load).transpose()?;
+        Ok(http::serve_tcp(shared, listener, tls).await?)
+    }
+
+    /// Checks the certificate that [`serve_http`](Self::serve_http) would use.
+    // Hidden from the docs: the binary checks it before it reports that the gateway is ready.
+    #[doc(hidden)]
+    pub fn check_certificate(&self) -> Result<(), GatewayError> {
+        match &self.inner.shared.settings().tls {
+            Some(tls) => Ok(Tls::check(&tls.certificate, &tls.key)?),
+            None => Ok(()),
+        }
     }
 
     /// Serves HTTP clients on a Unix socket until the gateway is drained.
@@ -319,10 +338,17 @@ impl Gateway {
         self.inner.shared.stop_requested.cancelled().await;
     }
 
+    /// Announces the end of the gateway while it goes on serving: `/ready` answers 503, and HTTP connections are closed after their
+    /// next response. A load balancer then sends its clients elsewhere. [`drain`](Self::drain) ends the gateway.
+    pub fn announce_drain(&self) {
+        self.inner.shared.leaving.cancel();
+    }
+
     /// Refuses new sessions and calls, cancels calls that wait for input of their clients, waits for the other calls in progress up
     /// to `limit`, and stops the servers.
     pub async fn drain(&self, limit: Duration) {
         let shared = &self.inner.shared;
+        shared.leaving.cancel();
         shared.draining.cancel();
         // Their clients may never come back.
         shared.parked.close();
@@ -336,6 +362,21 @@ impl Gateway {
             tracing::warn!("{} requests were in progress when the gateway stopped", shared.exchanges.len());
         }
         shared.bridge.stop().await;
+        shared.observer.flush(LOG_FLUSH).await;
+        self.inner.exporter.finish().await;
+    }
+
+    /// Opens the audit log and the access log again, because they were renamed.
+    pub fn reopen_logs(&self) {
+        self.inner.shared.observer.reopen_logs();
+    }
+
+    /// Returns the latest requests of clients, the newest one first, as in the audit log.
+    // Hidden from the docs: used by tests.
+    #[doc(hidden)]
+    pub fn recent_calls(&self, limit: usize) -> Vec<serde_json::Value> {
+        let recent = self.inner.shared.observer.recent(limit);
+        recent.iter().map(|record| serde_json::to_value(&**record).unwrap_or_default()).collect()
     }
 
     /// Counts what is in progress.

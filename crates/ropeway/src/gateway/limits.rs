@@ -83,6 +83,14 @@ pub(crate) enum LimitError {
 }
 
 impl LimitError {
+    /// Returns the name of the limit in the settings.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client { .. } => "calls_per_client",
+            Self::Gateway { .. } => "calls",
+        }
+    }
+
     /// Returns the HTTP status of the error.
     pub(crate) fn status(self) -> u16 {
         match self {

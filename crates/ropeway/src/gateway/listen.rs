@@ -47,7 +47,11 @@ pub(crate) fn listen(
         let params = format!(r#""notifications":{acknowledged}"#);
         let message = listened("notifications/subscriptions/acknowledged", &params, &exchange.id());
         exchange.outbound.send(Frame::new(FrameKind::Question, message));
-        shared_.draining.cancelled().await;
+        let revoked = exchange.client.principal.revoked();
+        tokio::select! {
+            () = shared_.draining.cancelled() => {}
+            () = revoked.cancelled() => {}
+        }
         let result = format!(r#"{{"_meta":{{"{}":{}}}}}"#, meta::SUBSCRIPTION_ID, exchange.id().get());
         Outcome::composed(result, ResultExtras::default(), &info)
     }))

@@ -46,11 +46,11 @@ pub(crate) fn list(
         let profile = &exchange.client.profile;
         let page = async {
             let position = match &cursor {
-                Some(cursor) => Some(open_cursor(&shared_, &exchange.client.principal, profile, kind, cursor)?),
+                Some(cursor) => Some(open_cursor(&shared_, exchange.client.principal.id(), profile, kind, cursor)?),
                 None => None,
             };
-            let listing = shared_.list(profile, kind).await?;
-            write_page(&shared_, &exchange.client.principal, profile, kind, key, &listing, position)
+            let listing = shared_.list(&exchange.client, kind).await?;
+            write_page(&shared_, exchange.client.principal.id(), profile, kind, key, &listing, position)
         };
         match page.await {
             Ok((text, extras)) => Outcome::composed(text, extras, &shared_.info_text()),

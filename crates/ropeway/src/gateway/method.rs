@@ -3,7 +3,7 @@
 use crate::protocol::Era;
 
 /// A method of the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Method {
     Initialize,
     Ping,
@@ -62,6 +62,32 @@ impl Method {
         })
     }
 
+    /// Returns the name of the method.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Initialize => "initialize",
+            Self::Ping => "ping",
+            Self::SetLevel => "logging/setLevel",
+            Self::Discover => "server/discover",
+            Self::Listen => "subscriptions/listen",
+            Self::ListTools => "tools/list",
+            Self::CallTool => "tools/call",
+            Self::ListPrompts => "prompts/list",
+            Self::GetPrompt => "prompts/get",
+            Self::ListResources => "resources/list",
+            Self::ListTemplates => "resources/templates/list",
+            Self::ReadResource => "resources/read",
+            Self::Subscribe => "resources/subscribe",
+            Self::Unsubscribe => "resources/unsubscribe",
+            Self::Complete => "completion/complete",
+            Self::GetTask => "tasks/get",
+            Self::UpdateTask => "tasks/update",
+            Self::CancelTask => "tasks/cancel",
+            Self::ListTasks => "tasks/list",
+            Self::TaskResult => "tasks/result",
+        }
+    }
+
     /// Returns the parameter that names the target, which modern clients repeat in the header `Mcp-Name`.
     pub(crate) fn target(self) -> Option<&'static str> {
         match self {
@@ -92,6 +118,39 @@ impl Method {
             Eras::Both => true,
             Eras::Legacy => era == Era::Legacy,
             Eras::Modern => era == Era::Modern,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_is_found_by_its_name() {
+        for name in [
+            "initialize",
+            "ping",
+            "logging/setLevel",
+            "server/discover",
+            "subscriptions/listen",
+            "tools/list",
+            "tools/call",
+            "prompts/list",
+            "prompts/get",
+            "resources/list",
+            "resources/templates/list",
+            "resources/read",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "completion/complete",
+            "tasks/get",
+            "tasks/update",
+            "tasks/cancel",
+            "tasks/list",
+            "tasks/result",
+        ] {
+            assert_eq!(Method::parse(name).map(Method::as_str), Some(name));
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::calls;
-use super::client::{ClientDescription, LogLevel};
+use super::client::{ClientDescription, LogLevel, Principal};
 use super::errors::ErrorReply;
 use super::exchange::Dispatch;
 use super::listen;
@@ -19,7 +19,8 @@ use super::subscribe;
 use super::tasks;
 use crate::protocol::{ClientParams, Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN};
 
-/// Maximum size of the capabilities, and of the name and version, of a client. Both are kept as long as its session.
+/// Maximum size of the capabilities, and of the name and version, of a client. Both are kept as long as its session, or for later
+/// requests.
 const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 
 /// Handles a request of a client whose era and version are checked.
@@ -70,9 +71,7 @@ pub(crate) fn describe_client(params: &ClientParams<'_>) -> Result<ClientDescrip
     let version = LEGACY_VERSIONS.iter().find(|version| **version == requested).unwrap_or(&LATEST_LEGACY);
     let object = |key: &str| params.get(key).map(RawValue::get).filter(|text| text.starts_with('{'));
     for key in ["capabilities", "clientInfo"] {
-        if object(key).is_some_and(|text| text.len() > MAX_DESCRIPTION_BYTES) {
-            return Err(ErrorReply::invalid_params(format!("`{key}` is longer than {MAX_DESCRIPTION_BYTES} bytes")));
-        }
+        check_description(key, object(key))?;
     }
     Ok(ClientDescription {
         version: (*version).into(),
@@ -81,9 +80,22 @@ pub(crate) fn describe_client(params: &ClientParams<'_>) -> Result<ClientDescrip
     })
 }
 
+/// Checks the size of a part of a client's description.
+pub(crate) fn check_description(key: &str, text: Option<&str>) -> Result<(), ErrorReply> {
+    if text.is_some_and(|text| text.len() > MAX_DESCRIPTION_BYTES) {
+        return Err(ErrorReply::invalid_params(format!("`{key}` is longer than {MAX_DESCRIPTION_BYTES} bytes")));
+    }
+    Ok(())
+}
+
 /// Answers `initialize`.
-pub(crate) fn initialized(shared: &GatewayShared, id: &RawValue, profile: &str, client: &ClientDescription) -> Reply {
-    let description = shared.describe(profile, Era::Legacy);
+pub(crate) fn initialized(
+    shared: &GatewayShared,
+    id: &RawValue,
+    (profile, principal): (&str, &Principal),
+    client: &ClientDescription,
+) -> Reply {
+    let description = shared.describe(profile, principal, Era::Legacy);
     let mut result = json!({
         "protocolVersion": client.version,
         "capabilities": description.capabilities,
@@ -97,7 +109,8 @@ pub(crate) fn initialized(shared: &GatewayShared, id: &RawValue, profile: &str, 
 
 /// Answers `server/discover`.
 fn discover(shared: &GatewayShared, requester: &Requester<'_>) -> Dispatch {
-    let description = shared.describe(&requester.client.profile, Era::Modern);
+    let client = &requester.client;
+    let description = shared.describe(&client.profile, &client.principal, Era::Modern);
     let mut result = json!({"supportedVersions": [MODERN], "capabilities": description.capabilities});
     if let Some(instructions) = description.instructions {
         result["instructions"] = instructions.into();

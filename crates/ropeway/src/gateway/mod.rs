@@ -19,8 +19,10 @@
 //! ```
 
 mod accept;
+mod auth;
 mod calls;
 mod catalog;
+mod certificate;
 mod client;
 mod clients;
 mod cursor;
@@ -28,8 +30,11 @@ mod dispatch;
 mod errors;
 mod event_stream;
 mod exchange;
+mod exchanges;
+mod gateway_error;
 mod handle;
 mod header_view;
+mod health_cache;
 mod http;
 mod journal;
 mod limits;
@@ -42,10 +47,14 @@ mod method;
 mod methods;
 mod names;
 mod notification;
+mod observe;
 mod origin;
+mod otlp;
 mod outbound;
+mod page;
 mod parked;
 mod pipe;
+mod principal;
 mod profile;
 mod relay;
 mod replay;
@@ -56,26 +65,41 @@ mod router;
 mod running;
 mod seal;
 mod search;
+mod server_limits;
 mod server_list;
 mod server_params;
 mod session;
 mod shared;
 mod socket;
+mod stats_client;
 mod stdio;
 mod step;
 mod subscribe;
 mod subscriptions;
 mod switchboard;
 mod tasks;
+mod tls;
 mod translate;
 mod upkeep;
 mod upstream;
 mod uris;
 
-pub use self::handle::{Gateway, GatewayBuilder, GatewayError, KeySource};
+pub use self::auth::{ClientKey, KeyFile, KeyFileError, KeyLimits, NewKey};
+pub use self::gateway_error::GatewayError;
+pub use self::handle::{Gateway, GatewayBuilder, KeySource};
+pub use self::otlp::OtlpSettings;
+// Hidden from the docs: used by `ropeway top`.
+#[doc(hidden)]
+pub use self::observe::{GatewayStats, LatencyHistogram, OperationStats};
+// Hidden from the docs: used by `ropeway top`.
+#[doc(hidden)]
+pub use self::stats_client::{StatsError, fetch_stats};
 // Hidden from the docs: the binary chooses its advice by the problem with the keys.
 #[doc(hidden)]
 pub use self::seal::KeyError;
 // Hidden from the docs: used by tests; the counts are internals of the gateway.
 #[doc(hidden)]
 pub use self::shared::GatewayStatus;
+// Hidden from the docs: it is the source of an error, which describes it.
+#[doc(hidden)]
+pub use self::tls::TlsError;

@@ -41,9 +41,7 @@ impl Denied {
 impl HostRules {
     /// Creates rules for a TCP listener. Loopback names and the address itself are always allowed.
     pub(crate) fn new(listen: SocketAddr, hosts: &[String], origins: &[String]) -> Self {
-        let ip = Some(listen.ip()).filter(|ip| !ip.is_unspecified());
-        let listen = ip.unwrap_or(IpAddr::from([127, 0, 0, 1]));
-        Self { listen: Some(listen), ..Self::unix(hosts, origins) }
+        Self { listen: Some(listen.ip()), ..Self::unix(hosts, origins) }
     }
 
     /// Creates rules for a Unix socket, where every `Host` is allowed.
@@ -58,9 +56,18 @@ impl HostRules {
     ///
     /// Fails if the host is missing, or if the host or the origin is not allowed.
     pub(crate) fn check(&self, host: Option<&str>, origin: Option<&str>) -> Result<(), Denied> {
-        if self.listen.is_some() && !host.is_some_and(|host| self.allows_host(host)) {
+        if self.listen.is_some() && !host.is_some_and(|host| self.allows_host(host) || self.is_own_address(host)) {
             return Err(Denied::Host(host.unwrap_or_default().to_owned()));
         }
+        self.check_origin(origin)
+    }
+
+    /// Checks the `Origin` of a request only.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the origin is not allowed.
+    pub(crate) fn check_origin(&self, origin: Option<&str>) -> Result<(), Denied> {
         match origin {
             Some(origin) if !self.allows_origin(origin) => Err(Denied::Origin(origin.to_owned())),
             _ => Ok(()),
@@ -84,6 +91,14 @@ impl HostRules {
         }
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback() || Some(ip) == self.listen)
+    }
+
+    /// Returns `true` if a gateway on all addresses may have this one. DNS rebinding needs a name: a page whose host is an address
+    /// comes from that address.
+    fn is_own_address(&self, host: &str) -> bool {
+        let name = without_port(host).map(|name| name.trim_start_matches('[').trim_end_matches(']'));
+        self.listen.is_some_and(|listen| listen.is_unspecified())
+            && name.is_some_and(|name| name.parse::<IpAddr>().is_ok())
     }
 }
 
@@ -178,6 +193,18 @@ mod tests {
         ] {
             assert_eq!(check(origin), Err(Denied::Origin(origin.to_owned())), "{origin}");
         }
+    }
+
+    #[test]
+    fn a_gateway_on_all_addresses_allows_every_address_as_host_but_not_as_origin() {
+        let rules = HostRules::new("0.0.0.0:8931".parse().unwrap(), &[], &[]);
+        for host in ["10.1.2.3:8931", "[2001:db8::1]:8931", "localhost"] {
+            assert_eq!(rules.check(Some(host), None), Ok(()), "{host}");
+        }
+        for host in ["gateway.example", "10.1.2.3.evil.example", ""] {
+            assert!(rules.check(Some(host), None).is_err(), "{host}");
+        }
+        assert!(rules.check(Some("10.1.2.3"), Some("http://10.1.2.4")).is_err());
     }
 
     #[test]

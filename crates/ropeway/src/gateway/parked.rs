@@ -145,7 +145,7 @@ impl ParkedCalls {
         let slot = self.next.fetch_add(1, Ordering::Relaxed);
         let nonce = fastrand::u64(..);
         let state = serde_json::to_vec(&State { slot, nonce }).unwrap_or_default();
-        let state = self.keys.seal(SealKind::RequestState, &exchange.client.principal, self.lifetime, &state);
+        let state = self.keys.seal(SealKind::RequestState, exchange.client.principal.id(), self.lifetime, &state);
         let result = input_required(&asked, &state);
         let expiry = tokio::spawn({
             let (parked, expires_at) = (Arc::downgrade(self), Instant::now() + self.lifetime);
@@ -186,7 +186,7 @@ impl ParkedCalls {
 
     /// Returns `true` if this gateway made a request state for the principal.
     pub(crate) fn is_own(&self, client: &Client, state: &str) -> bool {
-        self.keys.open(SealKind::RequestState, &client.principal, state).is_ok()
+        self.keys.open(SealKind::RequestState, client.principal.id(), state).is_ok()
     }
 
     /// Continues a parked call with the answers of its client. A state can be used once.
@@ -199,7 +199,7 @@ impl ParkedCalls {
         answers: &Map<String, Value>,
     ) -> Result<Retry, ErrorReply> {
         let invalid = ErrorReply::invalid_state;
-        let payload = self.keys.open(SealKind::RequestState, &client.principal, state).map_err(|_| invalid())?;
+        let payload = self.keys.open(SealKind::RequestState, client.principal.id(), state).map_err(|_| invalid())?;
         let State { slot, nonce } = serde_json::from_slice(&payload).map_err(|_| invalid())?;
         let mut table = lock(&self.table);
         let call = table.calls.get_mut(&slot).filter(|call| call.nonce == nonce).ok_or_else(invalid)?;

@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::client::{Client, Principal};
+use super::client::Client;
 use super::dispatch::{Caller, ClientRef, Dispatch, PipeClient, dispatch};
 use super::errors::ErrorReply;
 use super::exchange::{Exchange, Work};
@@ -102,7 +102,8 @@ impl Pipe {
             return Dispatch::Done { status: 200, reply };
         }
         let client = ClientRef::Pipe(Arc::clone(&self.client));
-        let caller = Caller { client, selector: self.selector.clone(), principal: Principal::from(""), headers: None };
+        let principal = self.shared.auth.local().clone();
+        let caller = Caller { client, selector: self.selector.clone(), principal, headers: None };
         dispatch(&self.shared, &caller, &text)
     }
 }

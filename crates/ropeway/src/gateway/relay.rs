@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::errors::ErrorReply;
 use super::exchange::{Exchange, Outcome};
+use super::observe::{ErrorType, UpstreamCall};
 use super::reply::{ResultExtras, ServerInfoText};
 use super::shared::GatewayShared;
 use super::translate::InputRound;
@@ -40,24 +41,32 @@ pub(crate) async fn send(
     exchange: &Arc<Exchange>,
     request: ServerRequest,
 ) -> Result<RawReply, Outcome> {
+    let limits = shared.bridge.request_limits(&request.server);
     let failed = |error: CallError| Outcome::Error(ErrorReply::from_call(&error, exchange.client.era));
+    exchange.note(|record| record.note_server(&request.server, request.name.as_deref()));
+    let _permit = shared.server_limits.begin(&request.server, &limits).inspect_err(|_| {
+        exchange.note(|record| record.note_denied("server"));
+    })?;
     let own_name = request.name.as_deref().filter(|_| request.method == "tools/call");
     let lease = shared.upstreams.connect(&request.server, own_name, &exchange.client).await.map_err(failed)?;
     let modern_meta = modern_meta(exchange);
-    let mut params = request.params;
+    let mut params = request.params.clone();
     for round in 0..MAX_ROUNDS {
+        let (sending, meta) = SendingRequest::begin(exchange, &request, lease.mcp.network_transport());
         let raw = RawRequest {
             method: Cow::Borrowed(request.method),
             params: params.clone(),
             name: request.name.clone(),
-            meta: request.meta.clone(),
+            meta,
             modern_meta: modern_meta.clone(),
             arguments: request.arguments.clone(),
             as_task: request.as_task,
         };
-        let reply = lease.send(raw, exchange).await.map_err(failed)?;
+        let sent = lease.send(raw, exchange).await;
+        sending.end(&sent);
+        let reply = sent.map_err(failed)?;
         match InputRound::read(exchange, &reply)? {
-            None => return Ok(reply),
+            None => return check_size(exchange, reply),
             Some(input) => params = input.answer(exchange, &params, round).await?,
         }
     }
@@ -65,9 +74,21 @@ pub(crate) async fn send(
     Err(failed(CallError::Protocol { server, source: "the server asked for input too often".into() }))
 }
 
+/// Checks that a result is not larger than the principal may receive.
+fn check_size(exchange: &Exchange, reply: RawReply) -> Result<RawReply, Outcome> {
+    let size = reply.result.len();
+    match exchange.client.principal.limits().result {
+        Some(limit) if size > limit => Err(ErrorReply::result_too_large(size, limit).into()),
+        _ => Ok(reply),
+    }
+}
+
 /// Returns how a request ends for the client.
 pub(crate) fn finish(exchange: &Exchange, reply: RawReply, extras: ResultExtras) -> Outcome {
     let (from, info) = (reply.info.era, &reply.info);
+    if reply.is_error {
+        exchange.note(|record| record.note_tool_error());
+    }
     let is_translated = from == Era::Legacy && exchange.client.era == Era::Modern;
     let server = is_translated.then(|| ServerInfoText::new(&info.name, &info.version));
     Outcome::Result { result: reply.result, from, extras, server }
@@ -82,5 +103,43 @@ fn modern_meta(exchange: &Exchange) -> Arc<str> {
     match level {
         None => exchange.client.modern_meta.clone(),
         Some(level) => format!(r#"{},"{}":"{}""#, exchange.client.modern_meta, meta::LOG_LEVEL, level.name()).into(),
+    }
+}
+
+/// A request to a server in progress. Dropping it records that the request was cancelled.
+struct SendingRequest<'a> {
+    exchange: &'a Exchange,
+    /// `None` once the request is recorded.
+    call: Option<UpstreamCall>,
+}
+
+impl<'a> SendingRequest<'a> {
+    /// Begins a request. Returns its `_meta` as well.
+    fn begin(exchange: &'a Exchange, request: &ServerRequest, transport: &'static str) -> (Self, String) {
+        let begun = exchange.note(|record| record.begin_upstream(&request.server, &request.meta, transport));
+        match begun {
+            Some((call, meta)) => (Self { exchange, call: Some(call) }, meta),
+            None => (Self { exchange, call: None }, request.meta.clone()),
+        }
+    }
+
+    fn end(mut self, sent: &Result<RawReply, CallError>) {
+        let error = match sent {
+            Ok(reply) => reply.is_error.then_some(ErrorType::TOOL),
+            Err(CallError::Refused { code, .. }) => Some(ErrorType::of_code(*code)),
+            Err(error) => Some(ErrorType::of_failure(error)),
+        };
+        let info = sent.as_ref().ok().map(|reply| reply.info.clone());
+        if let Some(call) = self.call.take() {
+            self.exchange.note(|record| record.end_upstream(call, error, info));
+        }
+    }
+}
+
+impl Drop for SendingRequest<'_> {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            self.exchange.note(|record| record.end_upstream(call, Some(ErrorType::CANCELLED), None));
+        }
     }
 }

@@ -96,7 +96,7 @@ impl Streams {
         let (session, request_id) = (client.session.clone(), request.map(ToOwned::to_owned));
         let token = Token { stream: number, epoch: self.epoch, session, request: request_id };
         let payload = serde_json::to_vec(&token).unwrap_or_default();
-        let token = self.keys.seal(SealKind::Event, &client.principal, TOKEN_LIFE, &payload);
+        let token = self.keys.seal(SealKind::Event, client.principal.id(), TOKEN_LIFE, &payload);
         let stream = Arc::new(EventStream::new(number, request.is_none(), token, Arc::clone(&self.bytes)));
         let streams = table.by_client.entry(client.id).or_default();
         if stream.is_standalone() {
@@ -121,7 +121,7 @@ impl Streams {
         let Some((token, sequence)) = last_event.rsplit_once('.').filter(|_| last_event.len() <= MAX_EVENT_ID) else {
             return Resumed::Unknown;
         };
-        let payload = self.keys.open(SealKind::Event, &client.principal, token).ok();
+        let payload = self.keys.open(SealKind::Event, client.principal.id(), token).ok();
         let token: Option<Token> = payload.and_then(|payload| serde_json::from_slice(&payload).ok());
         let token = token.filter(|token| token.session == client.session);
         let (Some(Token { stream: number, epoch, request, .. }), Ok(sequence)) = (token, sequence.parse::<u64>())

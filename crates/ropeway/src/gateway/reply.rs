@@ -82,7 +82,6 @@ impl Reply {
     }
 
     /// Returns the size in bytes.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }

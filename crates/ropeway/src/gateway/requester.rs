@@ -1,18 +1,24 @@
 //! A request of a client before and while it runs: its id, its limits, and its cancellation.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::client::{Client, LogLevel};
 use super::errors::ErrorReply;
-use super::exchange::{AttachedRequest, Dispatch, Exchange, Outcome, Work};
+use super::exchange::{AttachedRequest, CallPermits, Dispatch, Exchange, Outcome, Work};
 use super::header_view::HeaderView;
-use super::limits::{CallClient, CallPermit};
+use super::limits::CallClient;
+use super::observe::RecordSlot;
 use super::running::RunningRequest;
+use super::server_params::Forwarded;
 use super::shared::GatewayShared;
 use crate::protocol::{ClientParams, Era};
+
+/// Time after which a client may try again if it has too many calls in flight.
+const BUSY_WAIT: Duration = Duration::from_secs(1);
 
 /// A request and the client that sent it.
 pub(crate) struct Requester<'a> {
@@ -23,18 +29,24 @@ pub(crate) struct Requester<'a> {
     /// The whole message. Parameters are slices of it.
     pub(crate) body: &'a Bytes,
     pub(crate) id: &'a RawValue,
+    pub(crate) record: &'a RecordSlot,
 }
 
 /// A request in progress, and everything that ends with it.
 pub(crate) struct Started {
     pub(crate) exchange: Arc<Exchange>,
-    pub(crate) permit: CallPermit,
+    pub(crate) permits: CallPermits,
 }
 
 impl Requester<'_> {
     /// Returns the slice of the message that a value was read from.
     pub(crate) fn slice(&self, value: &RawValue) -> Bytes {
         self.body.slice_ref(value.get().as_bytes())
+    }
+
+    /// Returns the parts of the request that are forwarded as they are, with its trace context.
+    pub(crate) fn forwarded(&self, params: &ClientParams<'_>) -> Forwarded {
+        Forwarded::of(params, &self.record.read(|record| record.forwarding()).unwrap_or_default())
     }
 
     /// Registers the request, so that the client can cancel it by its id. `None` for modern HTTP clients, which cancel by closing
@@ -49,13 +61,23 @@ impl Requester<'_> {
     /// Begins a request that takes time.
     pub(crate) fn start(&self, shared: &GatewayShared, params: &ClientParams<'_>) -> Result<Started, ErrorReply> {
         if shared.draining.is_cancelled() {
+            self.record.note(|record| record.note_denied("draining"));
             return Err(ErrorReply::overloaded("the gateway is stopping"));
         }
         let attached = self.attach(shared, params)?;
+        let own = self.client.principal.begin_call().map_err(|limit| {
+            self.record.note(|record| record.note_denied("calls_per_principal"));
+            let message = format!("too many calls in flight (limit: {limit} per principal)");
+            ErrorReply::limited(message, BUSY_WAIT)
+        })?;
         let permit = shared.limits.call(self.counted);
-        let permit = permit.map_err(|error| ErrorReply::refused(error.status(), error.to_string()))?;
+        let permit = permit.map_err(|error| {
+            self.record.note(|record| record.note_denied(error.name()));
+            ErrorReply::refused(error.status(), error.to_string())
+        })?;
         let exchange = Exchange::new(self.client.clone(), attached);
-        Ok(Started { exchange, permit })
+        exchange.set_record(self.record.take());
+        Ok(Started { exchange, permits: (own, permit) })
     }
 
     /// Registers the request, and reads its parts that a retry may change.
@@ -78,17 +100,20 @@ impl Requester<'_> {
 }
 
 impl Started {
-    /// Makes the work of the request, which counts as a call until it ends.
+    /// Makes the work of the request, which counts as a call until it is cancelled or its response is sent.
     pub(crate) fn run<F>(self, shared: &Arc<GatewayShared>, work: impl FnOnce(Arc<Exchange>) -> F) -> Dispatch
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let Self { exchange, permit } = self;
+        let Self { exchange, permits } = self;
         let guard = shared.exchanges.enter(&exchange);
         let work = work(exchange.clone());
         let work: Work = Box::pin(async move {
-            let _held = (permit, guard);
-            work.await
+            let held = (permits, guard);
+            let outcome = work.await;
+            let (permits, guard) = held;
+            guard.exchange().keep(permits);
+            outcome
         });
         Dispatch::Running { exchange, work }
     }

@@ -41,7 +41,13 @@ pub(crate) fn retry(
     let request = RequestIdentity { method, target: target.into(), arguments: arguments.clone() };
     let attached = requester.attach(shared, params)?;
     Ok(Some(match shared.parked.retry(&requester.client, &state, &request, attached, &answers)? {
-        Retry::Continued { exchange, work } => Dispatch::Running { exchange, work },
-        Retry::Incomplete(reply) => Dispatch::Done { status: 200, reply },
+        Retry::Continued { exchange, work } => {
+            exchange.set_record(requester.record.take());
+            Dispatch::Running { exchange, work }
+        }
+        Retry::Incomplete(reply) => {
+            requester.record.note(|record| record.note_input_required());
+            Dispatch::Done { status: 200, reply }
+        }
     }))
 }

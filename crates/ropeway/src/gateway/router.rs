@@ -1,24 +1,29 @@
 //! Routes of a profile: the tools that its clients see, and where calls of them go.
 
+mod restricted;
+mod shape;
+
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::shape::{profile_shape, shaped};
 use super::names::NameTable;
+use super::principal::ToolAccess;
 use super::profile::{Profile, Profiles, Selector};
 use super::uris;
 use crate::bridge::{Bridge, ServerView};
 use crate::checked::CheckedTool;
-use crate::config::{CollisionPolicy, GatewaySettings, Glob, ServerEntry, ToolSettings};
+use crate::config::{CollisionPolicy, GatewaySettings, ServerEntry};
 use crate::protocol::{HeaderParams, wire_definition_text};
 use crate::registry::search_tools::{CALL_TOOL, CallTool, FIND_TOOLS, FindTools};
-use crate::registry::{Registry, ServerState, ServerStatus, ToolShape};
+use crate::registry::{Registry, ServerState, ServerStatus};
 use crate::suggest;
 use crate::tool::{
-    Alias, ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Tool, ToolDefinition, ToolOutput,
+    Alias, ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Digest, Tool, ToolDefinition, ToolOutput,
 };
 
 /// The annotation of schemas whose arguments are mirrored in headers.
@@ -29,6 +34,12 @@ const HEADER_ANNOTATION: &str = "x-mcp-header";
 pub(crate) struct RouterSet {
     profiles: Profiles,
     routers: HashMap<Arc<str>, Arc<Router>>,
+}
+
+/// Returns a number that no other router has.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl RouterSet {
@@ -50,6 +61,11 @@ impl RouterSet {
     /// Returns the name of the profile that a path selects.
     pub(crate) fn select(&self, selector: &Selector) -> Option<Arc<str>> {
         self.profiles.get(selector.name()).map(|profile| profile.name.clone())
+    }
+
+    /// Returns the routers of all profiles, in no particular order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Router>> {
+        self.routers.values()
     }
 
     /// Returns the router of a profile.
@@ -89,9 +105,11 @@ pub(crate) struct CallRoute {
     pub(crate) headers: HeaderParams,
     /// Whether the server's own schema has such arguments.
     pub(crate) has_header_params: bool,
+    digest: OnceLock<Digest>,
 }
 
 /// A server of a router, as it was when the router was built.
+#[derive(Clone)]
 pub(crate) struct RoutedServer {
     pub(crate) alias: Alias,
     pub(crate) entry: Arc<ServerEntry>,
@@ -112,20 +130,25 @@ pub(crate) struct Router {
     find_tools: Option<FindTools>,
     /// The URIs of user interfaces that tools refer to.
     pub(crate) ui_uris: Vec<(Box<str>, Alias)>,
+    /// The tools that the clients of this router may use. `None` for all.
+    access: Option<Arc<ToolAccess>>,
+    /// The routers of principals that may use some tools only, by the numbers of their rights.
+    restricted: Mutex<HashMap<u64, Arc<Router>>>,
 }
 
 impl Router {
     /// Builds the routes of a profile from its servers, in the order of the configuration.
     pub(crate) fn build(profile: &Arc<Profile>, views: &[ServerView]) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut router = Self {
             profile: profile.clone(),
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: next_id(),
             routed: Vec::new(),
             tools: HashMap::new(),
             tool_entries: Vec::new(),
             find_tools: None,
             ui_uris: Vec::new(),
+            access: None,
+            restricted: Mutex::default(),
         };
         let mut names = NameTable::new(profile.is_prefixed());
         let mut found = Vec::new();
@@ -171,7 +194,10 @@ impl Router {
     fn replace_by_search(&mut self, found: Vec<CheckedTool>) {
         let count = found.len();
         let (registry, _) = Registry::assemble([found], CollisionPolicy::LastWins);
-        let find = FindTools::new(FIND_TOOLS, CALL_TOOL, registry, count);
+        self.list_search(FindTools::new(FIND_TOOLS, CALL_TOOL, registry, count));
+    }
+
+    fn list_search(&mut self, find: FindTools) {
         let call = CallTool::new(CALL_TOOL, FIND_TOOLS);
         let entry = |definition: &ToolDefinition| Entry {
             name: definition.name.as_str().into(),
@@ -243,7 +269,8 @@ impl Router {
 
     /// Returns `true` if the tools of a server have changed since the router was built.
     pub(crate) fn is_outdated(&self, views: &[ServerView]) -> bool {
-        let mut current = views.iter().filter(|view| self.profile.servers.contains(&view.alias));
+        let is_used = |view: &&ServerView| self.profile.servers.contains(&view.alias) && self.is_routed(&view.alias);
+        let mut current = views.iter().filter(is_used);
         !self.routed.iter().all(|server| current.next().is_some_and(|view| server.has_same_tools(view)))
     }
 
@@ -297,53 +324,15 @@ impl CallRoute {
                 == Some(&json!("required")),
             headers: if has_annotation(definition) { read(definition) } else { HeaderParams::default() },
             has_header_params: has_annotation(original),
+            digest: OnceLock::new(),
             tool,
         }
     }
-}
 
-/// Returns the definition of a tool as the profile changes it, and the tool; `None` if the profile filters it out.
-fn shaped(view: &ServerView, tool: &CheckedTool, shape: Option<&ToolShape>) -> Option<(ToolDefinition, Arc<dyn Tool>)> {
-    let definition = view.definition(tool)?;
-    let Some(shape) = shape else { return Some((definition, tool.tool())) };
-    let (changed, _) = shape.transformed(&definition)?;
-    let changed = ToolDefinition { provenance: definition.provenance, ..changed };
-    Some((changed, shape.apply(tool.tool())?))
-}
-
-/// Returns the filters and overrides of a profile for the tools of one server, if it has any.
-fn profile_shape(tools: &ToolSettings, entry: &ServerEntry) -> Option<ToolShape> {
-    if *tools == ToolSettings::default() {
-        return None;
+    /// Returns the digest of the server's definition, as in `ropeway.lock`.
+    pub(crate) fn digest(&self) -> Digest {
+        *self.digest.get_or_init(|| Digest::of_source(self.tool.definition()))
     }
-    let globs = |globs: &[String]| globs.iter().flat_map(|glob| server_globs(glob, &entry.alias)).collect::<Vec<_>>();
-    let overrides = tools
-        .overrides
-        .iter()
-        .flat_map(|(glob, change)| server_globs(glob, &entry.alias).into_iter().map(|glob| (glob, change.clone())));
-    let mut settings = ToolSettings::default()
-        .with_allow(globs(&tools.allow))
-        .with_deny(globs(&tools.deny))
-        .with_overrides(overrides.collect::<Vec<_>>());
-    settings.allowlists = tools.allowlists.iter().map(|list| globs(list)).collect();
-    let mut shaped = ServerEntry::with_settings(entry.alias.clone(), entry.settings.clone()).with_tools(settings);
-    shaped.trust_hints = entry.trust_hints;
-    match ToolShape::new(&shaped) {
-        Ok(shape) => Some(shape),
-        Err(error) => {
-            // Only settings that were built in code can be invalid. Nothing is exposed that they might exclude.
-            tracing::warn!(server = %entry.alias, "all tools are left out: {error}");
-            Some(ToolShape::plain(entry.alias.clone()).with_filter(|_| false))
-        }
-    }
-}
-
-/// Returns the globs over a server's own tool names for a glob of a profile, which may be `SERVER.TOOL`.
-fn server_globs(glob: &str, alias: &Alias) -> Vec<String> {
-    let own = glob.split_once('.').filter(|(server, tool)| {
-        Glob::new(server).is_ok_and(|server| server.matches(alias.as_str())) && Glob::new(tool).is_ok()
-    });
-    std::iter::once(glob.to_owned()).chain(own.map(|(_, tool)| tool.to_owned())).collect()
 }
 
 /// Describes why the entries of a server are missing; `None` if nothing is missing.

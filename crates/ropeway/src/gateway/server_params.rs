@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::errors::ErrorReply;
+use super::observe::TraceForwarding;
 use super::shared::GatewayShared;
 use crate::protocol::{ClientParams, Era};
 use crate::tool::Alias;
@@ -29,14 +30,18 @@ pub(crate) struct Forwarded {
 }
 
 impl Forwarded {
-    pub(crate) fn of(params: &ClientParams<'_>) -> Self {
+    pub(crate) fn of(params: &ClientParams<'_>, trace: &TraceForwarding) -> Self {
         let member = |(key, value): &(Cow<'_, str>, &RawValue)| (key.to_string(), value.get().to_owned());
         let mut meta = String::new();
-        for (key, value) in &params.meta.others {
+        for (key, value) in params.meta.others.iter().filter(|(key, _)| !trace.omits(key)) {
             if !meta.is_empty() {
                 meta.push(',');
             }
             meta.push_str(&format!("{}:{}", Value::from(&**key), value.get()));
+        }
+        if !trace.added().is_empty() {
+            meta.push_str(if meta.is_empty() { "" } else { "," });
+            meta.push_str(trace.added());
         }
         Self { members: params.rest.iter().map(member).collect(), meta }
     }

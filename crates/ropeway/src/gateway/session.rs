@@ -8,7 +8,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::client::{Client, ClientDescription, LogLevel, Principal};
+use super::client::{Client, ClientCapabilities, ClientDescription, LogLevel, Principal};
 use super::journal::{self, Journal, SessionNotes};
 use super::seal::{KeyRing, SealKind};
 use crate::protocol::Era;
@@ -19,6 +19,12 @@ const MAX_IDLE: Duration = Duration::from_secs(30 * 60);
 
 /// Maximum size of a description that is part of the session id. Larger ones are reduced.
 const MAX_INFO_BYTES: usize = 512;
+
+/// Maximum size of a description in memory. Larger ones are reduced.
+const MAX_KEPT_BYTES: usize = 4 << 10;
+
+/// Stands for a `clientInfo` that is too large.
+const UNKNOWN_INFO: &str = r#"{"name":"unknown","version":"0"}"#;
 
 /// The content of a session id.
 #[derive(Serialize, Deserialize)]
@@ -58,9 +64,29 @@ pub(crate) struct Sessions {
     table: Mutex<HashMap<Arc<str>, Session>>,
 }
 
-/// The gateway has as many sessions as it may have, and all of them are in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooManySessions;
+/// Too many sessions are in memory, and all of them are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TooManySessions {
+    /// All principals together have too many.
+    #[error("too many sessions")]
+    Gateway,
+    /// One principal has too many.
+    #[error("too many sessions (limit: {limit} per principal); try again when one of them has ended")]
+    Principal {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl TooManySessions {
+    /// Returns the HTTP status of the error.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Self::Gateway => 503,
+            Self::Principal { .. } => 429,
+        }
+    }
+}
 
 impl Sessions {
     pub(crate) fn new(keys: Arc<KeyRing>, journal: Journal, lifetime: Duration, limit: usize) -> Self {
@@ -70,38 +96,36 @@ impl Sessions {
     /// Starts a session and returns its id.
     pub(crate) fn create(
         &self,
-        description: ClientDescription,
+        description: &ClientDescription,
         principal: &Principal,
         profile: &Arc<str>,
     ) -> Result<(Arc<str>, Arc<Client>), TooManySessions> {
         let expires = journal::now() + self.lifetime.as_secs();
-        let mut client = Client::new(Era::Legacy, description.clone(), principal.clone(), profile.clone(), None);
+        let known = ClientCapabilities::parse(&description.capabilities).to_json();
+        let reduced = |limit| ClientDescription {
+            version: description.version.clone(),
+            capabilities: bounded(&description.capabilities, limit, &known),
+            info: bounded(&description.info, limit, UNKNOWN_INFO),
+        };
+        let mut client = Client::new(Era::Legacy, reduced(MAX_KEPT_BYTES), principal.clone(), profile.clone(), None);
         let uid = random_id();
         client.session = uid.as_str().into();
         let client = Arc::new(client);
-        let payload = Payload {
-            uid,
-            version: description.version.clone(),
-            profile: profile.clone(),
-            capabilities: bounded(&description.capabilities, &client.capabilities.to_json()),
-            info: bounded(&description.info, r#"{"name":"unknown","version":"0"}"#),
-            expires,
-        };
+        let ClientDescription { version, capabilities, info } = reduced(MAX_INFO_BYTES);
+        let payload = Payload { uid, version, profile: profile.clone(), capabilities, info, expires };
         // A struct of strings and numbers always has a JSON form.
         let text = serde_json::to_vec(&payload).unwrap_or_default();
-        let id: Arc<str> = self.keys.seal(SealKind::Session, principal, self.lifetime, &text).into();
+        let id: Arc<str> = self.keys.seal(SealKind::Session, principal.id(), self.lifetime, &text).into();
         self.insert(&id, client.clone(), payload.uid, expires)?;
         Ok((id, client))
     }
 
     /// Finds a session of the principal by its id, in memory or by opening the id.
     pub(crate) fn find(&self, id: &str, principal: &Principal) -> Option<FoundSession> {
-        if let Some(session) = lock(&self.table).get_mut(id) {
-            session.used_at = Instant::now();
-            let is_own = session.client.principal == *principal && session.expires >= journal::now();
-            return is_own.then(|| FoundSession { client: session.client.clone(), revived: None });
+        if let Some(found) = self.find_in_memory(id, principal) {
+            return found;
         }
-        let payload = self.keys.open(SealKind::Session, principal, id).ok()?;
+        let payload = self.keys.open(SealKind::Session, principal.id(), id).ok()?;
         let payload: Payload = serde_json::from_slice(&payload).ok()?;
         let notes = self.journal.notes(&payload.uid).unwrap_or_default();
         if notes.ended {
@@ -119,17 +143,43 @@ impl Sessions {
         Some(FoundSession { client, revived: Some(notes) })
     }
 
+    /// Finds a session in memory. Returns `None` if the id has to be opened, and `Some(None)` if the session is not valid.
+    fn find_in_memory(&self, id: &str, principal: &Principal) -> Option<Option<FoundSession>> {
+        let mut table = lock(&self.table);
+        let session = table.get_mut(id)?;
+        let is_own = session.client.principal == *principal && session.expires >= journal::now();
+        if is_own && !session.client.principal.is_clone(principal) {
+            // The key was replaced by another one with the same name. The client gets the rights of the new one.
+            lock(&self.forgotten).extend(table.remove(id).map(|session| session.client));
+            return None;
+        }
+        session.used_at = Instant::now();
+        Some(is_own.then(|| FoundSession { client: session.client.clone(), revived: None }))
+    }
+
     /// Adds a session. Makes room by forgetting the one that was not used for the longest time.
     fn insert(&self, id: &Arc<str>, client: Arc<Client>, uid: String, expires: u64) -> Result<(), TooManySessions> {
         let mut table = lock(&self.table);
+        let is_own = |session: &Session| session.client.principal == client.principal;
+        let own_limit = client.principal.limits().sessions;
+        if let Some(limit) = own_limit
+            && table.values().filter(|session| is_own(session)).count() >= limit
+        {
+            self.forget_oldest(&mut table, is_own).ok_or(TooManySessions::Principal { limit })?;
+        }
         if table.len() >= self.limit {
-            let idle = table.iter().filter(|(_, session)| session.client.is_idle());
-            let oldest = idle.min_by_key(|(_, session)| session.used_at).map(|(id, _)| id.clone());
-            let forgotten = table.remove(&oldest.ok_or(TooManySessions)?);
-            lock(&self.forgotten).extend(forgotten.map(|session| session.client));
+            self.forget_oldest(&mut table, |_| true).ok_or(TooManySessions::Gateway)?;
         }
         table.insert(id.clone(), Session { client, uid, expires, used_at: Instant::now() });
         Ok(())
+    }
+
+    /// Forgets the session that was not used for the longest time. Returns `None` if all of them are in use.
+    fn forget_oldest(&self, table: &mut HashMap<Arc<str>, Session>, concerns: impl Fn(&Session) -> bool) -> Option<()> {
+        let idle = table.iter().filter(|(_, session)| session.client.is_idle() && concerns(session));
+        let oldest = idle.min_by_key(|(_, session)| session.used_at).map(|(id, _)| id.clone())?;
+        lock(&self.forgotten).extend(table.remove(&oldest).map(|session| session.client));
+        Some(())
     }
 
     /// Ends a session for good. Returns its client, or `None` if the session is unknown.
@@ -177,9 +227,9 @@ impl Sessions {
     }
 }
 
-/// Returns the text, or a replacement if it is too large for a session id.
-fn bounded(text: &str, replacement: &str) -> Box<str> {
-    if text.len() <= MAX_INFO_BYTES { text.into() } else { replacement.into() }
+/// Returns the text, or a replacement if it is larger than the limit.
+fn bounded(text: &str, limit: usize, replacement: &str) -> Box<str> {
+    if text.len() <= limit { text.into() } else { replacement.into() }
 }
 
 /// Returns 128 random bits in hexadecimal.
@@ -218,7 +268,7 @@ mod tests {
     fn a_session_id_is_known_after_a_restart() {
         let (keys, alice, bob) = (keys(), Principal::from("alice"), Principal::from("bob"));
         let before = sessions(&keys, 10);
-        let (id, _) = before.create(description(), &alice, &"default".into()).expect("room");
+        let (id, _) = before.create(&description(), &alice, &"default".into()).expect("room");
         assert!(before.find(&id, &alice).is_some_and(|found| found.revived.is_none()));
         let after = sessions(&keys, 10);
         assert!(after.find(&id, &bob).is_none());
@@ -229,10 +279,20 @@ mod tests {
     }
 
     #[test]
+    fn a_session_continues_with_the_rights_of_a_new_key_of_the_same_name() {
+        let (keys, old, new) = (keys(), Principal::from("key:a"), Principal::from("key:a"));
+        let sessions = sessions(&keys, 10);
+        let (id, _) = sessions.create(&description(), &old, &"default".into()).expect("room");
+        let found = sessions.find(&id, &new).expect("the session");
+        assert!(found.client.principal.is_clone(&new) && found.revived.is_some());
+        assert_eq!(sessions.len(), 1);
+    }
+
+    #[test]
     fn a_session_in_memory_ends_with_its_life() {
         let (keys, anyone) = (keys(), Principal::from(""));
         let sessions = sessions(&keys, 10);
-        let (id, _) = sessions.create(description(), &anyone, &"default".into()).expect("room");
+        let (id, _) = sessions.create(&description(), &anyone, &"default".into()).expect("room");
         let expires = lock(&sessions.table)[&id].expires;
         assert_eq!(expires.saturating_sub(journal::now()).div_ceil(3600), 24);
         assert!(sessions.find(&id, &anyone).is_some());
@@ -247,10 +307,23 @@ mod tests {
         let details = "x".repeat(2 * MAX_INFO_BYTES);
         let capabilities = format!(r#"{{"elicitation":{{"url":{{}}}},"experimental":{{"{details}":{{}}}}}}"#).into();
         let description = ClientDescription { capabilities, ..description() };
-        let (id, before) = sessions(&keys, 10).create(description, &anyone, &"default".into()).expect("room");
+        let (id, before) = sessions(&keys, 10).create(&description, &anyone, &"default".into()).expect("room");
         let after = sessions(&keys, 10).find(&id, &anyone).expect("the session").client;
         assert!(after.capabilities.url);
         assert_eq!(after.capabilities, before.capabilities);
+    }
+
+    #[test]
+    fn a_large_description_is_reduced_in_memory() {
+        let anyone = Principal::from("");
+        let details = "x".repeat(MAX_KEPT_BYTES);
+        let description = ClientDescription {
+            version: "2025-06-18".into(),
+            capabilities: format!(r#"{{"roots":{{}},"experimental":{{"{details}":{{}}}}}}"#).into(),
+            info: format!(r#"{{"name":"{details}"}}"#).into(),
+        };
+        let (_, client) = sessions(&keys(), 10).create(&description, &anyone, &"default".into()).expect("room");
+        assert!(client.capabilities.roots && client.description_bytes() < 1000, "{}", client.description_bytes());
     }
 
     #[test]
@@ -260,7 +333,7 @@ mod tests {
         let (keys, anyone) = (keys(), Principal::from(""));
         let open = || Sessions::new(keys.clone(), Journal::open(&path).expect("a journal"), DAY, 10);
         let before = open();
-        let (id, _) = before.create(description(), &anyone, &"default".into()).expect("room");
+        let (id, _) = before.create(&description(), &anyone, &"default".into()).expect("room");
         assert!(before.end(&id, &anyone).is_some());
         assert!(before.find(&id, &anyone).is_none());
         assert!(before.end(&id, &anyone).is_none());
@@ -271,7 +344,7 @@ mod tests {
     fn the_oldest_idle_session_makes_room_and_is_revived() {
         let (keys, anyone) = (keys(), Principal::from(""));
         let sessions = sessions(&keys, 2);
-        let create = || sessions.create(description(), &anyone, &"default".into());
+        let create = || sessions.create(&description(), &anyone, &"default".into());
         let (first, _) = create().expect("room");
         let (_second, client) = create().expect("room");
         let _busy = client.begin(serde_json::from_str("1").expect("an id")).expect("a free id");
@@ -285,6 +358,6 @@ mod tests {
             .filter_map(|client| client.begin(serde_json::from_str("9").expect("an id")))
             .collect();
         assert_eq!(busy.len(), 2);
-        assert_eq!(create().err(), Some(TooManySessions));
+        assert_eq!(create().err(), Some(TooManySessions::Gateway));
     }
 }

@@ -6,18 +6,22 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::auth::Auth;
 use super::catalog::{Catalog, ListKind, Listing};
 use super::client::{Client, LogLevel, Principal};
 use super::clients::{ChangedList, Clients, ModernClients};
 use super::errors::ErrorReply;
-use super::exchange::Exchanges;
+use super::exchanges::Exchanges;
+use super::health_cache::HealthCache;
 use super::limits::Limits;
+use super::observe::{GatewayStats, Observer};
 use super::parked::ParkedCalls;
 use super::profile::Selector;
 use super::replay::Streams;
 use super::reply::ServerInfoText;
 use super::router::{Router, RouterSet};
 use super::seal::KeyRing;
+use super::server_limits::ServerLimiters;
 use super::session::Sessions;
 use super::subscriptions::{SubscriberKey, Subscriptions};
 use super::switchboard::Switchboard;
@@ -26,7 +30,7 @@ use crate::bridge::Bridge;
 use crate::config::GatewaySettings;
 use crate::protocol::{Era, meta};
 use crate::sync::{lock, read, write};
-use crate::tool::CancelToken;
+use crate::tool::{Alias, CancelToken};
 
 /// Maximum size of the instructions of all servers together.
 const MAX_INSTRUCTIONS_BYTES: usize = 16 << 10;
@@ -37,6 +41,7 @@ pub(crate) struct GatewayShared {
     pub(super) settings: RwLock<Arc<GatewaySettings>>,
     pub(super) routers: RwLock<Arc<RouterSet>>,
     pub(crate) keys: Arc<KeyRing>,
+    pub(crate) auth: Auth,
     pub(crate) clients: Arc<Clients>,
     pub(crate) modern_clients: ModernClients,
     pub(crate) exchanges: Arc<Exchanges>,
@@ -48,12 +53,17 @@ pub(crate) struct GatewayShared {
     pub(crate) sessions: Sessions,
     pub(crate) streams: Streams,
     pub(crate) limits: Limits,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) health: Arc<HealthCache>,
+    pub(crate) server_limits: ServerLimiters,
     /// The most verbose level of log messages that a modern client asked for.
     pub(super) modern_log_level: Mutex<Option<LogLevel>>,
     /// When servers were started for the first time, or were added.
     pub(super) started_at: Mutex<Option<Instant>>,
     /// Cancelled when all servers have been started.
     pub(crate) started: CancelToken,
+    /// Cancelled when clients should go elsewhere. They are still served.
+    pub(crate) leaving: CancelToken,
     /// Cancelled when the gateway accepts no new work.
     pub(crate) draining: CancelToken,
     /// Cancelled when a client asks the gateway to stop.
@@ -94,6 +104,14 @@ pub struct GatewayStatus {
 /// Maximum characters of a client's text in an error.
 const MAX_SHOWN_NAME: usize = 64;
 
+/// Returns the routes that a principal may use.
+pub(crate) fn permitted(router: Arc<Router>, principal: &Principal) -> Arc<Router> {
+    match principal.tools() {
+        Some(access) => router.restricted(&access),
+        None => router,
+    }
+}
+
 impl GatewayShared {
     /// Returns the current settings.
     pub(crate) fn settings(&self) -> Arc<GatewaySettings> {
@@ -102,6 +120,7 @@ impl GatewayShared {
 
     /// Replaces the settings.
     pub(crate) fn set_settings(&self, settings: GatewaySettings) {
+        self.auth.reload(&settings);
         *write(&self.settings) = Arc::new(settings);
     }
 
@@ -122,14 +141,31 @@ impl GatewayShared {
         self.routers().get(profile).ok_or_else(|| ErrorReply::refused(404, "the profile was removed"))
     }
 
-    /// Returns the routes of a profile, built anew if its servers have changed just now.
-    pub(crate) fn current_router(&self, profile: &str) -> Result<Arc<Router>, ErrorReply> {
-        let router = self.router(profile)?;
-        if !router.is_outdated(&self.bridge.views()) {
-            return Ok(router);
+    /// Returns the routes that a client may use.
+    pub(crate) fn router_of(&self, client: &Client) -> Result<Arc<Router>, ErrorReply> {
+        Ok(permitted(self.router(&client.profile)?, &client.principal))
+    }
+
+    /// Keeps notifications of resources from clients that may not use the server any more.
+    pub(crate) fn guard_subscriptions(self: &Arc<Self>) {
+        let shared = Arc::downgrade(self);
+        self.subscriptions.set_access(Box::new(move |client, server| {
+            shared.upgrade().is_some_and(|shared| shared.may_use(client, server))
+        }));
+    }
+
+    /// Returns `true` if a client may use a server at this moment.
+    fn may_use(&self, client: &Client, server: &Alias) -> bool {
+        let is_allowed = client.principal.allows_profile(&client.profile);
+        is_allowed && self.router_of(client).is_ok_and(|router| router.has_server(server))
+    }
+
+    /// Returns the routes that a client may use, built anew if its servers have changed just now.
+    pub(crate) fn current_router_of(&self, client: &Client) -> Result<Arc<Router>, ErrorReply> {
+        if self.router(&client.profile)?.is_outdated(&self.bridge.views()) {
+            self.rebuild_routes();
         }
-        self.rebuild_routes();
-        self.router(profile)
+        self.router_of(client)
     }
 
     /// Builds the routes anew, and tells the clients whose tools have changed.
@@ -140,6 +176,7 @@ impl GatewayShared {
                 self.switchboard.add_link(mcp.link(), &view.alias, None);
             }
         }
+        self.observer.set_redactor(self.bridge.secrets());
         self.update_log_levels();
         let mut routers = write(&self.routers);
         let before = routers.clone();
@@ -168,7 +205,7 @@ impl GatewayShared {
 
     /// Tells a client that was away that all lists may have changed.
     fn announce_missed_changes(&self, client: &Client) {
-        let capabilities = self.describe(&client.profile, client.era).capabilities;
+        let capabilities = self.describe(&client.profile, &client.principal, client.era).capabilities;
         for list in ChangedList::ALL.into_iter().filter(|list| capabilities.get(list.name()).is_some()) {
             client.outbound.send(list.frame());
         }
@@ -189,11 +226,17 @@ impl GatewayShared {
     }
 
     /// Describes a profile to a client. A profile with one server is described as that server.
-    pub(crate) fn describe(&self, profile: &str, era: Era) -> GatewayDescription {
+    pub(crate) fn describe(&self, profile: &str, principal: &Principal, era: Era) -> GatewayDescription {
         let settings = self.settings();
-        let servers = self.routers().get(profile).map(|router| router.servers()).unwrap_or_default();
-        let known: Vec<_> = servers.iter().filter_map(|server| Some((server, self.upstreams.info(server)?))).collect();
-        let is_complete = known.len() == servers.len();
+        let router = self.routers().get(profile);
+        let servers = router.as_ref().map(|router| router.servers()).unwrap_or_default();
+        let used = router.map(|router| permitted(router, principal).servers()).unwrap_or_default();
+        let known: Vec<_> = servers
+            .iter()
+            .filter(|server| used.contains(server))
+            .filter_map(|server| Some((server, self.upstreams.info(server)?)))
+            .collect();
+        let is_complete = known.len() == used.len();
         let info = match known.as_slice() {
             [(_, info)] if servers.len() == 1 => json!({"name": info.name, "version": info.version}),
             _ => json!({"name": settings.name, "version": env!("CARGO_PKG_VERSION")}),
@@ -231,9 +274,9 @@ impl GatewayShared {
     }
 
     /// Lists what the servers of a profile have. Waits for servers that are still connecting.
-    pub(crate) async fn list(&self, profile: &str, kind: ListKind) -> Result<Listing, ErrorReply> {
-        self.wait_for_first_attempts(profile).await;
-        let router = self.current_router(profile)?;
+    pub(crate) async fn list(&self, client: &Client, kind: ListKind) -> Result<Listing, ErrorReply> {
+        self.wait_for_first_attempts(&client.profile).await;
+        let router = self.current_router_of(client)?;
         Ok(self.catalog.list(&self.bridge, &router, kind, self.settings().list_timeout).await)
     }
 
@@ -287,6 +330,16 @@ impl GatewayShared {
             drop(wanted);
             self.update_log_levels();
         }
+    }
+
+    /// Returns the counts of all requests and of what is in progress.
+    pub(crate) fn stats(&self) -> GatewayStats {
+        let status = self.status();
+        let mut stats = GatewayStats::new(&self.observer.metrics(), self.observer.uptime());
+        (stats.connections, stats.sessions, stats.requests) = (status.connections, status.sessions, status.requests);
+        (stats.dropped_lines, stats.dropped_spans) = (self.observer.dropped_lines().0, self.observer.dropped_spans());
+        stats.servers = self.bridge.statuses();
+        stats
     }
 
     /// Counts what is in progress.

@@ -121,7 +121,7 @@ async fn refuse(output: &mut WriteHalf<UnixStream>, error: &ErrorReply) {
     let _ = tokio::time::timeout(PREAMBLE_TIMEOUT, output.write_all(&line)).await;
 }
 
-/// Answers `ropeway/status` and `ropeway/stop`, which only commands of the same user can send.
+/// Answers `ropeway/status`, `ropeway/stats` and `ropeway/stop`, which only commands of the same user can send.
 fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
     let head = &message[..message.len().min(PRIVATE_HEAD)];
     memchr::memmem::find(head, b"\"ropeway/")?;
@@ -131,6 +131,7 @@ fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
             let status = SocketStatus { counts: shared.status(), servers: shared.bridge.statuses() };
             serde_json::to_vec(&status).ok()?
         }
+        "ropeway/stats" => serde_json::to_vec(&shared.stats()).ok()?,
         "ropeway/stop" => {
             shared.stop_requested.cancel();
             b"{}".to_vec()

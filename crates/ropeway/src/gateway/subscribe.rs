@@ -61,7 +61,7 @@ fn change(
 
 /// Finds the server of a resource.
 async fn find(shared: &GatewayShared, client: &Client, uri: &str) -> Result<SubscribedResource, ErrorReply> {
-    let router = shared.router(&client.profile)?;
+    let router = shared.router_of(client)?;
     let (server, uri) = match shared.catalog.route_uri(&shared.bridge, &router, uri).await {
         UriRoute::One(server, own_uri) => (server, own_uri),
         UriRoute::Try(servers) => {

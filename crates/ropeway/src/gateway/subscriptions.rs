@@ -1,7 +1,7 @@
 //! Subscriptions to resources: one upstream subscription serves all clients.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, Weak};
+use std::sync::{Mutex, OnceLock, Weak};
 
 use super::client::{Client, ClientId};
 use super::clients::listened;
@@ -31,18 +31,19 @@ pub(crate) enum Subscriber {
 }
 
 impl Subscriber {
-    fn notify(&self, uri: &str) {
+    /// Sends the notification, if the client may use the server.
+    fn notify(&self, uri: &str, is_permitted: impl Fn(&Client) -> bool) {
         let uri = serde_json::Value::from(uri);
         let method = "notifications/resources/updated";
         match self {
             Self::Client(client) => {
-                if let Some(client) = client.upgrade() {
+                if let Some(client) = client.upgrade().filter(|client| is_permitted(client)) {
                     let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"uri":{uri}}}}}"#);
                     client.outbound.send(Frame::new(FrameKind::Change, message));
                 }
             }
             Self::Listener(exchange) => {
-                if let Some(exchange) = exchange.upgrade() {
+                if let Some(exchange) = exchange.upgrade().filter(|exchange| is_permitted(&exchange.client)) {
                     let message = listened(method, &format!(r#""uri":{uri}"#), &exchange.id());
                     exchange.outbound.send(Frame::new(FrameKind::Change, message));
                 }
@@ -62,9 +63,15 @@ pub(crate) struct SubscribedResource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManySubscriptions;
 
+/// Returns `true` if a client may use a server. Its rights can change after it has subscribed.
+pub(crate) type AccessCheck = Box<dyn Fn(&Client, &Alias) -> bool + Send + Sync>;
+
 /// All subscriptions of clients.
 #[derive(Default)]
-pub(crate) struct Subscriptions(Mutex<Table>);
+pub(crate) struct Subscriptions {
+    table: Mutex<Table>,
+    access: OnceLock<AccessCheck>,
+}
 
 #[derive(Default)]
 struct Table {
@@ -74,6 +81,12 @@ struct Table {
 }
 
 impl Subscriptions {
+    /// Sets the check of each notification. Without it, all of them are delivered.
+    pub(crate) fn set_access(&self, access: AccessCheck) {
+        // It is set once, when the gateway is built.
+        let _ = self.access.set(access);
+    }
+
     /// Adds a subscription. Returns `true` if it is the first one to the resource, which has to be subscribed upstream.
     pub(crate) fn add(
         &self,
@@ -82,7 +95,7 @@ impl Subscriptions {
         subscriber: Subscriber,
         client_uri: &str,
     ) -> Result<bool, TooManySubscriptions> {
-        let mut table = lock(&self.0);
+        let mut table = lock(&self.table);
         let Table { resources, counts } = &mut *table;
         let count = counts.entry(key).or_default();
         if *count >= MAX_PER_CLIENT {
@@ -98,7 +111,7 @@ impl Subscriptions {
 
     /// Removes a subscription. Returns `true` if it was the last one to the resource.
     pub(crate) fn remove(&self, resource: &SubscribedResource, key: SubscriberKey) -> bool {
-        let mut table = lock(&self.0);
+        let mut table = lock(&self.table);
         let Some(subscribers) = table.resources.get_mut(resource) else { return false };
         if subscribers.remove(&key).is_none() {
             return false;
@@ -113,7 +126,7 @@ impl Subscriptions {
 
     /// Removes all subscriptions of a subscriber. Returns the resources without a subscriber.
     pub(crate) fn remove_all(&self, key: SubscriberKey) -> Vec<SubscribedResource> {
-        let mut table = lock(&self.0);
+        let mut table = lock(&self.table);
         if table.counts.remove(&key).is_none() {
             return Vec::new();
         }
@@ -127,21 +140,22 @@ impl Subscriptions {
         unused
     }
 
-    /// Tells all subscribers that a resource has changed.
+    /// Tells all subscribers that may use the server that a resource has changed.
     pub(crate) fn notify(&self, server: &Alias, uri: &str) {
         let resource = SubscribedResource { server: server.clone(), uri: uri.to_owned() };
         let subscribers: Vec<(Subscriber, String)> = {
-            let table = lock(&self.0);
+            let table = lock(&self.table);
             table.resources.get(&resource).map(|all| all.values().cloned().collect()).unwrap_or_default()
         };
+        let is_permitted = |client: &Client| self.access.get().is_none_or(|access| access(client, server));
         for (subscriber, client_uri) in subscribers {
-            subscriber.notify(&client_uri);
+            subscriber.notify(&client_uri, is_permitted);
         }
     }
 
     /// Returns the number of subscribed resources.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.0).resources.len()
+        lock(&self.table).resources.len()
     }
 }
 
@@ -179,7 +193,7 @@ mod tests {
         unused.sort();
         assert_eq!(unused, ["a:", "b:"]);
         assert_eq!(subscriptions.len(), 0);
-        assert!(lock(&subscriptions.0).counts.is_empty());
+        assert!(lock(&subscriptions.table).counts.is_empty());
     }
 
     #[test]

@@ -13,7 +13,8 @@ use tokio::task::AbortHandle;
 
 use super::client::{Client, ClientId, MAX_QUESTIONS, Unanswered};
 use super::clients::{ChangedList, Clients};
-use super::exchange::{Exchange, Exchanges};
+use super::exchange::Exchange;
+use super::exchanges::Exchanges;
 use super::link_users::LinkUsers;
 use super::subscriptions::Subscriptions;
 use crate::mcp::{Callers, ExchangeKey, LinkKey, Question, QuestionMethod, ServerTap};

@@ -54,7 +54,7 @@ struct TaskRoute {
 fn seal_task(shared: &GatewayShared, exchange: &Exchange, server: &Alias, task: &[u8]) -> Option<String> {
     let task = json::from_slice(task).ok()?;
     let payload = serde_json::to_vec(&TaskRoute { server: server.clone(), task }).unwrap_or_default();
-    Some(shared.keys.seal(SealKind::Task, &exchange.client.principal, TASK_LIFETIME, &payload))
+    Some(shared.keys.seal(SealKind::Task, exchange.client.principal.id(), TASK_LIFETIME, &payload))
 }
 
 /// Replaces the ids of tasks in a result, and copies everything else. An id for which `replace` returns `None` stays.
@@ -116,12 +116,12 @@ pub(crate) fn task(
         _ => return Err(ErrorReply::method_not_found("tasks/list", requester.client.era)),
     };
     let id = target(params, "taskId")?;
-    let payload = shared.keys.open(SealKind::Task, &requester.client.principal, id).map_err(|_| unknown())?;
+    let payload = shared.keys.open(SealKind::Task, requester.client.principal.id(), id).map_err(|_| unknown())?;
     let TaskRoute { server, task } = serde_json::from_slice(&payload).map_err(|_| unknown())?;
-    if !shared.router(&requester.client.profile)?.has_server(&server) {
+    if !shared.router_of(&requester.client)?.has_server(&server) {
         return Err(unknown());
     }
-    let Forwarded { members, meta } = Forwarded::of(params);
+    let Forwarded { members, meta } = requester.forwarded(params);
     let request = ServerRequest {
         params: write_params(shared, &server, ("taskId", &task), &[], &members)?,
         server,

@@ -48,6 +48,7 @@ pub(super) async fn run(shared: Weak<GatewayShared>) {
             }
             _ = sweep.tick() => {
                 let Some(shared) = shared.upgrade() else { return };
+                shared.auth.end_streams();
                 for client in shared.sessions.forget_idle() {
                     shared.forget(&client);
                 }

@@ -1,14 +1,22 @@
-//! Accepted tool definitions.
+//! Accepted tool definitions and sandboxes.
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::difference::{Difference, DifferenceKind};
+use super::difference::{Difference, DifferenceKind, SandboxDifference};
+use crate::config::{Sandbox, SandboxSummary, sandbox_changes};
 use crate::tool::{Alias, Digest, Origin, ToolDefinition, differences};
 
-/// Accepted tool definitions, by server and by the server's own name for the tool.
+/// Accepted tool definitions, by server and by the server's own name for the tool, and the accepted sandboxes of servers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lock {
-    pub(super) servers: BTreeMap<Alias, BTreeMap<String, LockedTool>>,
+    pub(super) servers: BTreeMap<Alias, LockedServer>,
+}
+
+/// The accepted tools of a server, by the server's own names, and its accepted sandbox.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct LockedServer {
+    pub(super) tools: BTreeMap<String, LockedTool>,
+    pub(super) sandbox: Option<SandboxSummary>,
 }
 
 /// An accepted tool.
@@ -38,14 +46,15 @@ impl Lock {
     // Hidden from the docs: digests of definitions, for the binary.
     #[doc(hidden)]
     pub fn tools(&self, server: &Alias) -> impl Iterator<Item = (&str, &LockedTool)> {
-        self.servers.get(server).into_iter().flatten().map(|(name, tool)| (name.as_str(), tool))
+        let tools = self.servers.get(server).into_iter().flat_map(|server| &server.tools);
+        tools.map(|(name, tool)| (name.as_str(), tool))
     }
 
     /// Returns a tool by the server's own name.
     // Hidden from the docs: digests of definitions, for the binary.
     #[doc(hidden)]
     pub fn get(&self, server: &Alias, tool: &str) -> Option<&LockedTool> {
-        self.servers.get(server)?.get(tool)
+        self.servers.get(server)?.tools.get(tool)
     }
 
     /// Compares a tool with the lock. Returns `None` if it is equal to the accepted one, or local.
@@ -86,14 +95,28 @@ impl Lock {
 
     /// Replaces the accepted tools of a server. Unchanged tools that were always allowed stay so.
     pub fn accept<'a>(&mut self, server: &Alias, tools: impl IntoIterator<Item = &'a ToolDefinition>) {
-        let before = self.servers.remove(server).unwrap_or_default();
+        let locked_server = self.servers.entry(server.clone()).or_default();
+        let before = std::mem::take(&mut locked_server.tools);
         let tools = tools.into_iter().map(|definition| {
             let mut locked = LockedTool::new(definition);
             let known = before.get(definition.own_name()).filter(|known| known.digest == locked.digest);
             locked.always = known.and_then(|known| known.always);
             (definition.own_name().to_owned(), locked)
         });
-        self.servers.insert(server.clone(), tools.collect());
+        locked_server.tools = tools.collect();
+    }
+
+    /// Compares the sandbox of a server with the accepted one; `None` stands for no sandbox. Returns `None` if they are equal.
+    pub fn compare_sandbox(&self, server: &Alias, sandbox: Option<&Sandbox>) -> Option<SandboxDifference> {
+        let before = self.servers.get(server).and_then(|server| server.sandbox.as_ref());
+        let now = sandbox.map(SandboxSummary::from);
+        let changes = sandbox_changes(before, now.as_ref());
+        (!changes.is_empty()).then(|| SandboxDifference { server: server.clone(), changes })
+    }
+
+    /// Replaces the accepted sandbox of a server.
+    pub fn accept_sandbox(&mut self, server: &Alias, sandbox: Option<&Sandbox>) {
+        self.servers.entry(server.clone()).or_default().sandbox = sandbox.map(SandboxSummary::from);
     }
 
     /// Accepts a tool, and allows it always.
@@ -101,7 +124,7 @@ impl Lock {
         if let Origin::Server { server, tool } = &definition.origin {
             let mut locked = LockedTool::new(definition);
             locked.always = Some(Digest::of_approved(definition));
-            self.servers.entry(server.clone()).or_default().insert(tool.to_string(), locked);
+            self.servers.entry(server.clone()).or_default().tools.insert(tool.to_string(), locked);
         }
     }
 
@@ -112,11 +135,12 @@ impl Lock {
 
     /// Removes all permanent approvals, for a lock file that comes from another machine.
     pub fn clear_approvals(&mut self) {
-        self.servers.values_mut().flat_map(BTreeMap::values_mut).for_each(|tool| tool.always = None);
+        let tools = self.servers.values_mut().flat_map(|server| server.tools.values_mut());
+        tools.for_each(|tool| tool.always = None);
     }
 
     /// Returns `true` if the lock contains permanent approvals.
     pub fn has_approvals(&self) -> bool {
-        self.servers.values().flat_map(BTreeMap::values).any(|tool| tool.always.is_some())
+        self.servers.values().flat_map(|server| server.tools.values()).any(|tool| tool.always.is_some())
     }
 }

@@ -1,9 +1,10 @@
-//! Differences between tools and the lock.
+//! Differences between tools or sandboxes and the lock.
 
 use std::fmt;
 
 use serde::Serialize;
 
+use crate::config::SandboxChange;
 use crate::tool::{Alias, escape_invisible};
 
 /// A difference between a tool and the lock.
@@ -52,5 +53,29 @@ impl fmt::Display for Difference {
             DifferenceKind::Changed(changes) => write!(f, "changed since it was locked: {}", changes.join(", ")),
             DifferenceKind::Gone => f.write_str("is in the lock, but the server does not provide it"),
         }
+    }
+}
+
+/// A difference between the sandbox of a server and the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SandboxDifference {
+    /// Alias of the server.
+    pub server: Alias,
+    /// The changes since the sandbox was accepted; never empty.
+    pub changes: Vec<SandboxChange>,
+}
+
+impl SandboxDifference {
+    /// Returns `true` if the server may do more than was accepted.
+    pub fn widens(&self) -> bool {
+        self.changes.iter().any(|change| change.widens)
+    }
+
+    /// Returns the reason for not starting the server, or for warning about it.
+    pub fn reason(&self) -> String {
+        let widened = self.changes.iter().filter(|change| change.widens).map(|change| escape_invisible(&change.text));
+        let widened = widened.collect::<Vec<_>>().join(", ");
+        format!("its sandbox is wider than the locked one ({widened}); run `ropeway lock` to accept it")
     }
 }

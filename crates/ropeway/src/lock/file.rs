@@ -108,8 +108,8 @@ impl Lock {
     }
 }
 
-/// Waits until no other process writes a lock in this directory.
-fn hold(folder: &Path) -> io::Result<File> {
+/// Waits until no other process changes a file of this directory under its lock.
+pub(crate) fn hold(folder: &Path) -> io::Result<File> {
     let held = File::open(folder)?;
     let began = Instant::now();
     loop {

@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
-use super::accepted::{Lock, LockedTool};
+use super::accepted::{Lock, LockedServer, LockedTool};
 use super::error::{LockError, SUPPORTED_VERSION};
+use crate::config::SandboxSummary;
 use crate::tool::{Alias, Annotations, Digest, Origin, ToolDefinition, escape_invisible};
 
 /// Maximum size of a stored definition in bytes of JSON. For a larger one, only the digest is stored.
@@ -17,10 +18,12 @@ const MAX_DEFINITION: usize = 64 << 10;
 impl Lock {
     /// Returns the lock as JSON. Equal locks have equal text.
     pub fn to_text(&self) -> String {
-        let servers = self.servers.iter().map(|(alias, tools)| {
+        let servers = self.servers.iter().map(|(alias, LockedServer { tools, sandbox })| {
             let tools = tools.iter().map(|(name, tool)| (name.clone(), tool.to_json()));
-            let server = Map::from_iter([("tools".to_owned(), Value::Object(tools.collect()))]);
-            (alias.to_string(), Value::Object(server))
+            let tools = ("tools".to_owned(), Value::Object(tools.collect()));
+            let sandbox = sandbox.as_ref().and_then(|sandbox| serde_json::to_value(sandbox).ok());
+            let sandbox = sandbox.map(|sandbox| ("sandbox".to_owned(), sandbox));
+            (alias.to_string(), Value::Object(sandbox.into_iter().chain([tools]).collect()))
         });
         let lock = Map::from_iter([
             ("version".to_owned(), SUPPORTED_VERSION.into()),
@@ -60,7 +63,7 @@ impl Lock {
         }
         let raw: RawLock = serde_json::from_str(text).map_err(broken)?;
         let mut lock = Self::default();
-        for (alias, RawServer { tools }) in raw.servers {
+        for (alias, RawServer { tools, sandbox }) in raw.servers {
             let alias = Alias::from(alias);
             let mut locked = BTreeMap::new();
             for (name, tool) in tools {
@@ -71,7 +74,7 @@ impl Lock {
                 })?;
                 locked.insert(name, tool);
             }
-            lock.servers.insert(alias, locked);
+            lock.servers.insert(alias, LockedServer { tools: locked, sandbox });
         }
         Ok(lock)
     }
@@ -149,6 +152,7 @@ struct RawLock {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawServer {
+    sandbox: Option<SandboxSummary>,
     tools: BTreeMap<String, RawTool>,
 }
 

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::config::Sandbox;
 use crate::tool::{Alias, Digest, Origin, ToolDefinition};
 
 fn tool(name: &str, description: &str) -> ToolDefinition {
@@ -96,4 +97,34 @@ fn an_invalid_lock_is_an_error_with_its_line() {
     assert_eq!(said("{\"version\": 0}"), "ropeway.lock: unknown lock version 0");
     let deep = format!("{{\"version\": 1, \"servers\": {}1{}}}", "[".repeat(1000), "]".repeat(1000));
     assert!(said(&deep).starts_with("ropeway.lock:1: "), "{}", said(&deep));
+}
+
+#[test]
+fn a_sandbox_is_kept_next_to_the_tools_of_its_server() {
+    let mut lock = lock();
+    let before = lock.to_text();
+    let sandbox = Sandbox::new().with_read("/srv").with_memory(1 << 20);
+    lock.accept_sandbox(&files(), Some(&sandbox));
+    let read = Lock::parse(&lock.to_text(), "x").expect("a lock");
+    assert_eq!((&read, read.compare_sandbox(&files(), Some(&sandbox))), (&lock, None));
+    let wider = sandbox.clone().with_network(true);
+    let difference = read.compare_sandbox(&files(), Some(&wider)).expect("a difference");
+    assert!(difference.widens());
+    assert_eq!(
+        difference.reason(),
+        "its sandbox is wider than the locked one (network allowed); run `ropeway lock` to accept it"
+    );
+    let mut same_tools = read.clone();
+    same_tools.accept(&files(), &[tool("note", "Writes a note")]);
+    assert_eq!(same_tools.compare_sandbox(&files(), Some(&sandbox)), None, "accepting tools keeps it");
+
+    // A lock without sandboxes has the format of older versions.
+    lock.accept_sandbox(&files(), None);
+    assert_eq!(lock.to_text(), before);
+    assert_eq!(lock.compare_sandbox(&files(), None), None);
+    let added = lock.compare_sandbox(&files(), Some(&sandbox)).expect("a difference");
+    assert!(!added.widens());
+    let unknown = read.to_text().replace("\"memory\"", "\"memories\"");
+    let said = Lock::parse(&unknown, "ropeway.lock").expect_err("no lock").to_string();
+    assert!(said.contains("unknown field `memories`"), "{said}");
 }

@@ -22,6 +22,12 @@ pub enum ConnectErrorKind {
         #[source]
         source: std::io::Error,
     },
+    /// The sandbox of the program could not be applied.
+    #[error("could not apply the sandbox: {reason}")]
+    Sandbox {
+        /// The reason.
+        reason: String,
+    },
     /// The process exited.
     #[error("the process exited ({status}){}", detail(.said))]
     Exited {

@@ -20,6 +20,15 @@ pub(super) fn is_final(error: &RequestError) -> bool {
     }
 }
 
+/// Returns `true` if a restart in another era would fail in the same way: the supported versions do not change, and a program that
+/// could not be started was not asked anything.
+pub(super) fn is_permanent(failed: &ConnectErrorKind) -> bool {
+    matches!(
+        failed,
+        ConnectErrorKind::Version { .. } | ConnectErrorKind::Spawn { .. } | ConnectErrorKind::Sandbox { .. }
+    )
+}
+
 /// Returns `true` if a rejected `initialize` may come from an HTTP+SSE server
 /// ([backwards compatibility](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility)).
 pub(super) fn may_be_sse(failed: &ConnectErrorKind) -> bool {

@@ -54,7 +54,7 @@ pub(crate) fn answers(chunks: &[&[u8]], limit: usize) -> Vec<String> {
         let cx = CallContext::new("call");
         let request = Request::new("tools/call", b"{}", &cx, RequestTimeouts::within(Duration::from_secs(60)));
         let mut receivers: Vec<_> = (0..REQUESTS).filter_map(|_| pending.register(&request).ok()).collect();
-        let link = Lines::start(Chunks(chunks), tokio::io::sink(), pending.clone(), limit, None);
+        let link = Lines::start(Chunks(chunks), tokio::io::sink(), pending.clone(), limit);
         link.disconnected().await;
         let mut answers = Vec::new();
         for receiver in &mut receivers {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::error::{ConnectErrorKind, RequestError};
-use super::fallback::{is_final, may_be_modern, may_be_sse, strings, supported_versions};
+use super::fallback::{is_final, is_permanent, may_be_modern, may_be_sse, strings, supported_versions};
 use super::host::Host;
 use super::pending::PendingRequests;
 use super::raw_response::{RawResponse, RequestResult};
@@ -117,12 +117,12 @@ impl Handshake<'_> {
             Transport::Stdio(server) => Ok(stdio::start(server, self.pending(), limits)?),
             Transport::InProcess(server) => {
                 let (reader, writer) = tokio::io::split(server.open());
-                Ok(Lines::start(reader, writer, self.pending(), limits.message_bytes, None))
+                Ok(Lines::start(reader, writer, self.pending(), limits.message_bytes))
             }
             Transport::Socket(server) => {
                 let stream = socket::connect(server).await.map_err(|error| ConnectErrorKind::Broken(error.into()))?;
                 let (reader, writer) = stream.into_split();
-                Ok(Lines::start(reader, writer, self.pending(), limits.message_bytes, None))
+                Ok(Lines::start(reader, writer, self.pending(), limits.message_bytes))
             }
             Transport::Http(_) | Transport::Sse(_) => {
                 Err(Arc::new(ConnectErrorKind::Protocol("not a pipe".to_owned())))
@@ -203,6 +203,7 @@ impl Handshake<'_> {
                 outcome = &mut initialize, if !refused => match outcome {
                     Ok(response) => return Ok(ProbeResult::Initialized(response)),
                     Err(RequestError::Refused(_)) if discovering => refused = true,
+                    Err(RequestError::Disconnected { cause, .. }) if is_permanent(&cause) => return Err(cause),
                     Err(RequestError::Refused(_) | RequestError::Disconnected { .. }) => return Ok(ProbeResult::Disconnected),
                     Err(error) => return Err(error.into_connect_error()),
                 },
@@ -389,10 +390,7 @@ impl Handshake<'_> {
 fn probe_result(outcome: Result<ServerInfo, RequestError>) -> Result<ProbeResult, ConnectFailure> {
     match outcome {
         Ok(info) => Ok(ProbeResult::Modern(Box::new(info))),
-        // A restart would not change the supported versions.
-        Err(RequestError::Disconnected { cause, .. }) if matches!(*cause, ConnectErrorKind::Version { .. }) => {
-            Err(cause)
-        }
+        Err(RequestError::Disconnected { cause, .. }) if is_permanent(&cause) => Err(cause),
         Err(RequestError::Disconnected { .. }) => Ok(ProbeResult::Disconnected),
         // Any other error means that the server does not know `server/discover`.
         Err(_) => Ok(ProbeResult::Legacy),

@@ -77,6 +77,7 @@ pub use self::transport::orphans::{become_subreaper, end_descendants};
 pub(crate) use self::{
     elicitation_budget::too_many_elicitations,
     pages::PagedList,
+    rate_limit::RateLimit,
     raw::{RawReply, RawRequest},
     raw_caller::{Callers, ExchangeKey, RawCaller},
     raw_list::RawList,

@@ -1,4 +1,6 @@
-//! A token bucket for events that a server causes.
+//! A token bucket for events that a server or a client causes.
+
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -17,24 +19,34 @@ impl RateLimit {
         Self { burst, per_second: f64::from(per_second), tokens: burst, refilled_at: Instant::now() }
     }
 
+    /// Creates a bucket with `count` tokens per period, all of which may be taken at once.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn per(count: u32, period: Duration) -> Self {
+        let burst = f64::from(count);
+        Self { burst, per_second: burst / period.as_secs_f64(), tokens: burst, refilled_at: Instant::now() }
+    }
+
     /// Takes a token. Returns `false` if none is left.
     pub(crate) fn take(&mut self) -> bool {
+        self.try_take().is_ok()
+    }
+
+    /// Takes a token. Returns the time until the next one if none is left.
+    pub(crate) fn try_take(&mut self) -> Result<(), Duration> {
         let now = Instant::now();
         let new = now.saturating_duration_since(self.refilled_at).as_secs_f64() * self.per_second;
         self.refilled_at = now;
         self.tokens = (self.tokens + new).min(self.burst);
         if self.tokens < 1.0 {
-            return false;
+            return Err(Duration::from_secs_f64((1.0 - self.tokens) / self.per_second));
         }
         self.tokens -= 1.0;
-        true
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]

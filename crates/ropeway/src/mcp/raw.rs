@@ -24,7 +24,7 @@ use super::session::Session;
 use super::tap::LinkKey;
 use super::timeouts::RequestTimeouts;
 use super::tools;
-use super::trace::CallTrace;
+use super::trace::{CallTrace, network_transport};
 use crate::protocol::{Era, HeaderParams, code};
 use crate::tool::{Arguments, CallContext, CallError, ToolDefinition};
 
@@ -112,6 +112,11 @@ impl Mcp {
     /// Fails if the server's definition of a tool differs from this one. Fetches the tool list if it is stale.
     pub(crate) async fn check_unchanged(&self, definition: &ToolDefinition, cx: &CallContext) -> Result<(), CallError> {
         mcp_tool::check_unchanged(&self.inner.connection, definition, cx).await
+    }
+
+    /// Returns how messages travel to the server: `pipe`, `tcp` or `unix`.
+    pub(crate) fn network_transport(&self) -> &'static str {
+        network_transport(&self.inner.connection.config.transport)
     }
 
     /// Returns the key of the connection, which questions and notifications name.

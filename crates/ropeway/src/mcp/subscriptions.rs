@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::sync::lock;
 
@@ -14,7 +14,8 @@ use crate::sync::lock;
 pub(crate) struct Subscriptions {
     uris: Mutex<SubscribedUris>,
     changed: Notify,
-    acknowledged: Notify,
+    /// Number of acknowledged `subscriptions/listen` requests.
+    acknowledged: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -51,9 +52,15 @@ impl Subscriptions {
         self.changed.notified().await;
     }
 
-    /// Waits until the server acknowledges a `subscriptions/listen` request.
-    pub(crate) async fn acknowledged(&self) {
-        self.acknowledged.notified().await;
+    /// Returns the number of `subscriptions/listen` requests that the server has acknowledged.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        *self.acknowledged.borrow()
+    }
+
+    /// Waits until the server has acknowledged this number of `subscriptions/listen` requests.
+    pub(crate) async fn acknowledges(&self, number: u64) {
+        // The sender lives as long as `self`.
+        let _ = self.acknowledged.subscribe().wait_for(|acknowledged| *acknowledged >= number).await;
     }
 
     /// Returns `true` if the server has confirmed the subscription in the current session.
@@ -74,7 +81,7 @@ impl Subscriptions {
     pub(crate) fn acknowledge(&self, params: &Value) {
         let accepted = params["notifications"]["resourceSubscriptions"].as_array();
         accepted.into_iter().flatten().filter_map(Value::as_str).for_each(|uri| self.confirm(uri));
-        self.acknowledged.notify_one();
+        self.acknowledged.send_modify(|acknowledged| *acknowledged += 1);
     }
 
     /// Discards the confirmations of an ended session.

@@ -244,6 +244,8 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
     let subscriptions = &connection.host.subscriptions;
     // The request that the current one replaces. It stays open until the current one is acknowledged, so that no change is missed.
     let mut replaced = None;
+    // The number of acknowledgments with which the current request is acknowledged, too.
+    let mut acknowledgment = 0;
     let mut backoff = Backoff::new(LISTEN_DELAY, MAX_LISTEN_DELAY);
     loop {
         let info = &session.info;
@@ -270,12 +272,15 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
             }
         };
         tokio::pin!(changed);
+        let overlaps = replaced.is_some();
+        // An acknowledgment of the replaced request may still arrive.
+        acknowledgment = if overlaps { acknowledgment } else { subscriptions.acknowledged() } + 1;
         let mut request = Box::pin(listen(session.clone(), params));
         let ended = loop {
             tokio::select! {
                 outcome = &mut request => break Some(outcome),
                 () = &mut changed => break None,
-                () = subscriptions.acknowledged() => replaced = None,
+                () = subscriptions.acknowledges(acknowledgment), if replaced.is_some() => replaced = None,
                 () = until_ended(&mut replaced) => replaced = None,
             }
         };
@@ -285,7 +290,10 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
                 continue;
             }
             // The server may allow one request at a time only.
-            Some(Err(RequestError::Refused(_))) if replaced.take().is_some() => continue,
+            Some(Err(RequestError::Refused(_))) if overlaps => {
+                replaced = None;
+                continue;
+            }
             // The server does not support it.
             Some(Err(RequestError::Refused(_))) => return,
             Some(_) => {}

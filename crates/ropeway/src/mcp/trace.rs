@@ -156,7 +156,8 @@ pub(crate) fn is_recorded(span: &Span) -> bool {
     !span.is_disabled() && tracing::dispatcher::get_default(|dispatch| !dispatch.is::<NoSubscriber>())
 }
 
-fn network_transport(transport: &Transport) -> &'static str {
+/// Returns the value of `network.transport`.
+pub(crate) fn network_transport(transport: &Transport) -> &'static str {
     match transport {
         Transport::Stdio(_) | Transport::InProcess(_) => "pipe",
         Transport::Http(_) | Transport::Sse(_) => "tcp",

@@ -41,6 +41,14 @@ impl FindTools {
         Self { definition, tools }
     }
 
+    /// Returns the same tool for some of the tools only.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn restricted(&self, name: &str, call_tool: &str, has: impl Fn(&str) -> bool) -> Self {
+        let tools = self.tools.filter(|definition| has(&definition.name));
+        let count = tools.len();
+        Self::new(name, call_tool, tools, count)
+    }
+
     /// Returns the best matches as text for a model.
     pub(crate) fn find(&self, arguments: &Arguments) -> String {
         let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default();

@@ -43,6 +43,25 @@ impl TraceParent {
     }
 }
 
+#[cfg(feature = "gateway")]
+impl TraceParent {
+    /// Returns the same span, sampled or not.
+    #[must_use]
+    pub(crate) fn with_sampled(self, is_sampled: bool) -> Self {
+        Self { flags: self.flags & !1 | u8::from(is_sampled), ..self }
+    }
+
+    /// Returns the bytes of the trace id.
+    pub(crate) fn trace_bytes(&self) -> [u8; 16] {
+        self.trace.to_be_bytes()
+    }
+
+    /// Returns the bytes of the span id.
+    pub(crate) fn span_bytes(&self) -> [u8; 8] {
+        self.span.to_be_bytes()
+    }
+}
+
 /// Returns a random number other than zero, which is invalid as an id.
 fn random() -> u64 {
     // Each `RandomState` has new random keys.

@@ -320,7 +320,16 @@ where
 }
 
 fn start(command: impl AsRef<OsStr>, args: &[&str], marker: &str) -> Child {
-    Command::new(command).args(args).env(MARKER, marker).spawn().expect("a child")
+    let child = Command::new(command).args(args).env(MARKER, marker).spawn().expect("a child");
+    // For a moment after it starts, a process has no environment yet.
+    let environment = format!("/proc/{}/environ", child.id());
+    let started = Instant::now();
+    while fs::read(&environment).is_ok_and(|environment| environment.is_empty())
+        && started.elapsed().as_millis() < 1_000
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child
 }
 
 #[test]

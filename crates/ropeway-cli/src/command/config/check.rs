@@ -1,6 +1,6 @@
 //! `ropeway config check`: validates the configuration file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anstyle::Style;
@@ -23,6 +23,7 @@ use crate::connect::servers::{ServerSource, Servers};
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure, chain_text as line_of};
 use crate::output::print::{print, print_json};
+use crate::sandbox::path_warnings;
 use crate::terminal::text::{terminal_width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
@@ -75,7 +76,10 @@ impl Check {
         };
         let servers = Servers::new(config, ServerSource::File(file.clone())).eager();
         servers.redact_secrets();
-        let config = servers.config.clone();
+        let mut config = servers.config.clone();
+        if is_trusted {
+            config.warnings.extend(sandbox_warnings(&config, &file));
+        }
         let names = if self.connect { Some(names(servers, &references, &context).await?) } else { None };
         let is_fine = names.as_ref().is_none_or(|names| names.is_fine(config.collisions));
         if json {
@@ -94,6 +98,16 @@ impl Check {
         }
         Ok(if is_fine { Exit::Done } else { Exit::Usage })
     }
+}
+
+/// Returns warnings about the paths of all sandboxes.
+fn sandbox_warnings(config: &Config, file: &Path) -> Vec<String> {
+    let servers = config.servers.iter().filter_map(|entry| Some((&entry.alias, entry.stdio()?)));
+    let warnings = servers.flat_map(|(alias, server)| {
+        let warnings = path_warnings(server, Some(file)).into_iter();
+        warnings.map(move |warning| format!("sandbox of server `{alias}`: {warning}"))
+    });
+    warnings.collect()
 }
 
 /// The contents of a server.

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use ropeway::config::ListenAddress;
+use ropeway::config::{GatewaySettings, ListenAddress};
 use rustix::fs::Mode;
 use rustix::process::umask;
 
@@ -36,10 +36,10 @@ impl Drop for SocketFile {
 }
 
 impl Endpoint {
-    /// Binds an address that only this machine can reach.
-    pub(super) fn bind(address: &ListenAddress) -> Result<Self, Failure> {
+    /// Binds an address. Without authentication, only this machine may reach it.
+    pub(super) fn bind(address: &ListenAddress, settings: &GatewaySettings) -> Result<Self, Failure> {
         match address {
-            ListenAddress::Tcp(address) => Self::bind_tcp(*address),
+            ListenAddress::Tcp(address) => Self::bind_tcp(*address, settings),
             ListenAddress::Unix(path) => Ok(Self {
                 listener: Listener::Unix(bind_private(path)?, SocketFile(path.clone())),
                 address: format!("unix:{}", path.display()),
@@ -48,17 +48,18 @@ impl Endpoint {
         }
     }
 
-    fn bind_tcp(address: SocketAddr) -> Result<Self, Failure> {
-        if !address.ip().to_canonical().is_loopback() {
+    fn bind_tcp(address: SocketAddr, settings: &GatewaySettings) -> Result<Self, Failure> {
+        if !settings.auth.is_required() && !address.ip().to_canonical().is_loopback() {
             let port = address.port();
-            return Err(Failure::usage(format!(
-                "listening on `{address}` needs authentication, which is not available yet; try `--listen 127.0.0.1:{port}`"
-            )));
+            return Err(Failure::usage(format!("listening on `{address}` needs authentication"))
+                .hint("set `gateway.auth`, and make a key with `ropeway key new NAME`")
+                .hint(format!("for clients on this machine, try `--listen 127.0.0.1:{port}`")));
         }
         let failed = |error: io::Error| listen_failure(address, &error);
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener: Listener::Tcp(listener), address: format!("http://{address}/mcp") })
+        let scheme = if settings.tls.is_some() { "https" } else { "http" };
+        Ok(Self { listener: Listener::Tcp(listener), address: format!("{scheme}://{address}/mcp") })
     }
 
     /// Returns the URL of a profile, or of all servers. A socket has no URL and is named by its path.

@@ -5,11 +5,13 @@ mod endpoint;
 mod port_owner;
 mod prepare;
 mod report;
+mod service_manager;
 mod serving;
 mod setup;
 mod stop_signals;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ropeway::config::{GatewaySettings, ListenAddress};
 use ropeway::gateway::Gateway;
@@ -19,8 +21,9 @@ use self::background::Background;
 use self::endpoint::Endpoint;
 use self::prepare::ConfigChange;
 use self::report::Report;
+use self::service_manager::ServiceManager;
 use self::serving::Serving;
-use self::stop_signals::StopSignals;
+use self::stop_signals::{StopSignal, StopSignals};
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
 use crate::connect::command_context::CommandContext;
@@ -52,8 +55,8 @@ ROPEWAY_GATEWAY_KEYS, or ~/.local/state/ropeway/gateway/keys (see XDG_STATE_HOME
 /// profile of the configuration file, or one server. With --stdio, one client is served on standard input and output.
 ///
 /// Clients of both protocol eras are served at once. Changes of the configuration file are applied; a changed project file is
-/// applied once it is trusted again. Ctrl-C and SIGTERM end the gateway after the calls in progress, within 10 s; a second
-/// signal ends it at once.
+/// applied once it is trusted again. Ctrl-C and SIGTERM end the gateway after the calls in progress, within 10 s (see
+/// `gateway.drain`); a second signal ends it at once.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("stdio", |arg| arg.long("command")), mut_arg("direct", |arg| arg.hide(true)))]
 pub(super) struct Serve {
@@ -87,14 +90,21 @@ impl Serve {
             return Err(Failure::usage("`--json` cannot be used with `--stdio`: standard output carries the protocol"));
         }
         let mut signals = StopSignals::install(self.background.is_some())?;
-        let change = ConfigChange { era: self.server.era.map(Into::into), is_plain: self.background.is_some() };
+        let change = ConfigChange {
+            era: self.server.era.map(Into::into),
+            is_plain: self.background.is_some(),
+            is_http: !self.over_stdio && self.background.is_none(),
+        };
         let mut servers = self.servers(&context)?;
         servers.config = change.apply(servers.config);
         self.check_profile(&servers)?;
+        let drain = servers.config.gateway.drain;
         let endpoint = self.endpoint(&servers.config.gateway)?;
+        let manager = ServiceManager::from_env();
         let background = self.background.as_deref().map(|socket| Background::listen(socket, &servers)).transpose()?;
         let is_ephemeral = endpoint.is_none();
         let gateway = setup::build(&servers, &context, is_ephemeral, self.background.is_some())?;
+        signals.reopen_logs_of(&gateway, &servers.config.gateway);
         let report = Report::new(&gateway, context.verbose);
         prepare::watch(&gateway, &servers, &context, change, background.as_ref().map(Background::accepted));
         let url = endpoint.as_ref().map(|endpoint| endpoint.url(self.profile.as_deref()));
@@ -105,22 +115,33 @@ impl Serve {
         if let Some(url) = url.as_ref().filter(|_| context.json) {
             print_json_line(&json!({ "url": url }))?;
         }
+        manager.ready(url.as_deref());
         let done = tokio::select! {
-            ended = serving.ended() => ended.map(|()| Exit::Done),
+            ended = serving.ended() => ended.map(|()| StopSignal::AtOnce),
             failure = start(&gateway) => Err(failure),
             never = report.follow(url.as_deref(), self.over_stdio) => match never {},
             never = background::follow(background.as_ref(), gateway.bridge().events()) => match never {},
-            () = signals.next() => Ok(Exit::Done),
-            () = gateway.stop_requested() => Ok(Exit::Done),
-            () = background::lost(background.as_ref()) => Ok(Exit::Done),
+            never = manager.keep_alive() => match never {},
+            signal = signals.next() => Ok(signal),
+            () = gateway.stop_requested() => Ok(StopSignal::AtOnce),
+            () = background::lost(background.as_ref()) => Ok(StopSignal::AtOnce),
             // The end of `--timeout` is success.
-            () = deadline(&context) => Ok(Exit::Done),
+            () = deadline(&context) => Ok(StopSignal::AtOnce),
         };
         // Commands that start now use their own servers.
         drop(background);
+        manager.stopping();
+        // Only a service manager has a load balancer that needs time.
+        let delay = if matches!(done, Ok(StopSignal::Terminate)) { drain.delay } else { Duration::ZERO };
+        let ended = async {
+            gateway.announce_drain();
+            tokio::time::sleep(delay).await;
+            serving.drain(&gateway, drain.timeout).await;
+        };
         tokio::select! {
-            () = serving.drain(&gateway) => done,
-            () = signals.next() => Ok(Exit::Interrupted),
+            () = ended => done.map(|_| Exit::Done),
+            never = manager.keep_alive() => match never {},
+            _ = signals.next() => Ok(Exit::Interrupted),
         }
     }
 
@@ -145,7 +166,7 @@ impl Serve {
         if self.over_stdio || self.background.is_some() {
             return Ok(None);
         }
-        Endpoint::bind(self.listen.as_ref().unwrap_or(&settings.listen)).map(Some)
+        Endpoint::bind(self.listen.as_ref().unwrap_or(&settings.listen), settings).map(Some)
     }
 
     fn serving(
@@ -159,7 +180,7 @@ impl Serve {
             serving.stdio(gateway, self.profile.clone());
         }
         if let Some(endpoint) = endpoint {
-            serving.http(gateway, endpoint);
+            serving.http(gateway, endpoint)?;
         }
         if let Some(background) = background {
             serving.lines(gateway, background.listener()?);

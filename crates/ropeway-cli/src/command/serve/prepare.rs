@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ropeway::config::{Config, EraChoice, GatewaySettings, ResourceSettings, Secrets, ServerSettings, ToolSettings};
+use ropeway::config::{
+    AuthSettings, Config, EraChoice, GatewaySettings, ResourceSettings, Secrets, ServerSettings, ToolSettings,
+};
 use ropeway::gateway::Gateway;
 
 use crate::config::config_paths::Origin;
@@ -20,6 +22,8 @@ pub(super) struct ConfigChange {
     pub(super) era: Option<EraChoice>,
     /// Shows the servers as they are. Commands that use a gateway in the background apply filters, names and the lock themselves.
     pub(super) is_plain: bool,
+    /// Serves HTTP clients, which have to authenticate. Others are the user who runs the gateway.
+    pub(super) is_http: bool,
 }
 
 impl ConfigChange {
@@ -39,6 +43,9 @@ impl ConfigChange {
         }
         if self.is_plain {
             config.gateway.profiles.clear();
+        }
+        if !self.is_http {
+            config.gateway.auth = AuthSettings::default();
         }
         config
     }
@@ -87,6 +94,11 @@ fn fixed_changes(before: &GatewaySettings, after: &GatewaySettings) -> Vec<&'sta
         ("keys", before.keys != after.keys),
         ("session_life", before.session_life != after.session_life),
         ("limits", before.limits != after.limits),
+        ("tls", before.tls != after.tls),
+        ("drain", before.drain != after.drain),
+        ("audit", before.audit != after.audit),
+        ("access_log", before.access_log != after.access_log),
+        ("auth", before.auth.is_required() && !after.auth.is_required()),
     ];
     changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
 }

@@ -10,9 +10,6 @@ use super::endpoint::{Endpoint, Listener};
 use super::setup::gateway_failure;
 use crate::failure::{Exit, Failure};
 
-/// Time for the calls in progress to finish.
-const DRAIN: Duration = Duration::from_secs(10);
-
 /// Time for the last responses to be written after that.
 const FLUSH: Duration = Duration::from_millis(500);
 
@@ -30,8 +27,11 @@ impl Serving {
         });
     }
 
-    /// Serves HTTP clients.
-    pub(super) fn http(&mut self, gateway: &Gateway, endpoint: Endpoint) {
+    /// Serves HTTP clients. Fails at once if the certificate cannot be used.
+    pub(super) fn http(&mut self, gateway: &Gateway, endpoint: Endpoint) -> Result<(), Failure> {
+        if matches!(endpoint.listener, Listener::Tcp(_)) {
+            gateway.check_certificate().map_err(gateway_failure)?;
+        }
         let gateway = gateway.clone();
         self.0.spawn(async move {
             match endpoint.listener {
@@ -40,6 +40,7 @@ impl Serving {
                 Listener::Unix(listener, _guard) => gateway.serve_http_unix(listener).await,
             }
         });
+        Ok(())
     }
 
     /// Serves other commands.
@@ -57,9 +58,9 @@ impl Serving {
         }
     }
 
-    /// Waits for the calls in progress, and stops the servers.
-    pub(super) async fn drain(mut self, gateway: &Gateway) {
-        gateway.drain(DRAIN).await;
+    /// Waits for the calls in progress up to `limit`, and stops the servers.
+    pub(super) async fn drain(mut self, gateway: &Gateway, limit: Duration) {
+        gateway.drain(limit).await;
         let flushed = async { while self.0.join_next().await.is_some() {} };
         // A client that does not read its responses is not waited for.
         let _ = tokio::time::timeout(FLUSH, flushed).await;

@@ -1,23 +1,30 @@
 //! Builds the gateway: its servers, its lock, its keys and its journal.
 
 use std::fs::DirBuilder;
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use ropeway::bridge::BridgeBuilder;
 use ropeway::config::{GatewaySettings, Secret};
-use ropeway::gateway::{Gateway, GatewayError, KeyError, KeySource};
+use ropeway::gateway::{Gateway, GatewayError, KeyError, KeyFileError, KeySource, OtlpSettings};
 
 use crate::connect::command_context::CommandContext;
 use crate::connect::lockfile;
 use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::{Exit, Failure};
 use crate::files::user_folders::state_folder;
+use crate::output::print::say;
+use crate::sandbox;
 use crate::secrets::redaction;
+use crate::terminal::style::warning;
 use crate::trust::sha256;
 
 /// The variable with the keys that seal sessions and cursors, separated by commas.
 const KEYS: &str = "ROPEWAY_GATEWAY_KEYS";
+
+/// The variable with the path of a file with such keys, one per line.
+const KEYS_FILE: &str = "ROPEWAY_GATEWAY_KEYS_FILE";
 
 /// Builds the gateway. `is_ephemeral` makes sessions end with it; `is_plain` ignores ropeway.lock.
 pub(super) fn build(
@@ -29,6 +36,7 @@ pub(super) fn build(
     let locked = if is_plain { None } else { lockfile::load(servers)? };
     let bridge = |builder: BridgeBuilder| {
         let builder = builder.events(context.events.clone()).redact(redaction::redactor());
+        let builder = builder.sandbox_launcher(sandbox::launcher());
         match &locked {
             Some(locked) => builder.lock(locked.lock.clone(), locked.policy),
             None => builder,
@@ -41,6 +49,11 @@ pub(super) fn build(
         if let Some(folder) = folder {
             builder = builder.journal(folder.join(journal_name(&servers.source)));
         }
+    }
+    let (otlp, warnings) = OtlpSettings::from_variables(|name| std::env::var(name).ok());
+    warnings.iter().for_each(|words| say(&warning(words)));
+    if let Some(otlp) = otlp {
+        builder = builder.otlp(otlp);
     }
     builder.build().map_err(gateway_failure)
 }
@@ -69,6 +82,9 @@ fn keys(settings: &GatewaySettings, folder: Option<&Path>) -> Result<KeySource, 
     if !given.is_empty() {
         return Ok(KeySource::Given(given));
     }
+    if let Some(path) = std::env::var_os(KEYS_FILE).filter(|path| !path.is_empty()) {
+        return Ok(KeySource::File(path.into()));
+    }
     Ok(folder.map_or(KeySource::Ephemeral, |folder| KeySource::File(folder.join("keys"))))
 }
 
@@ -94,6 +110,12 @@ pub(super) fn gateway_failure(error: GatewayError) -> Failure {
                 }
                 GatewayError::Keys(KeyError::Malformed { .. } | KeyError::Count { .. }) => {
                     failure.hint("a key is 32 random bytes: try `openssl rand -base64 32`")
+                }
+                GatewayError::ClientKeys(KeyFileError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                    failure.hint("try `ropeway key new NAME` to create it")
+                }
+                GatewayError::ClientKeys(KeyFileError::Exposed { path, .. }) => {
+                    failure.hint(format!("try `chmod 600 {}`", path.display()))
                 }
                 _ => failure,
             }

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -29,26 +28,19 @@ impl SecretCallback {
 }
 
 /// The error of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CallbackError {
+    #[error("secrets callback panicked")]
     Panicked,
     /// All calls together have taken this long.
+    #[error("secrets callback timed out after {} s", .0.as_secs_f64())]
     TimedOut(Duration),
     /// An earlier call has not returned.
+    #[error("secrets callback has not returned from an earlier call")]
     StillRunning,
     /// The thread could not be started.
+    #[error("could not start a thread for the secrets callback")]
     SpawnFailed,
-}
-
-impl fmt::Display for CallbackError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Panicked => f.write_str("secrets callback panicked"),
-            Self::TimedOut(after) => write!(f, "secrets callback timed out after {} s", after.as_secs_f64()),
-            Self::StillRunning => f.write_str("secrets callback has not returned from an earlier call"),
-            Self::SpawnFailed => f.write_str("could not start a thread for the secrets callback"),
-        }
-    }
 }
 
 type CallbackResult = Result<Option<Secret>, CallbackError>;

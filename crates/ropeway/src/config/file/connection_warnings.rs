@@ -7,7 +7,7 @@ use super::raw::{RawServer, RawTransport};
 const URL_KEYS: [&str; 2] = ["headers", "auth"];
 
 /// Keys that only apply to a `command`.
-const COMMAND_KEYS: [&str; 5] = ["args", "env", "env_file", "inherit_env", "cwd"];
+const COMMAND_KEYS: [&str; 6] = ["args", "env", "env_file", "inherit_env", "cwd", "sandbox"];
 
 /// Returns the warnings about a server; `node` is its entry.
 pub(super) fn connection_warnings(raw: &RawServer, node: &Node) -> Vec<String> {

@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 
 use super::callback::{CallbackError, CallbackRunner, SecretCallback};
 use super::problem::{ConfigError, ConfigProblem};
+use super::regular_file;
 use super::variables::{is_not_found, read_dotenv, read_variables};
 use crate::secret::Secret;
 
 /// The sources of values for `${NAME}` references.
 ///
 /// The first source with a value wins, in this order: values from code ([`with`](Self::with)), the callback
-/// ([`from_fn`](Self::from_fn)), the environment, the `.env` file next to the configuration file, and files with secrets. Values of
-/// all sources are redacted in logs, events and errors.
+/// ([`from_fn`](Self::from_fn)), the environment, the file whose path is in the variable `NAME_FILE`, the `.env` file next to the
+/// configuration file, and files with secrets. Values of all sources are redacted in logs, events and errors.
 #[derive(Clone, Default)]
 pub struct Secrets {
     code: BTreeMap<String, Secret>,
@@ -163,6 +164,15 @@ impl fmt::Debug for Secrets {
     }
 }
 
+/// The error of a source.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SecretError {
+    #[error(transparent)]
+    Callback(#[from] CallbackError),
+    #[error("could not read the file of `{name}`: {source}")]
+    File { name: String, source: std::io::Error },
+}
+
 /// The sources with the contents of their files.
 #[derive(Default)]
 pub(super) struct SecretSources {
@@ -177,7 +187,7 @@ pub(super) struct SecretSources {
 
 impl SecretSources {
     /// Returns the value of a name from the first source that has it.
-    pub(super) fn get(&self, name: &str) -> Result<Option<Secret>, CallbackError> {
+    pub(super) fn get(&self, name: &str) -> Result<Option<Secret>, SecretError> {
         if let Some(secret) = self.code.get(name) {
             return Ok(Some(secret.clone()));
         }
@@ -186,7 +196,15 @@ impl SecretSources {
         {
             return Ok(Some(secret));
         }
-        let written = std::iter::once(&self.environment).chain(&self.files).find_map(|source| source.get(name));
-        Ok(written.map(Secret::new))
+        if let Some(value) = self.environment.get(name) {
+            return Ok(Some(Secret::new(value)));
+        }
+        let file = format!("{name}_FILE");
+        if let Some(path) = self.environment.get(&file).filter(|path| !self.unread && !path.is_empty()) {
+            let text =
+                regular_file::read(Path::new(path)).map_err(|source| SecretError::File { name: file, source })?;
+            return Ok(Some(Secret::new(text.trim_end_matches(['\r', '\n']))));
+        }
+        Ok(self.files.iter().find_map(|source| source.get(name)).map(Secret::new))
     }
 }

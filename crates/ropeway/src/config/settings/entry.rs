@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use super::chat::ChatSettings;
 use super::gateway::{GatewaySettings, Isolation};
-use super::server::ServerConfig;
+use super::sandbox::Sandbox;
+use super::server::{ServerConfig, StdioServer, Transport};
 use crate::tool::Alias;
 
 /// The default prefix of tool names.
@@ -146,6 +147,19 @@ impl ServerEntry {
         match &mut self.settings {
             ServerSettings::Known(config) => Some(config),
             ServerSettings::Missing { .. } | ServerSettings::Invalid { .. } => None,
+        }
+    }
+
+    /// Returns the sandbox of a stdio server.
+    pub fn sandbox(&self) -> Option<&Sandbox> {
+        self.stdio()?.sandbox.as_ref()
+    }
+
+    /// Returns the command of a stdio server.
+    pub fn stdio(&self) -> Option<&StdioServer> {
+        match self.config()?.transport.original() {
+            Transport::Stdio(server) => Some(server),
+            _ => None,
         }
     }
 

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::entry::ToolSettings;
+use super::gateway_auth::{AuthSettings, PrincipalLimits};
+use super::gateway_observe::{AuditSettings, LogTarget};
 use crate::parse_error::ParseError;
 use crate::secret::Secret;
 use crate::tool::Alias;
@@ -56,8 +58,24 @@ pub struct GatewaySettings {
     pub list_timeout: Duration,
     /// How long a session is valid.
     pub session_life: Duration,
+    /// Whether HTTP listeners serve the web page of the gateway at `/`, with its API at `/api`.
+    pub page: bool,
     /// Limits on clients.
     pub limits: GatewayLimits,
+    /// The certificate for HTTPS. `None` serves HTTP.
+    pub tls: Option<TlsSettings>,
+    /// How `ropeway serve` ends.
+    // Hidden from the docs: used by the binary; a program passes a limit to the gateway.
+    #[doc(hidden)]
+    pub drain: DrainSettings,
+    /// The audit log: one line for each request of a client.
+    pub audit: Option<AuditSettings>,
+    /// The access log: one line for each HTTP request.
+    pub access_log: Option<LogTarget>,
+    /// How clients prove their identity.
+    pub auth: AuthSettings,
+    /// Limits on each principal, unless its key has others. Without authentication, all HTTP clients are one principal.
+    pub principal_limits: PrincipalLimits,
     /// The profiles, in the order of the file.
     pub profiles: Vec<ProfileSettings>,
 }
@@ -76,7 +94,14 @@ impl Default for GatewaySettings {
             page_size: 0,
             list_timeout: Duration::from_secs(5),
             session_life: Duration::from_secs(7 * 24 * 3600),
+            page: true,
             limits: GatewayLimits::default(),
+            tls: None,
+            drain: DrainSettings::default(),
+            audit: None,
+            access_log: None,
+            auth: AuthSettings::default(),
+            principal_limits: PrincipalLimits::default(),
             profiles: Vec::new(),
         }
     }
@@ -157,6 +182,41 @@ impl Default for GatewayLimits {
             isolated: 64,
             isolated_idle: Duration::from_secs(10 * 60),
         }
+    }
+}
+
+/// The files of a certificate, in PEM format. They are read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TlsSettings {
+    /// The path of the certificate chain.
+    pub certificate: PathBuf,
+    /// The path of the private key.
+    pub key: PathBuf,
+}
+
+impl TlsSettings {
+    /// Creates settings with the paths of a certificate chain and its private key.
+    pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        Self { certificate: certificate.into(), key: key.into() }
+    }
+}
+
+/// How a gateway ends after a SIGTERM.
+// Hidden from the docs: used by the binary.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DrainSettings {
+    /// Time in which clients are still served, so that a load balancer can send them elsewhere.
+    pub delay: Duration,
+    /// Maximum time for the calls in progress after that.
+    pub timeout: Duration,
+}
+
+impl Default for DrainSettings {
+    fn default() -> Self {
+        Self { delay: Duration::ZERO, timeout: Duration::from_secs(10) }
     }
 }
 

@@ -3,26 +3,36 @@
 mod chat;
 mod entry;
 mod gateway;
+mod gateway_auth;
+mod gateway_observe;
 mod provider_name;
 mod redaction;
+mod sandbox;
+mod sandbox_summary;
 mod server;
+mod server_limits;
 
 pub use self::chat::{ChatSettings, MissingChatSecrets, ToolApproval};
 pub use self::entry::{
     CollisionPolicy, Config, LockPolicy, ResourceSettings, ServerEntry, ServerSettings, StartMode, ToolOverride,
     ToolSettings,
 };
-pub use self::gateway::{GatewayLimits, GatewaySettings, Isolation, ListenAddress, PrefixMode, ProfileSettings};
-pub use self::provider_name::ProviderName;
-#[cfg(feature = "mcp")]
-pub(crate) use self::server::MAX_TIMEOUT;
-pub use self::server::{
-    EraChoice, HttpServer, InProcessServer, ReconnectPolicy, ServerConfig, ServerLimits, ServerTimeouts, SocketServer,
-    StdioServer, Transport,
+pub use self::gateway::{
+    DrainSettings, GatewayLimits, GatewaySettings, Isolation, ListenAddress, PrefixMode, ProfileSettings, TlsSettings,
 };
+pub use self::gateway_auth::{AuthSettings, JwtAlgorithm, JwtSettings, PrincipalLimits, Rate};
+pub use self::gateway_observe::{AuditSettings, LogTarget};
+pub use self::provider_name::ProviderName;
+pub use self::sandbox::{Sandbox, SandboxFailure, SandboxLauncher, SandboxMode, SandboxPath, SandboxProfile};
+pub use self::sandbox_summary::{SandboxChange, SandboxSummary};
+pub use self::server::{EraChoice, HttpServer, InProcessServer, ServerConfig, SocketServer, StdioServer, Transport};
+#[cfg(feature = "mcp")]
+pub(crate) use self::server_limits::MAX_TIMEOUT;
+pub use self::server_limits::{ReconnectPolicy, ServerLimits, ServerTimeouts};
 #[cfg(feature = "bridge")]
 pub(crate) use self::{
     entry::{DEFAULT_PREFIX, describe_missing},
     gateway::decode_gateway_key,
     redaction::PresetNames,
+    sandbox_summary::sandbox_changes,
 };

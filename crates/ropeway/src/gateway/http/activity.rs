@@ -1,13 +1,16 @@
 //! Notices clients that send or read too slowly.
 
+use std::any::Any;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::sync::lock;
 
 /// Time between two looks at a connection.
 pub(super) const TICK: Duration = Duration::from_secs(5);
@@ -15,12 +18,18 @@ pub(super) const TICK: Duration = Duration::from_secs(5);
 /// Ticks within which a client has to send the head of a request that it has begun.
 const HEAD_TICKS: u32 = 2;
 
-/// Ticks after which an idle connection is closed: later than the connection pools of common clients do it (90 s), because a
-/// request that meets a closing connection fails.
+/// Ticks after which an idle connection is closed while its client has not authenticated a request.
+const UNKNOWN_IDLE_TICKS: u32 = 3;
+
+/// Ticks after which an idle connection of an authenticated client is closed: later than the connection pools of common clients do
+/// it (90 s), because a request that meets a closing connection fails.
 const IDLE_TICKS: u32 = 24;
 
-/// Ticks after which a client that does not read its response is disconnected.
+/// Ticks after which a client that does not read its response, or too little of it, is disconnected.
 const STALL_TICKS: u32 = 12;
+
+/// Bytes that a client has to read within [`STALL_TICKS`] while more is waiting: 16 KiB per second.
+const MIN_READ: u64 = STALL_TICKS as u64 * TICK.as_secs() * (16 << 10);
 
 /// What happens on one connection. Shared by its socket, its requests and its task.
 #[derive(Debug, Default)]
@@ -29,10 +38,18 @@ pub(super) struct Activity {
     in_flight: AtomicUsize,
     /// Part of a request has arrived.
     has_begun: AtomicBool,
+    /// The client has authenticated a request. Others must not keep connections that it needs.
+    is_authenticated: AtomicBool,
     /// The client does not read what the gateway wants to write.
     is_stalled: AtomicBool,
-    /// Counts writes and requests.
+    /// Counts requests and responses.
     steps: AtomicU64,
+    /// Counts the bytes that were written.
+    written: AtomicU64,
+    /// Dropped when everything is written.
+    held: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    /// Set while something is held, so that other writes need no lock.
+    has_held: AtomicBool,
 }
 
 impl Activity {
@@ -44,16 +61,30 @@ impl Activity {
         InFlight(Arc::clone(self))
     }
 
+    /// Notes that the client has authenticated a request.
+    pub(super) fn note_authenticated(&self) {
+        self.is_authenticated.store(true, Ordering::Relaxed);
+    }
+
     fn on_read(&self) {
         if self.in_flight.load(Ordering::Relaxed) == 0 {
             self.has_begun.store(true, Ordering::Relaxed);
         }
     }
 
-    fn on_write<T>(&self, result: &Poll<T>) {
+    fn on_write(&self, result: &Poll<io::Result<usize>>) {
         self.is_stalled.store(result.is_pending(), Ordering::Relaxed);
-        if result.is_ready() {
-            self.steps.fetch_add(1, Ordering::Relaxed);
+        if let Poll::Ready(Ok(bytes)) = result {
+            self.written.fetch_add(*bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Hyper flushes the socket when it has written everything.
+    fn on_flush(&self) {
+        if self.has_held.load(Ordering::Relaxed) {
+            self.has_held.store(false, Ordering::Relaxed);
+            let sent = std::mem::take(&mut *lock(&self.held));
+            drop(sent);
         }
     }
 }
@@ -61,6 +92,14 @@ impl Activity {
 /// A request whose response is not sent yet.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Activity>);
+
+impl InFlight {
+    /// Keeps a value until the whole response is written, or the client has disconnected.
+    pub(super) fn hold_until_sent(&self, value: Arc<dyn Any + Send + Sync>) {
+        lock(&self.0.held).push(value);
+        self.0.has_held.store(true, Ordering::Relaxed);
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -76,7 +115,7 @@ pub(super) enum Overdue {
     Head,
     /// No request has come.
     Idle,
-    /// The client does not read.
+    /// The client does not read, or too slowly.
     Stalled,
 }
 
@@ -94,12 +133,14 @@ pub(super) struct Watch {
     activity: Arc<Activity>,
     phase: Phase,
     steps: u64,
+    /// Bytes that were written when the count of ticks began.
+    written: u64,
     ticks: u32,
 }
 
 impl Watch {
     pub(super) fn new(activity: Arc<Activity>) -> Self {
-        Self { activity, phase: Phase::Idle, steps: 0, ticks: 0 }
+        Self { activity, phase: Phase::Idle, steps: 0, written: 0, ticks: 0 }
     }
 
     /// Looks at the connection, once per tick. Returns what is overdue.
@@ -114,13 +155,22 @@ impl Watch {
         } else {
             Phase::Idle
         };
-        if (phase, steps) != (self.phase, self.steps) {
-            (self.phase, self.steps, self.ticks) = (phase, steps, 0);
+        let written = self.activity.written.load(Ordering::Relaxed);
+        let has_changed = match phase {
+            Phase::Stalled => phase != self.phase || written - self.written >= MIN_READ,
+            Phase::Head | Phase::Idle | Phase::Busy => (phase, steps) != (self.phase, self.steps),
+        };
+        if has_changed {
+            (self.phase, self.steps, self.written, self.ticks) = (phase, steps, written, 0);
         }
         self.ticks += 1;
         match phase {
             Phase::Head => (self.ticks > HEAD_TICKS).then_some(Overdue::Head),
-            Phase::Idle => (self.ticks > IDLE_TICKS).then_some(Overdue::Idle),
+            Phase::Idle => {
+                let is_authenticated = self.activity.is_authenticated.load(Ordering::Relaxed);
+                let limit = if is_authenticated { IDLE_TICKS } else { UNKNOWN_IDLE_TICKS };
+                (self.ticks > limit).then_some(Overdue::Idle)
+            }
             Phase::Stalled => (self.ticks > STALL_TICKS).then_some(Overdue::Stalled),
             Phase::Busy => None,
         }
@@ -172,7 +222,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedIo<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        if flushed.is_ready() {
+            self.activity.on_flush();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -192,27 +246,50 @@ mod tests {
     fn a_slow_head_an_idle_connection_and_a_stalled_client_are_noticed() {
         let activity = Arc::new(Activity::default());
         let mut watch = Watch::new(Arc::clone(&activity));
-        assert_eq!(ticks_until_overdue(&mut watch), (IDLE_TICKS + 1, Overdue::Idle));
+        assert_eq!(ticks_until_overdue(&mut watch), (UNKNOWN_IDLE_TICKS + 1, Overdue::Idle));
         activity.on_read();
         assert_eq!(ticks_until_overdue(&mut watch), (HEAD_TICKS + 1, Overdue::Head));
         let request = activity.begin();
-        activity.on_write(&Poll::<()>::Pending);
+        activity.on_write(&Poll::Pending);
         assert_eq!(ticks_until_overdue(&mut watch), (STALL_TICKS + 1, Overdue::Stalled));
-        activity.on_write(&Poll::Ready(()));
+        activity.on_write(&Poll::Ready(Ok(1)));
         assert!((0..1000).all(|_| watch.tick().is_none()), "a long call is not overdue");
+        drop(request);
+        assert_eq!(ticks_until_overdue(&mut watch), (UNKNOWN_IDLE_TICKS + 1, Overdue::Idle));
+        let request = activity.begin();
+        activity.note_authenticated();
         drop(request);
         assert_eq!(ticks_until_overdue(&mut watch), (IDLE_TICKS + 1, Overdue::Idle));
     }
 
-    #[test]
-    fn a_client_that_reads_slowly_is_not_stalled() {
+    /// Lets a client read this many bytes per tick, and returns the ticks until it is overdue.
+    fn ticks_of_a_reader(bytes: usize) -> Option<u32> {
         let activity = Arc::new(Activity::default());
         let mut watch = Watch::new(Arc::clone(&activity));
         let _request = activity.begin();
-        for _ in 0..100 {
-            activity.on_write(&Poll::Ready(()));
-            activity.on_write(&Poll::<()>::Pending);
-            assert_eq!(watch.tick(), None);
-        }
+        (1..1000).find(|_| {
+            activity.on_write(&Poll::Ready(Ok(bytes)));
+            activity.on_write(&Poll::Pending);
+            watch.tick().is_some()
+        })
+    }
+
+    #[test]
+    fn a_client_that_reads_slowly_is_stalled_below_a_minimum_rate() {
+        let minimum = (16 << 10) * TICK.as_secs() as usize;
+        assert_eq!(ticks_of_a_reader(minimum), None);
+        assert_eq!(ticks_of_a_reader(minimum * 4 / 5), Some(STALL_TICKS + 1));
+        assert_eq!(ticks_of_a_reader(1), Some(STALL_TICKS + 1));
+    }
+
+    #[test]
+    fn a_held_value_is_dropped_when_everything_is_written() {
+        let activity = Arc::new(Activity::default());
+        let value = Arc::new(());
+        activity.begin().hold_until_sent(value.clone());
+        activity.on_write(&Poll::Ready(Ok(1)));
+        assert_eq!(Arc::strong_count(&value), 2);
+        activity.on_flush();
+        assert_eq!(Arc::strong_count(&value), 1);
     }
 }

@@ -1,8 +1,10 @@
 //! Bodies of requests and responses.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use hyper::body::{Body as _, Frame as BodyFrame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use super::activity::InFlight;
+use crate::gateway::observe::AccessRecord;
 
 /// Time within which a client has to send the whole body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -20,6 +23,9 @@ const MAX_TRUSTED_LENGTH: usize = 1 << 20;
 
 /// Time after which a silent event stream gets a comment, so that proxies and clients keep it open.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Size of a piece of a response that counts as sent when hyper has taken it.
+const SMALL_PIECE: usize = 64 << 10;
 
 /// The comment that keeps an event stream open.
 const COMMENT: &[u8] = b": \n\n";
@@ -94,6 +100,12 @@ pub(super) struct Body {
     content: Content,
     /// Counts the request as in flight until the body is sent or the client has disconnected.
     in_flight: Option<InFlight>,
+    /// Writes the line of the access log when the body is sent or the client has disconnected.
+    access: Option<AccessRecord>,
+    /// Counts the call or the stream until the body is sent.
+    held: Option<Arc<dyn Any + Send + Sync>>,
+    /// Size of the largest piece.
+    largest: usize,
 }
 
 enum Content {
@@ -111,27 +123,62 @@ struct EventStreamBody {
 }
 
 impl Body {
+    fn new(content: Content) -> Self {
+        Self { content, in_flight: None, access: None, held: None, largest: 0 }
+    }
+
     pub(super) fn empty() -> Self {
-        Self { content: Content::Empty, in_flight: None }
+        Self::new(Content::Empty)
     }
 
     pub(super) fn one(bytes: impl Into<Bytes>) -> Self {
-        Self { content: Content::One(bytes.into()), in_flight: None }
+        Self::new(Content::One(bytes.into()))
     }
 
     pub(super) fn pieces(pieces: Vec<Bytes>) -> Self {
-        Self { content: Content::Pieces(pieces.into_iter()), in_flight: None }
+        Self::new(Content::Pieces(pieces.into_iter()))
     }
 
     pub(super) fn events(events: impl Events + 'static) -> Self {
         let keep_alive = Box::pin(tokio::time::sleep(KEEP_ALIVE));
         let events = EventStreamBody { events: Box::new(events), keep_alive, must_flush: false };
-        Self { content: Content::Events(events), in_flight: None }
+        Self::new(Content::Events(events))
     }
 
     pub(super) fn with_guard(mut self, in_flight: InFlight) -> Self {
         self.in_flight = Some(in_flight);
         self
+    }
+
+    /// Keeps a value until the body is sent.
+    pub(super) fn holding(mut self, value: Arc<dyn Any + Send + Sync>) -> Self {
+        self.held = Some(value);
+        self
+    }
+
+    pub(super) fn with_access(mut self, access: Option<AccessRecord>) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Ends the body. Hyper may not have written all of it: a call with a large result counts until it has.
+    fn end(&mut self) {
+        // Ends work that would outlive the response.
+        self.content = Content::Empty;
+        if let Some(held) = self.held.take()
+            && self.largest > SMALL_PIECE
+            && let Some(in_flight) = &self.in_flight
+        {
+            in_flight.hold_until_sent(held);
+        }
+        self.in_flight = None;
+        self.access = None;
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -178,10 +225,12 @@ impl hyper::body::Body for Body {
             Content::Pieces(pieces) => pieces.next(),
             Content::Events(events) => ready!(events.poll_next(cx)),
         };
-        if data.is_none() {
-            // Ends work that would outlive the response.
-            self.content = Content::Empty;
-            self.in_flight = None;
+        match &data {
+            Some(data) => self.largest = self.largest.max(data.len()),
+            None => self.end(),
+        }
+        if let (Some(data), Some(access)) = (&data, &mut self.access) {
+            access.note_bytes(data.len());
         }
         Poll::Ready(data.map(|data| Ok(BodyFrame::data(data))))
     }

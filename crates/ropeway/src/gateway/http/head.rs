@@ -4,7 +4,6 @@ use hyper::HeaderMap;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::request::Parts;
 
-use crate::gateway::client::Principal;
 use crate::gateway::origin::{Denied, HostRules};
 
 /// The id of a session.
@@ -22,17 +21,15 @@ pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// The id of the last event that a client has received.
 pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
+/// Where a request comes from, as the browser says (<https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header>).
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// Headers that a web page may send.
 const PAGE_HEADERS: &str = "content-type, accept, authorization, last-event-id, mcp-session-id, mcp-protocol-version, \
                             mcp-method, mcp-name";
 
 /// Maximum length of the header names that a preflight request asks for.
 const MAX_ASKED_HEADERS: usize = 2048;
-
-/// Returns the principal of requests without authentication.
-pub(super) fn anyone() -> Principal {
-    Principal::from("")
-}
 
 /// Returns the value of a header; `None` if it is absent or not text.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
@@ -44,21 +41,28 @@ pub(super) fn is_repeated(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.get_all(name).iter().nth(1).is_some()
 }
 
-/// Checks `Host`, the host of an absolute URI, and `Origin`.
-pub(super) fn check_host(head: &Parts, rules: &HostRules) -> Result<(), Denied> {
+/// Returns `true` if another site sends the request without saying which. Requests for images and the like have no `Origin`.
+pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
+    matches!(text(headers, &FETCH_SITE), Some("cross-site" | "same-site")) && !headers.contains_key(ORIGIN)
+}
+
+/// Checks `Host`, the host of an absolute URI, and `Origin`. A probe of a load balancer may have any host, or none.
+pub(super) fn check_host(head: &Parts, rules: &HostRules, is_probe: bool) -> Result<(), Denied> {
     if is_repeated(&head.headers, &HOST) {
         return Err(Denied::Host("several `Host` headers".to_owned()));
     }
     if is_repeated(&head.headers, &ORIGIN) {
         return Err(Denied::Origin("several `Origin` headers".to_owned()));
     }
-    let host = text(&head.headers, &HOST);
+    // An origin that is not text is not allowed either.
+    let origin = head.headers.get(ORIGIN).map(|origin| origin.to_str().unwrap_or("not text"));
+    if is_probe {
+        return rules.check_origin(origin);
+    }
     if let Some(authority) = head.uri.authority() {
         rules.check(Some(authority.as_str()), None)?;
     }
-    // An origin that is not text is not allowed either.
-    let origin = head.headers.get(ORIGIN).map(|origin| origin.to_str().unwrap_or("not text"));
-    rules.check(host, origin)
+    rules.check(text(&head.headers, &HOST), origin)
 }
 
 /// Returns `true` if the body is declared as JSON.
@@ -81,7 +85,7 @@ pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
 /// Allows a web page to read the response. Its origin has been checked.
 pub(super) fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert("access-control-allow-origin", origin);
-    let exposed = HeaderValue::from_static("mcp-session-id, mcp-protocol-version");
+    let exposed = HeaderValue::from_static("mcp-session-id, mcp-protocol-version, retry-after, www-authenticate");
     headers.insert("access-control-expose-headers", exposed);
     headers.append("vary", HeaderValue::from_static("origin"));
 }

@@ -1,8 +1,12 @@
 //! The HTTP listener: Streamable HTTP of both eras, and legacy HTTP+SSE.
 
 mod activity;
+mod api;
+mod auth;
 mod body;
 mod head;
+mod metrics;
+mod page;
 mod post;
 mod response;
 mod route;
@@ -11,11 +15,13 @@ mod stream;
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::ORIGIN;
+use hyper::header::{ORIGIN, USER_AGENT};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
@@ -25,12 +31,18 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use self::activity::{Activity, Overdue, TICK, Watch, WatchedIo};
+use self::api::ApiResource;
 use self::body::Body;
+use self::post::PostRequest;
 use self::route::{Route, route};
 use self::sse::SseSessions;
 use super::accept::{Accept, accept};
+use super::errors::ErrorReply;
+use super::observe::AccessRecord;
 use super::origin::HostRules;
+use super::principal::{Principal, StreamPermit};
 use super::shared::GatewayShared;
+use super::tls::Tls;
 use crate::tool::CancelToken;
 
 /// Maximum size of the head of a request, and of a piece of its body.
@@ -42,13 +54,17 @@ const DRAIN_POLL: Duration = Duration::from_millis(20);
 /// The response to a head that did not arrive in time. Hyper would close the connection without a word.
 const HEAD_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// Serves HTTP on a TCP listener until the gateway stops.
-pub(crate) async fn serve_tcp(shared: Arc<GatewayShared>, listener: std::net::TcpListener) -> io::Result<()> {
+/// Serves HTTP, or HTTPS, on a TCP listener until the gateway stops.
+pub(crate) async fn serve_tcp(
+    shared: Arc<GatewayShared>,
+    listener: std::net::TcpListener,
+    tls: Option<Tls>,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let settings = shared.settings();
     let rules = HostRules::new(listener.local_addr()?, &settings.allowed_hosts, &settings.allowed_origins);
-    serve(shared, listener, rules).await;
+    serve(shared, listener, rules, Some(tls)).await;
     Ok(())
 }
 
@@ -62,7 +78,7 @@ pub(crate) async fn serve_unix(
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let settings = shared.settings();
     let rules = HostRules::unix(&settings.allowed_hosts, &settings.allowed_origins);
-    serve(shared, listener, rules).await;
+    serve(shared, listener, rules, None).await;
     Ok(())
 }
 
@@ -70,6 +86,8 @@ pub(crate) async fn serve_unix(
 struct Endpoint {
     shared: Arc<GatewayShared>,
     rules: HostRules,
+    /// Only the user who runs the gateway can connect.
+    is_local: bool,
     sse: Arc<SseSessions>,
     /// Cancelled when the gateway has drained and accepts no more connections.
     drained: CancelToken,
@@ -87,17 +105,28 @@ impl Drop for CancelOnDrop {
 }
 
 /// Accepts connections until the gateway has drained. Dropping the future closes all of them.
-async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRules) {
+///
+/// `tls` is `None` on a Unix socket, whose clients are local users.
+async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRules, tls: Option<Option<Tls>>) {
+    let (is_local, tls) = (tls.is_none(), tls.flatten());
     let closed = CancelToken::new();
     let _closed = CancelOnDrop(closed.clone());
-    let endpoint = Arc::new(Endpoint { shared, rules, sse: Arc::default(), drained: CancelToken::new(), closed });
+    let endpoint =
+        Arc::new(Endpoint { shared, rules, is_local, sse: Arc::default(), drained: CancelToken::new(), closed });
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             (io, permit) = accept(&listener, &endpoint.shared.limits) => {
-                let endpoint = Arc::clone(&endpoint);
+                let (endpoint, tls) = (Arc::clone(&endpoint), tls.clone());
+                let peer = A::peer(&io);
                 connections.spawn(async move {
-                    serve_connection(endpoint, permit.number, io).await;
+                    match tls {
+                        None => serve_connection(endpoint, (permit.number, peer), io).await,
+                        Some(tls) => match tls.accept(io).await {
+                            Ok(io) => serve_connection(endpoint, (permit.number, peer), io).await,
+                            Err(error) => tracing::debug!(%error, "TLS handshake failed"),
+                        },
+                    }
                     drop(permit);
                 });
             }
@@ -126,7 +155,7 @@ async fn drained(shared: &GatewayShared) {
 /// Serves the requests of one connection.
 async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     endpoint: Arc<Endpoint>,
-    number: u64,
+    connection: (u64, Option<SocketAddr>),
     io: I,
 ) {
     let activity = Arc::new(Activity::default());
@@ -135,7 +164,7 @@ async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     let is_late = endpoint.shared.draining.is_cancelled();
     let closing = if is_late { &endpoint.drained } else { &endpoint.shared.draining }.clone();
     let io = TokioIo::new(WatchedIo::new(io, Arc::clone(&activity)));
-    let service = service_fn(move |request| handle(Arc::clone(&endpoint), number, Arc::clone(&activity), request));
+    let service = service_fn(move |request| handle(Arc::clone(&endpoint), connection, Arc::clone(&activity), request));
     let mut connection =
         http1::Builder::new().max_buf_size(MAX_HEAD).keep_alive(!is_late).serve_connection(io, service);
     let mut ticks = tokio::time::interval(TICK);
@@ -175,27 +204,33 @@ async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
 /// Handles one request.
 async fn handle(
     endpoint: Arc<Endpoint>,
-    connection: u64,
+    (connection, peer): (u64, Option<SocketAddr>),
     activity: Arc<Activity>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let in_flight = activity.begin();
     let (head, body) = request.into_parts();
-    if let Err(denied) = head::check_host(&head, &endpoint.rules) {
+    let route = route(&head.method, head.uri.path(), endpoint.shared.settings().page);
+    let is_probe = matches!(route, Route::Health | Route::Ready);
+    let agent = head::text(&head.headers, &USER_AGENT);
+    let mut access =
+        AccessRecord::begin(&endpoint.shared.observer, peer, (head.method.as_str(), head.uri.path()), agent);
+    if let Err(denied) = head::check_host(&head, &endpoint.rules, is_probe) {
         tracing::warn!(value = denied.shown(), "{denied}; see `allowed_hosts` and `allowed_origins` of `gateway`");
-        return Ok(response::closing(response::refuse(403, denied.to_string())));
+        endpoint.shared.observer.add_refused("host");
+        endpoint.shared.observer.add_response(403);
+        access.iter_mut().for_each(|access| access.note_status(403));
+        return Ok(response::closing(response::refuse(403, denied.to_string())).map(|body| body.with_access(access)));
     }
     let shared = &endpoint.shared;
-    let mut response = match route(&head.method, head.uri.path()) {
-        Route::Mcp(selector) if head.method == Method::POST => {
-            post::post(shared, &endpoint.closed, connection, (&head, body), selector).await
+    let mut response = match route {
+        route @ (Route::Mcp(_) | Route::Sse(_) | Route::Messages | Route::Metrics | Route::Stats | Route::Api(_)) => {
+            serve_principal(&endpoint, (connection, &activity), route, (&head, body)).await
         }
-        Route::Mcp(selector) if head.method == Method::GET => stream::get(shared, &head, &selector),
-        Route::Mcp(selector) => stream::delete(shared, &head, &selector),
-        Route::Sse(selector) => sse::open(shared, &endpoint.sse, &head, selector),
-        Route::Messages => sse::message(shared, &endpoint.sse, &head, body).await,
+        Route::ResourceMetadata => auth::resource_metadata(shared, &head),
         Route::Health => response::document(200, r#"{"status":"ok"}"#),
         Route::Ready => ready(shared),
+        Route::Page(asset) => page::get(asset, &head.headers),
         Route::Preflight => {
             let mut response = response::empty(204);
             head::allow_requests(&head.headers, response.headers_mut());
@@ -207,12 +242,121 @@ async fn handle(
     if let Some(origin) = head.headers.get(ORIGIN) {
         head::allow_origin(response.headers_mut(), origin.clone());
     }
-    Ok(response.map(|body| body.with_guard(in_flight)))
+    if shared.leaving.is_cancelled() {
+        response = response::closing(response);
+    }
+    let status = response.status().as_u16();
+    shared.observer.add_response(status);
+    access.iter_mut().for_each(|access| access.note_status(status));
+    Ok(response.map(|body| body.with_guard(in_flight).with_access(access)))
+}
+
+/// Handles a request that has to be authenticated.
+async fn serve_principal(
+    endpoint: &Endpoint,
+    (connection, activity): (u64, &Activity),
+    route: Route,
+    (head, body): (&Parts, Incoming),
+) -> Response<Body> {
+    let shared = &endpoint.shared;
+    // A page of another site can make browsers send such requests.
+    let is_simple = matches!(route, Route::Sse(_) | Route::Metrics | Route::Stats | Route::Api(_));
+    if is_simple && head::is_foreign(&head.headers) {
+        return response::refuse(403, "Origin is not allowed");
+    }
+    let principal = match auth::authenticate(shared, endpoint.is_local, head).await {
+        Ok(principal) => principal,
+        Err(refused) => return *refused,
+    };
+    activity.note_authenticated();
+    let limited = take_request(shared, &principal);
+    let opens_stream = match route {
+        Route::Mcp(_) => head.method == Method::GET,
+        _ => matches!(route, Route::Sse(_) | Route::Api(ApiResource::Events)),
+    };
+    let stream = if opens_stream { Some(open_stream(shared, &principal)) } else { None };
+    let mut response = match (route, limited, stream) {
+        (Route::Metrics | Route::Stats | Route::Api(_), Err(error), _) | (_, Ok(()), Some(Err(error))) => {
+            response::error(&error)
+        }
+        (Route::Metrics | Route::Stats, ..) if principal.is_restricted() => response::refuse(403, api::RESTRICTED),
+        (Route::Metrics, ..) => metrics::page(shared),
+        (Route::Stats, ..) => metrics::stats(shared),
+        (Route::Api(resource), _, stream) => holding(api::get(shared, resource, &principal).await, stream),
+        (route, limited, stream) => {
+            holding(serve_mcp(endpoint, connection, route, (principal, limited), (head, body)).await, stream)
+        }
+    };
+    if is_simple {
+        page::secure(response.headers_mut());
+    }
+    response
+}
+
+/// Counts a request of a principal. Fails if there are too many.
+fn take_request(shared: &GatewayShared, principal: &Principal) -> Result<(), ErrorReply> {
+    principal.take_request().map_err(|wait| {
+        shared.observer.add_refused("rate");
+        let rate = principal.limits().rate.map(|rate| format!(" (limit: {rate})")).unwrap_or_default();
+        ErrorReply::limited(format!("too many requests{rate}"), wait)
+    })
+}
+
+/// Counts an event stream of a principal, so that one of them cannot take all connections.
+fn open_stream(shared: &GatewayShared, principal: &Principal) -> Result<StreamPermit, ErrorReply> {
+    let limits = shared.settings().limits;
+    let limit = match principal.limits().sessions {
+        Some(sessions) => sessions.saturating_mul(limits.streams_per_client),
+        // Without authentication, all clients are one principal.
+        None if principal.id().is_empty() => usize::MAX,
+        None => (limits.connections / 2).max(1),
+    };
+    principal.open_stream(limit).ok_or_else(|| {
+        shared.observer.add_refused("streams_per_principal");
+        let message = format!("too many event streams (limit: {limit} per principal); close one of them");
+        ErrorReply::refused(429, message)
+    })
+}
+
+/// Counts a stream until the response is sent.
+fn holding(response: Response<Body>, stream: Option<Result<StreamPermit, ErrorReply>>) -> Response<Body> {
+    match stream {
+        Some(Ok(permit)) => response.map(|body| body.holding(Arc::new(permit))),
+        Some(Err(_)) | None => response,
+    }
+}
+
+/// Handles a request of the protocol.
+async fn serve_mcp(
+    endpoint: &Endpoint,
+    connection: u64,
+    route: Route,
+    (principal, limited): (Principal, Result<(), ErrorReply>),
+    (head, body): (&Parts, Incoming),
+) -> Response<Body> {
+    let shared = &endpoint.shared;
+    if let Route::Mcp(selector) | Route::Sse(selector) = &route
+        && let Err(refused) = auth::check_profile(&principal, selector)
+    {
+        return *refused;
+    }
+    match route {
+        Route::Mcp(selector) if head.method == Method::POST => {
+            let request = PostRequest { connection, selector, principal, limited };
+            post::post(shared, &endpoint.closed, (head, body), request).await
+        }
+        Route::Messages => sse::message(shared, &endpoint.sse, (head, body), &principal, limited).await,
+        _ if limited.is_err() => limited.err().map_or_else(|| response::empty(429), |error| response::error(&error)),
+        Route::Sse(selector) => sse::open(shared, &endpoint.sse, head, selector, principal),
+        Route::Mcp(selector) if head.method == Method::GET => stream::get(shared, head, &selector, &principal),
+        Route::Mcp(selector) => stream::delete(shared, head, &selector, &principal),
+        _ => response::refuse(404, "Not Found"),
+    }
 }
 
 /// Tells a load balancer whether the gateway takes requests.
 fn ready(shared: &GatewayShared) -> Response<Body> {
-    if shared.draining.is_cancelled() {
+    if shared.leaving.is_cancelled() {
         response::document(503, r#"{"status":"draining"}"#)
     } else if shared.started.is_cancelled() {
         response::document(200, r#"{"status":"ready"}"#)

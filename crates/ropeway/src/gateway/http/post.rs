@@ -14,29 +14,40 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
 
 use super::body::{Body, Events, KEEP_ALIVE, read_body};
-use super::head::{self, METHOD, NAME, SESSION, VERSION, anyone};
+use super::head::{self, METHOD, NAME, SESSION, VERSION};
 use super::response;
 use crate::gateway::dispatch::{Caller, ClientRef, Dispatch, dispatch};
+use crate::gateway::errors::ErrorReply;
 use crate::gateway::event_stream::{EventReader, EventStream};
 use crate::gateway::exchange::{Exchange, Next, Work, next};
 use crate::gateway::header_view::HeaderView;
+use crate::gateway::principal::Principal;
 use crate::gateway::profile::Selector;
+use crate::gateway::reply::Reply;
 use crate::gateway::shared::GatewayShared;
 use crate::gateway::step::{step, texts};
-use crate::protocol::{Era, LATEST_LEGACY};
+use crate::protocol::{ClientMessage, Era, LATEST_LEGACY, read_client_message};
 use crate::sync::lock;
 use crate::tool::CancelToken;
 
 /// Time within which a legacy client can resume the stream of a running request.
 const RESUME_GRACE: Duration = Duration::from_secs(30);
 
+/// A POST request before its body is read.
+pub(super) struct PostRequest {
+    pub(super) connection: u64,
+    pub(super) selector: Selector,
+    pub(super) principal: Principal,
+    /// The error if the principal sends too many requests. It is sent with the id of the message.
+    pub(super) limited: Result<(), ErrorReply>,
+}
+
 /// Handles one message. `closed` ends requests whose clients may come back.
 pub(super) async fn post(
     shared: &Arc<GatewayShared>,
     closed: &CancelToken,
-    connection: u64,
     (head, body): (&Parts, Incoming),
-    selector: Selector,
+    request: PostRequest,
 ) -> Response<Body> {
     if !head::is_json(&head.headers) {
         return response::refuse(415, "Unsupported Media Type: Content-Type must be application/json");
@@ -48,12 +59,15 @@ pub(super) async fn post(
     if head::is_repeated(&head.headers, &SESSION) {
         return response::refuse(400, "Bad Request: several Mcp-Session-Id headers");
     }
-    let limit = shared.settings().limits.body;
+    let limit = body_limit(shared, &request.principal);
     let body = match read_body(body, limit).await {
         Ok(body) => body,
         Err(error) => return response::bad_body(error, limit),
     };
-    match receive(shared, connection, &head.headers, selector, &body) {
+    if let Err(error) = &request.limited {
+        return limited(&body, error);
+    }
+    match receive(shared, &head.headers, request, &body) {
         Dispatch::Done { status, reply } => response::json(status, reply),
         Dispatch::Opened { session, reply, .. } => {
             let mut response = response::json(200, reply);
@@ -67,14 +81,23 @@ pub(super) async fn post(
     }
 }
 
+/// Returns the maximum size of a body of a principal.
+pub(super) fn body_limit(shared: &GatewayShared, principal: &Principal) -> usize {
+    let limit = shared.settings().limits.body;
+    principal.limits().body.map_or(limit, |own| own.min(limit))
+}
+
+/// Refuses a message because a limit is reached. The error has the id of the message.
+pub(super) fn limited(body: &[u8], error: &ErrorReply) -> Response<Body> {
+    let id = match read_client_message(body) {
+        Ok(ClientMessage::Request { id, .. }) => Some(id),
+        _ => None,
+    };
+    response::with_retry_after(response::json(error.status, Reply::error(id, error)), error.retry_after())
+}
+
 /// Dispatches a message with the headers that belong to it.
-fn receive(
-    shared: &Arc<GatewayShared>,
-    connection: u64,
-    headers: &HeaderMap,
-    selector: Selector,
-    body: &Bytes,
-) -> Dispatch {
+fn receive(shared: &Arc<GatewayShared>, headers: &HeaderMap, request: PostRequest, body: &Bytes) -> Dispatch {
     let get = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     let headers = HeaderView {
         version: head::text(headers, &VERSION),
@@ -83,8 +106,9 @@ fn receive(
         session: head::text(headers, &SESSION),
         get: &get,
     };
+    let PostRequest { connection, selector, principal, .. } = request;
     let client = ClientRef::Http { connection };
-    dispatch(shared, &Caller { client, selector, principal: anyone(), headers: Some(headers) }, body)
+    dispatch(shared, &Caller { client, selector, principal, headers: Some(headers) }, body)
 }
 
 /// Waits for what comes first: the response, which becomes a JSON body, or anything else, which starts an event stream.
@@ -96,18 +120,23 @@ async fn run(
 ) -> Response<Body> {
     let first = match tokio::time::timeout(KEEP_ALIVE, next(&exchange, &mut work)).await {
         Ok(Next::Outcome(outcome)) => {
+            let retry_after = outcome.retry_after();
             // A cancelled request has no response.
             let reply = outcome.into_reply(&exchange.id(), exchange.client.era);
-            return reply.map_or_else(|| response::empty(202), |(status, reply)| response::json(status, reply));
+            let response = reply.map_or_else(|| response::empty(202), |(status, reply)| response::json(status, reply));
+            let response = response::with_retry_after(response, retry_after);
+            return response.map(|body| body.holding(exchange));
         }
         Ok(Next::Questions(asked)) => return response::json(200, shared.parked.park(exchange, work, asked)),
         Ok(Next::Frames(frames)) => texts(frames),
         Err(_) => Vec::new(),
     };
-    match exchange.client.era {
+    let call = Arc::clone(&exchange);
+    let response = match exchange.client.era {
         Era::Modern => response::events(RunningEvents::new(Arc::clone(shared), exchange, work, first)),
         Era::Legacy => response::events(resumable(shared, closed, exchange, work, first)),
-    }
+    };
+    response.map(|body| body.holding(call))
 }
 
 /// The events of a modern request. Dropping them cancels the request.

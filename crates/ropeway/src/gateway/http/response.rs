@@ -36,9 +36,22 @@ pub(super) fn text(status: u16, text: &'static str) -> Response<Body> {
     response
 }
 
+/// Responds with an embedded file, whose media type is not set.
+pub(super) fn file(bytes: bytes::Bytes) -> Response<Body> {
+    with_status(200, Body::one(bytes))
+}
+
 /// Responds with an error to a request whose id is unknown.
 pub(super) fn error(error: &ErrorReply) -> Response<Body> {
-    json(error.status, Reply::error(None, error))
+    with_retry_after(json(error.status, Reply::error(None, error)), error.retry_after())
+}
+
+/// Sets the number of seconds after which the client may try again, if it is known.
+pub(super) fn with_retry_after(mut response: Response<Body>, seconds: Option<u64>) -> Response<Body> {
+    if let Some(seconds) = seconds {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
 }
 
 /// Refuses a request because of its headers or its path.

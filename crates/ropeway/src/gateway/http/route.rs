@@ -2,6 +2,9 @@
 
 use hyper::Method;
 
+use super::api::ApiResource;
+use crate::gateway::auth::METADATA_PATH;
+use crate::gateway::page::{self, Asset};
 use crate::gateway::profile::Selector;
 
 /// Maximum length of the name of a profile or server in a path.
@@ -18,6 +21,16 @@ pub(super) enum Route {
     Messages,
     Health,
     Ready,
+    /// Metrics in the text format of Prometheus.
+    Metrics,
+    /// The counts for `ropeway top`.
+    Stats,
+    /// A file of the web page: `/` and `/ui/FILE`.
+    Page(&'static Asset),
+    /// The API of the web page: `/api/NAME`.
+    Api(ApiResource),
+    /// The metadata of the gateway as a protected resource.
+    ResourceMetadata,
     /// A browser asks whether a page may send a request.
     Preflight,
     NotFound,
@@ -25,9 +38,10 @@ pub(super) enum Route {
     Method(&'static str),
 }
 
-/// Finds the handler of a request.
-pub(super) fn route(method: &Method, path: &str) -> Route {
-    let (route, allowed) = match endpoint(path) {
+/// Finds the handler of a request. `has_page` states whether the web page is served.
+pub(super) fn route(method: &Method, path: &str, has_page: bool) -> Route {
+    let of_page = if has_page { page_endpoint(path) } else { None };
+    let (route, allowed) = match of_page.or_else(|| endpoint(path)) {
         Some(endpoint) => endpoint,
         None => return Route::NotFound,
     };
@@ -44,12 +58,21 @@ fn endpoint(path: &str) -> Option<(Route, &'static str)> {
         "/messages" => (Route::Messages, "POST"),
         "/health" => (Route::Health, "GET, HEAD"),
         "/ready" => (Route::Ready, "GET, HEAD"),
+        "/metrics" => (Route::Metrics, "GET, HEAD"),
+        "/api/stats" => (Route::Stats, "GET"),
+        _ if below(path, METADATA_PATH).is_some() => (Route::ResourceMetadata, "GET, HEAD"),
         _ => match (below(path, "/mcp"), below(path, "/sse")) {
             (Some(name), _) => (Route::Mcp(selector(name)?), "GET, POST, DELETE"),
             (_, Some(name)) => (Route::Sse(selector(name)?), "GET"),
             _ => return None,
         },
     })
+}
+
+/// Returns the handler of a path of the web page, and its methods.
+fn page_endpoint(path: &str) -> Option<(Route, &'static str)> {
+    let asset = page::asset(path).map(|asset| (Route::Page(asset), "GET, HEAD"));
+    asset.or_else(|| Some((Route::Api(ApiResource::parse(path.strip_prefix("/api/")?)?), "GET")))
 }
 
 /// Returns the rest of a path below a folder, without the slash.
@@ -106,9 +129,11 @@ mod tests {
             (Method::POST, "/messages", Route::Messages),
             (Method::GET, "/health", Route::Health),
             (Method::HEAD, "/ready", Route::Ready),
+            (Method::GET, "/metrics", Route::Metrics),
+            (Method::GET, "/api/stats", Route::Stats),
             (Method::OPTIONS, "/mcp/coding", Route::Preflight),
         ] {
-            assert_eq!(route(&method, path), expected, "{method} {path}");
+            assert_eq!(route(&method, path, true), expected, "{method} {path}");
         }
     }
 
@@ -116,7 +141,13 @@ mod tests {
     fn unknown_and_malformed_paths_are_not_found() {
         for path in [
             "",
-            "/",
+            "/ui",
+            "/ui/",
+            "/ui/../app.js",
+            "/index.html",
+            "/api",
+            "/api/",
+            "/api/unknown",
             "/mcpx",
             "/mcp/a/b",
             "/mcp/..",
@@ -130,16 +161,29 @@ mod tests {
             "/MCP",
             "//mcp",
         ] {
-            assert_eq!(route(&Method::POST, path), Route::NotFound, "{path}");
+            assert_eq!(route(&Method::POST, path, true), Route::NotFound, "{path}");
         }
-        assert_eq!(route(&Method::POST, &format!("/mcp/{}", "x".repeat(MAX_NAME + 1))), Route::NotFound);
+        let long = format!("/mcp/{}", "x".repeat(MAX_NAME + 1));
+        assert_eq!(route(&Method::POST, &long, true), Route::NotFound);
     }
 
     #[test]
     fn a_wrong_method_names_the_right_ones() {
-        assert_eq!(route(&Method::PUT, "/mcp"), Route::Method("GET, POST, DELETE"));
-        assert_eq!(route(&Method::POST, "/sse"), Route::Method("GET"));
-        assert_eq!(route(&Method::GET, "/messages"), Route::Method("POST"));
-        assert_eq!(route(&Method::POST, "/health"), Route::Method("GET, HEAD"));
+        assert_eq!(route(&Method::PUT, "/mcp", true), Route::Method("GET, POST, DELETE"));
+        assert_eq!(route(&Method::POST, "/sse", true), Route::Method("GET"));
+        assert_eq!(route(&Method::GET, "/messages", true), Route::Method("POST"));
+        assert_eq!(route(&Method::POST, "/health", true), Route::Method("GET, HEAD"));
+        assert_eq!(route(&Method::POST, "/", true), Route::Method("GET, HEAD"));
+        assert_eq!(route(&Method::POST, "/api/status", true), Route::Method("GET"));
+    }
+
+    #[test]
+    fn the_page_and_its_api_can_be_switched_off() {
+        for path in ["/", "/ui/app.js", "/ui/app.css", "/api/status", "/api/events", "/api/calls"] {
+            assert!(matches!(route(&Method::GET, path, true), Route::Page(_) | Route::Api(_)), "{path}");
+            assert_eq!(route(&Method::GET, path, false), Route::NotFound, "{path}");
+            assert_eq!(route(&Method::POST, path, false), Route::NotFound, "{path}");
+            assert_eq!(route(&Method::OPTIONS, path, false), Route::NotFound, "{path}");
+        }
     }
 }

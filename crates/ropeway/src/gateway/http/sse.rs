@@ -15,11 +15,17 @@ use hyper::http::request::Parts;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::mpsc;
 
+use super::auth::check_profile;
 use super::body::{Body, Events, read_body};
-use super::head::{self, anyone};
+use super::head;
+use super::post::{body_limit, limited};
 use super::response;
 use crate::gateway::dispatch::{Caller, ClientRef, Dispatch, PipeClient, dispatch};
+use crate::gateway::errors::ErrorReply;
+use crate::gateway::exchange::Exchange;
+use crate::gateway::principal::Principal;
 use crate::gateway::profile::Selector;
+use crate::gateway::session::TooManySessions;
 use crate::gateway::shared::GatewayShared;
 use crate::gateway::step::{close_pipe, step};
 use crate::sync::lock;
@@ -32,12 +38,35 @@ const MAX_QUEUED: usize = 16;
 #[derive(Default)]
 pub(super) struct SseSessions(Mutex<HashMap<Box<str>, Arc<SseSession>>>);
 
+impl SseSessions {
+    /// Checks that a principal may open one more session.
+    fn check_limits(&self, shared: &GatewayShared, principal: &Principal) -> Result<(), TooManySessions> {
+        let sessions = lock(&self.0);
+        if sessions.len() >= shared.settings().limits.sessions {
+            return Err(TooManySessions::Gateway);
+        }
+        let own = || sessions.values().filter(|session| session.principal == *principal).count();
+        match principal.limits().sessions {
+            Some(limit) if own() >= limit => Err(TooManySessions::Principal { limit }),
+            _ => Ok(()),
+        }
+    }
+}
+
 struct SseSession {
     pipe: Arc<PipeClient>,
     selector: Selector,
-    messages: mpsc::Sender<Bytes>,
+    principal: Principal,
+    messages: mpsc::Sender<SseMessage>,
     /// Cancelled when the client has disconnected.
     gone: CancelToken,
+}
+
+/// A message that waits for a client.
+struct SseMessage {
+    event: Bytes,
+    /// The call that the message answers. It counts until the message is sent.
+    call: Option<Arc<Exchange>>,
 }
 
 /// Opens the event stream of a client. Its first event tells where messages go.
@@ -46,6 +75,7 @@ pub(super) fn open(
     sessions: &Arc<SseSessions>,
     head: &Parts,
     selector: Selector,
+    principal: Principal,
 ) -> Response<Body> {
     if !head::accepts(&head.headers, "text/event-stream") {
         return response::refuse(406, "Not Acceptable: Client must accept text/event-stream");
@@ -53,13 +83,16 @@ pub(super) fn open(
     if let Err(error) = shared.profile(&selector) {
         return response::error(&error);
     }
+    if let Err(error) = sessions.check_limits(shared, &principal) {
+        return response::refuse(error.status(), error.to_string());
+    }
     let Some(token) = random_token() else { return response::refuse(503, "no random numbers are available") };
     let (messages, receiver) = mpsc::channel(MAX_QUEUED);
     let pipe = Arc::new(PipeClient::new(None));
-    let session = Arc::new(SseSession { pipe, selector, messages, gone: CancelToken::new() });
+    let session = Arc::new(SseSession { pipe, selector, principal, messages, gone: CancelToken::new() });
     lock(&sessions.0).insert(token.clone(), Arc::clone(&session));
     let endpoint = format!("event: endpoint\ndata: /messages?session={token}\n\n").into();
-    let draining = shared.draining.clone();
+    let (draining, revoked) = (shared.draining.clone(), session.principal.revoked());
     response::events(SseEvents {
         shared: Arc::clone(shared),
         sessions: Arc::clone(sessions),
@@ -67,7 +100,9 @@ pub(super) fn open(
         session,
         endpoint: Some(endpoint),
         messages: receiver,
+        sending: None,
         draining: Box::pin(async move { draining.cancelled().await }),
+        revoked: Box::pin(async move { revoked.cancelled().await }),
     })
 }
 
@@ -75,27 +110,37 @@ pub(super) fn open(
 pub(super) async fn message(
     shared: &Arc<GatewayShared>,
     sessions: &SseSessions,
-    head: &Parts,
-    body: Incoming,
+    (head, body): (&Parts, Incoming),
+    principal: &Principal,
+    is_limited: Result<(), ErrorReply>,
 ) -> Response<Body> {
     let token = head.uri.query().and_then(token_of);
     let session = token.and_then(|token| lock(&sessions.0).get(token).cloned());
+    // A session belongs to the principal that opened it.
+    let session = session.filter(|session| session.principal == *principal);
     let Some(session) = session else { return response::refuse(404, "Session not found") };
+    if let Err(refused) = check_profile(principal, &session.selector) {
+        return *refused;
+    }
     if !head::is_json(&head.headers) {
         return response::refuse(415, "Unsupported Media Type: Content-Type must be application/json");
     }
-    let limit = shared.settings().limits.body;
+    let limit = body_limit(shared, principal);
     let body = match read_body(body, limit).await {
         Ok(body) => body,
         Err(error) => return response::bad_body(error, limit),
     };
+    if let Err(error) = &is_limited {
+        return limited(&body, error);
+    }
     let client = ClientRef::Pipe(Arc::clone(&session.pipe));
-    let caller = Caller { client, selector: session.selector.clone(), principal: anyone(), headers: None };
+    let (selector, principal) = (session.selector.clone(), principal.clone());
+    let caller = Caller { client, selector, principal, headers: None };
     match dispatch(shared, &caller, &body) {
         Dispatch::Accepted => {}
         Dispatch::Done { reply, .. } | Dispatch::Opened { reply, .. } => {
             let sent = tokio::select! {
-                sent = session.messages.send(event(&reply.into_bytes())) => sent.is_ok(),
+                sent = session.messages.send(SseMessage { event: event(&reply.into_bytes()), call: None }) => sent.is_ok(),
                 () = session.gone.cancelled() => false,
             };
             if !sent {
@@ -110,7 +155,8 @@ pub(super) async fn message(
                     while let Some(running) = work {
                         let step = step(&shared, &exchange, running).await;
                         for message in step.messages {
-                            let _ = session.messages.send(event(&message)).await;
+                            let message = SseMessage { event: event(&message), call: Some(Arc::clone(&exchange)) };
+                            let _ = session.messages.send(message).await;
                         }
                         work = step.work;
                     }
@@ -148,9 +194,13 @@ struct SseEvents {
     token: Box<str>,
     session: Arc<SseSession>,
     endpoint: Option<Bytes>,
-    messages: mpsc::Receiver<Bytes>,
+    messages: mpsc::Receiver<SseMessage>,
+    /// The call of the event that is being sent.
+    sending: Option<Arc<Exchange>>,
     /// Ends the stream when the gateway stops and no request is in progress.
     draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Ends the stream when the key of the client is revoked.
+    revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Events for SseEvents {
@@ -158,8 +208,16 @@ impl Events for SseEvents {
         if let Some(endpoint) = self.endpoint.take() {
             return Poll::Ready(Some(endpoint));
         }
+        // The next event is wanted when the previous one is sent.
+        self.sending = None;
         if let Poll::Ready(message) = self.messages.poll_recv(cx) {
-            return Poll::Ready(message);
+            return Poll::Ready(message.map(|message| {
+                self.sending = message.call;
+                message.event
+            }));
+        }
+        if self.revoked.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
         }
         let client = self.session.pipe.legacy();
         let is_busy = client.as_ref().is_some_and(|client| client.running() > 0);

@@ -11,10 +11,10 @@ use hyper::{HeaderMap, Response};
 use serde_json::value::RawValue;
 
 use super::body::{Body, Events};
-use super::head::{self, LAST_EVENT, SESSION, VERSION, anyone};
+use super::head::{self, LAST_EVENT, SESSION, VERSION};
 use super::post::prime;
 use super::response;
-use crate::gateway::client::{Client, OpenStream};
+use crate::gateway::client::{Client, OpenStream, Principal};
 use crate::gateway::errors::ErrorReply;
 use crate::gateway::event_stream::EventReader;
 use crate::gateway::profile::Selector;
@@ -25,8 +25,13 @@ use crate::gateway::subscribe;
 use crate::protocol::{LEGACY_VERSIONS, is_modern};
 
 /// Opens the standalone stream of a session, or continues a stream behind `Last-Event-ID`.
-pub(super) fn get(shared: &Arc<GatewayShared>, head: &Parts, selector: &Selector) -> Response<Body> {
-    let client = match legacy_client(shared, &head.headers, selector) {
+pub(super) fn get(
+    shared: &Arc<GatewayShared>,
+    head: &Parts,
+    selector: &Selector,
+    principal: &Principal,
+) -> Response<Body> {
+    let client = match legacy_client(shared, &head.headers, selector, principal) {
         Ok(client) => client,
         Err(refused) => return *refused,
     };
@@ -46,11 +51,16 @@ pub(super) fn get(shared: &Arc<GatewayShared>, head: &Parts, selector: &Selector
 }
 
 /// Ends a session.
-pub(super) fn delete(shared: &Arc<GatewayShared>, head: &Parts, selector: &Selector) -> Response<Body> {
-    if let Err(refused) = legacy_client(shared, &head.headers, selector) {
+pub(super) fn delete(
+    shared: &Arc<GatewayShared>,
+    head: &Parts,
+    selector: &Selector,
+    principal: &Principal,
+) -> Response<Body> {
+    if let Err(refused) = legacy_client(shared, &head.headers, selector, principal) {
         return *refused;
     }
-    let ended = head::text(&head.headers, &SESSION).and_then(|id| shared.sessions.end(id, &anyone()));
+    let ended = head::text(&head.headers, &SESSION).and_then(|id| shared.sessions.end(id, principal));
     if let Some(client) = ended {
         shared.streams.close_client(client.id);
         shared.forget(&client);
@@ -63,6 +73,7 @@ fn legacy_client(
     shared: &Arc<GatewayShared>,
     headers: &HeaderMap,
     selector: &Selector,
+    principal: &Principal,
 ) -> Result<Arc<Client>, Box<Response<Body>>> {
     let version = head::text(headers, &VERSION);
     if version.is_some_and(is_modern) || !headers.contains_key(SESSION) {
@@ -75,15 +86,15 @@ fn legacy_client(
         return Err(Box::new(response::refuse(400, "Bad Request: several Mcp-Session-Id headers")));
     }
     let profile = shared.profile(selector).map_err(|error| Box::new(response::error(&error)))?;
-    let client = head::text(headers, &SESSION).and_then(|id| find_session(shared, id));
+    let client = head::text(headers, &SESSION).and_then(|id| find_session(shared, id, principal));
     // The path selects the profile, and a session belongs to one.
     let client = client.filter(|client| client.profile == profile);
     client.ok_or_else(|| Box::new(response::error(&ErrorReply::session_not_found())))
 }
 
 /// Finds a session. Its subscriptions are restored if the gateway was restarted.
-fn find_session(shared: &Arc<GatewayShared>, id: &str) -> Option<Arc<Client>> {
-    let (client, subscriptions) = shared.session(id, &anyone())?;
+fn find_session(shared: &Arc<GatewayShared>, id: &str, principal: &Principal) -> Option<Arc<Client>> {
+    let (client, subscriptions) = shared.session(id, principal)?;
     subscribe::restore(shared, &client, subscriptions);
     Some(client)
 }
@@ -113,15 +124,20 @@ struct StandaloneEvents {
     reader: EventReader,
     /// Keeps the session in memory.
     _open: OpenStream,
-    /// Ends the stream when the gateway stops.
-    draining: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Ends the stream when the gateway stops, or when the key of the client is revoked.
+    ending: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl StandaloneEvents {
     fn new(shared: &Arc<GatewayShared>, client: Arc<Client>, reader: EventReader) -> Self {
-        let draining = shared.draining.clone();
-        let draining = Box::pin(async move { draining.cancelled().await });
-        Self { _open: client.open_stream(), client, reader, draining }
+        let (draining, revoked) = (shared.draining.clone(), client.principal.revoked());
+        let ending = Box::pin(async move {
+            tokio::select! {
+                () = draining.cancelled() => {}
+                () = revoked.cancelled() => {}
+            }
+        });
+        Self { _open: client.open_stream(), client, reader, ending }
     }
 }
 
@@ -131,7 +147,7 @@ impl Events for StandaloneEvents {
         if let Poll::Ready(event) = self.reader.poll_next(cx) {
             return Poll::Ready(event);
         }
-        if self.draining.as_mut().poll(cx).is_ready() {
+        if self.ending.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
         while self.client.outbound.poll_ready(cx).is_ready() {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::config::{PrefixMode, ProfileSettings, ServerConfig, StdioServer, ToolOverride};
+use crate::config::{PrefixMode, ProfileSettings, ServerConfig, StdioServer, ToolOverride, ToolSettings};
 use crate::gateway::search;
 use crate::tool::Origin;
 

@@ -8,7 +8,9 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::groups::groups;
 use super::orphans::{self, ProcessMark};
-use crate::config::StdioServer;
+use super::private_temp::{self, PrivateTemp};
+use super::sandbox::SandboxStart;
+use crate::config::{SandboxFailure, StdioServer};
 use crate::mcp::error::ConnectErrorKind;
 use crate::secret::Redactor;
 
@@ -40,7 +42,7 @@ const MINIMAL_ENVIRONMENT: [&str; 19] = [
 #[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Kills every server process that this process has started.
+/// Kills every server process that this process has started, and removes their temporary directories.
 ///
 /// A program that exits without running destructors should call this before `std::process::exit` and when a signal ends it.
 /// Connections terminate their processes themselves when they are closed or dropped.
@@ -58,6 +60,7 @@ pub(crate) fn end_children_for_good() -> impl Drop {
         kill(Pid::from_raw(group), Signal::KILL);
     }
     orphans::kill_all();
+    private_temp::remove_all();
     held
 }
 
@@ -80,6 +83,17 @@ fn is_missing_program(server: &StdioServer, error: &std::io::Error) -> bool {
         && server.cwd.as_ref().is_none_or(|folder| folder.is_dir())
 }
 
+/// Returns the error of a program that could not be executed.
+fn spawn_error(server: &StdioServer, redactor: &Redactor, source: std::io::Error) -> ConnectErrorKind {
+    let program = redactor.redact(&server.command).into_owned();
+    let source = if is_missing_program(server, &source) {
+        std::io::Error::new(source.kind(), format!("`{program}` is not on the PATH"))
+    } else {
+        source
+    };
+    ConnectErrorKind::Spawn { program, source }
+}
+
 /// A child process and its process group. Dropping it kills the whole group.
 #[derive(Debug)]
 pub(crate) struct ChildGroup {
@@ -87,6 +101,20 @@ pub(crate) struct ChildGroup {
     /// Finds processes outside of the group, until all have exited.
     mark: Option<ProcessMark>,
     child: Child,
+    /// The server that a launcher executes.
+    launched: Option<Box<(StdioServer, Redactor)>>,
+    /// The temporary directory of the server.
+    temp: Option<PrivateTemp>,
+}
+
+/// A child process and its pipes.
+pub(super) struct StartedChild {
+    pub(super) child: ChildGroup,
+    pub(super) stdin: ChildStdin,
+    pub(super) stdout: ChildStdout,
+    pub(super) stderr: ChildStderr,
+    /// The launcher that was started instead of the server.
+    pub(super) sandbox: Option<SandboxStart>,
 }
 
 impl ChildGroup {
@@ -95,21 +123,17 @@ impl ChildGroup {
         self.group.map(|group| group.as_raw_nonzero().get())
     }
 
-    pub(super) fn start(
-        server: &StdioServer,
-        redactor: &Redactor,
-    ) -> Result<(Self, ChildStdin, ChildStdout, ChildStderr), ConnectErrorKind> {
-        let spawn_error = |source: std::io::Error| {
-            let program = redactor.redact(&server.command).into_owned();
-            let source = if is_missing_program(server, &source) {
-                std::io::Error::new(source.kind(), format!("`{program}` is not on the PATH"))
-            } else {
-                source
-            };
-            ConnectErrorKind::Spawn { program, source }
+    pub(super) fn start(server: &StdioServer, redactor: &Redactor) -> Result<StartedChild, ConnectErrorKind> {
+        let mut sandbox = SandboxStart::new(server)?;
+        let mut command = match &sandbox {
+            Some(sandbox) => sandbox.command(server),
+            None => {
+                let mut command = Command::new(&server.command);
+                command.args(&server.args);
+                command
+            }
         };
-        let mut command = Command::new(&server.command);
-        command.args(&server.args).process_group(0);
+        command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if !server.inherit_env {
             command.env_clear();
@@ -117,27 +141,55 @@ impl ChildGroup {
         }
         let mark = ProcessMark::new();
         command.envs([mark.variable()]);
-        command.envs(server.env.iter().map(|(name, value)| (name, value.expose())));
+        command.envs(sandbox.as_ref().and_then(SandboxStart::variable));
+        // A launcher sets them when it executes the server: `LD_PRELOAD` would run code before it restricts itself.
+        if sandbox.is_none() {
+            command.envs(server.env.iter().map(|(name, value)| (name, value.expose())));
+        }
         if let Some(folder) = &server.cwd {
             command.current_dir(folder);
         }
+        let failed = |source: std::io::Error| match &sandbox {
+            Some(sandbox) if server.cwd.as_ref().is_none_or(|folder| folder.is_dir()) => sandbox.error(&source),
+            _ => spawn_error(server, redactor, source),
+        };
         let (mut child, group) = {
             // `end_children` must not miss a process that is being started.
             let mut groups = groups();
-            let child = command.spawn().map_err(spawn_error)?;
+            let child = command.spawn().map_err(failed)?;
             let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
             groups.extend(group.map(Pid::as_raw_nonzero).map(i32::from));
             (child, group)
         };
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let this = Self { group, mark: Some(mark), child };
+        let launched = sandbox.is_some().then(|| Box::new((server.clone(), redactor.clone())));
+        let temp = sandbox.as_mut().and_then(|sandbox| sandbox.temp.take());
+        let child = Self { group, mark: Some(mark), child, launched, temp };
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
-            return Err(spawn_error(std::io::Error::other("the process has no standard streams")));
+            let source = std::io::Error::other("the process has no standard streams");
+            return Err(spawn_error(server, redactor, source));
         };
         // If the system refuses, the pipe keeps its default size.
         #[cfg(target_os = "linux")]
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
-        Ok((this, stdin, stdout, stderr))
+        Ok(StartedChild { child, stdin, stdout, stderr, sandbox })
+    }
+
+    /// Returns the error for a failure that the launcher has reported.
+    pub(super) fn launch_error(&self, failure: SandboxFailure) -> ConnectErrorKind {
+        match (failure, &self.launched) {
+            (SandboxFailure::Exec(number), Some(launched)) => {
+                let (server, redactor) = &**launched;
+                spawn_error(server, redactor, std::io::Error::from_raw_os_error(number))
+            }
+            (SandboxFailure::Exec(number), None) => {
+                ConnectErrorKind::Sandbox { reason: std::io::Error::from_raw_os_error(number).to_string() }
+            }
+            (SandboxFailure::Refused(reason), launched) => {
+                let redacted = launched.as_ref().map(|launched| launched.1.redact(&reason).into_owned());
+                ConnectErrorKind::Sandbox { reason: redacted.unwrap_or(reason) }
+            }
+        }
     }
 
     /// Waits for the child to exit and returns its status.
@@ -172,8 +224,9 @@ impl ChildGroup {
     /// Terminates processes that the child has started outside of its group, such as in another session.
     async fn terminate_orphans(&mut self) {
         self.unregister();
-        let Some(mark) = &self.mark else { return };
-        if mark.signal(Signal::TERM) {
+        if let Some(mark) = &self.mark
+            && mark.signal(Signal::TERM)
+        {
             for _ in 0..10 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 if !mark.is_alive() {
@@ -183,6 +236,9 @@ impl ChildGroup {
             mark.kill();
         }
         self.mark = None;
+        if let Some(temp) = self.temp.take() {
+            temp.remove().await;
+        }
     }
 
     /// Returns `true` if the group has no processes.

@@ -47,9 +47,19 @@ impl Lines {
         writer: impl AsyncWrite + Send + Unpin + 'static,
         pending: Arc<PendingRequests>,
         limit: usize,
+    ) -> Arc<Self> {
+        Self::start_with(reader, Outbox::new(writer), pending, limit, None)
+    }
+
+    /// Starts to read and write, with an outbox that may have contents, and with the process of the server.
+    pub(super) fn start_with(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        outbox: Outbox,
+        pending: Arc<PendingRequests>,
+        limit: usize,
         child: Option<(ChildGroup, Arc<Stderr>)>,
     ) -> Arc<Self> {
-        let outbox = Arc::new(Mutex::new(Outbox::new(writer)));
+        let outbox = Arc::new(Mutex::new(outbox));
         let (sender, disconnected) = watch::channel(None);
         let (closing, closed) = mpsc::unbounded_channel();
         let (child, stderr) = child.unzip();

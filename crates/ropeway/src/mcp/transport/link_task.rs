@@ -52,7 +52,7 @@ impl LinkTask {
             status = exited(&mut self.child) => {
                 // The last responses may still be in the pipe, which a grandchild may hold open.
                 let _ = tokio::time::timeout(EXIT_GRACE, &mut io_loop.0).await;
-                ConnectErrorKind::Exited { status, said: self.failure_reason().await }
+                self.exit_cause(status).await
             }
             reason = closing.recv() => match reason {
                 Some(CloseReason::NotReading) => self.hung_up(None).await,
@@ -85,8 +85,18 @@ impl LinkTask {
             return ConnectErrorKind::Hangup { said: None };
         }
         match tokio::time::timeout(EXIT_GRACE, exited(&mut self.child)).await {
-            Ok(status) => ConnectErrorKind::Exited { status, said: self.failure_reason().await },
+            Ok(status) => self.exit_cause(status).await,
             Err(_) => ConnectErrorKind::Hangup { said: self.failure_reason().await },
+        }
+    }
+
+    /// Returns why the process exited: the failure that its launcher has reported, or its status.
+    async fn exit_cause(&self, status: String) -> ConnectErrorKind {
+        let said = self.failure_reason().await;
+        let failure = self.stderr.as_ref().and_then(|stderr| stderr.launch_failure());
+        match (failure, &self.child) {
+            (Some(failure), Some(child)) => child.launch_error(failure),
+            _ => ConnectErrorKind::Exited { status, said },
         }
     }
 

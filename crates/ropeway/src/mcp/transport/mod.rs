@@ -17,13 +17,16 @@ mod link_task;
 pub(crate) mod orphans;
 mod outbox;
 mod outgoing;
+mod private_temp;
 mod reason;
 mod resume;
+mod sandbox;
 mod session_expiry;
 pub(crate) mod socket;
 pub(crate) mod sse;
 pub(crate) mod stderr;
 pub(crate) mod stdio;
+mod tree_removal;
 
 use std::sync::Arc;
 use std::time::Duration;

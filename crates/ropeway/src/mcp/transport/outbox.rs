@@ -54,6 +54,11 @@ impl Outbox {
         Self { writer: Some(Box::new(writer)), waiting: Vec::new(), written: 0, queued: 0, io_loop: None, failed_at: 0 }
     }
 
+    /// Writes these bytes before the first message.
+    pub(super) fn with_preamble(self, preamble: Vec<u8>) -> Self {
+        Self { waiting: preamble, ..self }
+    }
+
     /// Closes the stream for writing.
     pub(super) fn close(&mut self) {
         self.writer = None;

@@ -10,6 +10,8 @@ use tokio::task::JoinHandle;
 
 use super::activity::{self, ResourceUsage};
 use super::reason::reason;
+use super::sandbox::LaunchReports;
+use crate::config::SandboxFailure;
 use crate::secret::Redactor;
 use crate::sync::lock;
 use crate::tool::Alias;
@@ -25,6 +27,8 @@ pub(crate) struct Stderr {
     group: Option<i32>,
     ended: watch::Receiver<()>,
     reader: Mutex<Option<JoinHandle<()>>>,
+    /// The failure that the launcher of the process has reported.
+    launch_failure: Mutex<Option<SandboxFailure>>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +46,8 @@ impl Stderr {
         group: Option<i32>,
     ) -> Arc<Self> {
         let (ending, ended) = watch::channel(());
-        let stderr = Arc::new(Self { buffer: Mutex::default(), group, ended, reader: Mutex::default() });
+        let (buffer, reader, launch_failure) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let stderr = Arc::new(Self { buffer, group, ended, reader, launch_failure });
         let reader = tokio::spawn(read(pipe, Arc::downgrade(&stderr), log, ending));
         *lock(&stderr.reader) = Some(reader);
         stderr
@@ -59,6 +64,11 @@ impl Stderr {
         let _ =
             tokio::time::timeout(Duration::from_millis(100), async { while ended.changed().await.is_ok() {} }).await;
         reason(&self.lines()).map(str::to_owned)
+    }
+
+    /// Returns the failure that the launcher of the process has reported.
+    pub(super) fn launch_failure(&self) -> Option<SandboxFailure> {
+        lock(&self.launch_failure).clone()
     }
 
     /// Returns the resource usage of the process group. Output on stderr counts as work.
@@ -113,11 +123,20 @@ pub(super) struct StderrLog {
     pub(super) capacity: usize,
     pub(super) server: Alias,
     pub(super) redactor: Redactor,
+    /// Recognizes the reports of a launcher.
+    pub(super) reports: Option<LaunchReports>,
 }
 
 impl StderrLog {
     /// Stores a whole line.
     fn store_line(&self, stderr: &Weak<Stderr>, line: &mut Vec<u8>) {
+        if let Some(failure) = self.reports.as_ref().and_then(|reports| reports.parse(line)) {
+            line.clear();
+            if let Some(stderr) = stderr.upgrade() {
+                *lock(&stderr.launch_failure) = Some(failure);
+            }
+            return;
+        }
         let text = self.redactor.redact(&String::from_utf8_lossy(line)).trim_end().to_owned();
         line.clear();
         self.store(stderr, text);

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
-use super::child::ChildGroup;
+use super::child::{ChildGroup, StartedChild};
 use super::lines::Lines;
+use super::outbox::Outbox;
 use super::stderr::{Stderr, StderrLog};
 use crate::config::{ServerLimits, StdioServer};
 use crate::mcp::error::ConnectErrorKind;
@@ -18,10 +19,16 @@ pub(crate) fn start(
     limits: &ServerLimits,
 ) -> Result<Arc<Lines>, ConnectErrorKind> {
     let host = pending.host();
-    let (child, stdin, stdout, stderr) = ChildGroup::start(server, host.redactor())?;
-    let log =
-        StderrLog { capacity: limits.stderr_bytes, server: host.alias().clone(), redactor: host.redactor().clone() };
+    let StartedChild { child, stdin, stdout, stderr, sandbox } = ChildGroup::start(server, host.redactor())?;
+    let (preamble, reports) = sandbox.map(|sandbox| (sandbox.preamble, sandbox.reports)).unzip();
+    let log = StderrLog {
+        capacity: limits.stderr_bytes,
+        server: host.alias().clone(),
+        redactor: host.redactor().clone(),
+        reports,
+    };
     let stderr = Stderr::start(stderr, log, child.group_id());
     host.set_stderr(stderr.clone());
-    Ok(Lines::start(stdout, stdin, pending, limits.message_bytes, Some((child, stderr))))
+    let outbox = Outbox::new(stdin).with_preamble(preamble.unwrap_or_default());
+    Ok(Lines::start_with(stdout, outbox, pending, limits.message_bytes, Some((child, stderr))))
 }

@@ -2,6 +2,7 @@
 
 mod life;
 mod lock;
+mod sandbox;
 
 use std::collections::BTreeMap;
 

@@ -19,9 +19,9 @@ fn a_foreign_host_and_origin_are_refused() {
     scene(|_| async move {
         let kit = GatewayKit::start(Script::default()).await;
         for (headers, status) in [
-            ("Host: localhost\r\n", 200),
-            ("Host: 127.0.0.1:80\r\n", 200),
-            ("Host: localhost\r\nOrigin: http://localhost:6274\r\n", 200),
+            ("Host: localhost\r\n", 404),
+            ("Host: 127.0.0.1:80\r\n", 404),
+            ("Host: localhost\r\nOrigin: http://localhost:6274\r\n", 404),
             ("", 403),
             ("Host: evil.example\r\n", 403),
             ("Host: localhost\r\nHost: evil.example\r\n", 403),
@@ -29,7 +29,17 @@ fn a_foreign_host_and_origin_are_refused() {
             ("Host: localhost\r\nOrigin: null\r\n", 403),
             ("Host: localhost\r\nOrigin: http://localhost\r\nOrigin: https://evil.example\r\n", 403),
         ] {
-            let reply = kit.send(&bare("GET", "/health", headers)).await;
+            let reply = kit.send(&bare("GET", "/nowhere", headers)).await;
+            assert_eq!(reply.status, status, "{headers}: {reply:?}");
+        }
+        // Load balancers probe by address, or without a host.
+        for (headers, status) in [
+            ("", 200),
+            ("Host: 10.1.2.3:8931\r\n", 200),
+            ("Host: localhost\r\nHost: localhost\r\n", 403),
+            ("Origin: https://evil.example\r\n", 403),
+        ] {
+            let reply = kit.send(&bare("GET", "/ready", headers)).await;
             assert_eq!(reply.status, status, "{headers}: {reply:?}");
         }
         // The body is not read: the client waits for permission to send it.
@@ -61,7 +71,7 @@ fn wrong_paths_methods_and_types_are_refused() {
         let kit = GatewayKit::start(Script::default()).await;
         let host = "Host: localhost\r\n";
         for (method, path, status) in [
-            ("GET", "/", 404),
+            ("GET", "/unknown", 404),
             ("GET", "/mcp/../health", 404),
             ("POST", "/mcp/unknown", 415),
             ("GET", "/mcp", 405),

@@ -1,10 +1,16 @@
 //! The gateway from the outside, by clients that speak HTTP and JSON lines themselves.
 
+mod auth;
 mod eras;
+mod hostile_clients;
 mod http_servers;
 mod isolation;
-mod kit;
+mod issuer;
+mod jwt;
+pub(crate) mod kit;
 mod listeners;
+mod observe;
+mod page;
 mod questions;
 mod retries;
 mod routing;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use ropeway::testing::Script;
 use serde_json::json;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
 
-use super::kit::{GatewayKit, modern_call, read_until};
+use super::kit::{GatewayKit, modern, modern_call, read_until};
 use crate::hasty::ms;
 use crate::scene::scene;
 
@@ -64,6 +64,34 @@ fn slow_requests_are_refused_with_408() {
             assert!(reply.starts_with("HTTP/1.1 408 "), "{name}: {reply}");
             assert!(delay >= Duration::from_secs(least), "{name}: {delay:?}");
         }
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn connections_without_an_authenticated_request_are_closed_soon() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::default()).await;
+        let probe = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let list = modern("tools/list", json!({})).replace("Connection: close\r\n", "");
+        let mut known = kit.open(&list).await;
+        let head = read_until(&mut known, "\r\n\r\n").await;
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");
+        let mut body = vec![0; length.parse().expect("a number")];
+        known.read_exact(&mut body).await.expect("a body");
+        let mut unknown = Vec::new();
+        for request in ["", probe, &format!("{probe}GET /hea")] {
+            unknown.push((request.to_owned(), kit.open(request).await));
+        }
+        let began = Instant::now();
+        for (request, mut stream) in unknown {
+            let mut read = Vec::new();
+            let end = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut read));
+            assert!(end.await.is_ok(), "open after {:?}: {request}", began.elapsed());
+        }
+        let mut rest = [0; 1];
+        assert!(tokio::time::timeout(ms(100), known.read_exact(&mut rest)).await.is_err(), "the client is known");
+        drop(known);
         kit.stop().await;
     });
 }

@@ -3,8 +3,12 @@
 mod bridge;
 mod discovery;
 mod manifest;
+#[cfg(feature = "gateway")]
+mod oidc;
 mod resources;
 mod sdks;
+#[cfg(feature = "gateway")]
+mod telemetry;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

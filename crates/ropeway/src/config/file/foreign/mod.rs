@@ -105,7 +105,9 @@ impl Translation {
             };
             let is_native = NATIVE_KEYS.iter().any(|native| *native == name || native.replace('_', "") == name);
             if is_native && !is_harmless {
-                let message = format!("{} is only supported in a `ropeway.yaml`", in_backticks(key));
+                // A map of servers is the format of another client, whatever the name of the file.
+                let form = if tree.get("servers").is_some() { ", where `servers` is a list" } else { "" };
+                let message = format!("{} is only supported in a `ropeway.yaml`{form}", in_backticks(key));
                 self.problems.push(ConfigProblem::new(*position, "", message));
             }
         }

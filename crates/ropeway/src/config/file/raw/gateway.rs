@@ -3,9 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::gateway_auth::RawGatewayAuth;
+use super::gateway_observe::{RawAccessLog, RawAudit};
 use super::server::RawTools;
 use super::shorthand::RawShorthand;
-use super::values::{RawByteSize, RawDuration, RawMap, RawText};
+use super::values::{RawByteSize, RawDuration, RawMap, RawRate, RawText};
 
 /// The gateway that `ropeway serve` runs: one MCP endpoint in front of all servers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -50,13 +52,59 @@ pub struct RawGateway {
     /// How long a session is valid, from `1m` to `365d`. Defaults to `7d`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_life: Option<RawDuration>,
+    /// The certificate for HTTPS. Defaults to HTTP without TLS. Example: `{cert: gateway.pem, key: gateway.key}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<RawTls>,
+    /// How the gateway ends after a SIGTERM. Example: `{delay: 5s, timeout: 25s}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<RawDrain>,
+    /// Whether the web page of the gateway is served at `/`, with its API at `/api`. Defaults to `true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<bool>,
     /// Limits on clients. Example: `{calls_per_client: 16}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<RawGatewayLimits>,
+    /// The audit log: one line of JSON for each request of a client. Example: `{file: audit.jsonl}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audit: Option<RawAudit>,
+    /// The access log: one line of JSON for each HTTP request. Example: `{file: access.jsonl}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_log: Option<RawAccessLog>,
+    /// How clients prove their identity: keys, and tokens of an authorization server. Without it, clients are not authenticated, and
+    /// the gateway listens on loopback addresses and Unix sockets only. Example: `{keys_file: keys.json}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth: Option<RawGatewayAuth>,
     /// Selections of servers and tools by name, each at an address of its own: `/mcp/NAME`. `default` is the profile of `/mcp`.
     /// Example: `{coding: {servers: [files, git], prefix: never}}`.
     #[serde(default, skip_serializing_if = "RawMap::is_empty")]
     pub profiles: RawMap<RawProfile>,
+}
+
+/// The files of a certificate, in PEM format, relative to this file. They are read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Tls")]
+#[non_exhaustive]
+pub struct RawTls {
+    /// The path of the certificate chain. Example: `gateway.pem`.
+    pub cert: String,
+    /// The path of the private key. Example: `gateway.key`.
+    pub key: String,
+}
+
+/// How the gateway ends after a SIGTERM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Drain")]
+#[non_exhaustive]
+pub struct RawDrain {
+    /// Time in which clients are still served while `/ready` answers 503, up to `5m`, so that a load balancer can send them elsewhere.
+    /// Defaults to `0s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<RawDuration>,
+    /// Maximum time for the calls in progress after that, up to `1h`. Defaults to `10s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<RawDuration>,
 }
 
 /// When names get the prefix of their server.
@@ -118,6 +166,21 @@ pub struct RawGatewayLimits {
     /// How long such a connection stays open without a call, from `1s` to `1d`. Defaults to `10m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated_idle: Option<RawDuration>,
+    /// Maximum requests per time of one principal, unless its key has another rate: `10/s`, `600/m`, `1000/h`. All of them may come
+    /// at once. Without `auth`, all HTTP clients are one principal. Not limited by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RawRate>,
+    /// Maximum concurrent calls of one principal, over all its clients. Not limited by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000000))]
+    pub calls_per_principal: Option<u32>,
+    /// Maximum sessions of one principal in memory. Not limited by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000000))]
+    pub sessions_per_principal: Option<u32>,
+    /// Maximum bytes of a result, from `1K` to `1G`. Not limited by default, apart from `limits.message_bytes` of its server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<RawByteSize>,
 }
 
 /// A selection of servers and tools.

@@ -5,6 +5,9 @@
 mod auth;
 mod chat;
 mod gateway;
+mod gateway_auth;
+mod gateway_observe;
+mod sandbox;
 mod server;
 mod shorthand;
 mod values;
@@ -19,14 +22,17 @@ use serde_json::{Map, Value};
 
 pub use self::auth::{RawAuth, RawBasic};
 pub use self::chat::{RawApproval, RawChat, RawProvider, RawTemperature};
-pub use self::gateway::{RawGateway, RawGatewayLimits, RawPrefixMode, RawProfile};
+pub use self::gateway::{RawDrain, RawGateway, RawGatewayLimits, RawPrefixMode, RawProfile, RawTls};
+pub use self::gateway_auth::{RawAudience, RawGatewayAuth, RawJwt};
+pub use self::gateway_observe::{RawAccessLog, RawAudit};
+pub use self::sandbox::{RawSandbox, RawSandboxMode};
 pub(super) use self::server::CONNECTION_KEYS;
 pub use self::server::{
     RawEra, RawIsolation, RawLimits, RawPreset, RawPrompts, RawReconnect, RawResources, RawServer, RawStart,
     RawTimeouts, RawTools, RawTransport,
 };
 pub use self::shorthand::RawShorthand;
-pub use self::values::{RawByteSize, RawDuration, RawMap, RawText};
+pub use self::values::{RawByteSize, RawDuration, RawMap, RawRate, RawText};
 
 /// The keys of a server that `defaults` cannot set.
 pub(super) const SERVER_ONLY_KEYS: [&str; 10] =

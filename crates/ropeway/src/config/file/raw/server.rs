@@ -9,8 +9,9 @@ use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::auth::RawAuth;
+use super::sandbox::RawSandbox;
 use super::shorthand::RawShorthand;
-use super::values::{RawByteSize, RawDuration, RawMap, RawText, record};
+use super::values::{RawByteSize, RawDuration, RawMap, RawRate, RawText, record};
 use crate::config::settings::PresetNames;
 
 record! {
@@ -43,6 +44,10 @@ record! {
         /// The working directory of the program, relative to this file. `~` is the home directory. Defaults to the directory that ropeway
         /// runs in.
         pub cwd: Option<String>,
+        /// What the process of the program may use: `true` for only the files of the system and of the program, `false` for everything, or a
+        /// map. Defaults to `false`. Needs Linux. Example: `{read: [./docs], network: true}`.
+        #[serde(default, deserialize_with = "super::shorthand::not_null")]
+        pub sandbox: Option<RawShorthand<bool, RawSandbox>>,
         /// The URL of the MCP endpoint. `${NAME}` is replaced by the value of a secret or variable. Example:
         /// `https://api.githubcopilot.com/mcp/`.
         pub url: Option<RawText>,
@@ -229,6 +234,11 @@ record! {
         pub questions: Option<u32>,
         /// Maximum bytes of the program's stderr output that are kept for error messages. Defaults to `64K`.
         pub stderr_bytes: Option<RawByteSize>,
+        /// Maximum concurrent requests of all clients of the gateway to the server. Not limited by default.
+        #[schemars(range(min = 1, max = 1000000))]
+        pub calls: Option<u32>,
+        /// Maximum requests per time of all clients of the gateway to the server: `10/s`, `600/m`, `1000/h`. Not limited by default.
+        pub rate: Option<RawRate>,
     }
 }
 

@@ -76,6 +76,11 @@ impl<'de, S: ShortForm, T: Deserialize<'de>> Deserialize<'de> for RawShorthand<S
     }
 }
 
+/// Deserializes a setting whose key must not be without a value: it would look like a setting, and do nothing.
+pub(super) fn not_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
 impl<S: JsonSchema, T: JsonSchema> JsonSchema for RawShorthand<S, T> {
     fn inline_schema() -> bool {
         true

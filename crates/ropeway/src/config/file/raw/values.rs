@@ -12,7 +12,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize as DeriveDeserialize, Serialize as DeriveSerialize};
 use serde_json::Number;
 
-use crate::config::settings::MAX_TIMEOUT;
+use crate::config::settings::{MAX_TIMEOUT, Rate};
 
 /// Defines the record of a map: every key is optional unless it is a `String`, and keys without a value are not written.
 macro_rules! record {
@@ -195,6 +195,24 @@ inline_schema!(RawByteSize, "ByteSize", {
     "pattern": "^[0-9]+ ?([kKmMgG]([iI]?[bB])?|[bB])?$",
     "minimum": 0,
     "examples": ["64M", "512K"],
+});
+
+/// A number of requests per time: `10/s`, `600/m`, `1000/h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, DeriveSerialize)]
+#[serde(transparent)]
+pub struct RawRate(pub Rate);
+
+impl<'de> Deserialize<'de> for RawRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let parse = |text: &str| text.parse().ok().map(Self);
+        scalar(deserializer, "a rate such as `10/s`, `600/m` or `1000/h`", parse, |_| None)
+    }
+}
+
+inline_schema!(RawRate, "Rate", {
+    "type": "string",
+    "pattern": "^ *(0*[1-9][0-9]{0,5}|0*1000000) */ *[smh] *$",
+    "examples": ["10/s", "600/m"],
 });
 
 /// A map with its entries in the order of the file.

@@ -12,10 +12,11 @@ use crate::config::file::node::{Entry, Node, PathStep, format_path};
 use crate::config::file::position::Position;
 use crate::config::file::problem::{ConfigProblem, in_backticks, nearest};
 use crate::config::file::raw::{
-    RawByteSize, RawDuration, RawGateway, RawGatewayLimits, RawPrefixMode, RawProfile, RawText,
+    RawByteSize, RawDrain, RawDuration, RawGateway, RawGatewayLimits, RawPrefixMode, RawProfile, RawText,
 };
 use crate::config::settings::{
-    GatewayLimits, GatewaySettings, ListenAddress, PrefixMode, ProfileSettings, decode_gateway_key,
+    DrainSettings, GatewayLimits, GatewaySettings, ListenAddress, PrefixMode, ProfileSettings, TlsSettings,
+    decode_gateway_key,
 };
 use crate::secret::Secret;
 use crate::tool::Alias;
@@ -73,7 +74,14 @@ pub(in crate::config) fn resolve_gateway(
             Duration::ZERO..=5 * MINUTE,
         ),
         session_life: resolver.time(&["session_life"], raw.session_life, default.session_life, MINUTE..=365 * DAY),
+        tls: raw.tls.as_ref().map(|tls| TlsSettings::new(resolver.path(&tls.cert), resolver.path(&tls.key))),
+        drain: resolver.drain(raw.drain.unwrap_or_default()),
+        page: raw.page.unwrap_or(default.page),
         limits: resolver.gateway_limits(&raw.limits.unwrap_or_default()),
+        audit: resolver.audit(raw.audit.as_ref()),
+        access_log: resolver.access_log(raw.access_log.as_ref()),
+        auth: resolver.gateway_auth(raw.auth.as_ref()),
+        principal_limits: resolver.principal_limits(&raw.limits.unwrap_or_default()),
         profiles: resolver.profiles(raw, base, aliases),
     };
     if resolver.problems.is_empty() {
@@ -192,21 +200,29 @@ impl Resolver<'_> {
         }
     }
 
-    fn count(&mut self, name: &str, written: Option<u32>, default: usize) -> usize {
+    fn drain(&mut self, raw: RawDrain) -> DrainSettings {
+        let default = DrainSettings::default();
+        let mut settings = default;
+        settings.delay = self.time(&["drain", "delay"], raw.delay, default.delay, Duration::ZERO..=5 * MINUTE);
+        settings.timeout = self.time(&["drain", "timeout"], raw.timeout, default.timeout, Duration::ZERO..=60 * MINUTE);
+        settings
+    }
+
+    pub(super) fn count(&mut self, name: &str, written: Option<u32>, default: usize) -> usize {
         if let Some(count) = written.filter(|count| !(1..=MAX_COUNT).contains(count)) {
             self.out_of_range(&[key("limits"), key(name)], count, format!("1 to {MAX_COUNT}"));
         }
         written.map_or(default, |count| count as usize)
     }
 
-    fn size(&mut self, name: &str, written: Option<RawByteSize>, default: usize) -> usize {
+    pub(super) fn size(&mut self, name: &str, written: Option<RawByteSize>, default: usize) -> usize {
         if let Some(RawByteSize(size)) = written.filter(|size| !(1 << 10..=1 << 30).contains(&size.0)) {
             self.out_of_range(&[key("limits"), key(name)], size, "`1K` to `1G`");
         }
         written.map_or(default, |RawByteSize(size)| size)
     }
 
-    fn time(
+    pub(super) fn time(
         &mut self,
         steps: &[&str],
         written: Option<RawDuration>,

@@ -1,6 +1,6 @@
 //! Resolution of timeouts, limits and reconnection.
 
-use crate::config::file::raw::{RawByteSize, RawDuration, RawLimits, RawReconnect, RawShorthand, RawTimeouts};
+use crate::config::file::raw::{RawByteSize, RawDuration, RawLimits, RawRate, RawReconnect, RawShorthand, RawTimeouts};
 use crate::config::settings::{ReconnectPolicy, ServerLimits, ServerTimeouts};
 
 pub(super) fn timeouts(raw: &RawTimeouts) -> ServerTimeouts {
@@ -30,6 +30,9 @@ pub(super) fn limits(raw: &RawLimits) -> ServerLimits {
         input_rounds: count(raw.input_rounds, default.input_rounds),
         questions: count(raw.questions, default.questions),
         stderr_bytes: size(raw.stderr_bytes, default.stderr_bytes),
+        // Zero would refuse all requests.
+        calls: raw.calls.map(|calls| (calls as usize).max(1)),
+        rate: raw.rate.map(|RawRate(rate)| rate),
     }
 }
 

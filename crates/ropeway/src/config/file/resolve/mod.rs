@@ -2,8 +2,11 @@
 
 mod chat;
 mod gateway;
+mod gateway_auth;
+mod gateway_observe;
 mod limits;
 mod resolver;
+mod sandbox;
 mod tools;
 mod transport;
 

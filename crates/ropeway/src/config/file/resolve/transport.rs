@@ -85,6 +85,7 @@ impl Resolver<'_> {
             let cwd = self.text(&[key("cwd")], cwd);
             self.path(&cwd)
         });
+        server.sandbox = self.sandbox(raw);
         server
     }
 

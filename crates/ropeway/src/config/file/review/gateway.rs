@@ -27,6 +27,9 @@ pub(super) fn review_gateway(raw: &RawGateway, references: &mut Vec<ValueReferen
         collect_references(text, references);
         add("keys", redact_token(text, "gateway\0keys", |_| true));
     }
+    if let Some(file) = raw.auth.as_ref().and_then(|auth| auth.keys_file.as_ref()) {
+        references.push(ValueReference::File(file.clone()));
+    }
     for (name, profile) in &raw.profiles.0 {
         for (key, text) in other_settings(profile, &[], &format!("{name}\0tools")) {
             add(&format!("profiles.{name}.{key}"), text);

@@ -21,12 +21,12 @@ pub use self::types::{ChatReview, ConfigReview, ServerReview, TransportReview, V
 use self::url::{host_warning, redact_url, url_host};
 use super::document::Document;
 use super::problem::ConfigError;
-use super::raw::{RawApproval, RawAuth, RawChat, RawServer, RawText, RawTransport};
+use super::raw::{RawApproval, RawAuth, RawChat, RawSandbox, RawServer, RawText, RawTransport};
 use super::secrets::Secrets;
 use crate::config::settings::{Config, LockPolicy};
 
 /// The keys of a server that have a field in [`ServerReview`].
-const SERVER_KEYS: [&str; 12] = [
+const SERVER_KEYS: [&str; 13] = [
     "alias",
     "transport",
     "command",
@@ -35,6 +35,7 @@ const SERVER_KEYS: [&str; 12] = [
     "env_file",
     "inherit_env",
     "cwd",
+    "sandbox",
     "url",
     "headers",
     "auth",
@@ -166,6 +167,12 @@ fn review_server(raw: &RawServer, is_named: bool, all: &mut Vec<ValueReference>)
                 warnings.push("the environment or `.env` sets the working directory of the command".to_owned());
             }
             raw.cwd.iter().chain(&raw.env_file).for_each(|text| collect_references(text, all));
+            let sandbox = raw.sandbox.as_ref().and_then(RawSandbox::summary);
+            let paths = || sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
+            paths().for_each(|path| collect_references(path, all));
+            if paths().any(|path| has_reference(path)) {
+                warnings.push("the environment or `.env` sets paths of the sandbox".to_owned());
+            }
             TransportReview::Command {
                 command: command.clone().unwrap_or_default(),
                 args,
@@ -173,6 +180,7 @@ fn review_server(raw: &RawServer, is_named: bool, all: &mut Vec<ValueReference>)
                 env,
                 env_file: raw.env_file.clone(),
                 inherit_env: raw.inherit_env.unwrap_or(false),
+                sandbox,
             }
         }
     };
@@ -197,6 +205,7 @@ fn ignored_keys(raw: &RawServer) -> Option<(String, String)> {
             ("env_file", raw.env_file.is_some()),
             ("inherit_env", raw.inherit_env.is_some()),
             ("cwd", raw.cwd.is_some()),
+            ("sandbox", raw.sandbox.is_some()),
         ]
     } else {
         vec![("headers", !raw.headers.is_empty()), ("auth", raw.auth.is_some())]

@@ -45,6 +45,7 @@ secrets_file: secrets.yaml
         ],
         env_file: Some("extra.env".to_owned()),
         inherit_env: true,
+        sandbox: None,
     };
     assert_eq!(server.transport, expected);
     let receives: Vec<String> = server.receives.iter().map(ToString::to_string).collect();

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::config::settings::SandboxSummary;
+
 /// The commands, files and URLs of a configuration file.
 ///
 /// A review depends only on the text of the file: no other file is read, no reference resolved and no program started, so that an
@@ -57,6 +59,8 @@ pub enum TransportReview {
         env_file: Option<String>,
         /// Whether the program inherits the whole environment.
         inherit_env: bool,
+        /// The sandbox that the program runs in.
+        sandbox: Option<SandboxSummary>,
     },
     /// A URL that requests go to.
     #[non_exhaustive]

@@ -461,7 +461,7 @@ fn native_restrictions_in_a_foreign_file_are_an_error() {
         assert_eq!(fail(&text), expected);
         assert_eq!(read_foreign(&text, Path::new("mcp.yaml")).unwrap_err().to_string(), expected);
     }
-    let expected = "mcp.yaml:1:1: `chat` is only supported in a `ropeway.yaml`";
+    let expected = "mcp.yaml:1:1: `chat` is only supported in a `ropeway.yaml`, where `servers` is a list";
     assert_eq!(fail("chat: {tools: {deny: ['*']}}\nservers: {a: {command: x}}"), expected);
     assert!(load("mcp.yaml", "mcpServers: {a: {command: x}}\nenabled: true\ndisabled: false").servers[0].enabled);
     let list = fail("mcpServers: [{name: a, command: x}]");

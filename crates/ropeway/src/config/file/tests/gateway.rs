@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::{parse, parse_with, problems};
 use crate::config::{
-    Config, GatewayLimits, GatewaySettings, Isolation, ListenAddress, PrefixMode, ProfileSettings, Secret, Secrets,
-    ToolOverride, ToolSettings, read_foreign,
+    AuditSettings, AuthSettings, Config, DrainSettings, GatewayLimits, GatewaySettings, Isolation, JwtAlgorithm,
+    JwtSettings, ListenAddress, LogTarget, PrefixMode, PrincipalLimits, ProfileSettings, Rate, Secret, Secrets,
+    TlsSettings, ToolOverride, ToolSettings, read_foreign,
 };
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -24,7 +25,15 @@ gateway:
   page_size: 100
   list_timeout: 500ms
   session_life: 2d
-  limits: {body: 1M, message: 2M, sessions: 3, connections: 4, calls_per_client: 5, calls: 6, streams_per_client: 7, parked: 8, parked_for: 9m, isolated: 10, isolated_idle: 11m}
+  page: false
+  limits: {body: 1M, message: 2M, sessions: 3, connections: 4, calls_per_client: 5, calls: 6, streams_per_client: 7, parked: 8, parked_for: 9m, isolated: 10, isolated_idle: 11m, rate: 12/s, calls_per_principal: 13, sessions_per_principal: 14, result: 15M}
+  tls: {cert: gateway.pem, key: gateway.key}
+  drain: {delay: 16s, timeout: 17s}
+  audit: {file: logs/audit.jsonl, arguments: true}
+  access_log: {file: stderr}
+  auth:
+    keys_file: keys.json
+    jwt: {issuer: "https://auth.example", audience: [api, "https://gw.example/mcp"], resource: "https://gw.example/mcp", jwks_url: "https://auth.example/jwks", algorithms: [ES256, EdDSA], clock_skew: 5s, principal_claim: email, scopes: [mcp], profiles: [coding], tools: ["git.*"]}
   profiles:
     coding: {servers: [files, git], tools: ["read_*", git.log], prefix: never}
     all: {search: true, tools: {deny: ["*.delete_*"], rename: {read_file: read}, hide: {search: [page]}}}
@@ -62,6 +71,7 @@ fn every_gateway_key_is_resolved() {
         page_size: 100,
         list_timeout: Duration::from_millis(500),
         session_life: Duration::from_secs(2 * 24 * 3600),
+        page: false,
         limits: GatewayLimits {
             body: 1 << 20,
             message: 2 << 20,
@@ -75,6 +85,27 @@ fn every_gateway_key_is_resolved() {
             isolated: 10,
             isolated_idle: Duration::from_secs(11 * 60),
         },
+        tls: Some(TlsSettings::new("nowhere/gateway.pem", "nowhere/gateway.key")),
+        drain: DrainSettings { delay: Duration::from_secs(16), timeout: Duration::from_secs(17) },
+        audit: Some(AuditSettings::new(Path::new("nowhere/logs/audit.jsonl").to_owned()).with_arguments(true)),
+        access_log: Some(LogTarget::Stderr),
+        auth: AuthSettings::default().with_keys_file(Some("nowhere/keys.json".into())).with_jwt(Some(
+            JwtSettings::new("https://auth.example", "")
+                .with_audience(owned(&["api", "https://gw.example/mcp"]))
+                .with_resource(Some("https://gw.example/mcp".to_owned()))
+                .with_jwks_url(Some("https://auth.example/jwks".to_owned()))
+                .with_algorithms(vec![JwtAlgorithm::Es256, JwtAlgorithm::EdDsa])
+                .with_clock_skew(Duration::from_secs(5))
+                .with_principal_claim("email")
+                .with_scopes(owned(&["mcp"]))
+                .with_profiles(Some(owned(&["coding"])))
+                .with_tools(Some(owned(&["git.*"]))),
+        )),
+        principal_limits: PrincipalLimits::default()
+            .with_rate(Some(Rate::per_second(12)))
+            .with_calls(Some(13))
+            .with_sessions(Some(14))
+            .with_result(Some(15 << 20)),
         profiles: vec![
             ProfileSettings::new("coding")
                 .with_servers(vec!["files".into(), "git".into()])
@@ -101,6 +132,15 @@ fn gateway_settings_are_optional() {
     assert_eq!(parse("servers: []\n").unwrap().gateway, GatewaySettings::default());
     let isolated = parse("defaults: {isolation: client}\nservers: [{alias: a, command: x}]\n").unwrap();
     assert_eq!(isolated.servers[0].isolation, Isolation::Client);
+}
+
+#[test]
+fn logs_go_to_standard_error_by_default() {
+    let settings = gateway("{audit: {}, access_log: {file: access.jsonl}}");
+    assert_eq!(settings.audit, Some(AuditSettings::new(LogTarget::Stderr)));
+    assert_eq!(settings.access_log, Some(LogTarget::File("nowhere/access.jsonl".into())));
+    let empty = gateway_problems("{audit: {file: ''}}");
+    assert_eq!(empty, ["ropeway.yaml:1:25: gateway.audit.file: file is empty (try `stderr`)"]);
 }
 
 #[test]
@@ -288,6 +328,39 @@ fn gateway_settings_in_another_clients_file_are_an_error() {
 }
 
 #[test]
+fn invalid_authentication_is_reported() {
+    let jwt = |more: &str| format!("{{auth: {{jwt: {{issuer: 'https://a', audience: b{more}}}}}}}");
+    for (text, expected) in [
+        ("{auth: {}}".to_owned(), "gateway.auth: expected `keys_file`, `jwt` or both, found neither"),
+        ("{auth: {keys_file: ''}}".to_owned(), "gateway.auth.keys_file: path is empty"),
+        ("{auth: {jwt: {audience: b}}}".to_owned(), "gateway.auth.jwt: missing key `issuer`"),
+        ("{auth: {jwt: {issuer: 'https://a'}}}".to_owned(), "gateway.auth.jwt: missing key `audience`"),
+        (
+            "{auth: {jwt: {issuer: 'http://a', audience: b}}}".to_owned(),
+            "gateway.auth.jwt.issuer: expected a URL that starts with `https://`, or with `http://` on this machine, found `http://a`",
+        ),
+        (
+            jwt(", algorithms: [HS256]"),
+            "gateway.auth.jwt.algorithms[0]: expected a signature algorithm with public keys such as `RS256`, found `HS256` (did you mean `RS256`?)",
+        ),
+        (jwt(", clock_skew: 1h"), "gateway.auth.jwt.clock_skew: expected `0s` to `10m`, found `1h`"),
+        (jwt(", tools: []"), "gateway.auth.jwt.tools: expected a list with at least one entry, found an empty list"),
+        (
+            jwt(", scopes: ['a b']"),
+            "gateway.auth.jwt.scopes[0]: expected a scope without spaces and quotes, found `a b`",
+        ),
+        (
+            "{limits: {rate: 10}}".to_owned(),
+            "gateway.limits.rate: expected a rate such as `10/s`, `600/m` or `1000/h`, found `10`",
+        ),
+    ] {
+        let problems = gateway_problems(&text);
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert!(problems[0].ends_with(expected), "{text}: {problems:?}");
+    }
+}
+
+#[test]
 fn the_schema_accepts_the_same_gateway_settings_as_the_parser() {
     let schema = jsonschema::validator_for(&crate::config::json_schema()).unwrap();
     let check = |gateway: &str, good: bool| {
@@ -299,6 +372,10 @@ fn the_schema_accepts_the_same_gateway_settings_as_the_parser() {
         r#"{"listen": "127.0.0.1:1", "prefix": "never", "allowed_hosts": ["a"], "keys": [], "session_life": "7d"}"#,
         true,
     );
+    check(
+        r#"{"limits": {"rate": "10/s"}, "auth": {"keys_file": "k", "jwt": {"issuer": "https://a", "audience": "b"}}}"#,
+        true,
+    );
     check(r#"{"limits": {"body": "1M"}, "profiles": {"a": {"servers": ["web"], "tools": {"deny": ["*"]}}}}"#, true);
     for gateway in [
         r#"{"listen": 3.5}"#,
@@ -306,6 +383,12 @@ fn the_schema_accepts_the_same_gateway_settings_as_the_parser() {
         r#"{"prefix": "x"}"#,
         r#"{"page_size": 10001}"#,
         r#"{"limits": {"calls": 0}}"#,
+        r#"{"limits": {"rate": "10"}}"#,
+        r#"{"limits": {"calls_per_principal": 0}}"#,
+        r#"{"auth": {"jwt": {"issuer": "https://a"}}}"#,
+        r#"{"auth": {"jwt": {"issuer": "https://a", "audience": []}}}"#,
+        r#"{"auth": {"jwt": {"issuer": "https://a", "audience": "b", "algorithms": ["none"]}}}"#,
+        r#"{"auth": {"keys": []}}"#,
         r#"{"profiles": {"a": {"servers": []}}}"#,
         r#"{"profiles": {"a": {"tols": []}}}"#,
     ] {

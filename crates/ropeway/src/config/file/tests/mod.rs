@@ -7,6 +7,7 @@ mod gateway;
 mod manifest;
 
 mod problems;
+mod sandbox;
 mod secrets;
 mod settings;
 mod tool_reference;

@@ -35,7 +35,7 @@ fn an_unknown_key_does_not_hide_other_problems() {
             "ropeway.yaml:6:25: servers[0].timeouts.connect: expected a duration such as `30s`, `500ms` or `2m`, or a number of seconds, found `soon`",
             "ropeway.yaml:6:31: servers[0].timeouts: unknown key `ilde` (did you mean `idle`?)",
             "ropeway.yaml:7:12: servers[0].args[0]: expected a string, found a list",
-            "ropeway.yaml:8:5: servers[0]: unknown key `qqq`, expected one of `alias`, `transport`, `command`, `args`, `env`, `env_file`, `inherit_env`, `cwd`, `url`, `headers`, `auth`, `tools`, `tool_allowlist`, `prefix`, `description_prefix`, `enabled`, `required`, `start`, `timeouts`, `limits`, `reconnect`, `resources`, `prompts`, `instructions`, `trust_hints`, `era`, `isolation`",
+            "ropeway.yaml:8:5: servers[0]: unknown key `qqq`, expected one of `alias`, `transport`, `command`, `args`, `env`, `env_file`, `inherit_env`, `cwd`, `sandbox`, `url`, `headers`, `auth`, `tools`, `tool_allowlist`, `prefix`, `description_prefix`, `enabled`, `required`, `start`, `timeouts`, `limits`, `reconnect`, `resources`, `prompts`, `instructions`, `trust_hints`, `era`, `isolation`",
         ]
     );
     assert_eq!(

@@ -36,6 +36,25 @@ fn secrets_from_code_take_precedence() {
 }
 
 #[test]
+fn a_variable_can_name_the_file_of_a_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ropeway.yaml");
+    let secret = folder.path().join("token");
+    std::fs::write(&secret, "from-secret-file\r\n").unwrap();
+    std::fs::write(folder.path().join(".env"), "TOKEN=from-dotenv\n").unwrap();
+    let text = "servers: [{alias: a, url: 'http://a/', auth: {bearer: '${TOKEN}'}}]";
+    let file = |path: &Path| Secrets::from_map([("TOKEN_FILE", path.to_str().unwrap())]);
+    let config = Config::parse(text, &path, &file(&secret)).expect("a config");
+    assert_eq!(bearer(&config).as_deref(), Some("from-secret-file"));
+    assert_eq!(known(&config.servers[0]).redactor.redact("a from-secret-file b"), "a *** b");
+    let both = Secrets::from_map([("TOKEN_FILE", secret.to_str().unwrap()), ("TOKEN", "from-environment")]);
+    let config = Config::parse(text, &path, &both).expect("a config");
+    assert_eq!(bearer(&config).as_deref(), Some("from-environment"));
+    let error = Config::parse(text, &path, &file(Path::new("/dev/zero"))).expect_err("a device").to_string();
+    assert!(error.contains("could not read the file of `TOKEN_FILE`: not a regular file"), "{error}");
+}
+
+#[test]
 fn a_panic_of_the_callback_is_an_error_with_the_variable() {
     let text = "servers:\n- {alias: a, url: 'http://a/', auth: {bearer: '${GOOD}'}}\n- {alias: b, command: x, args: ['${BAD}']}\nchat: {provider: anthropic, key: '${BAD}'}";
     let secrets = Secrets::none().with_fn(|name| if name == "BAD" { panic!("private words") } else { Some("good") });

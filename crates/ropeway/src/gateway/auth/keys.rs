@@ -1,0 +1,242 @@
+//! The keys of clients in memory, reloaded when their file changes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, RwLock};
+
+use super::client_key::{ClientKey, KeyDigest, key_digest, unix_now};
+use super::key_file::{FileStamp, KeyFile, KeyFileError};
+use super::principals::Principals;
+use crate::config::PrincipalLimits;
+use crate::error_chain::chain;
+use crate::event::{Event, Events};
+use crate::gateway::principal::{Grant, Principal, ToolAccess};
+use crate::sync::{read, write};
+
+/// The keys of a file.
+pub(crate) struct Keys {
+    file: KeyFile,
+    principals: Arc<Principals>,
+    /// The limits of keys without limits of their own.
+    limits: PrincipalLimits,
+    table: RwLock<KeyTable>,
+    events: Events,
+}
+
+/// The keys of one version of the file, by their digests.
+struct KeyTable {
+    keys: HashMap<KeyDigest, LiveKey>,
+    /// The version of the file that was read last, also if it was invalid. A file that could not be read is tried again.
+    stamp: Option<FileStamp>,
+    /// Whether the file could not be read. Only the first failure is reported.
+    is_unreadable: bool,
+}
+
+struct LiveKey {
+    principal: Principal,
+    expires: Option<u64>,
+}
+
+impl LiveKey {
+    fn is_expired(&self) -> bool {
+        self.expires.is_some_and(|expires| expires <= unix_now())
+    }
+}
+
+/// Why a key is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum KeyRefusal {
+    /// The key does not exist, or was revoked.
+    #[error("the key is unknown or was revoked")]
+    Unknown,
+    /// The key is too old.
+    #[error("the key has expired")]
+    Expired,
+}
+
+impl Keys {
+    /// Reads the keys of a file.
+    pub(crate) fn load(
+        file: KeyFile,
+        principals: &Arc<Principals>,
+        limits: PrincipalLimits,
+        events: Events,
+    ) -> Result<Self, KeyFileError> {
+        // The stamp is older than the text, so that a change in between is seen next time.
+        let stamp = file.stamp();
+        let keys = live_keys(file.read()?, principals, limits);
+        let table = RwLock::new(KeyTable { keys, stamp, is_unreadable: false });
+        Ok(Self { file, principals: principals.clone(), limits, table, events })
+    }
+
+    /// Returns the principal of a key.
+    ///
+    /// The metadata of the file is read each time, in about a microsecond, so that a revoked key is refused at the next request.
+    pub(crate) fn find(&self, key: &str) -> Result<Principal, KeyRefusal> {
+        self.refresh();
+        let table = read(&self.table);
+        let key = table.keys.get(&key_digest(key)).ok_or(KeyRefusal::Unknown)?;
+        if key.is_expired() { Err(KeyRefusal::Expired) } else { Ok(key.principal.clone()) }
+    }
+
+    /// Ends the streams of principals whose keys are not valid any more.
+    pub(crate) fn end_streams(&self) {
+        self.refresh();
+        let table = read(&self.table);
+        table.keys.values().filter(|key| key.is_expired()).for_each(|key| key.principal.revoke());
+    }
+
+    /// Ends the streams of principals that have no key in the file that replaces this one.
+    pub(crate) fn end_streams_without(&self, other: Option<&Self>) {
+        let none = HashMap::new();
+        let other = other.map(|other| read(&other.table));
+        revoke_missing(&read(&self.table).keys, other.as_ref().map_or(&none, |other| &other.keys));
+    }
+
+    /// Reads the file again if it has changed. An invalid file leaves the keys as they are.
+    fn refresh(&self) {
+        let stamp = self.file.stamp();
+        if read(&self.table).stamp == stamp {
+            return;
+        }
+        let mut table = write(&self.table);
+        if table.stamp == stamp {
+            return;
+        }
+        match self.file.read() {
+            Ok(keys) => {
+                (table.stamp, table.is_unreadable) = (stamp, false);
+                let keys = live_keys(keys, &self.principals, self.limits);
+                let before = std::mem::replace(&mut table.keys, keys);
+                revoke_missing(&before, &table.keys);
+                tracing::info!(keys = table.keys.len(), "reloaded `{}`", self.file.path().display());
+            }
+            Err(error) => {
+                // Without descriptors or memory, for example, the file may have changed in a way that is not known yet.
+                let is_unreadable = matches!(error, KeyFileError::Read { .. });
+                if !is_unreadable {
+                    table.stamp = stamp;
+                }
+                if !is_unreadable || !table.is_unreadable {
+                    let message = format!("previous keys of clients stay in use: {}", chain(&error));
+                    self.events.emit(Event::Warning { server: None, message });
+                }
+                table.is_unreadable = is_unreadable;
+            }
+        }
+    }
+}
+
+/// Ends the streams of principals that have no key any more.
+fn revoke_missing(before: &HashMap<KeyDigest, LiveKey>, after: &HashMap<KeyDigest, LiveKey>) {
+    let kept: HashSet<&str> = after.values().map(|key| key.principal.id()).collect();
+    before.values().filter(|key| !kept.contains(key.principal.id())).for_each(|key| key.principal.revoke());
+}
+
+fn live_keys(keys: Vec<ClientKey>, principals: &Principals, limits: PrincipalLimits) -> HashMap<KeyDigest, LiveKey> {
+    let live = |key: ClientKey| {
+        let grant = Grant {
+            key_id: Some(key.id.as_str().into()),
+            profiles: key.profiles.clone(),
+            tools: key.tools.as_deref().map(ToolAccess::new_or_none).map(Arc::new),
+            limits: key.limits.map(PrincipalLimits::from).unwrap_or_default().or(limits),
+        };
+        let principal = principals.enter(&format!("key:{}", key.name), grant);
+        Some((key.digest()?, LiveKey { principal, expires: key.expires }))
+    };
+    keys.into_iter().filter_map(live).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::gateway::auth::client_key::NewKey;
+
+    fn keys(file: &KeyFile) -> Keys {
+        Keys::load(file.clone(), &Arc::default(), PrincipalLimits::default(), Events::default()).expect("keys")
+    }
+
+    #[test]
+    fn a_change_of_the_file_takes_effect_at_the_next_request() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        assert!(Keys::load(file.clone(), &Arc::default(), PrincipalLimits::default(), Events::default()).is_err());
+        let (alice, _) = file.add(NewKey::new("alice")).expect("a key");
+        let keys = keys(&file);
+        let principal = keys.find(alice.expose()).expect("a principal");
+        assert_eq!(principal.id(), "key:alice");
+        let (bob, _) = file.add(NewKey::new("bob")).expect("a key");
+        assert_eq!(keys.find(bob.expose()).expect("a principal").id(), "key:bob");
+        file.revoke("alice").expect("a key");
+        assert_eq!(keys.find(alice.expose()), Err(KeyRefusal::Unknown));
+        assert!(principal.revoked().is_cancelled(), "its streams end");
+        let (again, _) = file.add(NewKey::new("alice")).expect("a key");
+        assert!(!keys.find(again.expose()).expect("a principal").revoked().is_cancelled());
+        assert_eq!(keys.find("rw_"), Err(KeyRefusal::Unknown));
+    }
+
+    #[test]
+    fn an_expired_key_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        let (key, _) = file.add(NewKey { lifetime: Some(Duration::ZERO), ..NewKey::new("a") }).expect("a key");
+        let keys = keys(&file);
+        assert_eq!(keys.find(key.expose()), Err(KeyRefusal::Expired));
+        keys.end_streams();
+        assert!(read(&keys.table).keys.values().all(|key| key.principal.revoked().is_cancelled()));
+    }
+
+    #[test]
+    fn a_file_that_breaks_leaves_the_previous_keys_in_use() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        let (key, _) = file.add(NewKey::new("a")).expect("a key");
+        let keys = keys(&file);
+        fs::write(file.path(), "{").expect("a file");
+        assert!(keys.find(key.expose()).is_ok());
+        fs::remove_file(file.path()).expect("a file");
+        assert!(keys.find(key.expose()).is_ok());
+        file.add(NewKey::new("b")).expect("a key");
+        assert_eq!(keys.find(key.expose()), Err(KeyRefusal::Unknown));
+    }
+
+    #[test]
+    fn new_rights_of_a_key_reach_clients_that_have_its_principal() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        let (key, _) = file.add(NewKey::new("a")).expect("a key");
+        let keys = keys(&file);
+        let held = keys.find(key.expose()).expect("a principal");
+        assert!(held.allows_profile("coding"));
+        let text = fs::read_to_string(file.path())
+            .expect("a file")
+            .replace("\"created\"", "\"profiles\": [\"x\"], \"created\"");
+        fs::write(file.path(), text).expect("a file");
+        keys.find(key.expose()).expect("a principal");
+        assert!(!held.allows_profile("coding") && held.allows_profile("x"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_tried_again_and_reported_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        let (key, _) = file.add(NewKey::new("a")).expect("a key");
+        let events = Events::default();
+        let mut warnings = events.subscribe();
+        let keys = Keys::load(file.clone(), &Arc::default(), PrincipalLimits::default(), events).expect("keys");
+        fs::remove_file(file.path()).expect("a file");
+        fs::create_dir(file.path()).expect("a folder");
+        for _ in 0..3 {
+            assert!(keys.find(key.expose()).is_ok());
+            assert!(read(&keys.table).stamp != file.stamp(), "the version is not known");
+        }
+        assert!(warnings.try_next().is_some_and(|event| event.to_string().contains("previous keys of clients")));
+        assert!(warnings.try_next().is_none());
+        fs::remove_dir(file.path()).expect("a folder");
+        fs::write(file.path(), "{").expect("a file");
+        assert!(keys.find(key.expose()).is_ok());
+        assert!(warnings.try_next().is_some_and(|event| event.to_string().contains("not a valid key file")));
+    }
+}

@@ -1,0 +1,85 @@
+//! The principals of a gateway: one record for each id, so that all requests of a principal share its limits.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use crate::gateway::principal::{Grant, Principal};
+use crate::sync::lock;
+
+/// Maximum number of principals that are remembered while nothing uses them.
+const MAX_UNUSED: usize = 10_000;
+
+/// All principals by their ids.
+#[derive(Default)]
+pub(crate) struct Principals(Mutex<HashMap<Box<str>, Principal>>);
+
+impl Principals {
+    /// Returns the principal with an id, with these rights and limits from now on.
+    pub(crate) fn enter(&self, id: &str, grant: Grant) -> Principal {
+        let mut principals = lock(&self.0);
+        if let Some(principal) = principals.get(id).filter(|principal| !principal.revoked().is_cancelled()) {
+            principal.set_grant(grant);
+            return principal.clone();
+        }
+        if principals.len() >= MAX_UNUSED {
+            principals.retain(|_, principal| !principal.is_unused());
+        }
+        let principal = Principal::new(id, grant);
+        principals.insert(id.into(), principal.clone());
+        principal
+    }
+
+    /// Ends the streams of principals whose tokens have expired.
+    pub(crate) fn end_streams(&self, now: u64) {
+        let mut principals = lock(&self.0);
+        principals.retain(|_, principal| {
+            let has_expired = principal.has_expired(now);
+            if has_expired {
+                principal.revoke();
+            }
+            !has_expired
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_one_principal_share_its_record() {
+        let principals = Principals::default();
+        let first = principals.enter("key:a", Grant::default());
+        let limits = crate::config::PrincipalLimits::default().with_calls(Some(1));
+        let second = principals.enter("key:a", Grant { limits, ..Grant::default() });
+        assert_eq!((first.limits().calls, second.limits().calls), (Some(1), Some(1)));
+        let _held = first.begin_call().expect("a call");
+        assert!(second.begin_call().is_err());
+    }
+
+    #[test]
+    fn principals_that_nothing_uses_are_forgotten() {
+        let principals = Principals::default();
+        let kept = principals.enter("jwt:0", Grant::default());
+        for number in 1..=2 * MAX_UNUSED {
+            principals.enter(&format!("jwt:{number}"), Grant::default());
+        }
+        assert!(lock(&principals.0).len() <= MAX_UNUSED + 1);
+        assert!(principals.enter("jwt:0", Grant::default()) == kept);
+    }
+
+    #[test]
+    fn streams_end_when_the_last_token_of_a_principal_expires() {
+        let principals = Principals::default();
+        let (keyed, signed_in) =
+            (principals.enter("key:a", Grant::default()), principals.enter("jwt:a", Grant::default()));
+        signed_in.extend(200);
+        signed_in.extend(100);
+        principals.end_streams(199);
+        assert!(!signed_in.revoked().is_cancelled());
+        principals.end_streams(200);
+        assert!(signed_in.revoked().is_cancelled() && !keyed.revoked().is_cancelled());
+        // A new token makes a new record.
+        assert!(!principals.enter("jwt:a", Grant::default()).revoked().is_cancelled());
+    }
+}

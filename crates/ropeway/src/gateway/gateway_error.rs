@@ -1,0 +1,62 @@
+//! The error of a gateway.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::auth::KeyFileError;
+use super::seal::KeyError;
+use super::tls::TlsError;
+use crate::bridge::BridgeError;
+
+/// The error of a [`Gateway`](super::Gateway).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// The configuration is invalid.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    /// The keys could not be loaded.
+    #[error("could not load the keys of the gateway")]
+    Keys(
+        // Hidden from the docs: it is the source of the error, which describes it.
+        #[doc(hidden)]
+        #[from]
+        KeyError,
+    ),
+    /// The keys of clients could not be loaded.
+    #[error("could not load the keys of clients")]
+    ClientKeys(#[from] KeyFileError),
+    /// The session journal could not be opened.
+    #[error("could not open the session journal `{}`", path.display())]
+    Journal {
+        /// The path of the journal.
+        path: PathBuf,
+        /// The error of the file system.
+        source: io::Error,
+    },
+    /// The audit log or the access log could not be opened.
+    #[error("could not open the log `{}`", path.display())]
+    Log {
+        /// The path of the log.
+        path: PathBuf,
+        /// The error of the file system.
+        source: io::Error,
+    },
+    /// The address is reachable from other machines, and clients are not authenticated.
+    #[error("listening on `{address}` needs authentication; set `gateway.auth`, or listen on `127.0.0.1`")]
+    NotLocal {
+        /// The address.
+        address: std::net::SocketAddr,
+    },
+    /// The certificate of the gateway or its key cannot be used.
+    #[error("could not load the certificate of the gateway")]
+    Tls(
+        // Hidden from the docs: it is the source of the error, which describes it.
+        #[doc(hidden)]
+        #[from]
+        TlsError,
+    ),
+    /// The listener failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}

@@ -1,0 +1,32 @@
+//! Observability: a record of each request, metrics, logs, and spans.
+//!
+//! Each request of a client becomes one [`CallRecord`] when it ends. The [`Observer`] counts it, keeps the latest ones, and passes
+//! it to the audit log and to the exporter of spans. Both have bounded queues: a slow disk or collector never delays a request.
+
+mod access;
+mod audit;
+mod histogram;
+mod latency;
+mod log_sink;
+mod metrics;
+mod observer;
+mod pending;
+mod prometheus;
+mod record;
+mod sampler;
+mod slot;
+mod stats;
+mod trace_context;
+
+pub(crate) use self::access::AccessRecord;
+pub(crate) use self::histogram::{BOUNDS, Histogram};
+pub use self::latency::LatencyHistogram;
+pub(crate) use self::metrics::{MetricsTable, OperationSeries};
+pub(crate) use self::observer::{Observer, ObserverError, SpanQueue};
+pub(crate) use self::pending::{PendingRecord, RequestStart, UpstreamCall};
+pub(crate) use self::prometheus::{CONTENT_TYPE, Gauge, MetricsPage};
+pub(crate) use self::record::{CallOutcome, CallRecord, ClientLabel, ErrorType, UpstreamSpan};
+pub(crate) use self::sampler::Sampler;
+pub(crate) use self::slot::RecordSlot;
+pub use self::stats::{GatewayStats, OperationStats};
+pub(crate) use self::trace_context::{IncomingTrace, TraceForwarding};

@@ -1,0 +1,140 @@
+//! The files of the web page, embedded in the library.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+
+use crate::hash::Fnv;
+
+/// A file of the page.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Asset {
+    /// The path of its URL.
+    path: &'static str,
+    pub(crate) media_type: &'static str,
+    pub(crate) bytes: Bytes,
+    /// The entity tag, with its quotes. It changes with the contents, so that browsers load a new version after an upgrade.
+    pub(crate) etag: String,
+}
+
+impl Asset {
+    fn new(path: &'static str, media_type: &'static str, source: &'static str) -> Self {
+        let is_code = path.ends_with(".js") || path.ends_with(".css");
+        let bytes: Bytes = if is_code { compact(source).into() } else { source.into() };
+        let mut hash = Fnv::default();
+        hash.write(bytes.iter().copied());
+        Self { path, media_type, etag: format!("\"{:016x}\"", hash.finish()), bytes }
+    }
+}
+
+/// Makes the table of the files, each with its URL and its media type.
+macro_rules! assets {
+    ($($path:literal => $file:literal, $media_type:literal;)*) => {
+        static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
+            vec![$(Asset::new($path, $media_type, include_str!(concat!("assets/", $file)))),*]
+        });
+    };
+}
+
+assets! {
+    "/" => "index.html", "text/html; charset=utf-8";
+    "/ui/app.css" => "app.css", "text/css; charset=utf-8";
+    "/ui/app.js" => "app.js", "text/javascript; charset=utf-8";
+    "/ui/call.js" => "call.js", "text/javascript; charset=utf-8";
+    "/ui/catalog.js" => "catalog.js", "text/javascript; charset=utf-8";
+    "/ui/client.js" => "client.js", "text/javascript; charset=utf-8";
+    "/ui/content.js" => "content.js", "text/javascript; charset=utf-8";
+    "/ui/dom.js" => "dom.js", "text/javascript; charset=utf-8";
+    "/ui/form.js" => "form.js", "text/javascript; charset=utf-8";
+    "/ui/list.js" => "list.js", "text/javascript; charset=utf-8";
+    "/ui/markdown.js" => "markdown.js", "text/javascript; charset=utf-8";
+    "/ui/monitor.js" => "monitor.js", "text/javascript; charset=utf-8";
+    "/ui/schema.js" => "schema.js", "text/javascript; charset=utf-8";
+    "/ui/icon.svg" => "icon.svg", "image/svg+xml";
+}
+
+/// Returns the file with a path.
+pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
+    ASSETS.iter().find(|asset| asset.path == path)
+}
+
+/// Leaves out comments and indentation of a script or a style sheet. Only lines that consist of a comment are recognized.
+fn compact(source: &str) -> String {
+    let mut compacted = String::with_capacity(source.len());
+    let mut is_comment = false;
+    for line in source.lines().map(str::trim_start) {
+        is_comment |= line.starts_with("/**");
+        if !is_comment && !line.starts_with("//") && !line.is_empty() {
+            compacted.push_str(line);
+            compacted.push('\n');
+        }
+        is_comment &= !line.ends_with("*/");
+    }
+    compacted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Maximum size of all files together.
+    const MAX_BYTES: usize = 100_000;
+
+    fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+        ASSETS.iter().map(|asset| (asset.path, std::str::from_utf8(&asset.bytes).expect("UTF-8")))
+    }
+
+    #[test]
+    fn all_files_together_are_small() {
+        let size: usize = ASSETS.iter().map(|asset| asset.bytes.len()).sum();
+        assert!(size < MAX_BYTES, "{size} bytes");
+    }
+
+    #[test]
+    fn every_file_is_referred_to_by_another_one() {
+        for asset in ASSETS.iter().filter(|asset| asset.path != "/") {
+            let name = asset.path.trim_start_matches("/ui");
+            assert!(texts().any(|(_, text)| text.contains(&format!("{name}\""))), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_script_writes_html_or_compiles_text() {
+        let forbidden =
+            ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "srcdoc"];
+        for (path, text) in texts().filter(|(path, _)| path.ends_with(".js")) {
+            let found = forbidden.iter().find(|word| text.contains(**word));
+            assert_eq!(found, None, "{path}");
+        }
+    }
+
+    #[test]
+    fn no_file_has_inline_scripts_styles_or_outside_resources() {
+        let forbidden = [" style=\"", "<style", " onclick=", "@import", "src=\"http", "href=\"http"];
+        for (path, text) in texts() {
+            let found = forbidden.iter().find(|word| text.contains(**word));
+            assert_eq!(found, None, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_comments_and_indentation_are_left_out() {
+        let source = "// One.\n\n/** Two. */\na();\n  /**\n   * Three.\n   */\n  b(); // four\n";
+        assert_eq!(compact(source), "a();\nb(); // four\n");
+        for (path, text) in texts().filter(|(path, _)| path.ends_with(".js")) {
+            // A text over several lines would lose its indentation.
+            let torn = text
+                .lines()
+                .find(|line| line.matches('`').count() % 2 == 1 && !line.contains("/^") && !line.contains("= /"));
+            assert_eq!(torn, None, "{path}");
+        }
+    }
+
+    #[test]
+    fn tags_differ_between_files() {
+        let tag = |path: &str| &asset(path).expect("a file").etag;
+        assert_ne!(tag("/"), tag("/ui/app.js"));
+        assert!(tag("/").starts_with('"') && tag("/").ends_with('"'));
+        assert!(asset("/ui/unknown.js").is_none());
+    }
+}

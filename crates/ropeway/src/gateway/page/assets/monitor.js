@@ -1,0 +1,168 @@
+// Servers and events: what the gateway does now.
+
+import { jsonBlock } from "./content.js";
+import { button, clip, clock, disclosure, duration, el, facts, plural } from "./dom.js";
+
+const MAX_EVENTS = 500;
+
+const STATES = {
+  ready: ["good", "ready"], cached: ["idle", "not started yet"], not_started: ["idle", "not started"], connecting: ["busy", "connecting"],
+  needs_auth: ["bad", "needs authentication"], down: ["bad", "down"], skipped: ["bad", "skipped"], invalid: ["bad", "invalid"],
+  filtered_to_zero: ["busy", "no tools left"], hidden: ["busy", "tools hidden"], disabled: ["idle", "disabled"],
+};
+
+/** Returns the kind and the name of a server's state. */
+export const stateOf = (server) => STATES[server.state] ?? ["idle", clip(server.state, 40)];
+
+/** The servers, each with its state and the reason for it. */
+export class ServersView {
+  constructor(onProfile) {
+    this.onProfile = onProfile;
+    this.rows = new Map();
+    this.list = el("ul.servers");
+    this.counts = el("p.help");
+    this.node = el("div.page", {}, el("h1", {}, "Servers"), this.counts, this.list);
+  }
+
+  update(status) {
+    const { counts = {}, servers = [] } = status;
+    const parts = [plural(servers.length, "server"), plural(counts.connections ?? 0, "connection"), plural(counts.sessions ?? 0, "session"), `${counts.requests ?? 0} in progress`];
+    this.counts.textContent = parts.join(" · ");
+    const known = new Set(servers.map((server) => server.server));
+    for (const [alias, row] of this.rows) {
+      if (!known.has(alias)) {
+        row.node.remove();
+        this.rows.delete(alias);
+      }
+    }
+    for (const server of servers) {
+      if (!this.rows.has(server.server)) this.addRow(server.server);
+      this.rows.get(server.server).update(server);
+    }
+    if (!servers.length) this.list.replaceChildren(el("li.empty", {}, "No servers are configured."));
+  }
+
+  addRow(alias) {
+    const parts = Object.fromEntries(["state", "about", "protocol", "latency", "tools"].map((name) => [name, el(`span.server-${name}`)]));
+    const reason = el("p.reason");
+    let latest = {};
+    const more = el("div");
+    const details = disclosure("Details", () => more);
+    const open = button("Open tools", () => this.onProfile(alias), { "aria-label": `Open tools of ${alias}` });
+    const node = el("li.server", {},
+      el("div.server-line", {}, el("h2.server-name", {}, alias), parts.state, parts.protocol, parts.latency, parts.tools, parts.about),
+      reason, el("div.server-more", {}, details, open));
+    const fill = () => more.replaceChildren(...serverDetails(latest));
+    details.addEventListener("toggle", fill);
+    const update = (server) => {
+      latest = server;
+      const [kind, name] = stateOf(server);
+      parts.state.className = `server-state ${kind}`;
+      parts.state.textContent = name;
+      parts.protocol.textContent = server.protocol_version ? `MCP ${clip(server.protocol_version, 20)} · ${server.era}` : "";
+      parts.latency.textContent = server.latency_ms === null || server.latency_ms === undefined ? "" : duration(server.latency_ms);
+      parts.latency.title = "Round-trip time of a ping";
+      parts.tools.textContent = server.tools === undefined ? "" : plural(server.tools, "tool");
+      parts.about.textContent = clip([server.transport, server.name && `${server.name} ${server.version ?? ""}`].filter(Boolean).join(" · "), 120);
+      const isPlain = kind === "good" || server.state === "disabled";
+      const why = [!isPlain && text(server.message).replace(/^is /, ""), text(server.note)].filter(Boolean).join("; ");
+      reason.textContent = why ? `${why[0].toUpperCase()}${why.slice(1)}` : "";
+      reason.className = `reason ${kind}`;
+      open.hidden = !server.tools;
+      if (details.open) fill();
+    };
+    this.rows.set(alias, { node, update });
+    this.list.append(node);
+  }
+}
+
+const text = (value) => (typeof value === "string" ? value : "");
+
+function serverDetails(server) {
+  const ago = typeof server.last_error_ago_ms === "number" ? ` (${duration(server.last_error_ago_ms)} ago)` : "";
+  const made = [facts([
+    ["Name", clip([server.name, server.version].filter(Boolean).join(" "), 200)],
+    ["Transport", text(server.transport)],
+    ["Protocol", server.protocol_version && `${clip(server.protocol_version, 40)} (${server.era})`],
+    ["Latency", typeof server.latency_ms === "number" ? duration(server.latency_ms) : ""],
+    ["Required", server.required ? "yes" : ""],
+    ["Last error", server.last_error && `${server.last_error}${ago}`],
+  ])];
+  if (server.stderr?.length) {
+    made.push(el("p.hint", {}, "Last lines of standard error"), el("pre.text", { tabindex: "0", role: "group", "aria-label": "Standard error" }, server.stderr.join("\n")));
+  }
+  return made;
+}
+
+/** Describes an event in a few words. */
+function summary(event) {
+  const took = event.took_ms === undefined ? "" : ` (${duration(event.took_ms)})`;
+  const parts = {
+    "server.ready": () => `MCP ${event.protocol_version}`,
+    "server.down": () => `${event.cause}${event.retry_in_ms ? `; retry in ${duration(event.retry_in_ms)}` : ""}`,
+    "server.connecting": () => (event.failures ? plural(event.failures, "failure") : ""),
+    "server.resource_updated": () => event.uri,
+    "mcp.tool_called": () => `${event.tool}${event.is_error ? " reported an error" : ""}${took}`,
+    "mcp.tool_failed": () => `${event.tool} failed: ${event.cause}${took}`,
+    progress: () => `${event.progress}${event.total ? ` of ${event.total}` : ""} ${event.message ?? ""}`,
+    log: () => `${event.level}: ${typeof event.data === "string" ? event.data : JSON.stringify(event.data)}`,
+    warning: () => event.message,
+    "config.reloaded": () => [...(event.started ?? []), ...(event.restarted ?? [])].join(", "),
+    lagged: () => plural(event.missed, "missed event"),
+  };
+  return clip(parts[event.event]?.() ?? "", 300);
+}
+
+const isBad = (event) => ["server.down", "mcp.tool_failed", "warning"].includes(event.event) || event.is_error === true;
+
+/** Events as they happen, newest first. */
+export class EventsView {
+  constructor() {
+    this.events = [];
+    this.isPaused = false;
+    this.search = el("input", { type: "search", "aria-label": "Filter events", placeholder: "Filter events", autocomplete: "off", spellcheck: "false" });
+    this.search.addEventListener("input", () => this.draw());
+    this.pause = button("Pause", () => {
+      this.isPaused = !this.isPaused;
+      this.pause.setAttribute("aria-pressed", String(this.isPaused));
+      this.draw();
+    }, { "aria-pressed": "false" });
+    const clear = button("Clear", () => this.clear());
+    this.state = el("span.hint", { role: "status" }, "connecting");
+    this.log = el("ol.log", { "aria-label": "Events" });
+    this.node = el("div.page", {}, el("h1", {}, "Events"), el("div.toolbar", {}, this.search, this.pause, clear, this.state), this.log);
+  }
+
+  setConnected(isConnected) {
+    this.state.textContent = isConnected ? "live" : "not connected";
+  }
+
+  clear() {
+    this.events = [];
+    this.draw();
+  }
+
+  add(event) {
+    this.events.unshift(event);
+    this.events.length = Math.min(this.events.length, MAX_EVENTS);
+    // Many events at once are drawn together.
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined;
+      if (!this.isPaused && this.node.isConnected) this.draw();
+    }, 100);
+  }
+
+  draw() {
+    const word = this.search.value.toLowerCase();
+    const found = word ? this.events.filter((event) => JSON.stringify(event).toLowerCase().includes(word)) : this.events;
+    const open = new Set([...this.log.querySelectorAll("details[open]")].map((details) => details.event));
+    this.log.replaceChildren(...found.slice(0, 200).map((event) => {
+      const line = el("span.event", {}, el("time", {}, clock(event.time)), el("span.event-server", {}, clip(event.server ?? "", 60)),
+        el(isBad(event) ? "span.event-name.bad" : "span.event-name", {}, clip(event.event, 60)), el("span.event-text", {}, summary(event)));
+      const details = disclosure(line, () => jsonBlock(event), { open: open.has(event) });
+      details.event = event;
+      return el("li", {}, details);
+    }));
+    if (!found.length) this.log.replaceChildren(el("li.empty", {}, word ? "No event matches." : "Nothing has happened since this page was opened."));
+  }
+}

@@ -1,0 +1,9 @@
+//! The web page of the gateway: its files, and the data of its API.
+
+mod assets;
+mod calls;
+mod status;
+
+pub(crate) use self::assets::{Asset, asset};
+pub(crate) use self::calls::recent_calls;
+pub(crate) use self::status::status;

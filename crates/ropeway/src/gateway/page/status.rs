@@ -1,0 +1,153 @@
+//! The state of the gateway and its servers, for the web page.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::bridge::{BridgeHealth, ServerHealth};
+use crate::gateway::principal::Principal;
+use crate::gateway::profile::DEFAULT_PROFILE;
+use crate::gateway::router::Router;
+use crate::gateway::shared::{GatewayShared, GatewayStatus, permitted};
+use crate::mcp::Era;
+use crate::registry::ServerStatus;
+use crate::tool::Alias;
+
+/// Maximum number of lines of a server's standard error.
+const MAX_LINES: usize = 20;
+
+/// Maximum characters of such a line, and of an error.
+const MAX_TEXT: usize = 1000;
+
+/// The response of `/api/status`.
+#[derive(Serialize)]
+pub(crate) struct PageStatus {
+    name: String,
+    version: &'static str,
+    /// `starting`, `ready` or `draining`.
+    state: &'static str,
+    counts: GatewayStatus,
+    servers: Vec<ServerRecord>,
+    profiles: Vec<ProfileRecord>,
+}
+
+#[derive(Serialize)]
+struct ServerRecord {
+    #[serde(flatten)]
+    status: ServerStatus,
+    /// The state as a sentence.
+    message: String,
+    transport: Option<&'static str>,
+    name: Option<String>,
+    version: Option<String>,
+    era: Option<Era>,
+    protocol_version: Option<String>,
+    latency_ms: Option<f64>,
+    last_error: Option<String>,
+    last_error_ago_ms: Option<f64>,
+    stderr: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ProfileRecord {
+    name: Arc<str>,
+    /// `default`, `profile` or `server`.
+    kind: &'static str,
+    servers: Vec<Alias>,
+    tools: usize,
+    search: bool,
+}
+
+/// Describes the gateway.
+///
+/// A principal sees the profiles that it may select, and of their servers those that it may use.
+pub(crate) async fn status(shared: &GatewayShared, principal: &Principal) -> PageStatus {
+    let health = shared.health.get(&shared.bridge).await;
+    let settings = shared.settings();
+    let profiles = profiles(shared, principal);
+    let mut servers = servers(shared, health.as_deref());
+    if principal.is_restricted() {
+        servers.retain(|server| profiles.iter().any(|profile| profile.servers.contains(&server.status.server)));
+    }
+    PageStatus {
+        name: settings.name.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        state: state(shared),
+        counts: shared.status(),
+        servers,
+        profiles,
+    }
+}
+
+fn state(shared: &GatewayShared) -> &'static str {
+    if shared.draining.is_cancelled() {
+        "draining"
+    } else if shared.started.is_cancelled() {
+        "ready"
+    } else {
+        "starting"
+    }
+}
+
+/// Describes the servers: their present states, and what the latest measurement has found.
+fn servers(shared: &GatewayShared, health: Option<&BridgeHealth>) -> Vec<ServerRecord> {
+    let measured = |alias: &Alias| health?.servers.iter().find(|server| server.server == *alias);
+    shared.bridge.statuses().into_iter().map(|status| ServerRecord::new(measured(&status.server), status)).collect()
+}
+
+impl ServerRecord {
+    fn new(measured: Option<&ServerHealth>, status: ServerStatus) -> Self {
+        let milliseconds = |time: Duration| time.as_micros() as f64 / 1000.0;
+        let is_running = !status.is_missing();
+        let running = measured.filter(|_| is_running);
+        let stderr = measured.map(|server| &server.stderr[server.stderr.len().saturating_sub(MAX_LINES)..]);
+        Self {
+            message: shorten(&status.state.to_string()),
+            transport: measured.and_then(|server| server.transport),
+            name: measured.and_then(|server| server.name.as_deref()).map(shorten),
+            version: measured.and_then(|server| server.version.as_deref()).map(shorten),
+            era: running.and_then(|server| server.era),
+            protocol_version: running.and_then(|server| server.protocol_version.clone()),
+            latency_ms: running.and_then(|server| server.latency).map(milliseconds),
+            last_error: measured.and_then(|server| server.last_error.as_deref()).map(shorten),
+            last_error_ago_ms: measured.and_then(|server| server.last_error_ago).map(milliseconds),
+            stderr: stderr.unwrap_or_default().iter().map(|line| shorten(line)).collect(),
+            status,
+        }
+    }
+}
+
+/// Describes the profiles that a principal may select: that of `/mcp`, those of the configuration, and those of the servers.
+fn profiles(shared: &GatewayShared, principal: &Principal) -> Vec<ProfileRecord> {
+    let settings = shared.settings();
+    let servers = shared.bridge.servers();
+    let configured = |name: &str| settings.profiles.iter().position(|profile| profile.name == name);
+    let rank = |router: &Router| {
+        let name = &*router.profile.name;
+        let server = servers.iter().position(|server| server.as_str() == name);
+        match (name == DEFAULT_PROFILE, configured(name), server) {
+            (true, ..) => (0, 0),
+            (_, Some(at), _) => (1, at),
+            (_, None, at) => (2, at.unwrap_or(usize::MAX)),
+        }
+    };
+    let mut routers: Vec<_> = shared.routers().all().cloned().collect();
+    routers.retain(|router| principal.allows_profile(&router.profile.name));
+    routers.sort_by_key(|router| rank(router));
+    let routers: Vec<_> = routers.into_iter().map(|router| permitted(router, principal)).collect();
+    // The profile of a server has its name.
+    let is_visible = |router: &Arc<Router>| rank(router).0 < 2 || !router.servers().is_empty();
+    let record = |router: &Arc<Router>| ProfileRecord {
+        name: router.profile.name.clone(),
+        kind: ["default", "profile", "server"][rank(router).0],
+        servers: router.servers(),
+        tools: router.tool_entries().len(),
+        search: router.is_search(),
+    };
+    routers.iter().filter(|router| is_visible(router)).map(record).collect()
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(MAX_TEXT).collect()
+}

@@ -1,0 +1,336 @@
+//! The principal of a request: its identity, its rights and its limits.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use crate::config::{Glob, PrincipalLimits, Rate};
+use crate::mcp::RateLimit;
+use crate::sync::{lock, read, write};
+use crate::tool::{Alias, CancelToken};
+
+/// The identity that a client has proven. Cloning is cheap.
+///
+/// All clients with the same id share one record, so that a change of their rights takes effect at once, and their limits count
+/// for all of them together.
+#[derive(Clone)]
+pub(crate) struct Principal(Arc<PrincipalRecord>);
+
+struct PrincipalRecord {
+    id: Arc<str>,
+    grant: RwLock<Arc<Grant>>,
+    /// The rate that the bucket was made for, and the bucket.
+    bucket: Mutex<Option<(Rate, RateLimit)>>,
+    calls: AtomicUsize,
+    streams: AtomicUsize,
+    /// When the last of its tokens expires, in seconds since 1970; 0 for principals without tokens.
+    valid_until: AtomicU64,
+    /// Cancelled when the key of the principal is revoked, or when its key or token has expired.
+    revoked: CancelToken,
+}
+
+/// The rights and limits of a principal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Grant {
+    /// The public part of the principal's key.
+    pub(crate) key_id: Option<Arc<str>>,
+    /// The profiles and servers that the principal may select. `None` allows all.
+    pub(crate) profiles: Option<Vec<String>>,
+    /// The tools that the principal may use. `None` allows all.
+    pub(crate) tools: Option<Arc<ToolAccess>>,
+    pub(crate) limits: PrincipalLimits,
+}
+
+/// The tools that a principal may use.
+#[derive(Debug)]
+pub(crate) struct ToolAccess {
+    /// Unique within the process.
+    id: u64,
+    patterns: Vec<String>,
+    globs: Vec<AccessGlob>,
+}
+
+#[derive(Debug)]
+enum AccessGlob {
+    /// A glob of the server's own tool names.
+    Tool(Glob),
+    /// `SERVER.TOOL`: a glob of servers, unless it matches all of them for some tools only, and a glob of the whole name.
+    Qualified { server: Option<Glob>, whole: Glob },
+}
+
+impl PartialEq for ToolAccess {
+    fn eq(&self, other: &Self) -> bool {
+        self.patterns == other.patterns
+    }
+}
+
+impl ToolAccess {
+    /// Compiles globs. Fails with the first one that is invalid.
+    pub(crate) fn new(patterns: &[String]) -> Result<Self, String> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let compile = |pattern: &String| {
+            let whole = Glob::new(pattern).map_err(|error| format!("`{}`: {error}", pattern.escape_debug()))?;
+            Ok(match pattern.split_once('.') {
+                // A name with a dot never matches the tool of another server whose name happens to contain the dot.
+                Some((server, tool)) => {
+                    let names_servers = server != "*" || tool == "*";
+                    let server = Glob::new(server).ok().filter(|_| names_servers);
+                    AccessGlob::Qualified { server, whole }
+                }
+                None => AccessGlob::Tool(whole),
+            })
+        };
+        let globs = patterns.iter().map(compile).collect::<Result<_, String>>()?;
+        Ok(Self { id: NEXT.fetch_add(1, Ordering::Relaxed), patterns: patterns.to_vec(), globs })
+    }
+
+    /// Compiles globs. If one of them is invalid, no tool is allowed.
+    pub(crate) fn new_or_none(patterns: &[String]) -> Self {
+        Self::new(patterns).unwrap_or_else(|problem| {
+            tracing::warn!("no tool is allowed, because of the glob {problem}");
+            Self { id: 0, patterns: Vec::new(), globs: Vec::new() }
+        })
+    }
+
+    /// Returns a number that identifies these globs.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns `true` if the principal may use a tool, given by the server's own name of it.
+    pub(crate) fn allows(&self, server: &Alias, own_name: &str) -> bool {
+        self.globs.iter().any(|glob| match glob {
+            AccessGlob::Tool(glob) => glob.matches(own_name),
+            AccessGlob::Qualified { whole, .. } => whole.matches(&format!("{server}.{own_name}")),
+        })
+    }
+
+    /// Returns `true` if a glob names the server, whichever tools it has.
+    pub(crate) fn names_server(&self, server: &Alias) -> bool {
+        self.globs.iter().any(|glob| match glob {
+            AccessGlob::Tool(_) => false,
+            AccessGlob::Qualified { server: named, .. } => {
+                named.as_ref().is_some_and(|named| named.matches(server.as_str()))
+            }
+        }) || self.patterns.iter().any(|pattern| pattern == "*")
+    }
+}
+
+impl Principal {
+    pub(crate) fn new(id: &str, grant: Grant) -> Self {
+        Self(Arc::new(PrincipalRecord {
+            id: id.into(),
+            grant: RwLock::new(Arc::new(grant)),
+            bucket: Mutex::default(),
+            calls: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            valid_until: AtomicU64::new(0),
+            revoked: CancelToken::new(),
+        }))
+    }
+
+    /// Returns the text that identifies the principal in logs, and that sealed ids are bound to: `key:NAME`, `jwt:ISSUER|SUBJECT`,
+    /// or empty without authentication.
+    pub(crate) fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// Returns the same text as [`id`](Self::id), shared.
+    pub(crate) fn shared_id(&self) -> Arc<str> {
+        self.0.id.clone()
+    }
+
+    /// Returns the public part of the principal's key.
+    pub(crate) fn key_id(&self) -> Option<Arc<str>> {
+        read(&self.0.grant).key_id.clone()
+    }
+
+    /// Returns the rights and limits of the principal at this moment.
+    pub(crate) fn grant(&self) -> Arc<Grant> {
+        read(&self.0.grant).clone()
+    }
+
+    /// Replaces the rights and limits. Equal ones stay.
+    pub(crate) fn set_grant(&self, grant: Grant) {
+        if *self.grant() != grant {
+            *write(&self.0.grant) = Arc::new(grant);
+        }
+    }
+
+    /// Returns `true` if the principal may select a profile or server.
+    pub(crate) fn allows_profile(&self, name: &str) -> bool {
+        read(&self.0.grant).profiles.as_ref().is_none_or(|profiles| profiles.iter().any(|profile| profile == name))
+    }
+
+    /// Returns `true` if the principal may not use everything.
+    pub(crate) fn is_restricted(&self) -> bool {
+        let grant = read(&self.0.grant);
+        grant.profiles.is_some() || grant.tools.is_some()
+    }
+
+    /// Returns the tools that the principal may use; `None` if it may use all of them.
+    pub(crate) fn tools(&self) -> Option<Arc<ToolAccess>> {
+        read(&self.0.grant).tools.clone()
+    }
+
+    /// Returns the limits of the principal.
+    pub(crate) fn limits(&self) -> PrincipalLimits {
+        read(&self.0.grant).limits
+    }
+
+    /// Counts a request. Fails with the time until the next one may come.
+    pub(crate) fn take_request(&self) -> Result<(), Duration> {
+        let Some(rate) = self.limits().rate else { return Ok(()) };
+        let mut bucket = lock(&self.0.bucket);
+        let (_, limit) = match &mut *bucket {
+            Some(bucket) if bucket.0 == rate => bucket,
+            other => other.insert((rate, RateLimit::per(rate.count(), rate.period()))),
+        };
+        limit.try_take()
+    }
+
+    /// Counts a call until the permit is dropped. Fails with the limit if too many are in flight.
+    pub(crate) fn begin_call(&self) -> Result<PrincipalPermit, usize> {
+        let limit = self.limits().calls.unwrap_or(usize::MAX);
+        let permit = PrincipalPermit(self.clone());
+        // The permit counts itself out again.
+        if self.0.calls.fetch_add(1, Ordering::Relaxed) >= limit { Err(limit) } else { Ok(permit) }
+    }
+
+    /// Counts an event stream until the permit is dropped. Returns `None` if the principal has as many as the limit.
+    pub(crate) fn open_stream(&self, limit: usize) -> Option<StreamPermit> {
+        let permit = StreamPermit(self.clone());
+        // The permit counts itself out again.
+        (self.0.streams.fetch_add(1, Ordering::Relaxed) < limit).then_some(permit)
+    }
+
+    /// Notes a token of the principal that is valid until a time, in seconds since 1970.
+    pub(crate) fn extend(&self, valid_until: u64) {
+        self.0.valid_until.fetch_max(valid_until, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the principal had tokens, and all of them have expired.
+    pub(crate) fn has_expired(&self, now: u64) -> bool {
+        let valid_until = self.0.valid_until.load(Ordering::Relaxed);
+        valid_until != 0 && valid_until <= now
+    }
+
+    /// Ends the streams of the principal, because its key or token is not valid any more.
+    pub(crate) fn revoke(&self) {
+        self.0.revoked.cancel();
+    }
+
+    /// Returns a token that is cancelled when the key or token of the principal is not valid any more.
+    pub(crate) fn revoked(&self) -> CancelToken {
+        self.0.revoked.clone()
+    }
+
+    /// Returns `true` if the other one is a clone of this one. Equal principals may have different rights if one of them was revoked.
+    pub(crate) fn is_clone(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Returns `true` if only the caller holds the record.
+    pub(crate) fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+impl From<&str> for Principal {
+    fn from(id: &str) -> Self {
+        Self::new(id, Grant::default())
+    }
+}
+
+impl PartialEq for Principal {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.id == other.0.id
+    }
+}
+
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Principal").field(&self.0.id).finish()
+    }
+}
+
+/// A call of a principal in flight.
+#[derive(Debug)]
+pub(crate) struct PrincipalPermit(Principal);
+
+impl Drop for PrincipalPermit {
+    fn drop(&mut self) {
+        self.0.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An open event stream of a principal.
+#[derive(Debug)]
+pub(crate) struct StreamPermit(Principal);
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        self.0.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(patterns: &[&str]) -> ToolAccess {
+        ToolAccess::new(&patterns.iter().map(ToString::to_string).collect::<Vec<_>>()).expect("globs")
+    }
+
+    #[test]
+    fn a_glob_names_tools_of_all_servers_or_of_one() {
+        let (git, web) = (Alias::from("git"), Alias::from("web"));
+        let access = access(&["read_*", "git.log"]);
+        assert!(access.allows(&git, "read_file") && access.allows(&web, "read_page"));
+        assert!(access.allows(&git, "log") && !access.allows(&web, "log") && !access.allows(&git, "push"));
+        assert!(access.names_server(&git) && !access.names_server(&web));
+        let names_web = |pattern: &str| self::access(&[pattern]).names_server(&web);
+        assert!(names_web("*") && names_web("*.*") && names_web("w*.read"));
+        assert!(!names_web("read_*") && !names_web("*.read_*"));
+    }
+
+    #[test]
+    fn a_tool_cannot_take_the_name_of_another_servers_tool() {
+        let access = access(&["git.*"]);
+        assert!(access.allows(&"git".into(), "log"));
+        assert!(!access.allows(&"evil".into(), "git.log") && !access.allows(&"evil".into(), "log"));
+    }
+
+    #[test]
+    fn an_invalid_glob_is_named() {
+        assert!(ToolAccess::new(&["a".to_owned(), "{".to_owned()]).expect_err("an error").starts_with("`{`: "));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_holds_for_all_clones_and_can_change() {
+        let limited = |rate| Grant { limits: PrincipalLimits::default().with_rate(Some(rate)), ..Grant::default() };
+        let principal = Principal::new("key:a", limited(Rate::per_second(2)));
+        let clone = principal.clone();
+        assert_eq!((principal.take_request(), clone.take_request()), (Ok(()), Ok(())));
+        let wait = principal.take_request().expect_err("a wait");
+        assert_eq!(wait, Duration::from_millis(500));
+        tokio::time::sleep(wait).await;
+        assert_eq!(clone.take_request(), Ok(()));
+        principal.set_grant(limited(Rate::per_second(5)));
+        assert_eq!((0..9).filter(|_| clone.take_request().is_ok()).count(), 5);
+        principal.set_grant(Grant::default());
+        assert_eq!(principal.take_request(), Ok(()));
+    }
+
+    #[test]
+    fn calls_in_flight_are_limited_and_counted_out() {
+        let limits = PrincipalLimits::default().with_calls(Some(1));
+        let principal = Principal::new("key:a", Grant { limits, ..Grant::default() });
+        let first = principal.begin_call().expect("a call");
+        assert_eq!(principal.begin_call().err(), Some(1));
+        assert_eq!(principal.begin_call().err(), Some(1), "a refused call does not count");
+        drop(first);
+        principal.begin_call().expect("a call");
+    }
+}
