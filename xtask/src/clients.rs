@@ -85,7 +85,7 @@ fn through_gateway() -> Result<u32> {
 }
 
 /// Returns a configuration with five servers: three on Node, one on Python, one native.
-fn five_servers(ropeway: &Path, folder: &Path) -> Value {
+pub fn five_servers(ropeway: &Path, folder: &Path) -> Value {
     let node = servers::node();
     let package = |name: &str| {
         let modules = paths::servers().join("npm/node_modules/@modelcontextprotocol");

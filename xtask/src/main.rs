@@ -6,12 +6,14 @@ mod background;
 mod bench;
 mod clients;
 mod conformance;
+mod deploy;
 mod dist;
 mod fuzz;
 mod gateway;
 mod licences;
 mod llm;
 mod needs;
+mod page;
 mod paths;
 mod process;
 mod servers;
@@ -39,6 +41,7 @@ Commands:
   conformance server [--through-gateway [--behind legacy|modern]] [--scenario NAME]
                                 Run the server scenarios against the reference server, or against `ropeway serve` in
                                 front of one
+  deploy                        Restart two gateways behind HAProxy under load, and check their metrics with promtool
   dist [--host]                 Build the static release binary with man pages, completions and checksums into target/dist-files/;
                                 --host builds for this machine
   fuzz [TARGET] [--seconds N] [--mutator]
@@ -47,6 +50,8 @@ Commands:
   fuzz TARGET --keep FILE       Add an input to the corpus of a target
   llm [ARGUMENT...]             Download a real model (1.2 GB, once), run it locally, test it over three dialects,
                                 and run an agent with real servers
+  page                          Test the web page of the gateway in headless Chromium with five real servers and a hostile one,
+                                and that of a gateway with keys; writes screenshots to target/page/
   servers                       Install the real servers of the tests, at pinned versions, into target/servers/
   soak [--minutes N] [--pause MILLISECONDS] [--seed N]
                                 Run mixed load on `ropeway serve` while servers are killed, the configuration is reloaded
@@ -65,9 +70,11 @@ fn main() -> ExitCode {
         ["conformance", "client"] => conformance::client::run(None),
         ["conformance", "client", "--scenario", name] => conformance::client::run(Some(name)),
         ["conformance", "server", ..] => conformance::server::run(&args[2..]),
+        ["deploy"] => deploy::run(),
         ["dist", ..] => dist::run(&args[1..]),
         ["fuzz", ..] => fuzz::run(&args[1..]),
         ["llm", ..] => llm::ask(&args[1..]),
+        ["page"] => page::run(),
         ["servers"] => servers::run(),
         ["soak", ..] => soak::run(&args[1..]),
         ["help" | "--help" | "-h"] => {

@@ -56,6 +56,15 @@ pub const FISH: Need = Need { name: "fish", test: ("fish", &["--version"]), pack
 /// For tests of the pager.
 pub const LESS: Need = Need { name: "less", test: ("less", &["--version"]), packages: &["less"] };
 
+/// For tests of the web page.
+pub const CHROMIUM: Need = Need { name: "chromium", test: ("chromium", &["--version"]), packages: &["chromium"] };
+
+/// For tests of the files of `deploy/`.
+pub const HAPROXY: Need = Need { name: "haproxy", test: ("haproxy", &["-v"]), packages: &["haproxy"] };
+
+/// For tests of the metrics. Debian has `promtool` in the package of the server.
+pub const PROMTOOL: Need = Need { name: "promtool", test: ("promtool", &["--version"]), packages: &["prometheus"] };
+
 impl Need {
     fn is_met(&self) -> bool {
         works(self.test.0, self.test.1)

@@ -30,6 +30,16 @@ pub fn sdk_fixtures() -> PathBuf {
     root().join("fixtures").join("sdks")
 }
 
+/// Returns the folder with the pinned versions of the packages that read telemetry.
+pub fn telemetry_fixtures() -> PathBuf {
+    root().join("fixtures").join("telemetry")
+}
+
+/// Returns the folder with the pinned version of an authorization server.
+pub fn auth_fixtures() -> PathBuf {
+    root().join("fixtures").join("auth")
+}
+
 /// Returns the folder with the pinned versions of other MCP command lines.
 pub fn command_line_fixtures() -> PathBuf {
     root().join("fixtures").join("clis")

@@ -40,6 +40,7 @@ pub fn run() -> Result<()> {
     }
     // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
     fs::copy(paths::fixtures().join("typescript_server.mjs"), home.join("npm").join("typescript_server.mjs"))?;
+    fs::copy(paths::auth_fixtures().join("oidc.mjs"), home.join("auth").join("oidc.mjs"))?;
 
     let table = serde_json::to_string_pretty(&table(&home))?;
     fs::write(home.join("servers.json"), table + "\n")?;
@@ -221,12 +222,24 @@ fn parts(home: &Path) -> Vec<Part> {
             proof: vec![home.join("sdks-python/bin/python")],
         },
         Part {
+            folder: home.join("telemetry"),
+            pins: paths::telemetry_fixtures().join("python.txt"),
+            kind: Kind::Python,
+            proof: vec![home.join("telemetry/bin/python")],
+        },
+        Part {
             folder: home.join("sdks-node"),
             pins: paths::sdk_fixtures().join("package-lock.json"),
             kind: Kind::Npm,
             proof: ["typescript/lib/tsc.js", "@anthropic-ai/sdk", "@google/genai", "openai"]
                 .map(|package| home.join("sdks-node/node_modules").join(package))
                 .to_vec(),
+        },
+        Part {
+            folder: home.join("auth"),
+            pins: paths::auth_fixtures().join("package-lock.json"),
+            kind: Kind::Npm,
+            proof: vec![home.join("auth/node_modules/oidc-provider/package.json")],
         },
     ]
 }
@@ -342,6 +355,9 @@ fn table(home: &Path) -> Value {
 
     let typescript = at("npm/typescript_server.mjs");
     add("typescript", &node, &[&typescript], &[], None);
+    let oidc = at("auth/oidc.mjs");
+    let resource = "https://gateway.example/mcp";
+    add("oidc", &node, &[&oidc, "{PORT}", resource], &[], Some("http://127.0.0.1:{PORT}"));
     add("typescript-http", &node, &[&typescript, "{PORT}"], &[], Some(MCP));
 
     for sdk in ["mcp1", "mcp2", "fastmcp"] {

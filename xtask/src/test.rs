@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::needs::Missing;
 use crate::process::{self, cargo};
-use crate::{conformance, licences, servers, soak};
+use crate::{conformance, deploy, licences, page, servers, soak};
 
 /// The name of the modules with tests against real servers.
 const REAL: &str = "real::";
@@ -104,10 +104,7 @@ pub fn run() -> Result<()> {
         Ok(()) => Outcome::Ran(Count::default()),
         Err(error) => {
             have_servers = false;
-            match error.downcast::<Missing>() {
-                Ok(missing) => Outcome::Skipped(format!("missing: {}", missing.names())),
-                Err(error) => Outcome::Failed(Count::default(), error),
-            }
+            needing(Err(error))
         }
     });
     // All targets at once: programs that tests start are built with the same features as the tests.
@@ -156,6 +153,13 @@ pub fn run() -> Result<()> {
         }
         conformed(conformance::server::through_gateway())
     });
+    step("web page", &mut || {
+        if !have_servers {
+            return Outcome::Skipped("the servers are not installed".to_owned());
+        }
+        needing(page::test().map(|()| 0))
+    });
+    step("deployment", &mut || needing(deploy::test()));
     step("soak", &mut || {
         if !have_servers {
             return Outcome::Skipped("the servers are not installed".to_owned());
@@ -179,6 +183,15 @@ fn plain(done: Result<()>) -> Outcome {
     match done {
         Ok(()) => Outcome::Ran(Count::default()),
         Err(error) => Outcome::Failed(Count::default(), error),
+    }
+}
+
+/// Converts the number of passed tests of a step that is skipped if a program is missing.
+fn needing(done: Result<u32>) -> Outcome {
+    match done.map_err(anyhow::Error::downcast::<Missing>) {
+        Ok(passed) => Outcome::Ran(Count { passed, ..Count::default() }),
+        Err(Ok(missing)) => Outcome::Skipped(format!("missing: {}", missing.names())),
+        Err(Err(error)) => Outcome::Failed(Count::default(), error),
     }
 }
 

@@ -90,6 +90,7 @@ impl Report {
         let scripted = |name: &str| script.and_then(|script| self.ratio(script, MANY, name));
         let note = || script.map(|script| format!("the best is {}", script.name()));
         let s = "S15.5";
+        let own = |operated| self.runs.ratio(&(operated, MANY), &(Contestant::Ropeway, MANY), "cpu_us_per_call");
         vec![
             Goal::at_most(
                 s,
@@ -102,6 +103,18 @@ impl Report {
             Goal::at_least(s, "calls/s, of mcp-proxy's, 64 sessions", self.ratio(rust, MANY, "calls_per_second"), 1.3),
             Goal::at_least(s, "calls/s, of the best script's", scripted("calls_per_second"), 5.0).with_note(note()),
             Goal::at_most(s, "p50, of mcp-proxy's, one session", self.ratio(rust, 1, "p50_us"), 0.6),
+            Goal::at_most(
+                s,
+                "CPU per call with keys, limits and audit, of the bare gateway's",
+                own(Contestant::RopewayOperated),
+                1.25,
+            ),
+            Goal::at_most(
+                s,
+                "CPU per call with OTLP as well, of the bare gateway's",
+                own(Contestant::RopewayTraced),
+                1.35,
+            ),
             Goal::at_most(s, "memory of an idle session", self.idle_session(), 64.0).with_unit(Unit::Kibibytes),
         ]
     }
@@ -174,9 +187,13 @@ mod tests {
 
     fn report() -> Report {
         let mut runs = Rounds::new();
-        for (contestant, factor) in
-            [(Contestant::Ropeway, 1.0), (Contestant::McpProxy, 4.0), (Contestant::McpHub, 12.0)]
-        {
+        for (contestant, factor) in [
+            (Contestant::Ropeway, 1.0),
+            (Contestant::RopewayOperated, 1.2),
+            (Contestant::RopewayTraced, 1.3),
+            (Contestant::McpProxy, 4.0),
+            (Contestant::McpHub, 12.0),
+        ] {
             for sessions in SESSIONS {
                 let figures = json!({
                     "calls_per_second": 1_000.0 / factor, "p50_us": 50.0 * factor, "p99_us": 90.0 * factor,

@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::json;
 
+use super::collector::Collector;
 use crate::background::Background;
 use crate::{paths, process, servers};
 
 /// The version of the crate mcp-proxy.
 const MCP_PROXY: &str = "0.6.0";
+
+/// The file with the keys of clients.
+const KEYS: &str = "keys.json";
 
 /// Maximum time from start to the first call.
 const START: Duration = Duration::from_secs(90);
@@ -27,6 +31,10 @@ pub(super) enum Contestant {
     Ropeway,
     /// `ropeway serve`, with clients of the modern era.
     RopewayModern,
+    /// `ropeway serve` with keys, limits, an audit log and metrics.
+    RopewayOperated,
+    /// The same with spans of one call in ten and metrics over OTLP.
+    RopewayTraced,
     McpProxy,
     McpHub,
     FastMcp,
@@ -35,10 +43,12 @@ pub(super) enum Contestant {
 
 impl Contestant {
     /// In the order of a round.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Direct,
         Self::Ropeway,
         Self::RopewayModern,
+        Self::RopewayOperated,
+        Self::RopewayTraced,
         Self::McpProxy,
         Self::McpHub,
         Self::FastMcp,
@@ -52,6 +62,8 @@ impl Contestant {
             Self::Direct => "no gateway (rmcp)",
             Self::Ropeway => "ropeway",
             Self::RopewayModern => "ropeway (modern)",
+            Self::RopewayOperated => "ropeway (operated)",
+            Self::RopewayTraced => "ropeway (traced)",
             Self::McpProxy => "mcp-proxy (crate)",
             Self::McpHub => "mcp-hub",
             Self::FastMcp => "fastmcp",
@@ -108,7 +120,11 @@ impl Gateways {
     /// Returns why a contestant is missing.
     pub(super) fn absent(&self, contestant: Contestant) -> Option<&str> {
         match contestant {
-            Contestant::Direct | Contestant::Ropeway | Contestant::RopewayModern => None,
+            Contestant::Direct
+            | Contestant::Ropeway
+            | Contestant::RopewayModern
+            | Contestant::RopewayOperated
+            | Contestant::RopewayTraced => None,
             Contestant::McpProxy => self.mcp_proxy.as_ref().err().map(String::as_str),
             Contestant::McpHub | Contestant::Supergateway => self.node.as_ref().err().map(String::as_str),
             Contestant::FastMcp => self.fastmcp.as_ref().err().map(String::as_str),
@@ -118,7 +134,10 @@ impl Gateways {
     /// Starts a contestant, waits for its first call, and returns it with the load of a run.
     pub(super) fn start(&self, contestant: Contestant, quick: bool) -> Result<Running> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let token = self.token(contestant)?;
         let mut command = self.command(contestant, port)?;
+        let is_traced = contestant == Contestant::RopewayTraced;
+        let collector = is_traced.then(|| Collector::start(&mut command)).transpose()?;
         command.current_dir(&self.home).env("HOME", &self.home).env("XDG_STATE_HOME", self.home.join("state"));
         command.env("ROPEWAY_CACHE_DIR", self.home.join("cache")).env("NO_COLOR", "1");
         command.env("FASTMCP_CHECK_FOR_UPDATES", "off");
@@ -129,7 +148,9 @@ impl Gateways {
             url: format!("http://127.0.0.1:{port}/{path}"),
             contestant,
             calls: contestant.calls(quick),
+            token,
             program,
+            _collector: collector,
         };
         running.wait()?;
         Ok(running)
@@ -150,6 +171,17 @@ impl Gateways {
             Contestant::Ropeway | Contestant::RopewayModern => {
                 let config =
                     self.file("ropeway.json", &json!({ "servers": [{ "alias": "echo", "command": server }] }))?;
+                let mut command = Command::new(self.built.join("ropeway"));
+                command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"]).arg(config);
+                command
+            }
+            Contestant::RopewayOperated | Contestant::RopewayTraced => {
+                let limits = json!({ "rate": "1000000/s", "calls_per_principal": 1_000, "result": "64M" });
+                let auth = json!({ "keys_file": self.home.join(KEYS) });
+                let gateway =
+                    json!({ "auth": auth, "limits": limits, "audit": { "file": self.home.join("audit.jsonl") } });
+                let servers = json!([{ "alias": "echo", "command": server }]);
+                let config = self.file("operated.json", &json!({ "gateway": gateway, "servers": servers }))?;
                 let mut command = Command::new(self.built.join("ropeway"));
                 command.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--config"]).arg(config);
                 command
@@ -188,6 +220,22 @@ impl Gateways {
         })
     }
 
+    /// Makes the key of the clients of a gateway that requires one.
+    fn token(&self, contestant: Contestant) -> Result<Option<String>> {
+        if !matches!(contestant, Contestant::RopewayOperated | Contestant::RopewayTraced) {
+            return Ok(None);
+        }
+        let keys = self.home.join(KEYS);
+        let _ = fs::remove_file(&keys);
+        let mut make = Command::new(self.built.join("ropeway"));
+        make.args(["key", "new", "bench", "--file"]).arg(keys).env("HOME", &self.home);
+        let output = process::output(&mut make)?;
+        if !output.status.success() {
+            anyhow::bail!("could not make a key\n{}", process::output_text(&output));
+        }
+        Ok(Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+    }
+
     fn file(&self, name: &str, value: &serde_json::Value) -> Result<PathBuf> {
         let path = self.home.join(name);
         fs::write(&path, value.to_string()).with_context(|| format!("could not write `{}`", path.display()))?;
@@ -201,7 +249,9 @@ pub(super) struct Running {
     url: String,
     contestant: Contestant,
     calls: usize,
+    token: Option<String>,
     program: Background,
+    _collector: Option<Collector>,
 }
 
 impl Running {
@@ -215,6 +265,9 @@ impl Running {
         command.args(["--url", &self.url, "--pid", &self.program.pid().to_string()]);
         command.args(["--era", self.contestant.era(), "--tool", self.contestant.tool()]);
         command.args(["--sessions", &sessions.to_string(), "--calls", &calls.to_string()]);
+        if let Some(token) = &self.token {
+            command.args(["--token", token]);
+        }
         command
     }
 
@@ -262,7 +315,7 @@ mod tests {
         let here = PathBuf::from("x");
         let gateways = Gateways { built: here.clone(), home: here, node: why(), mcp_proxy: why(), fastmcp: why() };
         let absent = Contestant::ALL.map(|contestant| gateways.absent(contestant).is_some());
-        assert_eq!(absent, [false, false, false, true, true, true, true]);
+        assert_eq!(absent, [false, false, false, false, false, true, true, true, true]);
         assert!(gateways.command(Contestant::Supergateway, 1).is_err());
     }
 }

@@ -3,6 +3,7 @@
 mod agent;
 mod bridge;
 mod cli;
+mod collector;
 mod engine;
 mod gateway;
 mod gateways;

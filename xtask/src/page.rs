@@ -1,0 +1,94 @@
+//! `cargo xtask page`: the web page of the gateway in a real browser.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, anyhow, bail};
+use serde_json::{Value, json};
+
+use crate::gateway::{self, Gateway};
+use crate::needs::{CHROMIUM, Missing};
+use crate::process::{self, cargo};
+use crate::{clients, paths, servers};
+
+/// Number of tools of the server that has many.
+const MANY_TOOLS: &str = "2000";
+
+/// Installs the servers and builds the gateway, and tests its page.
+pub fn run() -> Result<()> {
+    servers::run()?;
+    process::run(&mut cargo(&["build", "--package", "ropeway-cli", "--bin", "ropeway"]))?;
+    test()
+}
+
+/// Tests the page of a gateway that is built, in front of servers that are installed.
+pub fn test() -> Result<()> {
+    if !CHROMIUM.ensure() {
+        return Err(anyhow!(Missing(vec![CHROMIUM])));
+    }
+    let fixtures = paths::root().join("fixtures").join("page");
+    let home = paths::target().join("page");
+    let folder = home.join("node");
+    let node = servers::npm_packages(&folder, &fixtures, &["puppeteer-core/package.json", "axe-core/axe.min.js"])?;
+    let Ok(node) = node.map_err(|reason| eprintln!("{reason}")) else { bail!("the browser driver is not installed") };
+    // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
+    for script in ["browser.mjs", "test.mjs"] {
+        fs::copy(fixtures.join(script), folder.join(script))?;
+    }
+    let ropeway = paths::program("ropeway");
+    let files = home.join("files");
+    fs::create_dir_all(&files)?;
+    fs::write(files.join("hello.txt"), "hello\n")?;
+    // The memory server would find the entities of the last run.
+    let _ = fs::remove_file(home.join("clients-memory.json"));
+    let mut config = clients::five_servers(&ropeway, &files);
+    let hostile = fixtures.join("hostile.mjs");
+    if let Some(servers) = config["servers"].as_array_mut() {
+        servers.push(json!({ "alias": "hostile", "command": node, "args": [hostile] }));
+        servers.push(json!({ "alias": "many", "command": node, "args": [hostile, MANY_TOOLS] }));
+        servers.push(json!({ "alias": "down", "command": "/nonexistent/server" }));
+    }
+    config["gateway"] =
+        json!({ "profiles": { "coding": { "servers": ["files", "memory"] }, "searching": { "search": true } } });
+    let config = gateway::write_config("page", &config)?;
+    let gateway = Gateway::start(&ropeway, &config, "127.0.0.1:0")?;
+    let (keyed_gateway, keyed) = start_keyed(&ropeway, &home, &files)?;
+    let mut browser = Command::new(&node);
+    browser
+        .arg(folder.join("test.mjs"))
+        .args([gateway.url.trim_end_matches("/mcp"), "chromium"])
+        .arg(&home)
+        .arg(&files)
+        // Unlike an argument, this is not part of error messages.
+        .env("KEYED", keyed.to_string());
+    process::run(&mut browser)?;
+    keyed_gateway.program.stop()?;
+    gateway.program.stop()
+}
+
+/// Starts a gateway that requires keys, and describes it and its keys to the script.
+fn start_keyed(ropeway: &Path, home: &Path, files: &Path) -> Result<(Gateway, Value)> {
+    let keys = home.join("keys.json");
+    // Keys of the last run.
+    let _ = fs::remove_file(&keys);
+    let new_key = |args: &[&str]| -> Result<String> {
+        let made = process::output(Command::new(ropeway).args(["key", "new", "--file"]).arg(&keys).args(args))?;
+        if !made.status.success() {
+            bail!("`ropeway key new` failed with {}\n{}", made.status, process::output_text(&made));
+        }
+        Ok(String::from_utf8(made.stdout)?.trim().to_owned())
+    };
+    let (key, restricted) = (new_key(&["alice"])?, new_key(&["coder", "--profile", "coding"])?);
+    let mut config = clients::five_servers(ropeway, files);
+    if let Some(servers) = config["servers"].as_array_mut() {
+        servers.retain(|server| ["files", "time", "demo"].iter().any(|alias| server["alias"] == *alias));
+    }
+    config["gateway"] =
+        json!({ "auth": { "keys_file": keys }, "profiles": { "coding": { "servers": ["files", "time"] } } });
+    let gateway = Gateway::start(ropeway, &gateway::write_config("page-keys", &config)?, "127.0.0.1:0")?;
+    let url = gateway.url.trim_end_matches("/mcp");
+    let revoke = json!([ropeway, "key", "revoke", "--file", keys, "alice"]);
+    let keyed = json!({ "url": url, "key": key, "restricted": restricted, "revoke": revoke });
+    Ok((gateway, keyed))
+}
