@@ -349,8 +349,10 @@ fn table(home: &Path) -> Value {
 
     add("time", &at("mcp2/bin/mcp-server-time"), &["--local-timezone", "UTC"], &[], None);
     add("git", &at("mcp2/bin/mcp-server-git"), &[], &[], None);
-    // Tests fetch from 127.0.0.1, which it refuses by default.
-    add("fetch", &at("mcp2/bin/mcp-server-fetch"), &["--allow-private-ips"], &[], None);
+    // Tests fetch from 127.0.0.1, which it refuses by default. If it finds Node, its first fetch runs `npm install` in its own package,
+    // which fails in a sandbox and for other processes that fetch at the same time.
+    let programs = at("mcp2/bin");
+    add("fetch", &at("mcp2/bin/mcp-server-fetch"), &["--allow-private-ips"], &[("PATH", &programs)], None);
     add("sqlite", &at("mcp1/bin/mcp-server-sqlite"), &["--db-path", "{DIR}/test.db"], &[], None);
 
     let typescript = at("npm/typescript_server.mjs");
