@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::definition::ToolDefinition;
+use super::invisible::is_invisible;
 
 /// Maximum number of changes that are described; the rest is counted.
 const MAX_CHANGES: usize = 20;
@@ -228,7 +229,7 @@ fn visible(text: &str, most: usize) -> String {
             shown.push('…');
             break;
         }
-        if is_invisible(c) {
+        if hides_text(c) {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
@@ -237,13 +238,25 @@ fn visible(text: &str, most: usize) -> String {
     shown
 }
 
-/// Returns `true` for control characters, invisible formatting characters and unusual blanks.
-fn is_invisible(c: char) -> bool {
+/// Returns `true` for characters that could hide a difference: control characters, format characters and unusual blanks.
+///
+/// The selectors of text and emoji presentation are ordinary text.
+fn hides_text(c: char) -> bool {
+    let is_presentation = matches!(c, '\u{fe0e}' | '\u{fe0f}');
     c.is_control()
-        || matches!(c, '\u{a0}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}' | '\u{2000}'..='\u{200a}'
-            | '\u{202f}' | '\u{205f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{ffa0}')
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+        || (is_invisible(c) && !is_presentation)
+        || matches!(
+            c,
+            '\u{a0}' | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{2000}'
+                ..='\u{200a}'
+                    | '\u{2028}'
+                    | '\u{2029}'
+                    | '\u{202f}'
+                    | '\u{205f}'
+                    | '\u{2800}'
+                    | '\u{3164}'
+                    | '\u{ffa0}'
+        )
 }
 
 #[cfg(test)]

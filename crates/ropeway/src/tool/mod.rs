@@ -11,6 +11,7 @@ mod difference;
 mod digest;
 mod error;
 mod interface;
+mod invisible;
 mod local;
 mod output;
 mod schema;
