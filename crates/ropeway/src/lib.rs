@@ -46,10 +46,11 @@
 //!
 //! # Features
 //!
-//! - `agent` (default): everything except `testing` and `arbitrary-precision`.
+//! - `agent` (default): everything except `gateway`, `testing` and `arbitrary-precision`.
 //! - `mcp`: one connection ([`Mcp`]).
 //! - `bridge`: configuration files, many connections and registries.
 //! - `providers`: models without MCP.
+//! - `gateway`: all servers of a configuration behind one MCP endpoint (`gateway::Gateway`).
 //! - `testing`: scripted servers and models for tests.
 //! - `arbitrary-precision`: keeps every digit of numbers that only pass through. It enables the feature of the same name of
 //!   `serde_json` for the whole program; types that read an `f64` from an untagged, flattened or internally tagged field then reject

@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::client::Client;
 use super::errors::ErrorReply;
-use super::exchange::{Dispatch, Exchange, Outcome, RequestIdentity};
+use super::exchange::{Dispatch, Exchange, Outcome};
 use super::relay::ServerRequest;
 use super::reply::ResultExtras;
+use super::request_identity::RequestIdentity;
 use super::requester::Requester;
 use super::retry::retry;
 use super::router::{CallRoute, Router};
@@ -20,6 +21,9 @@ use super::tasks::send;
 use super::uris::UriRoute;
 use crate::protocol::{ClientParams, Era};
 use crate::tool::{ArgumentMapping, Arguments, CallContext};
+
+/// The rule that the audit log names for a tool that a key does not allow. The client cannot tell it from a tool that does not exist.
+const TOOL_RULE: &str = "tools";
 
 /// Handles `tools/call`.
 pub(crate) fn call_tool(
@@ -56,7 +60,12 @@ pub(crate) fn call_tool(
         }
         // The server of the tool may still be connecting.
         Err(_) if shared.is_pending(&router) => None,
-        Err(error) => return Err(error),
+        Err(error) => {
+            if shared.is_forbidden_tool(&requester.client, &tool) {
+                requester.record.note(|record| record.note_denied(TOOL_RULE));
+            }
+            return Err(error);
+        }
     };
     let forwarded = requester.forwarded(params);
     let started = requester.start(shared, params)?;
@@ -79,7 +88,12 @@ pub(crate) fn call_tool(
                 call_opaque(&route, &arguments, &exchange).await
             }
             Ok((_, request)) => send(&shared_, &exchange, request).await,
-            Err(error) => Outcome::Error(error),
+            Err(error) => {
+                if shared_.is_forbidden_tool(&exchange.client, &tool) {
+                    exchange.note(|record| record.note_denied(TOOL_RULE));
+                }
+                Outcome::Error(error)
+            }
         }
     }))
 }

@@ -59,6 +59,7 @@ mod profile;
 mod relay;
 mod replay;
 mod reply;
+mod request_identity;
 mod requester;
 mod retry;
 mod router;
@@ -84,6 +85,8 @@ mod upkeep;
 mod upstream;
 mod uris;
 
+// Hidden from the docs: `ropeway key` manages the file.
+#[doc(hidden)]
 pub use self::auth::{ClientKey, KeyFile, KeyFileError, KeyLimits, NewKey};
 pub use self::gateway_error::GatewayError;
 pub use self::handle::{Gateway, GatewayBuilder, KeySource};

@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::errors::ErrorReply;
-use super::exchange::{AttachedRequest, Exchange, OpenQuestion, Outcome, RequestIdentity, Work};
+use super::exchange::{AttachedRequest, Exchange, OpenQuestion, Outcome, Work};
 use super::reply::Reply;
+use super::request_identity::RequestIdentity;
 use super::running::RunningRequests;
 use super::seal::{KeyRing, SealKind};
 use crate::mcp::QuestionMethod;

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::errors::ErrorReply;
-use super::exchange::{Dispatch, RequestIdentity};
+use super::exchange::Dispatch;
 use super::parked::Retry;
+use super::request_identity::RequestIdentity;
 use super::requester::Requester;
 use super::shared::GatewayShared;
 use crate::protocol::{ClientParams, Era};

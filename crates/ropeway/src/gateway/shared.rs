@@ -146,6 +146,14 @@ impl GatewayShared {
         Ok(permitted(self.router(&client.profile)?, &client.principal))
     }
 
+    /// Returns `true` if a tool exists, and the client may not use it.
+    pub(crate) fn is_forbidden_tool(&self, client: &Client, name: &str) -> bool {
+        let exists = || self.router(&client.profile).is_ok_and(|router| router.tool(name).is_some());
+        client.principal.is_restricted()
+            && exists()
+            && self.router_of(client).is_ok_and(|router| router.tool(name).is_none())
+    }
+
     /// Keeps notifications of resources from clients that may not use the server any more.
     pub(crate) fn guard_subscriptions(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);

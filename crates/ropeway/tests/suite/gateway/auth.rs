@@ -183,11 +183,16 @@ fn tools_of_others_are_hidden_and_refused() {
             kit.send(&with(&modern_call(tool, arguments), &key, path)).await.json()
         };
         assert!(run("/mcp", "one_echo", json!({"message": "hi"})).await["result"].is_object());
-        for tool in ["one_fail", "two_echo", "one_echo2", "echo"] {
+        for (tool, decision) in [("one_fail", "deny"), ("two_echo", "deny"), ("one_echo2", "allow"), ("echo", "allow")]
+        {
             let refused = run("/mcp", tool, json!({})).await;
             assert_eq!(refused["error"]["code"], -32602, "{tool}: {refused}");
             let message = refused["error"]["message"].as_str().expect("a message");
             assert!(message.starts_with("Unknown tool") && !message.contains("`two_"), "{message}");
+            // Only the audit log tells a tool that exists from one that does not.
+            let record = &kit.gateway.recent_calls(1)[0];
+            let rule = if decision == "deny" { json!("tools") } else { Value::Null };
+            assert_eq!((&record["decision"], &record["rule"]), (&json!(decision), &rule), "{tool}: {record}");
         }
         // The search finds and calls the same tools.
         let found = run("/mcp/search", "find_tools", json!({"query": "echo message", "limit": 20})).await.to_string();
