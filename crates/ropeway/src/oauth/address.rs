@@ -106,12 +106,21 @@ mod tests {
     #[test]
     fn addresses_have_the_right_class() {
         for (class, addresses) in [
-            (AddressClass::Public, &["1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2002:0101:0101::1"][..]),
+            (
+                AddressClass::Public,
+                &["1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2002:0101:0101::1"][..],
+            ),
             (AddressClass::Loopback, &["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"]),
-            (AddressClass::Private, &["10.0.0.1", "172.16.0.1", "192.168.1.1", "fd00::1", "::ffff:10.0.0.1", "2002:0a00:1::"]),
+            (
+                AddressClass::Private,
+                &["10.0.0.1", "172.16.0.1", "192.168.1.1", "fd00::1", "::ffff:10.0.0.1", "2002:0a00:1::"],
+            ),
             (AddressClass::LinkLocal, &["169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"]),
             (AddressClass::Shared, &["100.100.100.200"]),
-            (AddressClass::Reserved, &["0.0.0.0", "::", "255.255.255.255", "224.0.0.1", "ff02::1", "192.0.2.1", "2001:db8::1"]),
+            (
+                AddressClass::Reserved,
+                &["0.0.0.0", "::", "255.255.255.255", "224.0.0.1", "ff02::1", "192.0.2.1", "2001:db8::1"],
+            ),
         ] {
             for address in addresses {
                 assert_eq!(AddressClass::of(address.parse().expect("an address")), class, "{address}");

@@ -163,7 +163,11 @@ impl AuthorizationRequest {
         let place = |url: &Url| (url.origin(), url.path().to_owned());
         if place(&url) != place(&self.redirect_uri) {
             let expected = self.redirect_uri.as_str();
-            return Err(OAuthError::mismatch("address of the callback", expected, url.as_str().split('?').next().unwrap_or("")));
+            return Err(OAuthError::mismatch(
+                "address of the callback",
+                expected,
+                url.as_str().split('?').next().unwrap_or(""),
+            ));
         }
         let mut found = Callback::default();
         for (name, value) in url.query_pairs() {
@@ -191,9 +195,8 @@ impl AuthorizationRequest {
 /// ([RFC 8252, section 7.3](https://www.rfc-editor.org/rfc/rfc8252#section-7.3)).
 fn parse_redirect_uri(text: &str) -> Result<Url, OAuthError> {
     let is_local = |url: &Url| matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
-    let is_fine = |url: &Url| {
-        (url.scheme() == "https" || (url.scheme() == "http" && is_local(url))) && url.fragment().is_none()
-    };
+    let is_fine =
+        |url: &Url| (url.scheme() == "https" || (url.scheme() == "http" && is_local(url))) && url.fragment().is_none();
     Url::parse(text).ok().filter(is_fine).ok_or_else(|| OAuthError::Settings {
         reason: "the redirect URI must be an `https` URL, or an `http` URL of this machine".to_owned(),
     })
@@ -240,7 +243,8 @@ mod tests {
         discovery.server.authorization_endpoint = Some(Url::parse("https://a.example/auth?tenant=7").expect("a URL"));
         let client = RegisteredClient::public("me");
         let scopes = ["a".to_owned(), OFFLINE_ACCESS.to_owned()];
-        let request = AuthorizationRequest::new(&discovery, &client, REDIRECT, &scopes, Some("key")).expect("a request");
+        let request =
+            AuthorizationRequest::new(&discovery, &client, REDIRECT, &scopes, Some("key")).expect("a request");
         let query: HashMap<String, String> = request.url.query_pairs().into_owned().collect();
         for (name, value) in [
             ("tenant", "7"),
@@ -281,7 +285,8 @@ mod tests {
     #[test]
     fn a_callback_with_another_state_is_refused() {
         let request = request(&discovery());
-        for query in ["code=c&state=other&iss=https://a.example", "code=c&iss=https://a.example", "error=access_denied"] {
+        for query in ["code=c&state=other&iss=https://a.example", "code=c&iss=https://a.example", "error=access_denied"]
+        {
             assert!(matches!(request.check_state(&format!("{REDIRECT}?{query}")), Err(OAuthError::Mismatch { .. })));
         }
     }
@@ -329,7 +334,8 @@ mod tests {
 
     #[test]
     fn a_callback_at_another_address_is_refused() {
-        for address in ["http://127.0.0.1:5555/callback", "https://127.0.0.1:4444/callback", "http://127.0.0.1:4444/x"] {
+        for address in ["http://127.0.0.1:5555/callback", "https://127.0.0.1:4444/callback", "http://127.0.0.1:4444/x"]
+        {
             let request = request(&discovery());
             let callback = format!("{address}?code=c&state={}&iss=https://a.example", state(&request));
             assert!(matches!(request.finish(&callback, &Redactor::default()), Err(OAuthError::Mismatch { .. })));

@@ -171,7 +171,9 @@ mod tests {
     #[test]
     fn a_public_server_cannot_name_private_addresses() {
         let guard = guard("https://mcp.example/mcp", &["auth.corp", "10.1.1.1"]);
-        for fine in ["https://auth.example/token?x=1", "https://auth.corp/", "https://10.1.1.1/", "https://mcp.example:9/"] {
+        for fine in
+            ["https://auth.example/token?x=1", "https://auth.corp/", "https://10.1.1.1/", "https://mcp.example:9/"]
+        {
             assert!(guard.check(&url(fine)).is_ok(), "{fine}");
         }
         for bad in [

@@ -156,12 +156,7 @@ impl OAuthHttp {
         Ok(Challenge::parse(lines.iter().filter_map(|line| line.to_str().ok())))
     }
 
-    async fn json(
-        &self,
-        url: &Url,
-        request: RequestBuilder,
-        redactor: &Redactor,
-    ) -> Result<JsonResponse, OAuthError> {
+    async fn json(&self, url: &Url, request: RequestBuilder, redactor: &Redactor) -> Result<JsonResponse, OAuthError> {
         let exchange = async {
             let response = self.send(url, request.header(ACCEPT, "application/json")).await?;
             self.read(url, response, redactor).await

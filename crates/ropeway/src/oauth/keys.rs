@@ -76,14 +76,17 @@ impl KeyPair {
         let p256 = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
         let p384 = &signature::ECDSA_P384_SHA384_FIXED_SIGNING;
         let unknown = || {
-            key_error("it must be an RSA key of at least 2048 bits, a P-256 or P-384 key with its public key, or an Ed25519 key")
+            key_error(
+                "it must be an RSA key of at least 2048 bits, a P-256 or P-384 key with its public key, or an Ed25519 key",
+            )
         };
         match der {
-            KeyDer::Pkcs1(der) => RsaKeyPair::from_der(der).map(|pair| Self::Rsa(Box::new(pair))).map_err(|_| unknown()),
+            KeyDer::Pkcs1(der) => {
+                RsaKeyPair::from_der(der).map(|pair| Self::Rsa(Box::new(pair))).map_err(|_| unknown())
+            }
             KeyDer::Sec1 { private, public } => {
-                let read = |algorithm| {
-                    EcdsaKeyPair::from_private_key_and_public_key(algorithm, private, public, &random)
-                };
+                let read =
+                    |algorithm| EcdsaKeyPair::from_private_key_and_public_key(algorithm, private, public, &random);
                 read(p256).map(Self::P256).or_else(|_| read(p384).map(Self::P384)).map_err(|_| unknown())
             }
             KeyDer::Pkcs8(der) => {
@@ -127,9 +130,7 @@ impl KeyPair {
                 pair.sign(encoding, &random, message, &mut signature).map_err(failed)?;
                 Ok(signature)
             }
-            Self::P256(pair) | Self::P384(pair) => {
-                Ok(pair.sign(&random, message).map_err(failed)?.as_ref().to_vec())
-            }
+            Self::P256(pair) | Self::P384(pair) => Ok(pair.sign(&random, message).map_err(failed)?.as_ref().to_vec()),
             Self::Ed25519(pair) => Ok(pair.sign(message).as_ref().to_vec()),
         }
     }

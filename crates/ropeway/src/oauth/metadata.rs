@@ -219,11 +219,13 @@ mod tests {
         let guard = OutboundGuard::new(&url("https://mcp.example/"), &[]);
         let source = url("https://auth.example/.well-known/oauth-authorization-server");
         let read = |name: &str, value: &str| {
-            let mut document = json!({"issuer": "https://auth.example", "token_endpoint": "https://auth.example/token"});
+            let mut document =
+                json!({"issuer": "https://auth.example", "token_endpoint": "https://auth.example/token"});
             document[name] = value.into();
             AuthorizationServer::read(&source, &object(&document), &guard)
         };
-        for name in ["token_endpoint", "registration_endpoint", "device_authorization_endpoint", "revocation_endpoint"] {
+        for name in ["token_endpoint", "registration_endpoint", "device_authorization_endpoint", "revocation_endpoint"]
+        {
             assert!(matches!(read(name, "https://10.0.0.1/x"), Err(OAuthError::Blocked { .. })), "{name}");
             assert!(matches!(read(name, "http://auth.example/x"), Err(OAuthError::Blocked { .. })), "{name}");
             assert!(matches!(read(name, "/token"), Err(OAuthError::Invalid { .. })), "{name}");

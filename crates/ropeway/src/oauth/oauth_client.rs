@@ -158,9 +158,9 @@ mod tests {
     fn secrets_of_a_request_are_redacted() {
         let url = Url::parse("https://a.example/").expect("a URL");
         let http = OAuthHttp::new(&url, &[], Redactor::default());
-        let registered =
-            RegisteredClient::confidential("me", "client-s3cret", ClientAuthMethod::ClientSecretBasic);
-        let client = OAuthClient::new(&http, &registered, "https://a.example", &OAuthSettings::new()).expect("a client");
+        let registered = RegisteredClient::confidential("me", "client-s3cret", ClientAuthMethod::ClientSecretBasic);
+        let client =
+            OAuthClient::new(&http, &registered, "https://a.example", &OAuthSettings::new()).expect("a client");
         let token = Secret::new("r3fresh-token");
         let redactor = client.redactor(&[field("grant_type", "refresh_token"), secret_field("refresh_token", &token)]);
         assert_eq!(redactor.redact("r3fresh-token client-s3cret refresh_token"), "*** *** refresh_token");

@@ -11,7 +11,11 @@ use crate::secret::Redactor;
 const MAX_CODE: usize = 100;
 
 /// Returns the error that a response contains, if it contains one. Some servers send it with status 200.
-pub(super) fn refusal(status: StatusCode, body: Option<&Map<String, Value>>, redactor: &Redactor) -> Option<OAuthError> {
+pub(super) fn refusal(
+    status: StatusCode,
+    body: Option<&Map<String, Value>>,
+    redactor: &Redactor,
+) -> Option<OAuthError> {
     let body = body?;
     let code = body.get("error").and_then(Value::as_str).filter(|code| !code.is_empty())?;
     if status.is_success() && body.contains_key("access_token") {

@@ -59,7 +59,9 @@ fn method_for(server: &AuthorizationServer, settings: &OAuthSettings) -> ClientA
 fn check_method(method: ClientAuthMethod, settings: &OAuthSettings) -> Result<(), OAuthError> {
     let missing = match method {
         ClientAuthMethod::PrivateKeyJwt if settings.private_key.is_none() => "private_key",
-        ClientAuthMethod::ClientSecretBasic | ClientAuthMethod::ClientSecretPost if settings.client_secret.is_none() => {
+        ClientAuthMethod::ClientSecretBasic | ClientAuthMethod::ClientSecretPost
+            if settings.client_secret.is_none() =>
+        {
             "client_secret"
         }
         _ => return Ok(()),
@@ -228,7 +230,9 @@ mod tests {
     #[test]
     fn the_url_of_a_client_metadata_document_is_checked() {
         let server = AuthorizationServer { accepts_client_metadata_url: true, ..server(&[]) };
-        for bad in ["http://me.example/c", "https://me.example/", "me", "https://me.example/c#x", "https://a@me.example/c"] {
+        for bad in
+            ["http://me.example/c", "https://me.example/", "me", "https://me.example/c#x", "https://a@me.example/c"]
+        {
             let settings = OAuthSettings::new().with_client_metadata_url(bad);
             assert!(matches!(configured_client(&server, &settings), Err(OAuthError::Settings { .. })), "{bad}");
         }
@@ -270,7 +274,8 @@ mod tests {
 
     #[test]
     fn the_request_asks_for_a_public_native_client_where_possible() {
-        let request = registration_request(&server(&["client_secret_basic", "none"]), Some("http://127.0.0.1:1/cb"), &[]);
+        let request =
+            registration_request(&server(&["client_secret_basic", "none"]), Some("http://127.0.0.1:1/cb"), &[]);
         assert_eq!(request["token_endpoint_auth_method"], "none");
         assert_eq!(request["application_type"], "native");
         assert_eq!(request["redirect_uris"], json!(["http://127.0.0.1:1/cb"]));

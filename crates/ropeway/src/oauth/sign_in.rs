@@ -152,13 +152,8 @@ impl SignIn {
         self.pending = None;
         let thumbprint = self.dpop.as_ref().map(DpopKey::thumbprint);
         let client = self.client(Some(redirect_uri)).await?;
-        let request = AuthorizationRequest::new(
-            &self.discovery,
-            &client,
-            redirect_uri,
-            &self.scopes,
-            thumbprint.as_deref(),
-        )?;
+        let request =
+            AuthorizationRequest::new(&self.discovery, &client, redirect_uri, &self.scopes, thumbprint.as_deref())?;
         self.http.guard().check_for_browser(&request.url)?;
         let url = request.url.to_string();
         self.pending = Some(request);
@@ -200,9 +195,8 @@ impl SignIn {
 
     /// Returns the client for a redirect URI, and registers one if necessary.
     async fn client(&mut self, redirect_uri: Option<&str>) -> Result<RegisteredClient, OAuthError> {
-        let can_use = |client: &&RegisteredClient| {
-            !client.registered || can_reuse(client, redirect_uri, SystemTime::now())
-        };
+        let can_use =
+            |client: &&RegisteredClient| !client.registered || can_reuse(client, redirect_uri, SystemTime::now());
         if let Some(client) = self.client.as_ref().filter(can_use) {
             return Ok(client.clone());
         }
