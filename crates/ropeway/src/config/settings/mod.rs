@@ -10,6 +10,7 @@ mod redaction;
 mod sandbox;
 mod sandbox_summary;
 mod server;
+mod server_auth;
 mod server_limits;
 
 pub use self::chat::{ChatSettings, MissingChatSecrets, ToolApproval};
@@ -26,6 +27,9 @@ pub use self::provider_name::ProviderName;
 pub use self::sandbox::{Sandbox, SandboxFailure, SandboxLauncher, SandboxMode, SandboxPath, SandboxProfile};
 pub use self::sandbox_summary::{SandboxChange, SandboxSummary};
 pub use self::server::{EraChoice, HttpServer, InProcessServer, ServerConfig, SocketServer, StdioServer, Transport};
+pub use self::server_auth::{
+    ClientAuthMethod, IdentityProvider, OAuthGrant, OAuthSettings, PrivateKey, ServerAuth, TokenCommand, TokenSource,
+};
 #[cfg(feature = "mcp")]
 pub(crate) use self::server_limits::MAX_TIMEOUT;
 pub use self::server_limits::{ReconnectPolicy, ServerLimits, ServerTimeouts};
