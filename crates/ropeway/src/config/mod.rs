@@ -26,10 +26,11 @@ pub(crate) use self::settings::MAX_TIMEOUT;
 #[cfg(feature = "gateway")]
 pub(crate) use self::settings::decode_gateway_key;
 pub use self::settings::{
-    AuditSettings, AuthSettings, ClientAuthMethod, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer,
-    IdentityProvider, InProcessServer, Isolation, JwtAlgorithm, JwtSettings, LockPolicy, LogTarget, OAuthGrant, OAuthSettings, PrefixMode, PrincipalLimits, PrivateKey,
-    ProfileSettings, Rate, ReconnectPolicy, ResourceSettings, Sandbox, SandboxMode, ServerAuth, ServerConfig, ServerEntry,
-    ServerLimits, ServerTimeouts, StartMode, StdioServer, TlsSettings, TokenCommand, TokenSource, ToolOverride, ToolSettings, Transport,
+    AuditSettings, AuthSettings, ClientAuthMethod, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings,
+    HttpServer, IdentityProvider, InProcessServer, Isolation, JwtAlgorithm, JwtSettings, LockPolicy, LogTarget,
+    OAuthGrant, OAuthSettings, PrefixMode, PrincipalLimits, PrivateKey, ProfileSettings, Rate, ReconnectPolicy,
+    ResourceSettings, Sandbox, SandboxMode, ServerAuth, ServerConfig, ServerEntry, ServerLimits, ServerTimeouts,
+    StartMode, StdioServer, TlsSettings, TokenCommand, TokenSource, ToolOverride, ToolSettings, Transport,
 };
 #[doc(hidden)]
 pub use self::settings::{ChatSettings, MissingChatSecrets, ProviderName, ToolApproval};
