@@ -266,7 +266,8 @@ async fn processes_share_the_key_of_the_session_keyring() {
 fn a_locked_session_keyring_is_reported_with_what_to_do() {
     let (_root, folder) = folder();
     let script = "echo 'secret-tool: Cannot create an item in a locked collection' >&2; exit 1";
-    let mut helper = FakeKeyring::new(script).start(&folder, "auto");
+    let keyring = FakeKeyring::new(script);
+    let mut helper = keyring.start(&folder, "auto");
     for command in ["check", "save t"] {
         let answer = helper.run(command);
         assert!(answer.starts_with("error: the keyring is locked; unlock it and try again"), "{answer}");
