@@ -26,7 +26,8 @@ impl HttpServer {
         let mut secrets = secret::in_url(&self.url);
         secrets.extend(self.headers.iter().flat_map(|(name, value)| secret::in_header(name, value.expose())));
         secrets.extend(self.bearer.clone());
-        Redactor::new(&secrets)
+        let found = Redactor::new(&secrets);
+        self.auth.as_ref().map_or(found.clone(), |auth| found.with(&auth.secrets()))
     }
 }
 
@@ -60,6 +61,7 @@ impl fmt::Debug for HttpServer {
             .field("url", &self.secrets().redact(&self.url))
             .field("headers", &self.headers)
             .field("bearer", &self.bearer)
+            .field("auth", &self.auth)
             .field("sse_fallback", &self.sse_fallback)
             .finish()
     }
@@ -112,7 +114,7 @@ mod tests {
         let http = HttpServer::new("http://ada:pass-w0rd@h/?token=t0ken-t0ken&x=y")
             .with_header("X-Api-Key", "h3ader")
             .with_bearer("b3arer");
-        let shown = r#"HttpServer { url: "http://ada:***@h/?token=***&x=y", headers: [("X-Api-Key", ***)], bearer: Some(***), sse_fallback: true }"#;
+        let shown = r#"HttpServer { url: "http://ada:***@h/?token=***&x=y", headers: [("X-Api-Key", ***)], bearer: Some(***), auth: None, sse_fallback: true }"#;
         assert_eq!(format!("{http:?}"), shown);
         let stdio = StdioServer::new("run", ["--token", "t0ken", "s3cret", "plain"]).with_env("A_KEY", "k3y-k3y");
         let shown = r#"StdioServer { command: "run", args: ["--token", "***", "s3cret", "plain"], env: [("A_KEY", ***)], cwd: None, inherit_env: false, sandbox: None }"#;

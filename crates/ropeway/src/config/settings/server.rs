@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::io::DuplexStream;
 
 use super::sandbox::Sandbox;
+use super::server_auth::ServerAuth;
 use super::server_limits::{ReconnectPolicy, ServerLimits, ServerTimeouts};
 use crate::conversions::conversions;
 use crate::secret::{Redactor, Secret};
@@ -183,6 +184,9 @@ pub struct HttpServer {
     pub headers: Vec<(String, Secret)>,
     /// The token of the `Authorization: Bearer` header.
     pub bearer: Option<Secret>,
+    /// How access tokens are obtained. `None` uses the tokens of an earlier sign-in, unless `bearer` or an `Authorization` header
+    /// is set.
+    pub auth: Option<ServerAuth>,
     /// Whether a server that rejects the Streamable HTTP handshake is tried as a legacy HTTP+SSE server.
     pub sse_fallback: bool,
     /// Set by [`HttpServer::sse`] until the server becomes a [`Transport`].
@@ -192,7 +196,7 @@ pub struct HttpServer {
 impl HttpServer {
     /// Creates a server from its URL, with `sse_fallback` enabled.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), headers: Vec::new(), bearer: None, sse_fallback: true, is_sse: false }
+        Self { url: url.into(), headers: Vec::new(), bearer: None, auth: None, sse_fallback: true, is_sse: false }
     }
 
     /// Creates settings for a server that speaks the HTTP+SSE transport of protocol version 2024-11-05.
@@ -214,6 +218,18 @@ impl HttpServer {
     pub fn with_bearer(mut self, token: impl Into<Secret>) -> Self {
         self.bearer = Some(token.into());
         self
+    }
+
+    /// Sets how access tokens are obtained.
+    #[must_use]
+    pub fn with_auth(mut self, auth: impl Into<ServerAuth>) -> Self {
+        self.auth = Some(auth.into());
+        self
+    }
+
+    /// Returns `true` if `bearer` or a header is an `Authorization` header.
+    pub fn has_fixed_credentials(&self) -> bool {
+        self.bearer.is_some() || self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
     }
 }
 
