@@ -31,6 +31,7 @@ mod scopes;
 mod serialized;
 mod server_clock;
 mod sign_in;
+pub mod store;
 mod text;
 mod token_endpoint;
 mod token_set;
@@ -43,6 +44,7 @@ pub use self::error::{OAuthError, SharedError};
 pub use self::machine_grant::obtain_credentials;
 pub use self::refresh::{refresh_credentials, revoke};
 pub use self::sign_in::{SignIn, SignInOptions};
+pub use self::store::{StoreError, TokenStore};
 pub use self::token_set::TokenSet;
 // For the authorizer.
 #[allow(unused_imports)]
