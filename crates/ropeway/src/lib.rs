@@ -87,6 +87,8 @@ pub mod lowering;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 pub mod message;
+#[cfg(feature = "mcp")]
+pub mod oauth;
 mod parse_error;
 pub mod prelude;
 #[cfg(feature = "mcp")]
