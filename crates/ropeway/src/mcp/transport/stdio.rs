@@ -19,12 +19,12 @@ pub(crate) fn start(
     limits: &ServerLimits,
 ) -> Result<Arc<Lines>, ConnectErrorKind> {
     let host = pending.host();
-    let StartedChild { child, stdin, stdout, stderr, sandbox } = ChildGroup::start(server, host.redactor())?;
+    let StartedChild { child, stdin, stdout, stderr, sandbox } = ChildGroup::start(server, &host.redactor())?;
     let (preamble, reports) = sandbox.map(|sandbox| (sandbox.preamble, sandbox.reports)).unzip();
     let log = StderrLog {
         capacity: limits.stderr_bytes,
         server: host.alias().clone(),
-        redactor: host.redactor().clone(),
+        redactor: host.redactor(),
         reports,
     };
     let stderr = Stderr::start(stderr, log, child.group_id());
