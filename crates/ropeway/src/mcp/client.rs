@@ -123,7 +123,9 @@ impl Mcp {
     /// Fails if the first attempt fails, or if the connection is closed meanwhile.
     pub async fn connect(&self) -> Result<(), ConnectError> {
         let connection = &self.inner.connection;
-        connection.allow_sign_in();
+        if !self.is_connected() {
+            connection.allow_sign_in();
+        }
         let mut state = connection.state.subscribe();
         let retrying = {
             let mut running = self.inner.supervisor.lock().await;

@@ -268,7 +268,7 @@ impl Handshake<'_> {
 
     /// Returns the timeout of the probe: at most half of the remaining time.
     fn probe_time(&self) -> Duration {
-        let left = self.timeouts.deadline.saturating_duration_since(Instant::now());
+        let left = (self.timeouts.started + self.timeouts.idle).saturating_duration_since(Instant::now());
         self.config.timeouts.probe.min(left / 2).max(Duration::from_millis(1))
     }
 

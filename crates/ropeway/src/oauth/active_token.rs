@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reqwest::header::HeaderValue;
 
 use super::credentials::Credentials;
-use super::dpop::DpopKey;
+use super::stub::DpopKey;
 use super::error::OAuthError;
 use super::token_set::TokenSet;
 use crate::secret::Secret;

@@ -12,14 +12,12 @@ use tokio::time::Instant;
 
 use super::active_token::{ActiveToken, TokenOrigin};
 use super::credentials::Credentials;
-use super::dpop::DpopNonces;
+use super::stub::{DpopNonces, OAuthHttp, machine_grant, refresh};
 use super::error::OAuthError;
-use super::http::OAuthHttp;
 use super::sign_in_clock::SignInClock;
 use super::sign_in_request::SignInHandler;
 use super::store::{StoreStamp, TokenStore};
 use super::token_command;
-use super::{machine_grant, refresh};
 use crate::config::{HttpServer, OAuthGrant, OAuthSettings, ServerAuth, TokenCommand, TokenSource};
 use crate::event::{Event, Events};
 use crate::secret::SharedRedactor;

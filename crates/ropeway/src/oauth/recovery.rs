@@ -8,9 +8,8 @@ use super::active_token::{ActiveToken, TokenOrigin};
 use super::authorizer::{Authorizer, Flight, TokenGrant};
 use super::challenge::Challenge;
 use super::error::OAuthError;
-use super::sign_in::SignInOptions;
+use super::stub::{SignInOptions, step_up_scopes};
 use super::sign_in_request::{SignInAnswer, SignInReason, SignInRequest};
-use super::step_up_scopes;
 use crate::config::OAuthSettings;
 use crate::event::Event;
 
@@ -166,9 +165,11 @@ impl Authorizer {
             let _running = self.clock.start();
             match tokio::time::timeout(self.sign_in_timeout, handler(request)).await {
                 Ok(answer) => answer,
-                Err(_) => return Err(OAuthError::Expired),
+                Err(_) => Err(OAuthError::Expired.into()),
             }
         };
+        // Calls that came during the sign-in share its outcome.
+        self.take_offer();
         match answer.map_err(|error| self.handler_error(error))? {
             SignInAnswer::SignedIn(credentials) => {
                 let mut credentials = *credentials;
