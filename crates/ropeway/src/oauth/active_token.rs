@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use reqwest::header::HeaderValue;
 
 use super::credentials::Credentials;
-use super::stub::DpopKey;
+use super::dpop::DpopKey;
 use super::error::OAuthError;
 use super::token_set::TokenSet;
 use crate::secret::Secret;
@@ -40,7 +40,8 @@ impl ActiveToken {
         let mut token = Self::bearer(credentials.tokens.clone(), origin)?;
         if token.tokens.dpop {
             let key = credentials.dpop_key.as_ref();
-            let key = key.ok_or_else(|| OAuthError::Key { reason: "the key of a bound token is missing".to_owned() })?;
+            let key =
+                key.ok_or_else(|| OAuthError::Key { reason: "the key of a bound token is missing".to_owned() })?;
             token.dpop_key = Some(DpopKey::from_secret(key)?);
         }
         token.credentials = Some(credentials);

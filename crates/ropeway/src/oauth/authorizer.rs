@@ -12,8 +12,12 @@ use tokio::time::Instant;
 
 use super::active_token::{ActiveToken, TokenOrigin};
 use super::credentials::Credentials;
-use super::stub::{DpopNonces, OAuthHttp, machine_grant, refresh};
+use super::dpop_nonces::DpopNonces;
 use super::error::OAuthError;
+use super::http::OAuthHttp;
+use super::machine_grant::machine_grant;
+use super::oauth_client::DPOP;
+use super::refresh::refresh;
 use super::sign_in_clock::SignInClock;
 use super::sign_in_request::SignInHandler;
 use super::store::{StoreStamp, TokenStore};
@@ -29,9 +33,6 @@ const REFRESH_MARGIN: Duration = Duration::from_secs(30);
 
 /// Maximum time that a person has for a sign-in, unless the host sets another one.
 pub(crate) const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
-
-/// The header with the proof of a bound token ([RFC 9449](https://www.rfc-editor.org/rfc/rfc9449#section-4.1)).
-const DPOP: HeaderName = HeaderName::from_static("dpop");
 
 /// What a host provides for the authorization of its connections.
 #[derive(Clone, Default)]

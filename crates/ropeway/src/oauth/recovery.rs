@@ -8,7 +8,8 @@ use super::active_token::{ActiveToken, TokenOrigin};
 use super::authorizer::{Authorizer, Flight, TokenGrant};
 use super::challenge::Challenge;
 use super::error::OAuthError;
-use super::stub::{SignInOptions, step_up_scopes};
+use super::scopes::step_up_scopes;
+use super::sign_in::SignInOptions;
 use super::sign_in_request::{SignInAnswer, SignInReason, SignInRequest};
 use crate::config::OAuthSettings;
 use crate::event::Event;
@@ -127,7 +128,11 @@ impl Authorizer {
     }
 
     /// Refreshes the token in a task: a request that is dropped now must not lose a refresh token that was just replaced.
-    async fn refresh_in_task(self: &Arc<Self>, settings: &OAuthSettings, flight: &mut Flight) -> Result<bool, OAuthError> {
+    async fn refresh_in_task(
+        self: &Arc<Self>,
+        settings: &OAuthSettings,
+        flight: &mut Flight,
+    ) -> Result<bool, OAuthError> {
         let (this, settings, mut moved) = (self.clone(), settings.clone(), std::mem::take(flight));
         let refreshing = tokio::spawn(async move {
             let outcome = this.refresh(&settings, &mut moved).await;

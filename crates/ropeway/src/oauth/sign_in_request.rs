@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::credentials::Credentials;
 use super::error::OAuthError;
-use super::stub::{SignIn, SignInOptions};
+use super::sign_in::{SignIn, SignInOptions};
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 /// A server needs a person to sign in. The calls that need it wait for the answer.

@@ -79,7 +79,9 @@ impl Http {
             let send = |access: Option<Access>| {
                 let get = self.with_session_headers(self.client.get()).header("Last-Event-ID", last);
                 let sending = authorize(get, access.as_ref()).send();
-                async { sending.await.map_err(|error| RequestError::disconnected(true, self.client.connect_error(error))) }
+                async {
+                    sending.await.map_err(|error| RequestError::disconnected(true, self.client.connect_error(error)))
+                }
             };
             let target = self.target(Method::GET, Waiting::Background);
             let error = match self.client.send_authorized(target, send).await {

@@ -86,7 +86,10 @@ fn invalid_settings_are_reported_at_their_place() {
         ("{command: [x], timeout: 0s}", "servers[0].auth.timeout: expected a duration of more than zero"),
         ("{command: [x], env: {'A=': b}}", "invalid variable name"),
         ("{oauth: {clientid: x}}", "unknown key `clientid` (did you mean `client_id`?)"),
-        ("{oauth: {issuer: 'http://i.example'}}", "servers[0].auth.oauth.issuer: expected a URL that starts with `https://`"),
+        (
+            "{oauth: {issuer: 'http://i.example'}}",
+            "servers[0].auth.oauth.issuer: expected a URL that starts with `https://`",
+        ),
         ("{oauth: {scopes: ['a b']}}", "servers[0].auth.oauth.scopes[0]: expected a scope without spaces"),
         ("{oauth: {redirect_port: 0}}", "servers[0].auth.oauth.redirect_port: expected a port from 1 to 65535"),
         ("{oauth: {redirect_port: 70000}}", "servers[0].auth.oauth.redirect_port"),
@@ -94,10 +97,16 @@ fn invalid_settings_are_reported_at_their_place() {
         ("{oauth: {grant: client_credentials, client_secret: s3cret}}", "missing key `client_id`, required by"),
         ("{oauth: {grant: workload_identity}}", "missing key `assertion`, required by `grant: workload_identity`"),
         ("{oauth: {assertion: s3cret}}", "`assertion` has no effect without `grant: workload_identity`"),
-        ("{oauth: {grant: workload_identity, assertion: {file: x, command: [y]}}}", "auth.oauth.assertion: expected a token"),
+        (
+            "{oauth: {grant: workload_identity, assertion: {file: x, command: [y]}}}",
+            "auth.oauth.assertion: expected a token",
+        ),
         ("{oauth: {grant: enterprise_managed, identity_provider: {id_token: s3cret}}}", "expected either `issuer` or"),
         ("{oauth: {private_key: {key_id: x}}}", "servers[0].auth.oauth.private_key: missing key `pem`"),
-        ("{oauth: {private_key: {pem: s3cret, algorithm: HS256}}}", "private_key.algorithm: expected a signature algorithm"),
+        (
+            "{oauth: {private_key: {pem: s3cret, algorithm: HS256}}}",
+            "private_key.algorithm: expected a signature algorithm",
+        ),
         ("oauth\n  headers: {Authorization: s3cret}", "`auth` conflicts with the header `Authorization`"),
     ] {
         let error = parse(&with_auth(text)).expect_err(text).to_string();
@@ -113,7 +122,10 @@ fn a_review_lists_token_commands_as_programs_that_run() {
     );
     let shown = review(&text, Path::new("nowhere/ropeway.yaml")).expect("a review");
     let [command] = &shown.servers[0].token_commands[..] else { panic!("{shown:?}") };
-    assert_eq!((&command.command[..3], command.cwd.as_deref()), (&["vault", "read", "--token"].map(String::from)[..], Some("bin")));
+    assert_eq!(
+        (&command.command[..3], command.cwd.as_deref()),
+        (&["vault", "read", "--token"].map(String::from)[..], Some("bin"))
+    );
     assert_eq!(command.command[4], "${VAULT}");
     assert_eq!(shown.variables, ["P", "VAULT"]);
     // The command receives them, not the server.
@@ -166,6 +178,7 @@ fn other_clients_and_manifests_keep_it() {
         "b": {"url": "https://b.example/mcp", "auth": {"oauth": {"client_id": "x"}}}}}"#;
     let config = Config::parse(text, Path::new("nowhere/.mcp.json"), &crate::config::Secrets::none()).unwrap();
     assert_eq!(http(&config).auth, Some(ServerAuth::oauth()));
-    let text = "config:\n  servers:\n  - {alias: a, connection: {url: 'https://a.example/mcp', auth: {command: [x]}}}\n";
+    let text =
+        "config:\n  servers:\n  - {alias: a, connection: {url: 'https://a.example/mcp', auth: {command: [x]}}}\n";
     assert_eq!(http(&parse(text).unwrap()).auth, Some(TokenCommand::new("x", [""; 0]).into()));
 }
