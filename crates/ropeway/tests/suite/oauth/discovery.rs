@@ -136,7 +136,10 @@ async fn metadata_that_is_html_an_error_or_too_large_is_reported() {
         (Answer::Huge, "larger than 1 MiB"),
         (Answer::json(200, &json!([1])), "not a JSON object"),
         (Answer::json(200, &json!({})), "it has no `resource`"),
-        (Answer::redirect("https://evil.example/x?token=1"), "a redirect to `https://evil.example/x`, which is not followed"),
+        (
+            Answer::redirect("https://evil.example/x?token=1"),
+            "a redirect to `https://evil.example/x`, which is not followed",
+        ),
     ] {
         let server = AuthorizationServer::start().await;
         server.answer(RESOURCE, answer.clone());

@@ -132,9 +132,8 @@ fn check_proof(state: &State, request: &Request) -> Result<Option<String>, Answe
         return Ok(None);
     }
     let url = format!("{}{}", state.url, request.path);
-    let proof = verify_proof(request.header("dpop"), &request.method, &url).map_err(|error| {
-        Answer::json(400, &json!({"error": "invalid_dpop_proof", "error_description": error}))
-    })?;
+    let proof = verify_proof(request.header("dpop"), &request.method, &url)
+        .map_err(|error| Answer::json(400, &json!({"error": "invalid_dpop_proof", "error_description": error})))?;
     if state.behaviour.dpop_nonce && proof.claims["nonce"] != NONCE {
         return Err(refused(400, "use_dpop_nonce").with("dpop-nonce", NONCE));
     }
@@ -147,7 +146,10 @@ fn token(state: &mut State, request: &Request) -> Result<Answer, Answer> {
     if field("grant_type").ends_with("token-exchange") {
         return token_exchange(state, &form);
     }
-    let client = if field("grant_type").ends_with("jwt-bearer") && field("client_id").is_empty() && !request.headers.contains_key("authorization") {
+    let client = if field("grant_type").ends_with("jwt-bearer")
+        && field("client_id").is_empty()
+        && !request.headers.contains_key("authorization")
+    {
         String::new()
     } else {
         authenticate(state, request, &form)?
@@ -185,13 +187,16 @@ fn token(state: &mut State, request: &Request) -> Result<Answer, Answer> {
         "device_code" if !state.behaviour.device_errors.is_empty() => {
             return Err(refused(400, state.behaviour.device_errors.remove(0)));
         }
-        "device_code" => state.codes.remove(&field("device_code")).map(|grant| Grant { jkt, ..grant }).ok_or_else(invalid_grant)?,
+        "device_code" => {
+            state.codes.remove(&field("device_code")).map(|grant| Grant { jkt, ..grant }).ok_or_else(invalid_grant)?
+        }
         "client_credentials" => own,
         "jwt-bearer" if field("assertion") == state.behaviour.assertion => own,
         "jwt-bearer" => return Err(invalid_grant()),
         _ => return Err(refused(400, "unsupported_grant_type")),
     };
-    let is_machine = matches!(field("grant_type").as_str(), "client_credentials") || field("grant_type").ends_with("jwt-bearer");
+    let is_machine =
+        matches!(field("grant_type").as_str(), "client_credentials") || field("grant_type").ends_with("jwt-bearer");
     Ok(issue(state, grant, &field("refresh_token"), is_machine))
 }
 

@@ -72,7 +72,8 @@ async fn a_sign_out_revokes_both_tokens() {
     server.change(|behaviour| behaviour.registered_method = "client_secret_post");
     let credentials = sign_in(&server).await.expect("credentials");
     assert!(revoke(&credentials, &OAuthSettings::new()).await.expect("revoked"));
-    let hints: Vec<_> = server.requests("/revoke").iter().map(|request| request.form()["token_type_hint"].clone()).collect();
+    let hints: Vec<_> =
+        server.requests("/revoke").iter().map(|request| request.form()["token_type_hint"].clone()).collect();
     assert_eq!(hints, ["refresh_token", "access_token"]);
     assert!(server.state().access_tokens.is_empty() && server.state().refresh_tokens.is_empty());
 }
