@@ -39,7 +39,8 @@ async fn an_issuer_with_a_path_has_three_places() {
         let issuer = format!("{}/tenant1", server.url);
         server.set_resource("authorization_servers", json!([issuer]));
         server.set_metadata("issuer", issuer.as_str());
-        server.answer(place, Answer::json(200, &server.state().metadata.clone()));
+        let metadata = server.state().metadata.clone();
+        server.answer(place, Answer::json(200, &metadata));
         assert_eq!(start(&server).await.expect("a sign-in").issuer(), issuer, "{place}");
     }
 }

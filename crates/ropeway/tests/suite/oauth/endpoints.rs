@@ -38,7 +38,8 @@ fn refused(status: u16, code: &str) -> Answer {
 
 fn next(state: &mut State, kind: &str) -> String {
     state.serial += 1;
-    format!("{kind}-{:04}-{}", state.serial, "x".repeat(16))
+    let port = state.url.rsplit(':').next().unwrap_or_default();
+    format!("{kind}-{port}-{:04}-{}", state.serial, "x".repeat(16))
 }
 
 fn authorize(state: &mut State, request: &Request) -> Answer {
@@ -168,7 +169,7 @@ fn token(state: &mut State, request: &Request) -> Result<Answer, Answer> {
             let is_right = grant.client == client
                 && grant.redirect_uri == field("redirect_uri")
                 && grant.challenge == sha256(&field("code_verifier"))
-                && grant.jkt.is_none_or(|bound| Some(bound) == jkt);
+                && (jkt.is_none() || grant.jkt.is_none_or(|bound| Some(bound) == jkt));
             if !is_right {
                 return Err(invalid_grant());
             }

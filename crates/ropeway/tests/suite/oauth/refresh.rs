@@ -5,8 +5,8 @@ use ropeway::oauth::{OAuthError, refresh_credentials, revoke};
 use serde_json::json;
 
 use super::authorization_server::AuthorizationServer;
-use super::sign_in;
 use super::wire::Answer;
+use super::{options, sign_in, sign_in_with};
 
 #[tokio::test]
 async fn a_refresh_replaces_the_tokens() {
@@ -55,6 +55,18 @@ async fn a_token_endpoint_that_is_down_is_not_an_invalid_grant() {
         assert!(error.is_transient() && !error.is_invalid_grant(), "{error:?}");
     }
     assert!(refresh_credentials(&first, &OAuthSettings::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_configured_secret_that_changed_is_used_for_the_next_refresh() {
+    let server = AuthorizationServer::start().await;
+    server.add_client("me", Some("old-s3cret"), "client_secret_basic");
+    let settings = OAuthSettings::new().with_client_id("me").with_client_secret("old-s3cret");
+    let credentials = sign_in_with(options(&server, settings.clone())).await.expect("credentials");
+    server.add_client("me", Some("new-s3cret"), "client_secret_basic");
+    let error = refresh_credentials(&credentials, &settings).await.expect_err("refused");
+    assert!(error.is_invalid_client(), "{error:?}");
+    assert!(refresh_credentials(&credentials, &settings.with_client_secret("new-s3cret")).await.is_ok());
 }
 
 #[tokio::test]
