@@ -70,9 +70,9 @@ pub(super) fn exit_of_cause(cause: &(dyn Error + 'static)) -> Exit {
 /// Returns the exit code of a connection error.
 pub(crate) fn exit_of_connect(error: &ConnectErrorKind) -> Exit {
     match error {
-        ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Status { status: 401 | 403 | 407, .. } => {
-            Exit::NeedsAuth
-        }
+        ConnectErrorKind::NeedsAuth { .. }
+        | ConnectErrorKind::Auth(_)
+        | ConnectErrorKind::Status { status: 401 | 403 | 407, .. } => Exit::NeedsAuth,
         ConnectErrorKind::Timeout { .. } => Exit::Timeout,
         ConnectErrorKind::Address { .. } => Exit::Usage,
         _ => Exit::Unreachable,

@@ -116,14 +116,15 @@ pub(crate) fn extract(server: &mut RawServer, names: &mut SecretNames) -> Vec<Ex
             extractor.part(value, scheme..value.len(), what, format!("headers.{name}"));
         }
     }
-    match &mut server.auth {
-        Some(RawAuth::Bearer(RawText(token))) if !is_reference(token) => {
-            extractor.whole(token, "token", "auth.bearer".to_owned());
+    for (path, text) in server.auth.iter_mut().flat_map(RawAuth::secrets_mut) {
+        if !is_reference(text) {
+            let what = match path.rsplit('.').next().unwrap_or(path) {
+                "bearer" => "token",
+                "pem" => "private_key",
+                name => name,
+            };
+            extractor.whole(text, what, format!("auth.{path}"));
         }
-        Some(RawAuth::Basic(basic)) if !is_reference(&basic.password.0) => {
-            extractor.whole(&mut basic.password.0, "password", "auth.basic.password".to_owned());
-        }
-        _ => {}
     }
     if let Some(RawText(url)) = server.url.as_mut().filter(|url| !is_reference(&url.0)) {
         let shown = Redactor::new(&in_url(url)).redact(url).into_owned();
@@ -147,11 +148,9 @@ pub(crate) fn text_at<'a>(server: &'a RawServer, key: &str) -> Option<&'a str> {
     if let Some(index) = key.strip_prefix("args[").and_then(|rest| rest.strip_suffix(']')) {
         return server.args.get(index.parse::<usize>().ok()?).map(|RawText(text)| text.as_str());
     }
-    match (key, &server.auth) {
-        ("url", _) => server.url.as_ref().map(|RawText(url)| url.as_str()),
-        ("auth.bearer", Some(RawAuth::Bearer(RawText(token)))) => Some(token),
-        ("auth.basic.password", Some(RawAuth::Basic(basic))) => Some(&basic.password.0),
-        _ => None,
+    match key.strip_prefix("auth.") {
+        Some(path) => server.auth.as_ref()?.secret(path),
+        None => server.url.as_ref().filter(|_| key == "url").map(|RawText(url)| url.as_str()),
     }
 }
 

@@ -141,6 +141,7 @@ impl ReviewCounts {
                 TransportReview::Command { .. } => counts.commands += 1,
                 _ => counts.urls += 1,
             }
+            counts.commands += server.token_commands.len();
         }
         counts.urls += usize::from(review.chat.as_ref().is_some_and(|chat| chat.base_url.is_some()));
         counts
@@ -184,6 +185,12 @@ fn server_section(server: &ServerReview) -> Section {
             section.add("connects to", url);
             section.facts.extend(host_fact(url, host));
             headers.iter().for_each(|(name, value)| section.add("header", format!("{name}: {value}")));
+            for command in &server.token_commands {
+                let words: Vec<String> = command.command.iter().map(|word| quoted(word)).collect();
+                section.add("runs for tokens", words.join(" "));
+                command.cwd.iter().for_each(|cwd| section.add("in directory", cwd));
+                command.env.iter().for_each(|(name, value)| section.add("sets", format!("{name}={value}")));
+            }
             if !server.receives.is_empty() {
                 section.add("sends", format!("{} to {host}", list(&server.receives)));
             }

@@ -14,9 +14,9 @@ pub(crate) use self::file::fuzz;
 // Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
 #[doc(hidden)]
 pub use self::file::{
-    ChatReview, ConfigReview, ForeignConfig, ForeignServer, ServerReview, ToolReference, ToolReferenceKind,
-    TransportReview, ValueReference, edit, is_manifest, open_regular, raw, read_foreign, read_foreign_in, read_regular,
-    read_text, review, tool_references,
+    ChatReview, ConfigReview, ForeignConfig, ForeignServer, ServerReview, TokenCommandReview, ToolReference,
+    ToolReferenceKind, TransportReview, ValueReference, edit, is_manifest, open_regular, raw, read_foreign,
+    read_foreign_in, read_regular, read_text, review, tool_references,
 };
 #[cfg(feature = "bridge")]
 pub use self::file::{ConfigError, ConfigProblem, Secrets, json_schema};

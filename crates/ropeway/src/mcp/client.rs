@@ -100,7 +100,8 @@ impl Mcp {
     /// share.
     pub fn with_host(config: ServerConfig, handlers: Handlers, events: Events) -> Self {
         let host = Host::new(config.alias.clone(), handlers, events, config.secrets());
-        let host = Arc::new(host.with_elicitation_limit(config.limits.questions));
+        let host = host.with_authorizer(&config.transport).with_elicitation_limit(config.limits.questions);
+        let host = Arc::new(host);
         let connection = Arc::new(Connection::new(config, host));
         Self { inner: Arc::new(McpInner { connection, supervisor: Mutex::default() }) }
     }
@@ -120,6 +121,7 @@ impl Mcp {
     /// Fails if the first attempt fails, or if the connection is closed meanwhile.
     pub async fn connect(&self) -> Result<(), ConnectError> {
         let connection = &self.inner.connection;
+        connection.allow_sign_in();
         let mut state = connection.state.subscribe();
         let retrying = {
             let mut running = self.inner.supervisor.lock().await;

@@ -47,7 +47,8 @@ pub(crate) async fn connect(
         _ => configured.connect,
     };
     let now = Instant::now();
-    let timeouts = RequestTimeouts { idle: limit, deadline: now + limit, started: now };
+    // Requests may take longer while a person signs in, which counts neither as idle nor for the handshake.
+    let timeouts = RequestTimeouts { idle: limit, deadline: now + limit + host.max_sign_in_time(), started: now };
     let (era, is_guess) = match config.era {
         EraChoice::Legacy => (Some(Era::Legacy), false),
         EraChoice::Modern => (Some(Era::Modern), false),
@@ -66,10 +67,8 @@ pub(crate) async fn connect(
     };
     tokio::select! {
         biased;
-        outcome = tokio::time::timeout(limit + margin, handshake.run(era)) => match outcome {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Arc::new(ConnectErrorKind::Timeout { after: limit, said: None })),
-        },
+        outcome = handshake.run(era) => outcome,
+        () = host.expired(now + limit + margin) => Err(Arc::new(ConnectErrorKind::Timeout { after: limit, said: None })),
         () = hanging => Err(Arc::new(ConnectErrorKind::Timeout { after: now.elapsed(), said: host.stderr_reason().await })),
     }
 }
@@ -100,6 +99,7 @@ enum ProbeResult {
 
 impl Handshake<'_> {
     async fn run(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
+        self.host.load_tokens().await?;
         match &self.config.transport {
             Transport::Stdio(_) | Transport::InProcess(_) | Transport::Socket(_) => self.connect_lines(era).await,
             Transport::Http(server) => self.connect_http(server, era).await,
@@ -247,7 +247,7 @@ impl Handshake<'_> {
 
     /// Returns the timeout of the probe: at most half of the remaining time.
     fn probe_time(&self) -> Duration {
-        let left = self.timeouts.deadline.saturating_duration_since(Instant::now());
+        let left = (self.timeouts.started + self.timeouts.idle).saturating_duration_since(Instant::now());
         self.config.timeouts.probe.min(left / 2).max(Duration::from_millis(1))
     }
 
@@ -267,7 +267,7 @@ impl Handshake<'_> {
     /// Sends `server/discover`. Repeats it if the server rejects it but offers the same version.
     async fn discover(&self, link: &Link) -> Result<ServerInfo, RequestError> {
         let send = async || {
-            let (meta, cx) = (self.modern_meta(), CallContext::default());
+            let (meta, cx) = (self.modern_meta(), CallContext::default().in_background());
             let request = Request::new("server/discover", b"{}", &cx, self.timeouts);
             link.request(&Request { meta: &meta, cancellable: false, idempotent: true, ..request }).await
         };
@@ -322,7 +322,7 @@ impl Handshake<'_> {
             "capabilities": self.host.capabilities(Era::Legacy),
             "clientInfo": client_info(),
         });
-        let (params, cx) = (params.to_string(), CallContext::default());
+        let (params, cx) = (params.to_string(), CallContext::default().in_background());
         let request = Request::new("initialize", params.as_bytes(), &cx, self.timeouts);
         link.request(&Request { cancellable: false, idempotent: true, ..request }).await
     }

@@ -79,6 +79,14 @@ pub enum OAuthError {
         /// The server.
         server: String,
     },
+    /// The server rejects a token that was just obtained.
+    #[error("the server rejects the new token{}{}", if *.is_scope { ": it lacks a scope" } else { "" }, .said.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
+    Rejected {
+        /// Whether the server says that the token lacks a scope.
+        is_scope: bool,
+        /// The description of the server.
+        said: Option<String>,
+    },
     /// The sign-in took too long. It has to be started again.
     #[error("the sign-in has expired; start it again")]
     Expired,

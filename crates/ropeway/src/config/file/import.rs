@@ -173,14 +173,9 @@ fn portable(mut server: RawServer, origin: &Path, workspace: Option<&Path>, inpu
     for RawText(text) in server.args.iter_mut().chain(&mut server.url).chain(values) {
         move_text(text);
     }
-    match &mut server.auth {
-        Some(RawAuth::Bearer(RawText(token))) => move_text(token),
-        Some(RawAuth::Basic(basic)) => {
-            [&mut basic.user, &mut basic.password].into_iter().for_each(|text| move_text(&mut text.0))
-        }
-        None => {}
-    }
-    for path in server.cwd.iter_mut().chain(&mut server.env_file) {
+    server.auth.iter_mut().flat_map(RawAuth::texts_mut).for_each(&mut move_text);
+    let auth_paths = server.auth.iter_mut().flat_map(RawAuth::paths_mut);
+    for path in server.cwd.iter_mut().chain(&mut server.env_file).chain(auth_paths) {
         move_text(path);
         if !path.starts_with('~') && !path.starts_with("${") {
             *path = folder.join(&path).to_string_lossy().into_owned();

@@ -46,6 +46,8 @@ pub use self::load::read_text;
 pub use self::problem::{ConfigError, ConfigProblem};
 pub use self::raw::json_schema;
 pub use self::regular_file::{open_regular, read_regular};
-pub use self::review::{ChatReview, ConfigReview, ServerReview, TransportReview, ValueReference, review};
+pub use self::review::{
+    ChatReview, ConfigReview, ServerReview, TokenCommandReview, TransportReview, ValueReference, review,
+};
 pub use self::secrets::Secrets;
 pub use self::tool_reference::{ToolReference, ToolReferenceKind, tool_references};

@@ -1,6 +1,7 @@
 //! OAuth against a scripted authorization server, which can misbehave.
 
 pub(crate) mod authorization_server;
+mod connection;
 mod device;
 mod discovery;
 mod endpoints;
@@ -9,6 +10,7 @@ mod proofs;
 mod refresh;
 mod sign_in;
 mod token_endpoint;
+mod transports;
 pub(crate) mod wire;
 
 use ropeway::config::OAuthSettings;

@@ -7,6 +7,7 @@ mod chat;
 mod gateway;
 mod gateway_auth;
 mod gateway_observe;
+mod oauth;
 mod sandbox;
 mod server;
 mod shorthand;
@@ -25,6 +26,9 @@ pub use self::chat::{RawApproval, RawChat, RawProvider, RawTemperature};
 pub use self::gateway::{RawDrain, RawGateway, RawGatewayLimits, RawPrefixMode, RawProfile, RawTls};
 pub use self::gateway_auth::{RawAudience, RawGatewayAuth, RawJwt};
 pub use self::gateway_observe::{RawAccessLog, RawAudit};
+pub use self::oauth::{
+    RawClientAuth, RawGrant, RawIdentityProvider, RawOAuth, RawPrivateKey, RawTokenCommand, RawTokenSource,
+};
 pub use self::sandbox::{RawSandbox, RawSandboxMode};
 pub(super) use self::server::CONNECTION_KEYS;
 pub use self::server::{

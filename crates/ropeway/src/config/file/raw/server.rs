@@ -54,7 +54,8 @@ record! {
         /// HTTP headers of every request. `${NAME}` is replaced by the value of a secret or variable. Example: `{X-Team: blue}`.
         #[serde(default)]
         pub headers: RawMap<RawText>,
-        /// The credentials for the `Authorization` header of every request. Example: `{bearer: "${TOKEN}"}`.
+        /// The credentials for the `Authorization` header of every request, or how they are obtained: `oauth`, or a map. Defaults to
+        /// OAuth for a server that asks for it. Example: `{bearer: "${TOKEN}"}`.
         pub auth: Option<RawAuth>,
         /// Which tools of the server are exposed, and how they are changed: a list of globs of allowed tools, or a map. Defaults to all
         /// tools, unchanged. Example: `[read_*, list_*]`.

@@ -47,8 +47,7 @@ impl Resolver<'_> {
             self.problem(&at("principal_claim"), "claim is empty");
         }
         for (at_index, scope) in raw.scopes.iter().enumerate() {
-            // https://www.rfc-editor.org/rfc/rfc6749#section-3.3
-            if scope.is_empty() || !scope.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte)) {
+            if !is_scope(scope) {
                 let steps = [key("auth"), key("jwt"), key("scopes"), PathStep::Index(at_index)];
                 self.mismatch(&steps, in_backticks(scope), "a scope without spaces and quotes", None::<String>);
             }
@@ -114,8 +113,13 @@ impl Resolver<'_> {
     }
 }
 
+/// Returns `true` for a [scope](https://www.rfc-editor.org/rfc/rfc6749#section-3.3).
+pub(super) fn is_scope(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\".contains(&byte))
+}
+
 /// Returns `true` for a URL whose responses cannot be changed on the way.
-fn is_safe_url(text: &str) -> bool {
+pub(super) fn is_safe_url(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

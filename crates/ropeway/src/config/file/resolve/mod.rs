@@ -7,6 +7,7 @@ mod gateway_observe;
 mod limits;
 mod resolver;
 mod sandbox;
+mod server_auth;
 mod tools;
 mod transport;
 

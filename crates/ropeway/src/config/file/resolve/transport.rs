@@ -2,13 +2,10 @@
 
 use std::collections::HashSet;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-
 use super::resolver::{Resolver, key};
 use crate::config::file::node::{PathStep, redact_key};
 use crate::config::file::problem::in_backticks;
-use crate::config::file::raw::{RawAuth, RawServer, RawTransport};
+use crate::config::file::raw::{RawServer, RawTransport};
 use crate::config::file::reference::{Part, parts};
 use crate::config::file::variables::{is_public_variable, read_variables};
 use crate::config::settings::{HttpServer, StdioServer, Transport};
@@ -154,21 +151,8 @@ impl Resolver<'_> {
             }
             server.headers.push((name.clone(), Secret::new(value)));
         }
-        match &raw.auth {
-            None => {}
-            Some(RawAuth::Bearer(token)) => {
-                let token = self.text(&[key("auth"), key("bearer")], &token.0);
-                self.secrets.add_credential(&token);
-                server.bearer = Some(Secret::new(token));
-            }
-            Some(RawAuth::Basic(basic)) => {
-                let user = self.text(&[key("auth"), key("basic"), key("user")], &basic.user.0);
-                let password = self.text(&[key("auth"), key("basic"), key("password")], &basic.password.0);
-                let both = format!("{user}:{password}");
-                self.secrets.add_credential(&password);
-                self.secrets.add_credential(&both);
-                server.headers.push(("Authorization".into(), Secret::new(format!("Basic {}", STANDARD.encode(both)))));
-            }
+        if let Some(auth) = &raw.auth {
+            self.server_auth(auth, &mut server);
         }
         let has_authorization = raw.headers.0.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         if raw.auth.is_some() && has_authorization {

@@ -3,6 +3,7 @@
 mod gateway;
 mod redact;
 mod references;
+mod server_auth;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -16,8 +17,9 @@ use serde_json::{Map, Value};
 use self::gateway::review_gateway;
 use self::redact::{redact_argument, redact_header, redact_json, redact_value};
 use self::references::{collect_references, dedup, has_reference, loads_code};
+use self::server_auth::review_tokens;
 use self::token::redact_token;
-pub use self::types::{ChatReview, ConfigReview, ServerReview, TransportReview, ValueReference};
+pub use self::types::{ChatReview, ConfigReview, ServerReview, TokenCommandReview, TransportReview, ValueReference};
 use self::url::{host_warning, redact_url, url_host};
 use super::document::Document;
 use super::problem::ConfigError;
@@ -120,6 +122,7 @@ pub fn review(text: &str, origin: &Path) -> Result<ConfigReview, ConfigError> {
 fn review_server(raw: &RawServer, is_named: bool, all: &mut Vec<ValueReference>) -> ServerReview {
     let mut receives = Vec::new();
     let mut warnings: Vec<String> = Vec::new();
+    let (mut token_commands, mut auth_settings) = (Vec::new(), None);
     let salt = |key: &str| format!("{}\0{key}", raw.alias);
     let transport = match (&raw.command, &raw.url) {
         (_, Some(url)) => {
@@ -141,6 +144,13 @@ fn review_server(raw: &RawServer, is_named: bool, all: &mut Vec<ValueReference>)
                     collect_references(&basic.password.0, &mut receives);
                     let password = redact_token(&basic.password.0, &salt("password"), |_| true);
                     headers.push(("Authorization".to_owned(), format!("Basic {}:{password}", basic.user.0)));
+                }
+                Some(auth @ (RawAuth::OAuth(_) | RawAuth::Command(_))) => {
+                    let review = review_tokens(auth, &salt("auth"), all);
+                    receives.extend(review.receives);
+                    warnings.extend(review.warnings);
+                    token_commands = review.commands;
+                    auth_settings = review.settings;
                 }
             }
             warnings.extend(host_warning(&url.0));
@@ -191,9 +201,10 @@ fn review_server(raw: &RawServer, is_named: bool, all: &mut Vec<ValueReference>)
     if raw.transport.is_some_and(|transport| transport == RawTransport::Sse) {
         shown.push(("transport".to_owned(), "sse".to_owned()));
     }
+    shown.extend(auth_settings.map(|text| ("auth".to_owned(), text)));
     shown.extend(ignored_keys(raw));
     shown.extend(other_settings(raw, &SERVER_KEYS, &salt("tools")));
-    ServerReview { alias: raw.alias.clone(), enabled, transport, receives, settings: shown }
+    ServerReview { alias: raw.alias.clone(), enabled, transport, token_commands, receives, settings: shown }
 }
 
 /// Lists the keys that have no effect with the transport of the server.

@@ -34,10 +34,24 @@ pub struct ServerReview {
     pub enabled: bool,
     /// The command or URL.
     pub transport: TransportReview,
+    /// The programs that print tokens for the server. They run with the permissions of the user.
+    pub token_commands: Vec<TokenCommandReview>,
     /// The variables and files whose values the server receives in arguments, variables or requests.
     pub receives: Vec<ValueReference>,
     /// Warnings and other settings of the server: names and values.
     pub settings: Vec<(String, String)>,
+}
+
+/// A program that prints tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenCommandReview {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The working directory.
+    pub cwd: Option<String>,
+    /// The environment variables of the program.
+    pub env: Vec<(String, String)>,
 }
 
 /// The command or URL of a server.
