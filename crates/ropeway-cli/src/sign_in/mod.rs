@@ -1,0 +1,9 @@
+//! Interactive sign-in to servers with OAuth: browser, pasted callback and device code.
+
+mod browser;
+mod callback;
+mod callback_request;
+pub(crate) mod failure;
+pub(crate) mod flow;
+mod page;
+pub(crate) mod target;
