@@ -92,6 +92,10 @@ pub mod oauth;
 mod parse_error;
 pub mod prelude;
 #[cfg(feature = "mcp")]
+// Hidden from the docs: used by the binary; not covered by semantic versioning.
+#[doc(hidden)]
+pub mod private_file;
+#[cfg(feature = "mcp")]
 // Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
 #[doc(hidden)]
 pub mod protocol;
@@ -110,6 +114,10 @@ mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;
+#[cfg(feature = "mcp")]
+// Hidden from the docs: used by the binary; not covered by semantic versioning.
+#[doc(hidden)]
+pub mod user_folders;
 #[cfg(any(feature = "mcp", feature = "providers"))]
 // Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
 #[doc(hidden)]

@@ -6,16 +6,9 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ropeway::config::read_regular;
+pub(crate) use ropeway::private_file::open_lock;
 
 use crate::failure::Failure;
-
-/// Opens a lock file, or creates it with mode 0600. Refuses symbolic links and pipes.
-pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
-    if std::fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{}` is not a regular file", path.display())));
-    }
-    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
-}
 
 /// Mode of files that others may read, subject to the umask.
 pub(crate) const SHARED: u32 = 0o666;

@@ -10,6 +10,7 @@ mod credentials;
 mod error;
 mod random;
 mod serialized;
+pub mod store;
 mod text;
 mod token_set;
 
@@ -17,4 +18,5 @@ pub use self::challenge::{Challenge, ChallengeScheme};
 pub use self::client::RegisteredClient;
 pub use self::credentials::Credentials;
 pub use self::error::{OAuthError, SharedError};
+pub use self::store::{StoreError, TokenStore};
 pub use self::token_set::TokenSet;

@@ -1,15 +1,16 @@
 //! The file with the keys of clients: reading it, and changing it under a lock.
 
 use std::collections::HashSet;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::client_key::{ClientKey, NewKey};
 use crate::lock::hold;
+use crate::private_file::{self, FileStamp};
 use crate::secret::Secret;
 
 /// The version of the format.
@@ -84,15 +85,6 @@ struct Document {
     keys: Vec<ClientKey>,
 }
 
-/// Identifies a version of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileStamp {
-    file: (u64, u64),
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
 impl KeyFile {
     /// Names a file, which does not have to exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -107,12 +99,7 @@ impl KeyFile {
     /// Returns the version of the file; `None` if it cannot be accessed.
     pub(crate) fn stamp(&self) -> Option<FileStamp> {
         let metadata = fs::metadata(&self.path).ok()?;
-        Some(FileStamp {
-            file: (metadata.dev(), metadata.ino()),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
+        Some(FileStamp::from(&metadata))
     }
 
     /// Reads all keys.
@@ -250,13 +237,7 @@ impl KeyFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.path.clone(),
             target => target?,
         };
-        let mut name = std::ffi::OsString::from(".");
-        name.push(target.file_name().unwrap_or_default());
-        name.push(format!(".{:016x}.new", fastrand::u64(..)));
-        let new = target.with_file_name(name);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
-        let written = file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
-        written.and_then(|()| fs::rename(&new, &target)).inspect_err(|_| drop(fs::remove_file(&new)))
+        private_file::replace(&target, text.as_bytes())
     }
 }
 

@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, RwLock};
 
 use super::client_key::{ClientKey, KeyDigest, key_digest, unix_now};
-use super::key_file::{FileStamp, KeyFile, KeyFileError};
+use super::key_file::{KeyFile, KeyFileError};
 use super::principals::Principals;
 use crate::config::PrincipalLimits;
 use crate::error_chain::chain;
 use crate::event::{Event, Events};
 use crate::gateway::principal::{Grant, Principal, ToolAccess};
+use crate::private_file::FileStamp;
 use crate::sync::{read, write};
 
 /// The keys of a file.

@@ -1,0 +1,189 @@
+//! The folder of a store: checking who can access it, and reading and replacing the files in it.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::MAX_FILE_BYTES;
+use super::error::StoreError;
+use crate::private_file;
+
+/// Extension of the files with tokens.
+const EXTENSION: &str = "json";
+
+/// Maximum number of names in the folder that are looked at.
+const MAX_NAMES: usize = 20_000;
+
+/// Creates the folder if it does not exist, and checks that only this user can access it.
+pub(super) fn prepare(folder: &Path) -> Result<(), StoreError> {
+    private_file::create_folder(folder)
+        .map_err(|source| StoreError::Write { path: folder.to_owned(), source })?;
+    check_folder(folder).map(drop)
+}
+
+/// Checks that only this user can access the folder. Returns `false` if it does not exist.
+pub(super) fn check_folder(folder: &Path) -> Result<bool, StoreError> {
+    match fs::metadata(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(StoreError::Read { path: folder.to_owned(), source }),
+        Ok(metadata) if !metadata.is_dir() => {
+            let source = io::Error::new(ErrorKind::NotADirectory, "not a folder");
+            Err(StoreError::Read { path: folder.to_owned(), source })
+        }
+        Ok(metadata) => check_access(folder, &metadata, "700").map(|()| true),
+    }
+}
+
+/// Reads a file that only this user can access. Returns `None` if it does not exist.
+pub(super) fn read(folder: &Path, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    if !check_folder(folder)? {
+        return Ok(None);
+    }
+    let failed = |source| StoreError::Read { path: path.to_owned(), source };
+    let file = match private_file::open_direct(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(link_problem(path).unwrap_or_else(|| failed(error))),
+        Ok(file) => file,
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(failed(io::Error::new(ErrorKind::InvalidInput, "not a regular file")));
+    }
+    check_access(path, &metadata, "600")?;
+    read_bounded(file, path).map(Some)
+}
+
+fn read_bounded(file: File, path: &Path) -> Result<Vec<u8>, StoreError> {
+    let mut content = Vec::new();
+    let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content);
+    read.map_err(|source| StoreError::Read { path: path.to_owned(), source })?;
+    if content.len() as u64 > MAX_FILE_BYTES {
+        let problem = format!("larger than {} KiB", MAX_FILE_BYTES >> 10);
+        return Err(StoreError::Invalid { path: path.to_owned(), problem });
+    }
+    Ok(content)
+}
+
+/// Replaces a file in a folder that only this user can access.
+pub(super) fn replace(folder: &Path, path: &Path, content: &[u8]) -> Result<(), StoreError> {
+    prepare(folder)?;
+    private_file::replace(path, content).map_err(|source| StoreError::Write { path: path.to_owned(), source })
+}
+
+/// Removes a file or link. Returns `false` if it does not exist.
+pub(super) fn remove(path: &Path) -> Result<bool, StoreError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(StoreError::Write { path: path.to_owned(), source }),
+    }
+}
+
+/// Returns the paths of the files with tokens, sorted.
+pub(super) fn token_files(folder: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    if !check_folder(folder)? {
+        return Ok(Vec::new());
+    }
+    let failed = |source| StoreError::Read { path: folder.to_owned(), source };
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)?.take(MAX_NAMES) {
+        let path = entry.map_err(failed)?.path();
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !is_hidden && path.extension().is_some_and(|extension| extension == EXTENSION) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Returns the path of the file with this name.
+pub(super) fn token_file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.{EXTENSION}"))
+}
+
+/// Returns the error for a symbolic link, if the path is one.
+fn link_problem(path: &Path) -> Option<StoreError> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    is_link.then(|| StoreError::Insecure {
+        path: path.to_owned(),
+        problem: "it is a symbolic link".to_owned(),
+        fix: format!("remove it with `rm {}`, then sign in again", quoted(path)),
+    })
+}
+
+fn check_access(path: &Path, metadata: &Metadata, mode: &str) -> Result<(), StoreError> {
+    let user = rustix::process::geteuid().as_raw();
+    match access_problem(path, (metadata.uid(), metadata.permissions().mode()), user, mode) {
+        Some((problem, fix)) => Err(StoreError::Insecure { path: path.to_owned(), problem, fix }),
+        None => Ok(()),
+    }
+}
+
+/// Returns why users other than `user` may access a file or folder with this owner and mode, and what to do.
+fn access_problem(path: &Path, (owner, mode): (u32, u32), user: u32, wanted: &str) -> Option<(String, String)> {
+    let path = quoted(path);
+    if owner != user {
+        let fix = format!("run as that user, or run `chown {user} {path}` as root");
+        return Some((format!("it belongs to another user (uid {owner})"), fix));
+    }
+    let mode = mode & 0o777;
+    let problem = || format!("other users can access it (mode {mode:03o})");
+    (mode & 0o077 != 0).then(|| (problem(), format!("run `chmod {wanted} {path}`; if others may have read it, sign in again")))
+}
+
+/// Returns a path as a word of a shell command.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_of_others_is_described_with_the_command_that_ends_it() {
+        let of = |owner, mode| access_problem(Path::new("/a b/it's"), (owner, mode), 1000, "600");
+        assert_eq!(of(1000, 0o100600), None);
+        assert_eq!(of(1000, 0o100400), None);
+        let (problem, fix) = of(1000, 0o100644).expect("a problem");
+        assert_eq!(problem, "other users can access it (mode 644)");
+        assert_eq!(fix, r"run `chmod 600 '/a b/it'\''s'`; if others may have read it, sign in again");
+        let (problem, fix) = of(0, 0o100600).expect("a problem");
+        assert_eq!(problem, "it belongs to another user (uid 0)");
+        assert!(fix.starts_with("run as that user, or run `chown 1000 "), "{fix}");
+    }
+
+    #[test]
+    fn only_visible_token_files_are_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["b.json", "a.json", ".a.json.0.new", ".hidden.json", "a.lock", "other"] {
+            fs::write(folder.path().join(name), "").expect("a file");
+        }
+        let found = token_files(folder.path()).expect("files");
+        assert_eq!(found, ["a.json", "b.json"].map(|name| folder.path().join(name)));
+        assert_eq!(token_files(&folder.path().join("missing")).expect("no files"), [] as [PathBuf; 0]);
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_folder_is_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokens");
+        fs::write(&path, "").expect("a file");
+        assert!(matches!(check_folder(&path), Err(StoreError::Read { .. })));
+        assert!(matches!(prepare(&path), Err(StoreError::Write { .. })));
+    }
+
+    #[test]
+    fn files_up_to_the_limit_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.json");
+        replace(folder.path(), &path, &vec![b'x'; MAX_FILE_BYTES as usize]).expect("written");
+        assert!(read(folder.path(), &path).expect("a file").is_some());
+        replace(folder.path(), &path, &vec![b'x'; MAX_FILE_BYTES as usize + 1]).expect("written");
+        assert!(matches!(read(folder.path(), &path), Err(StoreError::Invalid { .. })));
+    }
+}
