@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use ropeway::duration::format_duration;
-use ropeway::oauth::{Credentials, Protection, SignInOptions, StoreError, TokenStore};
+use ropeway::oauth::store::Protection;
+use ropeway::oauth::{Credentials, SignInOptions, StoreError, TokenStore};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ropeway::config::OAuthSettings;
-use ropeway::oauth::{CredentialsSummary, TokenStore, canonical_server, revoke};
+use ropeway::oauth::store::{CredentialsSummary, canonical_server};
+use ropeway::oauth::{TokenStore, revoke};
 use serde_json::{Value, json};
 
 use crate::connect::command_context::CommandContext;

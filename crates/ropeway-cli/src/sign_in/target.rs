@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ropeway::config::{HttpServer, OAuthSettings, ServerAuth, ServerConfig, ServerEntry, Transport};
-use ropeway::oauth::canonical_server;
+use ropeway::oauth::store::canonical_server;
 
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::find_with_origin;

@@ -6,7 +6,8 @@ use std::time::SystemTime;
 use anstyle::Style;
 use jiff::Timestamp;
 use ropeway::duration::format_duration;
-use ropeway::oauth::{CredentialsSummary, TokenStore};
+use ropeway::oauth::TokenStore;
+use ropeway::oauth::store::CredentialsSummary;
 use serde_json::{Value, json};
 
 use crate::connect::command_context::CommandContext;
