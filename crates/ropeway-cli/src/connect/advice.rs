@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(
             trouble(ServerState::NeedsAuth),
             "✗ web · needs authentication\n    run `ropeway login web --config /etc/ropeway.yaml`, or set a token in ropeway.yaml: \
-             auth: {bearer:\n    \"${TOKEN}\"}\n"
+             auth: {bearer: \"${TOKEN}\"}\n"
         );
         assert_eq!(trouble(ServerState::Connecting), "◐ web · no response within 2 s\n    try a longer --timeout\n");
         assert_eq!(

@@ -274,7 +274,7 @@ mod tests {
         let browser = ChosenMethod::Browser(vec!["open".to_owned()]);
         assert_eq!([auto(true, true, true), auto(true, false, false)], [browser.clone(), browser]);
         assert_eq!([auto(false, true, true), auto(false, true, false)], [ChosenMethod::Device, ChosenMethod::Paste]);
-        assert_eq!([auto(false, false, true), auto(false, false, false)], [ChosenMethod::ShowUrl; 2]);
+        assert_eq!([auto(false, false, true), auto(false, false, false)], [const { ChosenMethod::ShowUrl }; 2]);
     }
 
     #[test]
