@@ -14,9 +14,9 @@ pub(crate) use self::file::fuzz;
 // Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
 #[doc(hidden)]
 pub use self::file::{
-    ChatReview, ConfigReview, ForeignConfig, ForeignServer, ServerReview, TokenCommandReview, ToolReference, ToolReferenceKind,
-    TransportReview, ValueReference, edit, is_manifest, open_regular, raw, read_foreign, read_foreign_in, read_regular,
-    read_text, review, tool_references,
+    ChatReview, ConfigReview, ForeignConfig, ForeignServer, ServerReview, TokenCommandReview, ToolReference,
+    ToolReferenceKind, TransportReview, ValueReference, edit, is_manifest, open_regular, raw, read_foreign,
+    read_foreign_in, read_regular, read_text, review, tool_references,
 };
 #[cfg(feature = "bridge")]
 pub use self::file::{ConfigError, ConfigProblem, Secrets, json_schema};
@@ -26,10 +26,11 @@ pub(crate) use self::settings::MAX_TIMEOUT;
 #[cfg(feature = "gateway")]
 pub(crate) use self::settings::decode_gateway_key;
 pub use self::settings::{
-    AuditSettings, AuthSettings, ClientAuthMethod, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer,
-    IdentityProvider, InProcessServer, Isolation, JwtAlgorithm, JwtSettings, LockPolicy, LogTarget, OAuthGrant, OAuthSettings, PrefixMode, PrincipalLimits, PrivateKey,
-    ProfileSettings, Rate, ReconnectPolicy, ResourceSettings, Sandbox, SandboxMode, ServerAuth, ServerConfig, ServerEntry,
-    ServerLimits, ServerTimeouts, StartMode, StdioServer, TlsSettings, TokenCommand, TokenSource, ToolOverride, ToolSettings, Transport,
+    AuditSettings, AuthSettings, ClientAuthMethod, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings,
+    HttpServer, IdentityProvider, InProcessServer, Isolation, JwtAlgorithm, JwtSettings, LockPolicy, LogTarget,
+    OAuthGrant, OAuthSettings, PrefixMode, PrincipalLimits, PrivateKey, ProfileSettings, Rate, ReconnectPolicy,
+    ResourceSettings, Sandbox, SandboxMode, ServerAuth, ServerConfig, ServerEntry, ServerLimits, ServerTimeouts,
+    StartMode, StdioServer, TlsSettings, TokenCommand, TokenSource, ToolOverride, ToolSettings, Transport,
 };
 #[doc(hidden)]
 pub use self::settings::{ChatSettings, MissingChatSecrets, ProviderName, ToolApproval};

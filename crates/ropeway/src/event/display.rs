@@ -24,6 +24,8 @@ impl fmt::Display for Event {
                 write!(f, "down, retrying in {}: {cause}", format_duration(*time))
             }
             Self::NeedsAuth { .. } => f.write_str("needs authentication"),
+            Self::SignInStarted { .. } => f.write_str("waiting for a sign-in"),
+            Self::SignedIn { .. } => f.write_str("signed in"),
             Self::Closed { .. } => f.write_str("closed"),
             Self::ToolsChanged { .. } => f.write_str("tools changed"),
             Self::PromptsChanged { .. } => f.write_str("prompts changed"),

@@ -56,6 +56,20 @@ pub enum Event {
         /// The alias of the server.
         server: Alias,
     },
+    /// A person is asked to sign in to a server.
+    #[serde(rename = "server.sign_in_started")]
+    SignInStarted {
+        /// The alias of the server.
+        server: Alias,
+        /// The reason: `first`, `expired` or `scope`.
+        reason: String,
+    },
+    /// A person signed in to a server.
+    #[serde(rename = "server.signed_in")]
+    SignedIn {
+        /// The alias of the server.
+        server: Alias,
+    },
     /// A connection was closed by the client.
     #[serde(rename = "server.closed")]
     Closed {
@@ -196,6 +210,8 @@ macro_rules! server_of {
             | Event::Ready { server, .. }
             | Event::Down { server, .. }
             | Event::NeedsAuth { server }
+            | Event::SignInStarted { server, .. }
+            | Event::SignedIn { server }
             | Event::Closed { server }
             | Event::ToolsChanged { server }
             | Event::PromptsChanged { server }

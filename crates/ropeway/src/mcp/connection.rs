@@ -31,6 +31,8 @@ pub(crate) struct Connection {
     pub(crate) state: watch::Sender<ConnectionState>,
     /// Notified when a call waits for the connection, to shorten a long retry delay.
     pub(crate) wanted: Notify,
+    /// Notified when another attempt may succeed although the server needs authentication.
+    pub(crate) auth_retry: Notify,
     /// The log level that legacy servers are asked for, if any.
     pub(crate) log_level: watch::Sender<Option<&'static str>>,
     session: Mutex<Option<Arc<Session>>>,
@@ -55,6 +57,7 @@ impl Connection {
             host,
             state: watch::Sender::new(ConnectionState::Closed),
             wanted: Notify::new(),
+            auth_retry: Notify::new(),
             log_level: watch::Sender::new(None),
             session: Mutex::default(),
             tools: Mutex::default(),
@@ -158,6 +161,29 @@ impl Connection {
         RequestTimeouts { idle, deadline, started }
     }
 
+    /// Allows the handshake to ask a person to sign in, because a caller waits for the connection.
+    pub(crate) fn allow_sign_in(&self) {
+        if let Some(auth) = self.host.authorizer() {
+            auth.allow_offer();
+        }
+    }
+
+    /// Starts another attempt if the server needs authentication, and tokens can be obtained now. Returns `false` otherwise.
+    async fn retry_auth(&self) -> bool {
+        let Some(auth) = self.host.authorizer() else { return false };
+        if !auth.can_retry().await {
+            return false;
+        }
+        auth.allow_offer();
+        self.auth_retry.notify_one();
+        true
+    }
+
+    /// Returns the time that people have spent on sign-ins.
+    pub(crate) fn sign_in_time(&self) -> Duration {
+        self.host.authorizer().map(|auth| auth.clock.total()).unwrap_or_default()
+    }
+
     /// Returns the session for a call. If the server is down, waits for it up to the configured grace period.
     pub(crate) async fn session(&self, cx: &CallContext, timeouts: RequestTimeouts) -> Result<Arc<Session>, CallError> {
         match self.current_session() {
@@ -174,28 +200,47 @@ impl Connection {
         mut cause: Option<Arc<ConnectErrorKind>>,
     ) -> Result<Arc<Session>, CallError> {
         let mut state = self.state.subscribe();
-        let give_up_at = timeouts.deadline.min(Instant::now() + self.config.timeouts.grace);
+        if !cx.is_background() {
+            self.allow_sign_in();
+        }
+        let (sign_ins, grace_end) = (self.sign_in_time(), Instant::now() + self.config.timeouts.grace);
+        let mut may_retry = !cx.is_background();
         loop {
             if let Some(session) = self.current_session() {
                 return Ok(session);
             }
             let server = self.alias().clone();
+            let mut refused = None;
             match &*state.borrow_and_update() {
                 ConnectionState::Closed => return Err(CallError::NotConnected { server }),
                 ConnectionState::NeedsAuth { challenge } => {
-                    return Err(CallError::NeedsAuth { server, challenge: challenge.clone() });
+                    refused = Some(CallError::NeedsAuth { server: server.clone(), challenge: challenge.clone() });
                 }
                 ConnectionState::Down { cause: problem, retry_at: None } => {
-                    return Err(CallError::Unavailable { server, source: Box::new(problem.clone()) });
+                    let error = CallError::Unavailable { server: server.clone(), source: Box::new(problem.clone()) };
+                    if !matches!(**problem, ConnectErrorKind::Auth(_)) {
+                        return Err(error);
+                    }
+                    refused = Some(error);
                 }
                 ConnectionState::Down { cause: problem, .. } => cause = Some(problem.clone()),
                 ConnectionState::Connecting { .. } | ConnectionState::Ready { .. } => {}
             }
+            if let Some(refused) = refused
+                && !(std::mem::take(&mut may_retry) && self.retry_auth().await)
+            {
+                return Err(refused);
+            }
             self.wanted.notify_one();
+            // The time in which a person signs in does not count.
+            let give_up_at = timeouts.deadline.min(grace_end + (self.sign_in_time() - sign_ins));
             let changed = tokio::select! {
                 changed = tokio::time::timeout_at(give_up_at, state.changed()) => changed,
                 () = cx.cancelled() => return Err(CallError::Cancelled),
             };
+            if changed.is_err() && self.is_signing_in() && Instant::now() < timeouts.deadline {
+                continue;
+            }
             if !matches!(changed, Ok(Ok(()))) && give_up_at == timeouts.deadline && cause.is_none() {
                 let after = timeouts.deadline - timeouts.started;
                 return Err(CallError::Timeout { server, after, idle: false, hint: None });
@@ -207,6 +252,10 @@ impl Connection {
                 return Err(CallError::Unavailable { server, source: Box::new(cause) });
             }
         }
+    }
+
+    fn is_signing_in(&self) -> bool {
+        self.host.authorizer().is_some_and(|auth| auth.clock.is_running())
     }
 
     fn not_in_time(&self) -> ConnectErrorKind {
@@ -274,5 +323,5 @@ impl Connection {
 
 /// Returns `true` if a new connection would fail for the same reason.
 fn is_final(cause: &ConnectErrorKind) -> bool {
-    matches!(cause, ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Closed)
+    matches!(cause, ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Auth(_) | ConnectErrorKind::Closed)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::duration::format_duration;
+use crate::oauth::OAuthError;
 use crate::protocol::RpcError;
 use crate::secret::Redactor;
 use crate::tool::{Alias, BoxError, CallError};
@@ -70,6 +71,9 @@ pub enum ConnectErrorKind {
         /// The `WWW-Authenticate` header, if the server sent one.
         challenge: Option<String>,
     },
+    /// No token could be obtained, or the server rejects it.
+    #[error("the request could not be authorized")]
+    Auth(#[source] OAuthError),
     /// The URL or a header in the configuration is invalid.
     #[error("`{what}` cannot be used")]
     Address {

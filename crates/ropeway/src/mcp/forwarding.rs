@@ -174,7 +174,7 @@ impl Host {
         if !LIST_CHANGES.contains(&method) && !lock(&self.tap_state.rate_limit).take() {
             return self.count_dropped_event();
         }
-        let redacted = params.map(|params| redact_entry(self.redactor(), params));
+        let redacted = params.map(|params| redact_entry(&self.redactor(), params));
         match redacted {
             None => tap.on_notification(self.link(), method, None, callers()),
             Some(Some(params)) => tap.on_notification(self.link(), method, Some(&params), callers()),
@@ -205,7 +205,7 @@ impl Host {
 
     /// Passes progress to a raw caller.
     pub(super) fn pass_progress(&self, caller: &dyn RawCaller, params: &RawValue) {
-        let Some(params) = redact_entry(self.redactor(), params) else { return };
+        let Some(params) = redact_entry(&self.redactor(), params) else { return };
         let mut token = None;
         let scanned = protocol::scan_object(params.get().as_bytes(), |key, member| {
             if key == b"progressToken" {

@@ -1,13 +1,16 @@
-//! Handlers for the requests that servers send to the client: elicitation, sampling and roots.
+//! Handlers for the requests of servers to the client: elicitation, sampling, roots and sign-ins.
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::tap::ServerTap;
+use crate::config::MAX_TIMEOUT;
+use crate::oauth::{AuthHost, SignInAnswer, SignInRequest, TokenStore};
 use crate::protocol::code;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
@@ -93,6 +96,8 @@ pub struct Handlers {
     pub(super) roots: Option<Handler<(), Vec<ClientRoot>>>,
     /// Receives all requests in place of the handlers.
     pub(super) tap: Option<Arc<dyn ServerTap>>,
+    /// What the authorization of HTTP servers needs.
+    pub(super) auth: AuthHost,
 }
 
 impl Handlers {
@@ -133,6 +138,40 @@ impl Handlers {
         self.roots = Some(Arc::new(move |()| Box::pin(handler())));
         self
     }
+
+    /// Sets the handler that lets a person sign in to an HTTP server. The calls that need it wait for its answer.
+    ///
+    /// Without it, such calls fail with [`CallError::NeedsAuth`](crate::tool::CallError::NeedsAuth).
+    #[must_use]
+    pub fn on_sign_in<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(SignInRequest) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<SignInAnswer, BoxError>> + Send + 'static,
+    {
+        self.auth.sign_in = Some(Arc::new(move |request| Box::pin(handler(request))));
+        self
+    }
+
+    /// Sets the maximum time of a sign-in. Defaults to five minutes.
+    #[must_use]
+    pub fn with_sign_in_timeout(mut self, timeout: Duration) -> Self {
+        self.auth.sign_in_timeout = Some(timeout.min(MAX_TIMEOUT));
+        self
+    }
+
+    /// Sets the store of the tokens of sign-ins. Without it, they are kept in memory and end with the connection.
+    #[must_use]
+    pub fn with_token_store(mut self, store: TokenStore) -> Self {
+        self.auth.store = Some(store);
+        self
+    }
+
+    /// Sets the account whose tokens are used. Each account of a server signs in on its own.
+    #[must_use]
+    pub fn with_account(mut self, account: impl Into<String>) -> Self {
+        self.auth.account = Some(account.into());
+        self
+    }
 }
 
 #[cfg(feature = "gateway")]
@@ -160,6 +199,8 @@ impl Handlers {
             && same(&self.sampling, &other.sampling)
             && same(&self.roots, &other.roots)
             && same(&self.tap, &other.tap)
+            && same(&self.auth.sign_in, &other.auth.sign_in)
+            && self.auth.account == other.auth.account
     }
 }
 
@@ -170,6 +211,8 @@ impl fmt::Debug for Handlers {
             .field("sampling", &self.sampling.is_some())
             .field("roots", &self.roots.is_some())
             .field("tap", &self.tap.is_some())
+            .field("sign_in", &self.auth.sign_in.is_some())
+            .field("account", &self.auth.account)
             .finish()
     }
 }

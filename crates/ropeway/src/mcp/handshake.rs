@@ -47,7 +47,9 @@ pub(crate) async fn connect(
         _ => configured.connect,
     };
     let now = Instant::now();
-    let timeouts = RequestTimeouts { idle: limit, deadline: now + limit, started: now };
+    // The time in which a person signs in does not count: requests may take longer, but not without one.
+    let sign_in = host.authorizer().map(|auth| auth.max_sign_in_time()).unwrap_or_default();
+    let timeouts = RequestTimeouts { idle: limit, deadline: now + limit + sign_in, started: now };
     let (era, is_guess) = match config.era {
         EraChoice::Legacy => (Some(Era::Legacy), false),
         EraChoice::Modern => (Some(Era::Modern), false),
@@ -66,11 +68,22 @@ pub(crate) async fn connect(
     };
     tokio::select! {
         biased;
-        outcome = tokio::time::timeout(limit + margin, handshake.run(era)) => match outcome {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Arc::new(ConnectErrorKind::Timeout { after: limit, said: None })),
-        },
+        outcome = handshake.run_authorized(era) => outcome,
+        () = expired(host, now + limit + margin) => Err(Arc::new(ConnectErrorKind::Timeout { after: limit, said: None })),
         () = hanging => Err(Arc::new(ConnectErrorKind::Timeout { after: now.elapsed(), said: host.stderr_reason().await })),
+    }
+}
+
+/// Waits for a deadline that moves while a person signs in.
+async fn expired(host: &Host, deadline: Instant) {
+    let Some(auth) = host.authorizer() else { return tokio::time::sleep_until(deadline).await };
+    let before = auth.clock.total();
+    loop {
+        let end = deadline + (auth.clock.total() - before);
+        if Instant::now() >= end {
+            return;
+        }
+        tokio::time::sleep_until(end.max(Instant::now() + Duration::from_millis(10))).await;
     }
 }
 
@@ -99,6 +112,14 @@ enum ProbeResult {
 }
 
 impl Handshake<'_> {
+    /// Runs the handshake with the stored tokens.
+    async fn run_authorized(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
+        if let Some(auth) = self.host.authorizer() {
+            Box::pin(auth.load()).await.map_err(ConnectErrorKind::Auth)?;
+        }
+        self.run(era).await
+    }
+
     async fn run(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
         match &self.config.transport {
             Transport::Stdio(_) | Transport::InProcess(_) | Transport::Socket(_) => self.connect_lines(era).await,
@@ -247,7 +268,7 @@ impl Handshake<'_> {
 
     /// Returns the timeout of the probe: at most half of the remaining time.
     fn probe_time(&self) -> Duration {
-        let left = self.timeouts.deadline.saturating_duration_since(Instant::now());
+        let left = (self.timeouts.started + self.timeouts.idle).saturating_duration_since(Instant::now());
         self.config.timeouts.probe.min(left / 2).max(Duration::from_millis(1))
     }
 
@@ -267,7 +288,7 @@ impl Handshake<'_> {
     /// Sends `server/discover`. Repeats it if the server rejects it but offers the same version.
     async fn discover(&self, link: &Link) -> Result<ServerInfo, RequestError> {
         let send = async || {
-            let (meta, cx) = (self.modern_meta(), CallContext::default());
+            let (meta, cx) = (self.modern_meta(), CallContext::default().in_background());
             let request = Request::new("server/discover", b"{}", &cx, self.timeouts);
             link.request(&Request { meta: &meta, cancellable: false, idempotent: true, ..request }).await
         };
@@ -322,7 +343,7 @@ impl Handshake<'_> {
             "capabilities": self.host.capabilities(Era::Legacy),
             "clientInfo": client_info(),
         });
-        let (params, cx) = (params.to_string(), CallContext::default());
+        let (params, cx) = (params.to_string(), CallContext::default().in_background());
         let request = Request::new("initialize", params.as_bytes(), &cx, self.timeouts);
         link.request(&Request { cancellable: false, idempotent: true, ..request }).await
     }

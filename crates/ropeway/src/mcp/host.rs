@@ -17,11 +17,12 @@ use super::handlers::Handlers;
 use super::rate_limit::RateLimit;
 use super::subscriptions::Subscriptions;
 use super::transport::stderr::Stderr;
-use crate::config::ServerLimits;
+use crate::config::{HttpServer, ServerLimits};
 use crate::event::{Event, Events};
 use crate::json;
+use crate::oauth::Authorizer;
 use crate::protocol::{Era, meta};
-use crate::secret::Redactor;
+use crate::secret::{Redactor, SharedRedactor};
 use crate::sync::lock;
 use crate::tool::Alias;
 
@@ -56,7 +57,9 @@ pub(crate) struct Host {
     alias: Alias,
     pub(super) handlers: Handlers,
     events: Events,
-    redactor: Redactor,
+    redactor: Arc<SharedRedactor>,
+    /// Authorizes the requests to an HTTP server.
+    authorizer: Option<Arc<Authorizer>>,
     /// Incremented when the tool list changes. A list that was fetched at an earlier count is stale.
     tools_changed: AtomicU64,
     /// Incremented when the prompts change.
@@ -86,7 +89,8 @@ impl Host {
             alias,
             handlers,
             events,
-            redactor,
+            redactor: Arc::new(SharedRedactor::new(redactor)),
+            authorizer: None,
             tools_changed: AtomicU64::new(0),
             prompts_changed: watch::Sender::new(0),
             tools_stale: Notify::new(),
@@ -108,6 +112,17 @@ impl Host {
         Self { elicitations: ElicitationBudget::new(per_call), ..self }
     }
 
+    /// Adds the authorization of an HTTP server.
+    pub(crate) fn with_authorizer(mut self, server: &HttpServer) -> Self {
+        self.authorizer = Authorizer::new(&self.alias, server, &self.handlers.auth, &self.events, &self.redactor);
+        self
+    }
+
+    /// Returns the authorization of an HTTP server, unless its credentials are fixed.
+    pub(crate) fn authorizer(&self) -> Option<&Arc<Authorizer>> {
+        self.authorizer.as_ref()
+    }
+
     /// Returns `true` if an elicitation handler or a tap is set.
     pub(crate) fn can_elicit(&self) -> bool {
         self.handlers.elicitation.is_some() || self.handlers.tap.is_some()
@@ -122,13 +137,18 @@ impl Host {
     }
 
     /// Returns the redactor for text that goes to logs, events and errors.
-    pub(crate) fn redactor(&self) -> &Redactor {
+    pub(crate) fn redactor(&self) -> Redactor {
+        self.redactor.current()
+    }
+
+    /// Returns the redactor itself, which learns tokens later.
+    pub(crate) fn shared_redactor(&self) -> &Arc<SharedRedactor> {
         &self.redactor
     }
 
     /// Redacts a text of the server.
     pub(crate) fn redact(&self, text: &str) -> String {
-        self.redactor.redact(text).into_owned()
+        self.redactor().redact(text).into_owned()
     }
 
     /// Redacts and truncates a short text of the server.
@@ -138,14 +158,14 @@ impl Host {
 
     /// Redacts a text of the server and truncates it to `most` bytes.
     pub(crate) fn redact_truncated(&self, text: &str, most: usize) -> String {
-        self.redactor.redact_beginning(text, most)
+        self.redactor().redact_beginning(text, most)
     }
 
     /// Serializes and redacts a value.
     pub(crate) fn redacted_json(&self, value: &impl Serialize) -> Arc<Value> {
         // The value was sent or received as JSON, so this cannot fail.
         let mut value = serde_json::to_value(value).unwrap_or_default();
-        self.redactor.redact_json(&mut value);
+        self.redactor().redact_json(&mut value);
         Arc::new(value)
     }
 
@@ -238,7 +258,7 @@ impl Host {
         let message = if message.len() > MAX_TEXT_BYTES {
             self.redact_truncated(message, MAX_TEXT_BYTES).into()
         } else {
-            self.redactor.redact_truncated(message)
+            self.redactor().redact_truncated(message)
         };
         tracing::warn!(server = %self.alias, "{message}");
         self.events.emit(Event::Warning { server: Some(self.alias.clone()), message: message.into_owned() });
@@ -295,7 +315,7 @@ impl Host {
                     let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
                     data = self.redact_truncated(&text, MAX_LOG_BYTES).into();
                 } else {
-                    self.redactor.redact_json(&mut data);
+                    self.redactor().redact_json(&mut data);
                 }
                 let event = Event::Log {
                     server: server(),

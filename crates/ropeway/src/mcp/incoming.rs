@@ -51,16 +51,16 @@ impl PendingRequests {
     }
 
     fn receive_messages(&self, text: &Bytes, reply: &ReplySender, owner: Option<u64>) -> Result<(), FrameError> {
-        let redactor = self.host().redactor();
+        let redactor = || self.host().redactor();
         protocol::read(text, |message| match message {
             Incoming::Response { id, outcome } => {
                 let outcome = outcome.map(|raw| RawResponse::parsed(text.slice_ref(raw.get().as_bytes())));
                 match (id.or(owner), outcome) {
                     (Some(id), Ok(response)) => self.complete(id, Ok(response)),
                     (Some(id), Err(error)) => {
-                        self.complete(id, Err(RequestError::Refused(redact_error(error, redactor))));
+                        self.complete(id, Err(RequestError::Refused(redact_error(error, &redactor()))));
                     }
-                    (None, Err(error)) => self.complete_unidentified(redact_error(error, redactor)),
+                    (None, Err(error)) => self.complete_unidentified(redact_error(error, &redactor())),
                     (None, Ok(_)) => self.host().warn("ignored a result without a request id"),
                 }
             }

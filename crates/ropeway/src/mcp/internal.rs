@@ -60,10 +60,10 @@ impl Mcp {
         self.inner.connection.last_failure()
     }
 
-    /// Returns a redactor for the secrets of the configuration.
+    /// Returns a redactor for the secrets of the configuration, and for the tokens obtained so far.
     #[cfg(feature = "agent")]
     pub(crate) fn secrets(&self) -> crate::secret::Redactor {
-        self.inner.connection.config.secrets()
+        self.inner.connection.host.redactor()
     }
 
     /// Returns the configured timeouts.

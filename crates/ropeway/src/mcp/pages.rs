@@ -210,7 +210,7 @@ pub(crate) async fn fetch(
                 accepted.push(entry);
             }
         }
-        for entry in redacted(connection.host.redactor(), accepted).await {
+        for entry in redacted(&connection.host.redactor(), accepted).await {
             match entry {
                 Some(entry) => take(&entry, &session, &mut warnings),
                 None => warnings.warn(&format!("skipped an entry of the {noun} list that cannot be redacted")),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -69,6 +70,8 @@ pub(super) struct PendingRequest {
     /// The sender of a raw request.
     pub(super) caller: Option<Arc<dyn RawCaller>>,
     standing: bool,
+    /// Waits for another token. The time in which a person signs in does not count as idle.
+    paused: bool,
 }
 
 impl PendingTable {
@@ -121,7 +124,7 @@ impl PendingRequests {
         let (sender, response) = oneshot::channel();
         let started = Instant::now();
         let progress = f64::NEG_INFINITY;
-        let request = PendingRequest { sender, active_at: started, progress, cx, caller, standing };
+        let request = PendingRequest { sender, active_at: started, progress, cx, caller, standing, paused: false };
         let mut table = self.table();
         if let Some(cause) = &table.disconnected {
             return Err(RequestError::Disconnected { started: false, cause: cause.clone() });
@@ -148,6 +151,26 @@ impl PendingRequests {
         keys.sort_unstable();
         keys.dedup();
         Callers { keys, is_certain: owner.is_some() }
+    }
+
+    /// Marks a request as waiting for another token until the guard is dropped.
+    pub(crate) fn pause(&self, id: u64) -> PausedRequest<'_> {
+        if let Some(request) = self.table().get_mut(id) {
+            request.paused = true;
+        }
+        PausedRequest { pending: self, id, before: self.sign_in_time() }
+    }
+
+    fn sign_in_time(&self) -> Duration {
+        self.host.authorizer().map(|auth| auth.clock.total()).unwrap_or_default()
+    }
+
+    /// Returns when the request was last active: now, while it waits for a person who signs in.
+    fn active_at(&self, id: u64) -> Option<Instant> {
+        let mut table = self.table();
+        let request = table.get_mut(id)?;
+        let is_waiting = request.paused && self.host.authorizer().is_some_and(|auth| auth.clock.is_running());
+        Some(if is_waiting { Instant::now() } else { request.active_at })
     }
 
     /// Resolves the pending request with this id, if the caller is still waiting.
@@ -205,6 +228,26 @@ impl PendingRequests {
     }
 }
 
+/// A request that waits for another token.
+pub(crate) struct PausedRequest<'a> {
+    pending: &'a PendingRequests,
+    id: u64,
+    /// The time of all sign-ins before the pause.
+    before: Duration,
+}
+
+impl Drop for PausedRequest<'_> {
+    fn drop(&mut self) {
+        let had_sign_in = self.pending.sign_in_time() > self.before;
+        if let Some(request) = self.pending.table().get_mut(self.id) {
+            request.paused = false;
+            if had_sign_in {
+                request.active_at = Instant::now();
+            }
+        }
+    }
+}
+
 /// The receiving side of a pending request. Dropping it removes the request.
 #[derive(Debug)]
 pub(crate) struct ResponseReceiver<'a> {
@@ -245,7 +288,7 @@ impl ResponseReceiver<'_> {
                 () = cx.cancelled(), if cx.cancel().is_some() => return Err(RequestError::Cancelled),
                 () = &mut timer => {
                     let now = Instant::now();
-                    let active_at = self.pending.table().get_mut(self.id).map_or(self.started, |request| request.active_at);
+                    let active_at = self.pending.active_at(self.id).unwrap_or(self.started);
                     let waited_until = self.pending.host.elicitations.waited_until();
                     let active_at = waited_until.map_or(active_at, |until| active_at.max(until));
                     let unidentified = || self.pending.table().unidentified.clone();
@@ -275,8 +318,6 @@ impl Drop for ResponseReceiver<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bytes::Bytes;
 
     use super::*;

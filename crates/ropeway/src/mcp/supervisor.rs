@@ -62,6 +62,10 @@ pub(crate) async fn run(connection: Arc<Connection>, mut commands: mpsc::Unbound
         let (cause, failures_in_row) = match outcome {
             Ok(session) => {
                 let connected_at = Instant::now();
+                if let Some(auth) = connection.host.authorizer() {
+                    // A later attempt in the background must not ask a person.
+                    auth.take_offer();
+                }
                 let session = Arc::new(session);
                 failures = 0;
                 // Checked before a caller can fetch the tools of the new session, which need no refresh.
@@ -120,9 +124,23 @@ async fn wait_for_retry(
     cause: Arc<ConnectErrorKind>,
     failures: u32,
 ) -> bool {
-    if let ConnectErrorKind::NeedsAuth { challenge } = &*cause {
-        connection.enter(ConnectionState::NeedsAuth { challenge: challenge.clone() });
-        return commands.recv().await.is_some();
+    let is_refused = match &*cause {
+        ConnectErrorKind::NeedsAuth { challenge } => {
+            connection.enter(ConnectionState::NeedsAuth { challenge: challenge.clone() });
+            true
+        }
+        // Another attempt without a caller would fail in the same way.
+        ConnectErrorKind::Auth(error) if !error.is_transient() => {
+            connection.enter(ConnectionState::Down { cause: cause.clone(), retry_at: None });
+            true
+        }
+        _ => false,
+    };
+    if is_refused {
+        return tokio::select! {
+            command = commands.recv() => command.is_some(),
+            () = connection.auth_retry.notified() => true,
+        };
     }
     if !connection.config.reconnect.enabled {
         connection.enter(ConnectionState::Down { cause, retry_at: None });
@@ -177,7 +195,7 @@ async fn refresh_tools_on_change(connection: &Arc<Connection>, has_old_tools: bo
 }
 
 async fn refresh(connection: &Arc<Connection>) {
-    if let Err(error) = tools::fetch(connection, &CallContext::default()).await {
+    if let Err(error) = tools::fetch(connection, &CallContext::default().in_background()).await {
         connection.host.warn(&format!("could not refresh the tool list: {}", chain(&error)));
     }
 }
@@ -198,7 +216,7 @@ async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Sess
                 ] {
                     for uri in uris {
                         let params = json!({"uri": uri}).to_string();
-                        let cx = CallContext::default();
+                        let cx = CallContext::default().in_background();
                         let request = Request::new(method, params.as_bytes(), &cx, connection.timeouts(&cx));
                         match session.request(&Request { idempotent: true, ..request }).await {
                             Ok(_) if method == "resources/subscribe" => subscriptions.confirm(uri),
@@ -227,7 +245,7 @@ async fn maintain_log_level(connection: &Arc<Connection>, session: &Arc<Session>
         let wanted = *level.borrow_and_update();
         if let Some(wanted) = wanted {
             let params = json!({"level": wanted}).to_string();
-            let cx = CallContext::default();
+            let cx = CallContext::default().in_background();
             let timeouts = connection.timeouts(&cx);
             let request = Request::new("logging/setLevel", params.as_bytes(), &cx, timeouts);
             if let Err(error) = session.request(&Request { idempotent: true, ..request }).await {
@@ -308,7 +326,7 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
 
 /// Sends a `subscriptions/listen` request and waits for its end. The request stays open by design.
 async fn listen(session: Arc<Session>, params: String) -> RequestResult {
-    let cx = CallContext::default();
+    let cx = CallContext::default().in_background();
     let timeouts = RequestTimeouts::within(MAX_TIMEOUT);
     let request = Request::new("subscriptions/listen", params.as_bytes(), &cx, timeouts);
     session.request(&Request { standing: true, ..request }).await

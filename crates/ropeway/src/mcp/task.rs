@@ -59,7 +59,7 @@ impl RemoteTask {
             message: error["message"].as_str().unwrap_or("the task failed").to_owned(),
             data: error.get("data").cloned(),
         };
-        RequestError::Refused(redact_error(error, connection.host.redactor())).into_call_error(connection.alias())
+        RequestError::Refused(redact_error(error, &connection.host.redactor())).into_call_error(connection.alias())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::store::StoreError;
+
 /// The cause of an error. It is shared by all calls that wait for the same sign-in.
 pub type SharedError = Arc<dyn std::error::Error + Send + Sync>;
 
@@ -79,6 +81,14 @@ pub enum OAuthError {
         /// The server.
         server: String,
     },
+    /// The server rejects a token that was just obtained.
+    #[error("the server rejects the new token{}{}", if *.is_scope { ": it lacks a scope" } else { "" }, .said.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
+    Rejected {
+        /// Whether the server says that the token lacks a scope.
+        is_scope: bool,
+        /// The description of the server.
+        said: Option<String>,
+    },
     /// The sign-in took too long. It has to be started again.
     #[error("the sign-in has expired; start it again")]
     Expired,
@@ -108,6 +118,12 @@ pub enum OAuthError {
         /// What is wrong.
         reason: String,
     },
+}
+
+impl From<StoreError> for OAuthError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Arc::new(error))
+    }
 }
 
 impl OAuthError {

@@ -9,6 +9,8 @@ mod filter;
 mod matcher;
 mod pattern;
 mod redactor;
+#[cfg(feature = "mcp")]
+mod shared;
 mod stream;
 mod value;
 
@@ -19,6 +21,8 @@ pub(crate) use self::detection::{in_header, is_placeholder};
 #[doc(hidden)]
 pub use self::detection::{in_arguments, in_named, in_url, names_secret};
 pub use self::redactor::Redactor;
+#[cfg(feature = "mcp")]
+pub(crate) use self::shared::SharedRedactor;
 // Hidden from the docs: redacts a stream of text; used by the binary.
 #[doc(hidden)]
 pub use self::stream::StreamRedactor;

@@ -96,6 +96,7 @@ struct Inner {
     meta: Map<String, Value>,
     trace: Option<TraceParent>,
     unchanged: bool,
+    background: bool,
 }
 
 impl Default for CallContext {
@@ -126,6 +127,7 @@ impl CallContext {
             meta: Map::new(),
             trace: None,
             unchanged: false,
+            background: false,
         }))
     }
 
@@ -200,6 +202,20 @@ impl CallContext {
     pub fn with_meta(mut self, key: impl Into<String>, value: Value) -> Self {
         self.inner().meta.insert(key.into(), value);
         self
+    }
+
+    /// Marks a request that no caller waits for. A person is not asked to sign in for it.
+    #[cfg(feature = "mcp")]
+    #[must_use]
+    pub(crate) fn in_background(mut self) -> Self {
+        self.inner().background = true;
+        self
+    }
+
+    /// Returns `true` if no caller waits for the request.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn is_background(&self) -> bool {
+        self.0.background
     }
 
     fn inner(&mut self) -> &mut Inner {

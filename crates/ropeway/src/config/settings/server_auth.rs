@@ -97,6 +97,13 @@ impl OAuthSettings {
         Self::default()
     }
 
+    /// Returns a redactor for the secrets of the settings.
+    pub(crate) fn secrets(&self) -> Redactor {
+        let mut secrets = Vec::new();
+        self.add_secrets(&mut secrets);
+        Redactor::new(&secrets)
+    }
+
     fn add_secrets(&self, secrets: &mut Vec<Secret>) {
         secrets.extend(self.client_secret.clone());
         secrets.extend(self.private_key.as_ref().map(|key| key.pem.clone()));

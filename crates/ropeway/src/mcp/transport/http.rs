@@ -10,6 +10,7 @@ use reqwest::header::HeaderValue;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::Instant;
 
+use super::authorized::Target;
 use super::background_tasks::BackgroundTasks;
 use super::cancel::CancelOnDrop;
 use super::disconnect::DisconnectReason;
@@ -23,6 +24,7 @@ use crate::mcp::message_log;
 use crate::mcp::pending::PendingRequests;
 use crate::mcp::raw_response::RequestResult;
 use crate::mcp::request::Request;
+use crate::oauth::{Access, Waiting};
 use crate::protocol::{self, Era, MODERN};
 use crate::sync::{read, write};
 
@@ -72,7 +74,7 @@ impl Http {
         pending: Arc<PendingRequests>,
         limit: usize,
     ) -> Result<Arc<Self>, ConnectErrorKind> {
-        let client = HttpClient::new(server, limit, pending.host().redactor().clone())?;
+        let client = HttpClient::new(server, limit, pending.host())?;
         let state = LinkState { era: Era::Modern, version: Some(MODERN.to_owned()), session: None, streaming: false };
         Ok(Arc::new_cyclic(|this| Self {
             this: this.clone(),
@@ -141,7 +143,7 @@ impl Http {
         let mut attempts = 0;
         let mut wait = Duration::from_millis(500);
         loop {
-            let response = self.send(request, message.clone()).await?;
+            let response = self.send(id, request, &message).await?;
             if response.status().is_success() {
                 return self.read_response(id, request, response).await;
             }
@@ -174,8 +176,19 @@ impl Http {
         }
     }
 
-    async fn send(&self, request: &Request<'_>, message: Bytes) -> Result<Response, RequestError> {
-        message_log::sent(self.pending.host(), &message);
+    async fn send(&self, id: u64, request: &Request<'_>, message: &Bytes) -> Result<Response, RequestError> {
+        let waiting = if request.cx.is_background() { Waiting::Background } else { Waiting::Call };
+        let target = Target { pending: Some((&self.pending, id)), ..self.target(Method::POST, waiting) };
+        self.client.send_authorized(target, |access| self.send_once(request, message, access)).await
+    }
+
+    async fn send_once(
+        &self,
+        request: &Request<'_>,
+        message: &Bytes,
+        access: Option<Access>,
+    ) -> Result<Response, RequestError> {
+        message_log::sent(self.pending.host(), message);
         let build = || {
             let mut post = self.with_session_headers(self.client.post(self.client.url.clone(), message.clone()));
             if self.state().era == Era::Modern {
@@ -187,7 +200,7 @@ impl Http {
                     post = post.header(name, value);
                 }
             }
-            post
+            authorize(post, access.as_ref())
         };
         let lost = |started, error| RequestError::disconnected(started, self.client.connect_error(error));
         match build().send().await {
@@ -201,6 +214,23 @@ impl Http {
             },
             Err(error) => Err(lost(true, error)),
         }
+    }
+
+    /// The target of a request without a pending one.
+    pub(super) fn target(&self, method: Method, waiting: Waiting) -> Target<'_> {
+        Target { method, url: &self.client.url, host: self.pending.host(), waiting, pending: None }
+    }
+
+    /// Sends a message without a response.
+    async fn post(&self, message: Bytes, waiting: Waiting) -> Result<Response, RequestError> {
+        let target = self.target(Method::POST, waiting);
+        let send = |access: Option<Access>| {
+            message_log::sent(self.pending.host(), &message);
+            let post = self.with_session_headers(self.client.post(self.client.url.clone(), message.clone()));
+            let sending = authorize(post, access.as_ref()).send();
+            async { sending.await.map_err(|error| RequestError::disconnected(false, self.client.connect_error(error))) }
+        };
+        self.client.send_authorized(target, send).await
     }
 
     /// Adds the headers of the negotiated version and the session.
@@ -224,9 +254,7 @@ impl Http {
     async fn is_session_known(&self) -> bool {
         let ping = br#"{"jsonrpc":"2.0","id":"session-check","method":"ping"}"#;
         let ask = async {
-            message_log::sent(self.pending.host(), ping);
-            let post = self.with_session_headers(self.client.post(self.client.url.clone(), Bytes::from_static(ping)));
-            match post.send().await {
+            match self.post(Bytes::from_static(ping), Waiting::Optional).await {
                 Ok(response) if !response.status().is_success() => {
                     let rejected = self.client.error_response(response).await;
                     self.session_expiry(&rejected, None) == SessionExpiry::No
@@ -271,7 +299,14 @@ impl Http {
         self.retire(&cause);
         self.pending.fail_all(&cause);
         if self.state().era == Era::Legacy && self.state().session.is_some() {
-            let delete = self.with_session_headers(self.client.request(Method::DELETE, self.client.url.clone())).send();
+            let delete = async {
+                let delete = self.with_session_headers(self.client.request(Method::DELETE, self.client.url.clone()));
+                let access = match &self.client.auth {
+                    Some(auth) => auth.authorize(&Method::DELETE, &self.client.url).await.ok(),
+                    None => None,
+                };
+                let _ = authorize(delete, access.as_ref()).send().await;
+            };
             // On failure, the session expires on the server.
             let _ = tokio::time::timeout(grace, delete).await;
         }
@@ -292,10 +327,7 @@ impl Notifier for Http {
     }
 
     async fn notify(&self, message: Vec<u8>) -> Result<(), RequestError> {
-        message_log::sent(self.pending.host(), &message);
-        let post = self.with_session_headers(self.client.post(self.client.url.clone(), message.into()));
-        let lost = |error| RequestError::disconnected(false, self.client.connect_error(error));
-        let response = post.send().await.map_err(lost)?;
+        let response = self.post(message.into(), Waiting::Background).await?;
         if response.status().is_success() {
             return Ok(());
         }
@@ -307,6 +339,14 @@ impl Notifier for Http {
             return Err(RequestError::Disconnected { started: false, cause });
         }
         Err(rejected.into_request_error())
+    }
+}
+
+/// Adds the authorization to a request.
+pub(super) fn authorize(request: RequestBuilder, access: Option<&Access>) -> RequestBuilder {
+    match access {
+        Some(access) => access.apply(request),
+        None => request,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -13,8 +13,10 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 
 use crate::config::HttpServer;
 use crate::mcp::error::{ConnectErrorKind, PROXY_AUTH, RequestError, redact_error};
+use crate::mcp::host::Host;
+use crate::oauth::Authorizer;
 use crate::protocol::{self, Incoming, RpcError};
-use crate::secret::Redactor;
+use crate::secret::{Redactor, SharedRedactor};
 use crate::sync::{read, write};
 use crate::tool::BoxError;
 use crate::web::{SseEvent, SseParser, TransportError, brief, client, looks_like_sse, retry_after};
@@ -31,18 +33,20 @@ pub(crate) struct HttpClient {
     pub(crate) url: Url,
     headers: HeaderMap,
     pub(crate) limit: usize,
-    pub(crate) redactor: Redactor,
+    redactor: Arc<SharedRedactor>,
+    pub(super) auth: Option<Arc<Authorizer>>,
 }
 
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpClient").field("url", &self.redactor.redact(self.url.as_str())).finish_non_exhaustive()
+        f.debug_struct("HttpClient").field("url", &self.redactor().redact(self.url.as_str())).finish_non_exhaustive()
     }
 }
 
 impl HttpClient {
-    /// Creates a client. `redactor` redacts errors and response texts.
-    pub(crate) fn new(server: &HttpServer, limit: usize, redactor: Redactor) -> Result<Self, ConnectErrorKind> {
+    /// Creates a client. The redactor of `host` redacts errors and response texts.
+    pub(crate) fn new(server: &HttpServer, limit: usize, host: &Host) -> Result<Self, ConnectErrorKind> {
+        let redactor = host.redactor();
         let invalid_address = |what: &str, source: BoxError| invalid_address(&redactor.redact(what), source);
         let url = Url::parse(&server.url).map_err(|error| invalid_address(&server.url, error.into()))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -57,7 +61,12 @@ impl HttpClient {
             headers.insert(AUTHORIZATION, sensitive_header("authorization", &format!("Bearer {}", token.expose()))?);
         }
         let client = client(&url).build().map_err(|error| invalid_address("the HTTP client", error.into()))?;
-        Ok(Self { client: RwLock::new(client), url, headers, limit, redactor })
+        let (redactor, auth) = (host.shared_redactor().clone(), host.authorizer().cloned());
+        Ok(Self { client: RwLock::new(client), url, headers, limit, redactor, auth })
+    }
+
+    pub(crate) fn redactor(&self) -> Redactor {
+        self.redactor.current()
     }
 
     /// Creates a GET request for an event stream.
@@ -80,17 +89,17 @@ impl HttpClient {
 
     /// Reads the body of a response.
     pub(crate) async fn body(&self, response: Response) -> Result<ResponseBody, RequestError> {
-        ResponseBody::read(response, self.limit, &self.redactor).await
+        ResponseBody::read(response, self.limit, &self.redactor()).await
     }
 
     /// Reads an error response.
     pub(crate) async fn error_response(&self, response: Response) -> ErrorResponse {
-        ErrorResponse::read(response, &self.redactor).await
+        ErrorResponse::read(response, &self.redactor()).await
     }
 
     /// Converts the error of a request.
     pub(crate) fn connect_error(&self, error: reqwest::Error) -> ConnectErrorKind {
-        connect_error(error, &self.redactor)
+        connect_error(error, &self.redactor())
     }
 
     /// Drops all pooled connections. When one fails, the server may have restarted, and the others would fail as well.
@@ -329,10 +338,13 @@ impl SseStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Events;
+    use crate::mcp::handlers::Handlers;
 
     #[test]
     fn an_invalid_url_is_named_in_the_error() {
-        let web = |server: HttpServer| HttpClient::new(&server, 1, Redactor::default());
+        let host = Host::new("s".into(), Handlers::new(), Events::default(), Redactor::default());
+        let web = |server: HttpServer| HttpClient::new(&server, 1, &host);
         let error = web(HttpServer::new("ftp://example.com")).expect_err("not http");
         assert_eq!(error.to_string(), "`ftp://example.com` cannot be used");
         assert!(web(HttpServer::new("http://a").with_header("bad name", "x")).is_err());

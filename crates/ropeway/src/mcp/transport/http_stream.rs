@@ -3,15 +3,18 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use reqwest::{Method, Response};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::http::Http;
+use super::authorized::refusal;
+use super::http::{Http, authorize};
 use super::http_client::{ResponseBody, SseStream};
 use super::outgoing::reply_sender;
 use super::resume::{MAX_CALL_RETRY, MAX_RETRY, ResumeState};
 use crate::mcp::error::{ConnectErrorKind, RequestError};
 use crate::mcp::host::ReplySender;
+use crate::oauth::{Access, Authorizer, Waiting};
 use crate::protocol::Era;
 use crate::sync::write;
 use crate::web::SseEvent;
@@ -27,6 +30,15 @@ const STABLE_CALL_STREAM: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait for the standalone stream before the first request.
 const STREAM_OPEN_WAIT: Duration = Duration::from_secs(1);
+
+/// Obtains another token after the server refused the standalone stream. A person is not asked to sign in for it.
+async fn is_recoverable(auth: Option<&Arc<Authorizer>>, access: Option<&Access>, response: &Response) -> bool {
+    let (Some(auth), Some(access)) = (auth, access) else { return false };
+    match refusal(auth, access, response) {
+        Some(refusal) => auth.recover(&refusal, Waiting::Optional).await.is_ok(),
+        None => false,
+    }
+}
 
 impl Http {
     /// Reads the event stream of a request, and resumes it after an interruption.
@@ -64,15 +76,24 @@ impl Http {
         loop {
             resume.attempts += 1;
             tokio::time::sleep(resume.next_wait()).await;
-            let response = self.with_session_headers(self.client.get()).header("Last-Event-ID", last).send().await;
-            let error = match response {
+            let send = |access: Option<Access>| {
+                let get = self.with_session_headers(self.client.get()).header("Last-Event-ID", last);
+                let sending = authorize(get, access.as_ref()).send();
+                async {
+                    sending.await.map_err(|error| RequestError::disconnected(true, self.client.connect_error(error)))
+                }
+            };
+            let target = self.target(Method::GET, Waiting::Background);
+            let error = match self.client.send_authorized(target, send).await {
                 Ok(response) if response.status().is_success() => match self.client.body(response).await {
                     Ok(ResponseBody::Events(events)) => return Ok(events),
                     Ok(_) => RequestError::Unreadable("the resumed stream is not an event stream".to_owned()),
                     Err(error) => error,
                 },
                 Ok(response) => return Err(self.client.error_response(response).await.into_request_error()),
-                Err(error) => RequestError::disconnected(true, self.client.connect_error(error)),
+                // The call itself was started; only its stream could not be resumed.
+                Err(RequestError::Disconnected { cause, .. }) => RequestError::Disconnected { started: true, cause },
+                Err(error) => error,
             };
             if resume.attempts >= RESUME_ATTEMPTS {
                 return Err(error);
@@ -100,14 +121,30 @@ impl Http {
         let mut opened = Some(opened);
         let mut resume = ResumeState::new(Duration::from_secs(1), MAX_RETRY);
         while resume.attempts < RESUME_ATTEMPTS {
-            let Some(mut get) = this.upgrade().map(|link| link.with_session_headers(link.client.get())) else { return };
+            let taken = |link: Arc<Self>| {
+                let client = &link.client;
+                (link.with_session_headers(client.get()), client.auth.clone(), client.url.clone())
+            };
+            let Some((mut get, auth, url)) = this.upgrade().map(taken) else { return };
             if let Some(last) = &resume.last {
                 get = get.header("Last-Event-ID", last);
             }
-            let response = get.send().await;
-            let taken = |link: Arc<Self>| (link.client.limit, link.client.redactor.clone());
+            let access = match &auth {
+                Some(auth) => match auth.authorize(&Method::GET, &url).await {
+                    Ok(access) => Some(access),
+                    Err(_) => break,
+                },
+                None => None,
+            };
+            let response = authorize(get, access.as_ref()).send().await;
+            let taken = |link: Arc<Self>| (link.client.limit, link.client.redactor());
             let Some((limit, redactor)) = this.upgrade().map(taken) else { return };
+            let is_recovered = match &response {
+                Ok(response) => is_recoverable(auth.as_ref(), access.as_ref(), response).await,
+                Err(_) => false,
+            };
             match response {
+                Ok(_) if is_recovered => {}
                 Ok(response) if response.status().is_success() => {
                     this.upgrade().inspect(|link| link.set_streaming(true));
                     drop(opened.take());

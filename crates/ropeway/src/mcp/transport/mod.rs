@@ -3,6 +3,7 @@
 //! See [transports](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports).
 
 mod activity;
+mod authorized;
 mod background_tasks;
 mod cancel;
 pub(crate) mod child;

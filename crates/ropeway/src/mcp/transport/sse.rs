@@ -5,11 +5,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use reqwest::Url;
+use bytes::Bytes;
+use reqwest::{Method, Url};
 
+use super::authorized::Target;
 use super::background_tasks::BackgroundTasks;
 use super::cancel::CancelOnDrop;
 use super::disconnect::DisconnectReason;
+use super::http::authorize;
 use super::http_client::{HttpClient, ResponseBody, SseStream};
 use super::outgoing::{Notifier, OutgoingQueue, reply_sender, send_later};
 use crate::config::HttpServer;
@@ -19,6 +22,7 @@ use crate::mcp::message_log;
 use crate::mcp::pending::PendingRequests;
 use crate::mcp::raw_response::RequestResult;
 use crate::mcp::request::Request;
+use crate::oauth::{Access, Waiting};
 
 /// Timeout of the `endpoint` event.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,8 +50,19 @@ impl Sse {
         pending: Arc<PendingRequests>,
         limit: usize,
     ) -> Result<Arc<Self>, Arc<ConnectErrorKind>> {
-        let client = HttpClient::new(server, limit, pending.host().redactor().clone())?;
-        let response = client.get().send().await.map_err(|error| client.connect_error(error))?;
+        let client = HttpClient::new(server, limit, pending.host())?;
+        let target = Target {
+            method: Method::GET,
+            url: &client.url,
+            host: pending.host(),
+            waiting: Waiting::Background,
+            pending: None,
+        };
+        let get = |access: Option<Access>| {
+            let sending = authorize(client.get(), access.as_ref()).send();
+            async { sending.await.map_err(|error| RequestError::disconnected(false, client.connect_error(error))) }
+        };
+        let response = client.send_authorized(target, get).await.map_err(RequestError::into_connect_error)?;
         if !response.status().is_success() {
             return Err(client.error_response(response).await.into_request_error().into_connect_error());
         }
@@ -96,8 +111,9 @@ impl Sse {
         let id = receiver.id();
         let message = request.encode(id);
         let cancel = CancelOnDrop::new(id, request.cancellable, |message| send_later(&self.this, message));
+        let waiting = if request.cx.is_background() { Waiting::Background } else { Waiting::Call };
         let posted = async {
-            match self.notify(message).await {
+            match self.post(message.into(), waiting, Some(id)).await {
                 // The response arrives on the stream.
                 Ok(()) => std::future::pending().await,
                 Err(error) => error,
@@ -110,6 +126,51 @@ impl Sse {
         };
         cancel.finish(&outcome);
         outcome
+    }
+
+    /// Sends a message. `id` is the id of its pending request, if it has one.
+    async fn post(&self, message: Bytes, waiting: Waiting, id: Option<u64>) -> Result<(), RequestError> {
+        let target = Target {
+            method: Method::POST,
+            url: &self.endpoint,
+            host: self.pending.host(),
+            waiting,
+            pending: id.map(|id| (&*self.pending, id)),
+        };
+        let send = |access: Option<Access>| {
+            message_log::sent(self.pending.host(), &message);
+            let post = self.client.post(self.endpoint.clone(), message.clone());
+            let sending = authorize(post, access.as_ref()).send();
+            async {
+                sending.await.map_err(|error| {
+                    let started = !error.is_connect();
+                    let cause = Arc::new(self.client.connect_error(error));
+                    if !started {
+                        self.disconnect(cause.clone());
+                    }
+                    RequestError::Disconnected { started, cause }
+                })
+            }
+        };
+        let response = match self.client.send_authorized(target, send).await {
+            Ok(response) => response,
+            Err(error) => {
+                if let RequestError::Disconnected { started: false, cause } = &error {
+                    self.retire(cause.clone());
+                }
+                return Err(error);
+            }
+        };
+        if response.status().is_success() {
+            return Ok(());
+        }
+        let rejected = self.client.error_response(response).await;
+        message_log::error_status(self.pending.host(), rejected.status.as_u16(), &rejected.body);
+        let error = rejected.into_request_error();
+        if let RequestError::Disconnected { started: false, cause } = &error {
+            self.retire(cause.clone());
+        }
+        Err(error)
     }
 
     pub(crate) async fn disconnected(&self) -> Arc<ConnectErrorKind> {
@@ -136,29 +197,7 @@ impl Notifier for Sse {
     }
 
     async fn notify(&self, message: Vec<u8>) -> Result<(), RequestError> {
-        message_log::sent(self.pending.host(), &message);
-        let sent = self.client.post(self.endpoint.clone(), message.into()).send().await;
-        let response = match sent {
-            Ok(response) => response,
-            Err(error) => {
-                let started = !error.is_connect();
-                let cause = Arc::new(self.client.connect_error(error));
-                if !started {
-                    self.disconnect(cause.clone());
-                }
-                return Err(RequestError::Disconnected { started, cause });
-            }
-        };
-        if response.status().is_success() {
-            return Ok(());
-        }
-        let rejected = self.client.error_response(response).await;
-        message_log::error_status(self.pending.host(), rejected.status.as_u16(), &rejected.body);
-        let error = rejected.into_request_error();
-        if let RequestError::Disconnected { started: false, cause } = &error {
-            self.retire(cause.clone());
-        }
-        Err(error)
+        self.post(message.into(), Waiting::Background, None).await
     }
 }
 

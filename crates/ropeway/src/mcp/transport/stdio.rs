@@ -19,14 +19,10 @@ pub(crate) fn start(
     limits: &ServerLimits,
 ) -> Result<Arc<Lines>, ConnectErrorKind> {
     let host = pending.host();
-    let StartedChild { child, stdin, stdout, stderr, sandbox } = ChildGroup::start(server, host.redactor())?;
+    let StartedChild { child, stdin, stdout, stderr, sandbox } = ChildGroup::start(server, &host.redactor())?;
     let (preamble, reports) = sandbox.map(|sandbox| (sandbox.preamble, sandbox.reports)).unzip();
-    let log = StderrLog {
-        capacity: limits.stderr_bytes,
-        server: host.alias().clone(),
-        redactor: host.redactor().clone(),
-        reports,
-    };
+    let log =
+        StderrLog { capacity: limits.stderr_bytes, server: host.alias().clone(), redactor: host.redactor(), reports };
     let stderr = Stderr::start(stderr, log, child.group_id());
     host.set_stderr(stderr.clone());
     let outbox = Outbox::new(stdin).with_preamble(preamble.unwrap_or_default());

@@ -17,8 +17,7 @@ const MAX_NAMES: usize = 20_000;
 
 /// Creates the folder if it does not exist, and checks that only this user can access it.
 pub(super) fn prepare(folder: &Path) -> Result<(), StoreError> {
-    private_file::create_folder(folder)
-        .map_err(|source| StoreError::Write { path: folder.to_owned(), source })?;
+    private_file::create_folder(folder).map_err(|source| StoreError::Write { path: folder.to_owned(), source })?;
     check_folder(folder).map(drop)
 }
 
@@ -130,7 +129,8 @@ fn access_problem(path: &Path, (owner, mode): (u32, u32), user: u32, wanted: &st
     }
     let mode = mode & 0o777;
     let problem = || format!("other users can access it (mode {mode:03o})");
-    (mode & 0o077 != 0).then(|| (problem(), format!("run `chmod {wanted} {path}`; if others may have read it, sign in again")))
+    (mode & 0o077 != 0)
+        .then(|| (problem(), format!("run `chmod {wanted} {path}`; if others may have read it, sign in again")))
 }
 
 /// Returns a path as a word of a shell command.

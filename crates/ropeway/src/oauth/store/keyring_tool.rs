@@ -100,7 +100,8 @@ impl KeyringTool {
             }
             ToolKind::Security => {
                 let secret = secret.expose();
-                let line = format!("add-generic-password -U -s {SERVICE} -a {name} -l \"Ropeway tokens\" -w {secret}\n");
+                let line =
+                    format!("add-generic-password -U -s {SERVICE} -a {name} -l \"Ropeway tokens\" -w {secret}\n");
                 self.run(&["-i"], &line).await?
             }
         };
@@ -184,7 +185,13 @@ impl ToolKind {
             (Self::Security, Some(36 | 51 | 128)) => KeyringError::Locked,
             (Self::SecretTool, _) if has(&["locked", "dismissed", "prompt"]) => KeyringError::Locked,
             (Self::SecretTool, _)
-                if has(&["not provided by any", "autolaunch", "could not connect", "not activatable", "no such interface"]) =>
+                if has(&[
+                    "not provided by any",
+                    "autolaunch",
+                    "could not connect",
+                    "not activatable",
+                    "no such interface",
+                ]) =>
             {
                 KeyringError::Unavailable { problem }
             }
@@ -217,10 +224,7 @@ mod tests {
     fn failures_of_the_keyring_are_told_apart() {
         use ToolKind::{SecretTool, Security};
         let of = |kind: ToolKind, code, text: &str| kind.error(Some(code), text.to_owned());
-        for text in [
-            "secret-tool: Cannot create an item in a locked collection",
-            "secret-tool: Prompt was dismissed",
-        ] {
+        for text in ["secret-tool: Cannot create an item in a locked collection", "secret-tool: Prompt was dismissed"] {
             assert_eq!(of(SecretTool, 1, text), KeyringError::Locked);
         }
         for text in [

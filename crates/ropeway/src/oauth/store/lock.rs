@@ -24,8 +24,12 @@ pub struct StoreLock {
 #[derive(Debug)]
 enum Held {
     /// Closing the file releases the lock (`flock(2)`), also when the process is killed.
-    File { _file: File },
-    Memory { _guard: OwnedMutexGuard<()> },
+    File {
+        _file: File,
+    },
+    Memory {
+        _guard: OwnedMutexGuard<()>,
+    },
 }
 
 impl StoreLock {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::key::SignInKey;
 use super::error::StoreError;
+use super::key::SignInKey;
 use super::lock::StoreLock;
 use crate::oauth::credentials::Credentials;
 use crate::sync::lock;

@@ -317,10 +317,9 @@ async fn a_machine_without_a_keyring_uses_private_files_unless_it_is_required() 
     store.save(&credentials(SERVER, "t")).await.expect("saved");
     assert_eq!(store.load(SERVER, None).await.expect("one"), Some(credentials(SERVER, "t")));
     let store = bench.keyring(KeyringMode::Required, NO_SERVICE);
-    for error in [
-        store.check().await.expect_err("required"),
-        store.save(&credentials(SERVER, "t")).await.expect_err("required"),
-    ] {
+    for error in
+        [store.check().await.expect_err("required"), store.save(&credentials(SERVER, "t")).await.expect_err("required")]
+    {
         assert!(matches!(error, StoreError::Keyring(KeyringError::Unavailable { .. })), "{error}");
     }
     assert!(store.load(SERVER, None).await.expect("readable").is_some(), "files without encryption stay readable");
@@ -330,10 +329,9 @@ async fn a_machine_without_a_keyring_uses_private_files_unless_it_is_required() 
 async fn a_locked_keyring_is_an_error_and_no_reason_to_store_in_plain() {
     let bench = Bench::new();
     let store = bench.keyring(KeyringMode::Auto, LOCKED);
-    for error in [
-        store.check().await.expect_err("locked"),
-        store.save(&credentials(SERVER, "t")).await.expect_err("locked"),
-    ] {
+    for error in
+        [store.check().await.expect_err("locked"), store.save(&credentials(SERVER, "t")).await.expect_err("locked")]
+    {
         assert!(error.to_string().starts_with("the keyring is locked; unlock it and try again, or set"), "{error}");
     }
     assert_eq!(super::files::token_files(&bench.folder()).expect("files").len(), 0);
@@ -350,10 +348,14 @@ async fn a_keyring_that_hangs_is_ended_once_for_all_callers() {
     let bench = Bench::new();
     let store = bench.keyring(KeyringMode::Auto, HANGING);
     let began = Instant::now();
-    let tasks: Vec<_> = (0..5).map(|_| tokio::spawn({
-        let store = store.clone();
-        async move { store.save(&credentials(SERVER, "t")).await }
-    })).collect();
+    let tasks: Vec<_> = (0..5)
+        .map(|_| {
+            tokio::spawn({
+                let store = store.clone();
+                async move { store.save(&credentials(SERVER, "t")).await }
+            })
+        })
+        .collect();
     for task in tasks {
         let error = task.await.expect("no panic").expect_err("hangs");
         assert!(matches!(error, StoreError::Keyring(KeyringError::Timeout { seconds: 2, .. })), "{error}");
@@ -371,7 +373,10 @@ async fn a_key_that_files_need_is_never_replaced() {
         store.save(&credentials("https://b", "t")).await.expect_err("no key"),
         store.load(SERVER, None).await.expect_err("no key"),
     ] {
-        assert!(matches!(&error, StoreError::Keyring(KeyringError::MissingKey { server }) if server == SERVER), "{error}");
+        assert!(
+            matches!(&error, StoreError::Keyring(KeyringError::MissingKey { server }) if server == SERVER),
+            "{error}"
+        );
         assert!(error.to_string().contains(&format!("`ropeway logout {SERVER}`")), "{error}");
     }
     store.remove(SERVER, None).await.expect("removed");
@@ -396,8 +401,24 @@ async fn the_keyring_program_gets_a_minimal_environment_and_no_secret_arguments(
     let read = |name: &str| fs::read_to_string(bench.root.path().join("keyring").join(name)).expect("a file");
     let (variables, arguments) = (read("env"), read("args"));
     let allowed = |name: &str| {
-        name.starts_with("XDG_") || name.starts_with("DBUS_") || ["LC_ALL", "HOME", "PATH", "PWD", "_", "SHLVL", "OLDPWD",
-            "DISPLAY", "LOGNAME", "TMPDIR", "USER", "WAYLAND_DISPLAY", "XAUTHORITY"].contains(&name)
+        name.starts_with("XDG_")
+            || name.starts_with("DBUS_")
+            || [
+                "LC_ALL",
+                "HOME",
+                "PATH",
+                "PWD",
+                "_",
+                "SHLVL",
+                "OLDPWD",
+                "DISPLAY",
+                "LOGNAME",
+                "TMPDIR",
+                "USER",
+                "WAYLAND_DISPLAY",
+                "XAUTHORITY",
+            ]
+            .contains(&name)
     };
     assert!(variables.lines().all(allowed), "{variables}");
     let name = arguments.split_whitespace().last().expect("a name").to_owned();

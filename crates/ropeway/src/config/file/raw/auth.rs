@@ -200,7 +200,9 @@ impl RawAuth {
         let Self::OAuth(oauth) = self else { return Vec::new() };
         let id_token = oauth.identity_provider.as_ref().and_then(|idp| idp.id_token.as_ref());
         let sources = oauth.assertion.iter().chain(id_token);
-        sources.filter_map(|source| if let RawTokenSource::File(path) = source { Some(path.as_str()) } else { None }).collect()
+        sources
+            .filter_map(|source| if let RawTokenSource::File(path) = source { Some(path.as_str()) } else { None })
+            .collect()
     }
 
     /// Returns the texts that are secrets, with their paths below `auth`.

@@ -19,9 +19,7 @@ use self::redact::{redact_argument, redact_header, redact_json, redact_value};
 use self::references::{collect_references, dedup, has_reference, loads_code};
 use self::server_auth::review_tokens;
 use self::token::redact_token;
-pub use self::types::{
-    ChatReview, ConfigReview, ServerReview, TokenCommandReview, TransportReview, ValueReference,
-};
+pub use self::types::{ChatReview, ConfigReview, ServerReview, TokenCommandReview, TransportReview, ValueReference};
 use self::url::{host_warning, redact_url, url_host};
 use super::document::Document;
 use super::problem::ConfigError;

@@ -9,6 +9,7 @@ mod manifest;
 mod problems;
 mod sandbox;
 mod secrets;
+mod server_auth;
 mod settings;
 mod tool_reference;
 

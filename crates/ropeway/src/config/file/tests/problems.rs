@@ -111,7 +111,7 @@ fn problems_have_positions_and_suggestions() {
         (&server("command: x\nenv: {A: }"), "ropeway.yaml:4:12: servers[0].env.A: expected a string, found no value"),
         (
             &server("url: http://y\nauth: s3cr3t"),
-            "ropeway.yaml:4:11: servers[0].auth: expected a map with one of `bearer`, `basic`, or `type: bearer` with `token`, found a string",
+            "ropeway.yaml:4:11: servers[0].auth: expected `oauth`, or a map with one of `bearer`, `basic`, `oauth`, `command`, or `type: bearer` with `token`, found a string",
         ),
         (
             &server("url: http://y\nauth: {bearer: s3cr3t}\nheaders: {authorization: x}"),

@@ -1,0 +1,460 @@
+//! The authorization of the requests to one server: holds the current token, and obtains the next one.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder, Url};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::Instant;
+
+use super::active_token::{ActiveToken, TokenOrigin};
+use super::credentials::Credentials;
+use super::dpop_nonces::DpopNonces;
+use super::error::OAuthError;
+use super::http::OAuthHttp;
+use super::machine_grant::machine_grant;
+use super::oauth_client::DPOP;
+use super::refresh::refresh;
+use super::sign_in_clock::SignInClock;
+use super::sign_in_request::SignInHandler;
+use super::store::{StoreStamp, TokenStore};
+use super::token_command;
+use crate::config::{HttpServer, OAuthGrant, OAuthSettings, ServerAuth, TokenCommand, TokenSource};
+use crate::event::{Event, Events};
+use crate::secret::SharedRedactor;
+use crate::sync::{read, write};
+use crate::tool::Alias;
+
+/// A token is replaced this long before it expires.
+const REFRESH_MARGIN: Duration = Duration::from_secs(30);
+
+/// Maximum time that a person has for a sign-in, unless the host sets another one.
+pub(crate) const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// What a host provides for the authorization of its connections.
+#[derive(Clone, Default)]
+pub(crate) struct AuthHost {
+    pub(crate) sign_in: Option<SignInHandler>,
+    pub(crate) sign_in_timeout: Option<Duration>,
+    pub(crate) store: Option<TokenStore>,
+    pub(crate) account: Option<String>,
+}
+
+/// How tokens of a server are obtained.
+#[derive(Debug)]
+pub(super) enum TokenGrant {
+    /// A person signs in. The tokens are in the store.
+    Person(OAuthSettings),
+    /// The client authenticates itself.
+    Machine(OAuthSettings),
+    /// A command prints them.
+    Command(TokenCommand),
+}
+
+/// Authorizes all requests of one connection.
+pub(crate) struct Authorizer {
+    pub(super) alias: Alias,
+    pub(super) server: Url,
+    pub(super) account: Option<String>,
+    pub(super) grant: TokenGrant,
+    /// Whether the configuration asks for OAuth.
+    pub(super) is_configured: bool,
+    pub(super) store: TokenStore,
+    pub(super) sign_in: Option<SignInHandler>,
+    pub(super) sign_in_timeout: Duration,
+    pub(super) http: OAuthHttp,
+    pub(super) nonces: DpopNonces,
+    pub(super) redactor: Arc<SharedRedactor>,
+    pub(super) events: Events,
+    pub(crate) clock: SignInClock,
+    current: RwLock<Current>,
+    /// Held while a token is obtained.
+    pub(super) flight: Arc<AsyncMutex<Flight>>,
+    /// Number of recoveries that have ended.
+    pub(super) recoveries: std::sync::atomic::AtomicU64,
+    /// Whether a request that no call waits for may ask a person to sign in.
+    may_offer: AtomicBool,
+}
+
+/// The current token.
+#[derive(Default)]
+struct Current {
+    /// Incremented with every change.
+    generation: u64,
+    token: Option<Arc<ActiveToken>>,
+}
+
+/// State that is changed only while a token is obtained.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    /// The state of the stored credentials when they were last read.
+    pub(super) stamp: Option<StoreStamp>,
+    /// The outcome of the last recovery, for the calls that waited for it.
+    pub(super) failure: Option<OAuthError>,
+    /// When the server rejected a token that was just obtained.
+    pub(super) rejected_at: Option<Instant>,
+}
+
+/// The headers of one request.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// The generation of the token, for [`Authorizer::recover`].
+    pub(crate) generation: u64,
+    authorization: Option<HeaderValue>,
+    proof: Option<HeaderValue>,
+}
+
+impl Access {
+    /// Adds the headers to a request.
+    pub(crate) fn apply(&self, request: RequestBuilder) -> RequestBuilder {
+        let request = match &self.authorization {
+            Some(value) => request.header(AUTHORIZATION, value.clone()),
+            None => request,
+        };
+        match &self.proof {
+            Some(value) => request.header(DPOP, value.clone()),
+            None => request,
+        }
+    }
+
+    /// Returns `true` if the request has a token.
+    pub(crate) fn has_token(&self) -> bool {
+        self.authorization.is_some()
+    }
+}
+
+impl fmt::Debug for Authorizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authorizer").field("server", &self.alias).finish_non_exhaustive()
+    }
+}
+
+impl Authorizer {
+    /// Creates the authorizer of a server. Returns `None` if its requests are never authorized by one: it has fixed credentials, or
+    /// neither settings, stored tokens nor a handler.
+    pub(crate) fn new(
+        alias: &Alias,
+        server: &HttpServer,
+        host: &AuthHost,
+        events: &Events,
+        redactor: &Arc<SharedRedactor>,
+    ) -> Option<Arc<Self>> {
+        if server.auth.is_none() && (server.has_fixed_credentials() || (host.store.is_none() && host.sign_in.is_none()))
+        {
+            return None;
+        }
+        // An invalid URL fails when the link is opened.
+        let url = Url::parse(&server.url).ok()?;
+        let grant = match &server.auth {
+            None => TokenGrant::Person(OAuthSettings::new()),
+            Some(ServerAuth::OAuth(settings)) if settings.grant.is_interactive() => {
+                TokenGrant::Person((**settings).clone())
+            }
+            Some(ServerAuth::OAuth(settings)) => TokenGrant::Machine((**settings).clone()),
+            Some(ServerAuth::Command(command)) => TokenGrant::Command(command.clone()),
+        };
+        let allow_private = match &grant {
+            TokenGrant::Person(settings) | TokenGrant::Machine(settings) => &settings.allow_private[..],
+            TokenGrant::Command(_) => &[],
+        };
+        Some(Arc::new(Self {
+            alias: alias.clone(),
+            http: OAuthHttp::new(&url, allow_private, redactor.current()),
+            server: url,
+            account: host.account.clone(),
+            grant,
+            is_configured: server.auth.is_some(),
+            store: host.store.clone().unwrap_or_else(TokenStore::in_memory),
+            sign_in: host.sign_in.clone(),
+            sign_in_timeout: host.sign_in_timeout.unwrap_or(SIGN_IN_TIMEOUT),
+            nonces: DpopNonces::default(),
+            redactor: redactor.clone(),
+            events: events.clone(),
+            clock: SignInClock::default(),
+            current: RwLock::default(),
+            flight: Arc::default(),
+            recoveries: Default::default(),
+            may_offer: AtomicBool::new(false),
+        }))
+    }
+
+    /// Returns `true` if the configuration asks for OAuth.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.is_configured
+    }
+
+    /// Returns the maximum time of a sign-in, or zero if a person cannot be asked.
+    pub(crate) fn max_sign_in_time(&self) -> Duration {
+        match (&self.sign_in, &self.grant) {
+            (Some(_), TokenGrant::Person(_)) => self.sign_in_timeout,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Allows one sign-in for a request that no call waits for: the handshake of a connection that a caller wants.
+    pub(crate) fn allow_offer(&self) {
+        self.may_offer.store(true, Ordering::Release);
+    }
+
+    /// Withdraws [`allow_offer`](Self::allow_offer).
+    pub(crate) fn take_offer(&self) -> bool {
+        self.may_offer.swap(false, Ordering::AcqRel)
+    }
+
+    /// Returns `true` if another attempt may succeed: a person can be asked, the stored tokens have changed, or tokens need no
+    /// person.
+    pub(crate) async fn can_retry(&self) -> bool {
+        match &self.grant {
+            TokenGrant::Machine(_) | TokenGrant::Command(_) => true,
+            TokenGrant::Person(_) => self.sign_in.is_some() || self.is_store_changed(&*self.flight.lock().await),
+        }
+    }
+
+    /// Reads the stored tokens if they have changed. Called once for each connection attempt.
+    pub(crate) async fn load(&self) -> Result<(), OAuthError> {
+        if let TokenGrant::Person(_) = &self.grant {
+            let mut flight = self.flight.lock().await;
+            if self.is_store_changed(&flight) {
+                self.load_stored(&mut flight).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_store_changed(&self, flight: &Flight) -> bool {
+        let stamp = flight.stamp.as_ref();
+        stamp.is_none_or(|stamp| self.store.changed_since(self.server.as_str(), self.account.as_deref(), stamp))
+    }
+
+    /// Reads the stored tokens. Returns `true` if they differ from the current ones.
+    pub(super) async fn load_stored(&self, flight: &mut Flight) -> Result<bool, OAuthError> {
+        let (server, account) = (self.server.as_str(), self.account.as_deref());
+        // Taken before, so that a change during the read is noticed.
+        let stamp = self.store.stamp(server, account);
+        let stored = self.store.load(server, account).await?;
+        flight.stamp = Some(stamp);
+        let current = self.current_token();
+        match stored.filter(|stored| self.is_usable(stored)) {
+            Some(stored) if current.as_ref().is_some_and(|token| token.is_same(&stored.tokens)) => Ok(false),
+            Some(stored) => {
+                self.adopt(ActiveToken::stored(stored, TokenOrigin::Store)?);
+                Ok(true)
+            }
+            None => {
+                // Signed out elsewhere.
+                if current.is_some() {
+                    self.drop_token();
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Returns `true` if stored credentials match the settings.
+    fn is_usable(&self, stored: &Credentials) -> bool {
+        let TokenGrant::Person(settings) = &self.grant else { return false };
+        settings.issuer.as_ref().is_none_or(|issuer| *issuer == stored.issuer)
+    }
+
+    /// Returns the headers of a request. Replaces a token that is about to expire first.
+    pub(crate) async fn authorize(self: &Arc<Self>, method: &Method, url: &Url) -> Result<Access, OAuthError> {
+        if self.needs_replacement() {
+            Box::pin(self.replace()).await?;
+        }
+        let (generation, token) = self.snapshot();
+        let Some(token) = token else { return Ok(Access { generation, authorization: None, proof: None }) };
+        let proof = match &token.dpop_key {
+            None => None,
+            Some(key) => {
+                let nonce = self.nonces.get(url);
+                let secret = Some(&token.tokens.access_token);
+                let proof = key.proof(method.as_str(), url, secret, nonce.as_deref(), SystemTime::now())?;
+                let invalid = |_| OAuthError::Key { reason: "the proof is not a valid header".to_owned() };
+                Some(HeaderValue::try_from(proof).map_err(invalid)?)
+            }
+        };
+        Ok(Access { generation, authorization: Some(token.header.clone()), proof })
+    }
+
+    /// Records that the server accepted a token.
+    pub(crate) fn accepted(&self, access: &Access) {
+        if access.has_token() {
+            let current = read(&self.current);
+            if let Some(token) = current.token.as_ref().filter(|_| current.generation == access.generation) {
+                token.set_accepted();
+            }
+        }
+    }
+
+    /// Remembers the nonce of a response.
+    pub(crate) fn remember_nonce(&self, url: &Url, nonce: &str) {
+        self.nonces.remember(url, nonce);
+    }
+
+    fn snapshot(&self) -> (u64, Option<Arc<ActiveToken>>) {
+        let current = read(&self.current);
+        (current.generation, current.token.clone())
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        read(&self.current).generation
+    }
+
+    pub(super) fn current_token(&self) -> Option<Arc<ActiveToken>> {
+        read(&self.current).token.clone()
+    }
+
+    fn needs_replacement(&self) -> bool {
+        match &read(&self.current).token {
+            Some(token) => {
+                let renewable = match &self.grant {
+                    TokenGrant::Person(_) => token.tokens.refresh_token.is_some(),
+                    TokenGrant::Machine(_) | TokenGrant::Command(_) => true,
+                };
+                renewable && token.tokens.expires_within(REFRESH_MARGIN, SystemTime::now())
+            }
+            None => matches!(self.grant, TokenGrant::Command(_)),
+        }
+    }
+
+    /// Replaces the current token before it expires. Concurrent requests share one replacement.
+    async fn replace(self: &Arc<Self>) -> Result<(), OAuthError> {
+        let mut flight = self.flight.clone().lock_owned().await;
+        if !self.needs_replacement() {
+            return Ok(());
+        }
+        let this = self.clone();
+        // A task, because a request that is dropped now must not lose a refresh token that was just replaced.
+        let replacing = tokio::spawn(async move {
+            match &this.grant {
+                TokenGrant::Person(settings) => this.refresh(settings, &mut flight).await.map(|_| ()),
+                TokenGrant::Machine(_) | TokenGrant::Command(_) => this.obtain(None, &[]).await,
+            }
+        });
+        let outcome = joined(replacing.await);
+        match outcome {
+            Ok(()) => Ok(()),
+            // The server rejects the expired token, and a person signs in.
+            Err(error) if error.is_invalid_grant() || error.is_invalid_client() => Ok(()),
+            Err(_) if self.is_still_valid() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_still_valid(&self) -> bool {
+        self.current_token().is_some_and(|token| !token.tokens.expires_within(Duration::ZERO, SystemTime::now()))
+    }
+
+    /// Refreshes the stored tokens, once across all processes. Returns `false` if no refresh is possible.
+    pub(super) async fn refresh(&self, settings: &OAuthSettings, flight: &mut Flight) -> Result<bool, OAuthError> {
+        let Some(used) = self.current_token() else { return Ok(false) };
+        let (server, account) = (self.server.as_str(), self.account.as_deref());
+        let _lock = self.store.lock(server, account).await?;
+        let stamp = self.store.stamp(server, account);
+        let stored = self.store.load(server, account).await?;
+        flight.stamp = Some(stamp);
+        let Some(stored) = stored.filter(|stored| self.is_usable(stored)) else {
+            // Signed out elsewhere.
+            self.drop_token();
+            return Ok(false);
+        };
+        if !used.is_same(&stored.tokens) {
+            // Another process was faster.
+            self.adopt(ActiveToken::stored(stored, TokenOrigin::Store)?);
+            return Ok(true);
+        }
+        if stored.tokens.refresh_token.is_none() {
+            return Ok(false);
+        }
+        match refresh(&self.http, &stored, settings).await {
+            Ok(fresh) => {
+                self.learn(&fresh);
+                // The refresh token may have been replaced: without the new one, the next refresh fails.
+                let saved = self.store.save(&fresh).await;
+                flight.stamp = Some(self.store.stamp(server, account));
+                self.adopt(ActiveToken::stored(fresh, TokenOrigin::Refresh)?);
+                if let Err(error) = saved {
+                    self.warn(&format!("could not store the refreshed token: {error}"));
+                }
+                Ok(true)
+            }
+            Err(error) if error.is_invalid_grant() || error.is_invalid_client() => {
+                self.store.remove(server, account).await?;
+                flight.stamp = Some(self.store.stamp(server, account));
+                self.drop_token();
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Obtains a token without a person.
+    pub(super) async fn obtain(
+        &self,
+        challenge: Option<&super::challenge::Challenge>,
+        granted: &[String],
+    ) -> Result<(), OAuthError> {
+        let redactor = self.redactor.current();
+        let token = match &self.grant {
+            TokenGrant::Person(_) => return Err(self.sign_in_required()),
+            TokenGrant::Command(command) => {
+                let tokens = token_command::run(command, &redactor).await?;
+                ActiveToken::bearer(tokens, TokenOrigin::Grant)?
+            }
+            TokenGrant::Machine(settings) => {
+                let source: Option<&TokenSource> = match &settings.grant {
+                    OAuthGrant::WorkloadIdentity { assertion } => Some(assertion),
+                    OAuthGrant::EnterpriseManaged(idp) => Some(&idp.id_token),
+                    OAuthGrant::AuthorizationCode | OAuthGrant::ClientCredentials => None,
+                };
+                let assertion = match source {
+                    Some(source) => Some(token_command::read_token(source, &redactor).await?),
+                    None => None,
+                };
+                self.redactor.learn(&assertion);
+                let credentials =
+                    machine_grant(&self.http, &self.server, settings, challenge, granted, assertion.as_ref()).await?;
+                ActiveToken::stored(credentials, TokenOrigin::Grant)?
+            }
+        };
+        self.adopt(token);
+        Ok(())
+    }
+
+    /// Makes a token the current one.
+    pub(super) fn adopt(&self, token: ActiveToken) {
+        self.redactor.learn(token.secrets());
+        let mut current = write(&self.current);
+        current.generation += 1;
+        current.token = Some(Arc::new(token));
+    }
+
+    pub(super) fn learn(&self, credentials: &Credentials) {
+        let tokens = &credentials.tokens;
+        self.redactor.learn(std::iter::once(&tokens.access_token).chain(&tokens.refresh_token));
+    }
+
+    pub(super) fn drop_token(&self) {
+        let mut current = write(&self.current);
+        current.generation += 1;
+        current.token = None;
+    }
+
+    pub(super) fn sign_in_required(&self) -> OAuthError {
+        OAuthError::SignInRequired { server: self.alias.to_string() }
+    }
+
+    pub(super) fn warn(&self, message: &str) {
+        let message = self.redactor.current().redact(message).into_owned();
+        tracing::warn!(server = %self.alias, "{message}");
+        self.events.emit(Event::Warning { server: Some(self.alias.clone()), message });
+    }
+}
+
+/// Returns the outcome of a task. Tasks of the authorizer are not aborted, and a panic is a bug.
+fn joined(outcome: Result<Result<(), OAuthError>, tokio::task::JoinError>) -> Result<(), OAuthError> {
+    outcome.unwrap_or_else(|_| Err(OAuthError::Settings { reason: "the request for a token was aborted".to_owned() }))
+}

@@ -1,0 +1,76 @@
+//! Refreshes and revokes the tokens of a sign-in.
+
+use std::time::SystemTime;
+
+use reqwest::Url;
+
+use super::credentials::Credentials;
+use super::dpop::DpopKey;
+use super::error::OAuthError;
+use super::grants::TokenRequest;
+use super::http::OAuthHttp;
+use super::oauth_client::{OAuthClient, field, secret_field};
+use super::refusal::refusal;
+use crate::config::OAuthSettings;
+use crate::secret::{Redactor, Secret};
+
+/// Requests new tokens with the refresh token of a sign-in, once. Connections refresh their tokens themselves.
+///
+/// The caller makes sure that no other process does the same at the same time: many servers accept a refresh token only once.
+pub async fn refresh_credentials(
+    credentials: &Credentials,
+    settings: &OAuthSettings,
+) -> Result<Credentials, OAuthError> {
+    let http = OAuthHttp::for_settings(&parse(&credentials.server)?, settings, &Redactor::default());
+    refresh(&http, credentials, settings).await
+}
+
+/// Requests new tokens with the refresh token. They are sent only to the endpoint that issued the old ones.
+///
+/// Fails with `invalid_grant` if the credentials have no refresh token.
+pub(crate) async fn refresh(
+    http: &OAuthHttp,
+    credentials: &Credentials,
+    settings: &OAuthSettings,
+) -> Result<Credentials, OAuthError> {
+    let endpoint = parse(&credentials.token_endpoint)?;
+    let dpop = credentials.dpop_key.as_ref().map(DpopKey::from_secret).transpose()?;
+    let client = OAuthClient::new(http, &credentials.client, &credentials.issuer, settings)?.with_dpop(dpop.as_ref());
+    let request = TokenRequest { client: &client, endpoint: &endpoint, resource: &credentials.resource, scopes: &[] };
+    let tokens = request.refresh(&credentials.tokens).await?;
+    Ok(Credentials { tokens, obtained_at: SystemTime::now(), ..credentials.clone() })
+}
+
+/// Revokes the tokens of a sign-in ([RFC 7009](https://www.rfc-editor.org/rfc/rfc7009)). Returns `false` if the authorization
+/// server has no endpoint for it.
+pub async fn revoke(credentials: &Credentials, settings: &OAuthSettings) -> Result<bool, OAuthError> {
+    let Some(endpoint) = &credentials.revocation_endpoint else { return Ok(false) };
+    let endpoint = parse(endpoint)?;
+    let http = OAuthHttp::for_settings(&parse(&credentials.server)?, settings, &Redactor::default());
+    let client = OAuthClient::new(&http, &credentials.client, &credentials.issuer, settings)?;
+    // A refresh token goes first: most servers revoke its access tokens with it.
+    if let Some(token) = &credentials.tokens.refresh_token {
+        revoke_token(&client, &endpoint, token, "refresh_token").await?;
+    }
+    revoke_token(&client, &endpoint, &credentials.tokens.access_token, "access_token").await?;
+    Ok(true)
+}
+
+async fn revoke_token(client: &OAuthClient<'_>, url: &Url, token: &Secret, kind: &str) -> Result<(), OAuthError> {
+    let fields = [secret_field("token", token), field("token_type_hint", kind)];
+    let response = client.post(url, &fields).await?;
+    if response.status.is_success() {
+        return Ok(());
+    }
+    match refusal(response.status, response.body.as_ref().ok(), &client.redactor(&fields)) {
+        // Such tokens just expire.
+        Some(OAuthError::Refused { error, .. }) if error == "unsupported_token_type" => Ok(()),
+        Some(error) => Err(error),
+        None => response.into_object().map(drop),
+    }
+}
+
+fn parse(url: &str) -> Result<Url, OAuthError> {
+    Url::parse(url)
+        .map_err(|_| OAuthError::Settings { reason: "the stored sign-in has an invalid URL; sign in again".to_owned() })
+}

@@ -1,0 +1,241 @@
+//! One sign-in of a person to one server.
+
+use std::time::SystemTime;
+
+use reqwest::Url;
+
+use super::authorization::AuthorizationRequest;
+use super::challenge::Challenge;
+use super::client::RegisteredClient;
+use super::credentials::Credentials;
+use super::device::{DeviceAuthorization, authorize_device, wait_for_tokens};
+use super::discovery::{Discovery, discover};
+use super::dpop::DpopKey;
+use super::error::OAuthError;
+use super::grants::TokenRequest;
+use super::http::OAuthHttp;
+use super::metadata::canonical;
+use super::oauth_client::OAuthClient;
+use super::registration::{can_reuse, configured_client, register};
+use super::scopes::{requested_scopes, with_offline_access};
+use super::token_set::TokenSet;
+use crate::config::OAuthSettings;
+use crate::secret::Redactor;
+use crate::setters::setters;
+
+/// What a sign-in is for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SignInOptions {
+    /// The URL of the server.
+    pub server: String,
+    /// The OAuth settings of the server.
+    pub settings: OAuthSettings,
+    /// The challenge that caused the sign-in. `None` asks the server for one.
+    pub challenge: Option<Challenge>,
+    /// The account, if the server has several.
+    pub account: Option<String>,
+    /// An earlier sign-in. If the authorization server is the same, its scopes are requested again, and its registered client is
+    /// reused. Leave it out after an error with [`is_invalid_client`](OAuthError::is_invalid_client).
+    pub previous: Option<Credentials>,
+}
+
+impl SignInOptions {
+    /// Creates options with default settings.
+    pub fn new(server: impl Into<String>) -> Self {
+        Self { server: server.into(), settings: OAuthSettings::new(), challenge: None, account: None, previous: None }
+    }
+}
+
+setters!(SignInOptions {
+    /// Sets the OAuth settings of the server.
+    with_settings(settings: OAuthSettings) => settings = settings;
+    /// Sets the challenge that caused the sign-in.
+    with_challenge(challenge: Option<Challenge>) => challenge = challenge;
+    /// Sets the account.
+    with_account(account: Option<String>) => account = account;
+    /// Sets the earlier sign-in.
+    with_previous(previous: Option<Credentials>) => previous = previous;
+});
+
+/// One sign-in of a person to one server.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ropeway::oauth::{SignIn, SignInOptions};
+///
+/// # async fn run() -> Result<(), ropeway::oauth::OAuthError> {
+/// let mut sign_in = SignIn::start(SignInOptions::new("https://example.com/mcp")).await?;
+/// let url = sign_in.prepare("http://127.0.0.1:8765/callback").await?;
+/// println!("Open {url}");
+/// // The browser calls the redirect URI. Its address ends the sign-in.
+/// let credentials = sign_in.finish("http://127.0.0.1:8765/callback?code=…&state=…").await?;
+/// # Ok(()) }
+/// ```
+pub struct SignIn {
+    http: OAuthHttp,
+    server: Url,
+    settings: OAuthSettings,
+    account: Option<String>,
+    discovery: Discovery,
+    scopes: Vec<String>,
+    dpop: Option<DpopKey>,
+    /// The client of this sign-in, or one of an earlier one that may be used again.
+    client: Option<RegisteredClient>,
+    pending: Option<AuthorizationRequest>,
+}
+
+impl std::fmt::Debug for SignIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SignIn")
+            .field("server", &canonical(&self.server))
+            .field("issuer", &self.discovery.server.issuer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SignIn {
+    /// Finds the authorization server and prepares a sign-in.
+    pub async fn start(options: SignInOptions) -> Result<Self, OAuthError> {
+        let SignInOptions { server, settings, challenge, account, previous } = options;
+        let server = Url::parse(&server)
+            .map_err(|_| OAuthError::Settings { reason: "the URL of the server is invalid".to_owned() })?;
+        let http = OAuthHttp::for_settings(&server, &settings, &Redactor::default());
+        let challenge = match challenge {
+            Some(challenge) => Some(challenge),
+            None => http.challenge_of(&server).await?,
+        };
+        let discovery = discover(&http, &server, challenge.as_ref(), settings.issuer.as_deref()).await?;
+        // Nothing of another authorization server is used: neither its client nor its scopes.
+        let previous = previous.filter(|previous| previous.issuer == discovery.server.issuer);
+        let granted = previous.as_ref().map(|previous| previous.granted.as_slice()).unwrap_or_default();
+        let scopes = requested_scopes(&discovery, challenge.as_ref(), &settings.scopes, granted);
+        let scopes = with_offline_access(scopes, &discovery);
+        let dpop = (settings.dpop || discovery.dpop_required).then(DpopKey::generate).transpose()?;
+        let client = match configured_client(&discovery.server, &settings)? {
+            Some(client) => Some(client),
+            None => previous.map(|previous| previous.client).filter(|client| client.registered),
+        };
+        Ok(Self { http, server, settings, account, discovery, scopes, dpop, client, pending: None })
+    }
+
+    /// Returns the authorization server.
+    pub fn issuer(&self) -> &str {
+        &self.discovery.server.issuer
+    }
+
+    /// Returns the resource that tokens are requested for.
+    pub fn resource(&self) -> &str {
+        &self.discovery.resource
+    }
+
+    /// Returns the scopes that are requested.
+    pub fn scopes(&self) -> &[String] {
+        &self.scopes
+    }
+
+    /// Returns `true` if the authorization server supports sign-ins on another device.
+    pub fn has_device_flow(&self) -> bool {
+        self.discovery.server.device_authorization_endpoint.is_some()
+    }
+
+    /// Returns `true` if the authorization server supports sign-ins in a browser.
+    pub fn has_authorization_endpoint(&self) -> bool {
+        self.discovery.server.authorization_endpoint.is_some()
+    }
+
+    /// Registers a client if necessary, and returns the URL to open in a browser.
+    ///
+    /// Replaces a sign-in in progress.
+    pub async fn prepare(&mut self, redirect_uri: &str) -> Result<String, OAuthError> {
+        self.pending = None;
+        let thumbprint = self.dpop.as_ref().map(DpopKey::thumbprint);
+        let client = self.client(Some(redirect_uri)).await?;
+        let request =
+            AuthorizationRequest::new(&self.discovery, &client, redirect_uri, &self.scopes, thumbprint.as_deref())?;
+        self.http.guard().check_for_browser(&request.url)?;
+        let url = request.url.to_string();
+        self.pending = Some(request);
+        Ok(url)
+    }
+
+    /// Ends the sign-in with the callback: its URL, or only the query.
+    ///
+    /// A callback whose `state` does not match comes from another page: it is refused, and the sign-in stays in progress. Any other
+    /// callback ends the sign-in, so a second one is refused.
+    pub async fn finish(&mut self, callback: &str) -> Result<Credentials, OAuthError> {
+        let Some(pending) = &self.pending else { return Err(OAuthError::NotInProgress) };
+        pending.check_state(callback)?;
+        let Some(request) = self.pending.take() else { return Err(OAuthError::NotInProgress) };
+        let code = request.finish(callback, self.http.redactor())?;
+        let client = self.current_client()?;
+        let oauth = self.oauth_client(client)?;
+        let tokens = self.token_request(&oauth).exchange_code(&code).await?;
+        Ok(self.credentials(client, tokens))
+    }
+
+    /// Starts a sign-in on another device.
+    pub async fn device(&mut self) -> Result<DeviceAuthorization, OAuthError> {
+        let Some(endpoint) = self.discovery.server.device_authorization_endpoint.clone() else {
+            return Err(OAuthError::unsupported("the authorization server has no sign-in for other devices"));
+        };
+        let client = self.client(None).await?;
+        let oauth = OAuthClient::new(&self.http, &client, self.issuer(), &self.settings)?;
+        authorize_device(&oauth, &endpoint, &self.discovery.resource, &self.scopes).await
+    }
+
+    /// Waits until the person has signed in on the other device. Dropping the future stops it.
+    pub async fn wait_for_device(&mut self, device: &DeviceAuthorization) -> Result<Credentials, OAuthError> {
+        let client = self.current_client()?;
+        let oauth = self.oauth_client(client)?;
+        let tokens = wait_for_tokens(&self.token_request(&oauth), device).await?;
+        Ok(self.credentials(client, tokens))
+    }
+
+    /// Returns the client for a redirect URI, and registers one if necessary.
+    async fn client(&mut self, redirect_uri: Option<&str>) -> Result<RegisteredClient, OAuthError> {
+        let can_use =
+            |client: &&RegisteredClient| !client.registered || can_reuse(client, redirect_uri, SystemTime::now());
+        if let Some(client) = self.client.as_ref().filter(can_use) {
+            return Ok(client.clone());
+        }
+        let client = register(&self.http, &self.discovery.server, redirect_uri, &self.scopes).await?;
+        self.client = Some(client.clone());
+        Ok(client)
+    }
+
+    fn current_client(&self) -> Result<&RegisteredClient, OAuthError> {
+        self.client.as_ref().ok_or(OAuthError::NotInProgress)
+    }
+
+    fn oauth_client<'a>(&'a self, client: &'a RegisteredClient) -> Result<OAuthClient<'a>, OAuthError> {
+        let oauth = OAuthClient::new(&self.http, client, self.issuer(), &self.settings)?;
+        Ok(oauth.with_dpop(self.dpop.as_ref()))
+    }
+
+    fn token_request<'a>(&'a self, client: &'a OAuthClient<'a>) -> TokenRequest<'a> {
+        TokenRequest {
+            client,
+            endpoint: &self.discovery.server.token_endpoint,
+            resource: &self.discovery.resource,
+            scopes: &self.scopes,
+        }
+    }
+
+    fn credentials(&self, client: &RegisteredClient, tokens: TokenSet) -> Credentials {
+        let server = &self.discovery.server;
+        let mut credentials = Credentials::new(
+            canonical(&self.server),
+            &self.discovery.resource,
+            &server.issuer,
+            server.token_endpoint.as_str(),
+            client.clone(),
+            tokens,
+        );
+        credentials.account = self.account.clone();
+        credentials.dpop_key = self.dpop.as_ref().map(DpopKey::to_secret);
+        credentials.revocation_endpoint = server.revocation_endpoint.as_ref().map(Url::to_string);
+        credentials
+    }
+}

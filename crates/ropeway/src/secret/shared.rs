@@ -1,0 +1,79 @@
+//! A redactor that learns secrets while it is in use.
+
+use std::collections::VecDeque;
+use std::sync::RwLock;
+
+use super::redactor::Redactor;
+use super::value::Secret;
+use crate::sync::{read, write};
+
+/// Number of learned secrets that are kept. An access token that was replaced this often has expired.
+const MAX_LEARNED: usize = 64;
+
+/// A [`Redactor`] to which tokens are added when they are obtained.
+#[derive(Debug)]
+pub(crate) struct SharedRedactor {
+    /// The secrets of the configuration.
+    configured: Redactor,
+    state: RwLock<LearnedSecrets>,
+}
+
+#[derive(Debug)]
+struct LearnedSecrets {
+    current: Redactor,
+    learned: VecDeque<Secret>,
+}
+
+impl SharedRedactor {
+    /// Creates a redactor for the secrets of the configuration.
+    pub(crate) fn new(configured: Redactor) -> Self {
+        let state = LearnedSecrets { current: configured.clone(), learned: VecDeque::new() };
+        Self { configured, state: RwLock::new(state) }
+    }
+
+    /// Returns a redactor for all secrets known so far.
+    pub(crate) fn current(&self) -> Redactor {
+        read(&self.state).current.clone()
+    }
+
+    /// Adds secrets.
+    pub(crate) fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
+        let mut state = write(&self.state);
+        let before = state.learned.len();
+        for secret in secrets {
+            if !state.learned.contains(secret) {
+                state.learned.push_back(secret.clone());
+            }
+        }
+        if state.learned.len() == before {
+            return;
+        }
+        while state.learned.len() > MAX_LEARNED {
+            state.learned.pop_front();
+        }
+        state.current = self.configured.with(&Redactor::new(&state.learned));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn learned_secrets_are_redacted_with_the_configured_ones() {
+        let redactor = SharedRedactor::new(Redactor::new(&[Secret::new("configured")]));
+        assert_eq!(redactor.current().redact("configured learned"), "*** learned");
+        redactor.learn(&[Secret::new("learned")]);
+        redactor.learn(&[Secret::new("learned")]);
+        assert_eq!(redactor.current().redact("configured learned"), "*** ***");
+    }
+
+    #[test]
+    fn only_the_latest_secrets_are_kept() {
+        let redactor = SharedRedactor::new(Redactor::default());
+        for number in 0..1000 {
+            redactor.learn(&[Secret::new(format!("token-{number:04}"))]);
+        }
+        assert_eq!(redactor.current().redact("token-0000 token-0999"), "token-0000 ***");
+    }
+}
