@@ -21,6 +21,7 @@ mod layers;
 mod lists;
 mod log;
 mod manifest;
+mod oauth;
 mod provider;
 mod real;
 mod registry;

@@ -1,0 +1,92 @@
+//! Refresh and revocation.
+
+use ropeway::config::OAuthSettings;
+use ropeway::oauth::{OAuthError, refresh_credentials, revoke};
+use serde_json::json;
+
+use super::authorization_server::AuthorizationServer;
+use super::sign_in;
+use super::wire::Answer;
+
+#[tokio::test]
+async fn a_refresh_replaces_the_tokens() {
+    let server = AuthorizationServer::start().await;
+    server.change(|behaviour| {
+        behaviour.challenge_scope = Some("read".to_owned());
+        behaviour.registered_method = "client_secret_basic";
+    });
+    let first = sign_in(&server).await.expect("credentials");
+    let second = refresh_credentials(&first, &OAuthSettings::new()).await.expect("tokens");
+    assert_ne!(second.tokens.access_token, first.tokens.access_token);
+    assert_ne!(second.tokens.refresh_token, first.tokens.refresh_token);
+    assert_eq!((&second.granted, &second.tokens.scopes), (&first.granted, &first.tokens.scopes));
+    assert_eq!(server.token_requests("refresh_token")[0]["resource"], server.mcp());
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_is_not_replaced_is_kept() {
+    let server = AuthorizationServer::start().await;
+    server.change(|behaviour| behaviour.rotates_refresh_tokens = false);
+    let first = sign_in(&server).await.expect("credentials");
+    let second = refresh_credentials(&first, &OAuthSettings::new()).await.expect("tokens");
+    assert_eq!(second.tokens.refresh_token, first.tokens.refresh_token);
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_is_refused_is_an_invalid_grant() {
+    let server = AuthorizationServer::start().await;
+    let first = sign_in(&server).await.expect("credentials");
+    server.revoke_refresh_tokens();
+    let error = refresh_credentials(&first, &OAuthSettings::new()).await.expect_err("refused");
+    assert!(error.is_invalid_grant() && !error.is_transient(), "{error:?}");
+    server.change(|behaviour| behaviour.issues_refresh_tokens = false);
+    let without = sign_in(&server).await.expect("credentials");
+    let error = refresh_credentials(&without, &OAuthSettings::new()).await.expect_err("no refresh token");
+    assert!(error.is_invalid_grant(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_is_down_is_not_an_invalid_grant() {
+    let server = AuthorizationServer::start().await;
+    let first = sign_in(&server).await.expect("credentials");
+    for answer in [Answer::html(502), Answer::Close, Answer::json(500, &json!({"error": "server_error"}))] {
+        server.answer_times(1, "/token", answer);
+        let error = refresh_credentials(&first, &OAuthSettings::new()).await.expect_err("down");
+        assert!(error.is_transient() && !error.is_invalid_grant(), "{error:?}");
+    }
+    assert!(refresh_credentials(&first, &OAuthSettings::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn stored_endpoints_are_checked_as_well() {
+    let server = AuthorizationServer::start().await;
+    let mut credentials = sign_in(&server).await.expect("credentials");
+    credentials.token_endpoint = "http://169.254.169.254/token".to_owned();
+    let result = refresh_credentials(&credentials, &OAuthSettings::new()).await;
+    assert!(matches!(result, Err(OAuthError::Blocked { .. })), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_sign_out_revokes_both_tokens() {
+    let server = AuthorizationServer::start().await;
+    server.change(|behaviour| behaviour.registered_method = "client_secret_post");
+    let credentials = sign_in(&server).await.expect("credentials");
+    assert!(revoke(&credentials, &OAuthSettings::new()).await.expect("revoked"));
+    let hints: Vec<_> = server.requests("/revoke").iter().map(|request| request.form()["token_type_hint"].clone()).collect();
+    assert_eq!(hints, ["refresh_token", "access_token"]);
+    assert!(server.state().access_tokens.is_empty() && server.state().refresh_tokens.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_without_revocation_is_no_error() {
+    let server = AuthorizationServer::start().await;
+    server.set_metadata("revocation_endpoint", json!(null));
+    let credentials = sign_in(&server).await.expect("credentials");
+    assert!(!revoke(&credentials, &OAuthSettings::new()).await.expect("nothing to do"));
+    let server = AuthorizationServer::start().await;
+    let credentials = sign_in(&server).await.expect("credentials");
+    server.answer("/revoke", Answer::html(500));
+    assert!(matches!(revoke(&credentials, &OAuthSettings::new()).await, Err(OAuthError::Invalid { .. })));
+    server.answer("/revoke", Answer::json(400, &json!({"error": "unsupported_token_type"})));
+    assert!(revoke(&credentials, &OAuthSettings::new()).await.expect("nothing to do"));
+}
