@@ -5,5 +5,6 @@ mod callback;
 mod callback_request;
 pub(crate) mod failure;
 pub(crate) mod flow;
+pub(crate) mod offer;
 mod page;
 pub(crate) mod target;
