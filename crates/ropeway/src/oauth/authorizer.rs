@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Method, RequestBuilder, Url};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::active_token::{ActiveToken, TokenOrigin};
+use super::challenge::Challenge;
 use super::credentials::Credentials;
 use super::dpop_nonces::DpopNonces;
 use super::error::OAuthError;
@@ -20,7 +21,7 @@ use super::oauth_client::DPOP;
 use super::refresh::refresh;
 use super::sign_in_clock::SignInClock;
 use super::sign_in_request::SignInHandler;
-use super::store::{StoreStamp, TokenStore};
+use super::store::{StoreError, StoreStamp, TokenStore};
 use super::token_command;
 use crate::config::{HttpServer, OAuthGrant, OAuthSettings, ServerAuth, TokenCommand, TokenSource};
 use crate::event::{Event, Events};
@@ -94,6 +95,8 @@ pub(super) struct Flight {
     pub(super) stamp: Option<StoreStamp>,
     /// The outcome of the last recovery, for the calls that waited for it.
     pub(super) failure: Option<OAuthError>,
+    /// A sign-in that has ended, for the client and the scopes of the next one.
+    pub(super) previous: Option<Credentials>,
     /// When the server rejected a token that was just obtained.
     pub(super) rejected_at: Option<Instant>,
 }
@@ -234,7 +237,7 @@ impl Authorizer {
         let (server, account) = (self.server.as_str(), self.account.as_deref());
         // Taken before, so that a change during the read is noticed.
         let stamp = self.store.stamp(server, account);
-        let stored = self.store.load(server, account).await?;
+        let stored = self.store.load(server, account).await.map_err(store_error)?;
         flight.stamp = Some(stamp);
         let current = self.current_token();
         match stored.filter(|stored| self.is_usable(stored)) {
@@ -331,7 +334,10 @@ impl Authorizer {
         let replacing = tokio::spawn(async move {
             match &this.grant {
                 TokenGrant::Person(settings) => this.refresh(settings, &mut flight).await.map(|_| ()),
-                TokenGrant::Machine(_) | TokenGrant::Command(_) => this.obtain(None, &[]).await,
+                TokenGrant::Machine(_) | TokenGrant::Command(_) => {
+                    let granted = this.current_token().map(|token| token.granted().to_vec()).unwrap_or_default();
+                    this.obtain(None, &granted).await
+                }
             }
         });
         let outcome = joined(replacing.await);
@@ -352,9 +358,9 @@ impl Authorizer {
     pub(super) async fn refresh(&self, settings: &OAuthSettings, flight: &mut Flight) -> Result<bool, OAuthError> {
         let Some(used) = self.current_token() else { return Ok(false) };
         let (server, account) = (self.server.as_str(), self.account.as_deref());
-        let _lock = self.store.lock(server, account).await?;
+        let _lock = self.store.lock(server, account).await.map_err(store_error)?;
         let stamp = self.store.stamp(server, account);
-        let stored = self.store.load(server, account).await?;
+        let stored = self.store.load(server, account).await.map_err(store_error)?;
         flight.stamp = Some(stamp);
         let Some(stored) = stored.filter(|stored| self.is_usable(stored)) else {
             // Signed out elsewhere.
@@ -382,8 +388,10 @@ impl Authorizer {
                 Ok(true)
             }
             Err(error) if error.is_invalid_grant() || error.is_invalid_client() => {
-                self.store.remove(server, account).await?;
+                self.store.remove(server, account).await.map_err(store_error)?;
                 flight.stamp = Some(self.store.stamp(server, account));
+                // An unknown client has to be registered again.
+                flight.previous = Some(stored).filter(|_| error.is_invalid_grant());
                 self.drop_token();
                 Err(error)
             }
@@ -394,7 +402,7 @@ impl Authorizer {
     /// Obtains a token without a person.
     pub(super) async fn obtain(
         &self,
-        challenge: Option<&super::challenge::Challenge>,
+        challenge: Option<&Challenge>,
         granted: &[String],
     ) -> Result<(), OAuthError> {
         let redactor = self.redactor.current();
@@ -452,6 +460,10 @@ impl Authorizer {
         tracing::warn!(server = %self.alias, "{message}");
         self.events.emit(Event::Warning { server: Some(self.alias.clone()), message });
     }
+}
+
+fn store_error(error: StoreError) -> OAuthError {
+    OAuthError::Store(Arc::new(error))
 }
 
 /// Returns the outcome of a task. Tasks of the authorizer are not aborted, and a panic is a bug.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use super::store::StoreError;
-
 /// The cause of an error. It is shared by all calls that wait for the same sign-in.
 pub type SharedError = Arc<dyn std::error::Error + Send + Sync>;
 
@@ -118,12 +116,6 @@ pub enum OAuthError {
         /// What is wrong.
         reason: String,
     },
-}
-
-impl From<StoreError> for OAuthError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(Arc::new(error))
-    }
 }
 
 impl OAuthError {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::active_token::{ActiveToken, TokenOrigin};
 use super::authorizer::{Authorizer, Flight, TokenGrant};
 use super::challenge::Challenge;
+use super::credentials::Credentials;
 use super::error::OAuthError;
 use super::scopes::step_up_scopes;
 use super::sign_in::SignInOptions;
@@ -103,7 +104,8 @@ impl Authorizer {
             return self.ask(settings, refusal, waiting, SignInReason::Scope, flight).await;
         }
         let Some(token) = token else {
-            return self.ask(settings, refusal, waiting, SignInReason::First, flight).await;
+            let reason = if flight.previous.is_some() { SignInReason::Expired } else { SignInReason::First };
+            return self.ask(settings, refusal, waiting, reason, flight).await;
         };
         match (token.origin, token.is_accepted()) {
             (TokenOrigin::SignIn | TokenOrigin::Grant, false) => {
@@ -164,7 +166,7 @@ impl Authorizer {
         let Some(handler) = self.sign_in.as_ref().filter(|_| may_ask) else { return Err(self.sign_in_required()) };
         // The offer was made: a reconnect in the background does not make another one.
         self.take_offer();
-        let request = self.request(settings, refusal, reason);
+        let request = self.request(settings, refusal, reason, flight.previous.clone());
         self.events.emit(Event::SignInStarted { server: self.alias.clone(), reason: reason.name().to_owned() });
         let answer = {
             let _running = self.clock.start();
@@ -194,12 +196,18 @@ impl Authorizer {
             }
             SignInAnswer::Declined => return Err(OAuthError::Denied { description: None }),
         }
-        flight.rejected_at = None;
+        (flight.rejected_at, flight.previous) = (None, None);
         self.events.emit(Event::SignedIn { server: self.alias.clone() });
         Ok(())
     }
 
-    fn request(&self, settings: &OAuthSettings, refusal: &Refusal, reason: SignInReason) -> SignInRequest {
+    fn request(
+        &self,
+        settings: &OAuthSettings,
+        refusal: &Refusal,
+        reason: SignInReason,
+        ended: Option<Credentials>,
+    ) -> SignInRequest {
         let token = self.current_token();
         let granted = token.as_ref().map(|token| token.granted().to_vec()).unwrap_or_default();
         let scopes = match (&refusal.challenge, refusal.is_scope) {
@@ -211,7 +219,7 @@ impl Authorizer {
         options.settings = settings.clone();
         options.challenge.clone_from(&refusal.challenge);
         options.account.clone_from(&self.account);
-        options.previous = token.and_then(|token| token.credentials.clone());
+        options.previous = token.and_then(|token| token.credentials.clone()).or(ended);
         SignInRequest { server: self.alias.clone(), url: self.server.to_string(), reason, scopes, options }
     }
 
