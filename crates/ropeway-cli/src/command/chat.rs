@@ -23,8 +23,9 @@ use crate::chat::store::{
     self, ConversationHeader, ConversationSaver, ConversationStore, StoredConversation, not_saved_message,
     working_folder,
 };
-use crate::chat::{wait_for_opening, 
+use crate::chat::{
     AgentConfig, Chat as Conversing, Mentions, SaveState, Screen, TerminalUser, print_failed, save_file,
+    wait_for_opening,
 };
 use crate::connect::advice::{is_unavailable, tool_count};
 use crate::connect::arrival;
@@ -316,7 +317,8 @@ impl Chat {
         let work = async |session: &Session| {
             match &person {
                 Some(person) => {
-                    let mut questions_later = wait_for_opening(session, &person.editor, &mut questions, OPENING).await?;
+                    let mut questions_later =
+                        wait_for_opening(session, &person.editor, &mut questions, OPENING).await?;
                     if let Some(desk) = &desk {
                         // More than the channel holds are declined.
                         questions_later.drain(..).for_each(|question| drop(desk.try_send(question)));

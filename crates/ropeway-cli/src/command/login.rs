@@ -94,8 +94,7 @@ impl Login {
         // A damaged entry is replaced by this sign-in.
         options.previous = store.load(&target.url, self.account.as_deref()).await.ok().flatten();
         let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        let flow =
-            SignInFlow { name: &target.name, method: self.method(), status: &context.status, can_ask };
+        let flow = SignInFlow { name: &target.name, method: self.method(), status: &context.status, can_ask };
         let input = UserInput::new(can_ask);
         let signed_in = flow.run(options, async |prompt: &str| input.line(prompt, context).await);
         let (limit, until) = match &context.deadline {
@@ -171,8 +170,11 @@ async fn save(store: &TokenStore, credentials: &Credentials) -> Result<(), Store
 }
 
 fn timeout_failure(target: &SignInTarget, limit: Duration) -> Failure {
-    Failure::new(Exit::Timeout, format!("the sign-in to `{}` was not finished within {}", target.name, format_duration(limit)))
-        .hint(format!("try {} again, with a longer --timeout", target.command("login")))
+    Failure::new(
+        Exit::Timeout,
+        format!("the sign-in to `{}` was not finished within {}", target.name, format_duration(limit)),
+    )
+    .hint(format!("try {} again, with a longer --timeout", target.command("login")))
 }
 
 fn report(
@@ -206,5 +208,8 @@ fn report(
         (_, Some(_)) | (None, _) => String::new(),
         (Some(left), None) => format!(" · expires in {}", format_duration(left)),
     };
-    print(&format!("{}\n", clean_line(&format!("signed in to `{}`{account}{scopes}{expiry} · stored: {protection}", target.name))))
+    print(&format!(
+        "{}\n",
+        clean_line(&format!("signed in to `{}`{account}{scopes}{expiry} · stored: {protection}", target.name))
+    ))
 }

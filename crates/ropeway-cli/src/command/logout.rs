@@ -88,10 +88,7 @@ impl Logout {
 }
 
 /// Returns the stored sign-ins of a server, or all.
-async fn listed(
-    store: &TokenStore,
-    target: Option<&SignInTarget>,
-) -> Result<Vec<(String, Option<String>)>, Failure> {
+async fn listed(store: &TokenStore, target: Option<&SignInTarget>) -> Result<Vec<(String, Option<String>)>, Failure> {
     let list = store.list().await.map_err(|error| store_failure(&error))?;
     let is_wanted = |entry: &CredentialsSummary| target.is_none_or(|target| target.is_of(&entry.server));
     let wanted = list.entries.into_iter().filter(is_wanted);

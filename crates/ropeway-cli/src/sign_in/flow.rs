@@ -170,7 +170,9 @@ impl SignInFlow<'_> {
             let label = || format!("signing in to {}", self.name);
             match self.status.during_labelled(label, sign_in.finish(pasted)).await {
                 Err(OAuthError::Mismatch { .. }) => {
-                    say(&warning("this is not the URL of this sign-in; copy the whole URL, which has `code` and `state`"));
+                    say(&warning(
+                        "this is not the URL of this sign-in; copy the whole URL, which has `code` and `state`",
+                    ));
                 }
                 done => return Ok(done),
             }
@@ -194,7 +196,8 @@ impl SignInFlow<'_> {
     fn device_text(&self, server: &str, device: &DeviceAuthorization) -> String {
         let code = escape_invisible(&clean_line(&device.user_code));
         let uri = escape_invisible(&device.verification_uri);
-        let mut text = format!("sign in to {server} on any device: visit\n  {uri}\nand enter the code {STRONG}{code}{STRONG:#}\n");
+        let mut text =
+            format!("sign in to {server} on any device: visit\n  {uri}\nand enter the code {STRONG}{code}{STRONG:#}\n");
         if let Some(complete) = &device.verification_uri_complete {
             text.push_str(&faint(&format!("or visit {}\n", escape_invisible(complete))));
         }
@@ -205,9 +208,8 @@ impl SignInFlow<'_> {
         let label = || format!("preparing the sign-in to {}", self.name);
         let url = self.status.during_labelled(label, sign_in.prepare(redirect_uri)).await;
         let url = url.map_err(|error| self.failure(&error))?;
-        Url::parse(&url).map_err(|error| {
-            Failure::new(Exit::Unreachable, "the authorization URL is invalid").caused_by(&error)
-        })
+        Url::parse(&url)
+            .map_err(|error| Failure::new(Exit::Unreachable, "the authorization URL is invalid").caused_by(&error))
     }
 
     /// Names the server and the authorization server, which the user is about to trust with a password.

@@ -50,8 +50,7 @@ pub(crate) async fn offer(
             Some(_) => {}
         }
     }
-    let flow =
-        SignInFlow { name: request.server.as_str(), method: SignInMethod::Auto, status, can_ask: true };
+    let flow = SignInFlow { name: request.server.as_str(), method: SignInMethod::Auto, status, can_ask: true };
     match flow.run(request.options.clone(), ask).await {
         Ok(credentials) => {
             say(&format!("signed in to `{}`\n", clean_line(request.server.as_str())));

@@ -32,9 +32,7 @@ impl Page {
     const fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Received => ("200 OK", "Sign-in received", "Return to the terminal. You can close this page."),
-            Self::Refused => {
-                ("200 OK", "Sign-in refused", "The terminal shows the reason. You can close this page.")
-            }
+            Self::Refused => ("200 OK", "Sign-in refused", "The terminal shows the reason. You can close this page."),
             Self::AlreadyReceived => {
                 ("200 OK", "Sign-in already received", "Return to the terminal. You can close this page.")
             }

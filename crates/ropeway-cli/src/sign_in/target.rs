@@ -89,8 +89,11 @@ impl SignInTarget {
         if !self.has_token {
             return Ok(());
         }
-        Err(Failure::usage(format!("server `{}` has a token in its configuration; a sign-in would not be used", self.name))
-            .hint("remove `bearer` or the `Authorization` header, then sign in"))
+        Err(Failure::usage(format!(
+            "server `{}` has a token in its configuration; a sign-in would not be used",
+            self.name
+        ))
+        .hint("remove `bearer` or the `Authorization` header, then sign in"))
     }
 
     /// Returns a command for this server, with `--config` if it is needed.
