@@ -3,24 +3,12 @@
 use ropeway::oauth::{Credentials, OAuthError, StoreError};
 use ropeway::secret::Redactor;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Failure, exit_of_oauth};
 use crate::secrets::redaction;
 
 /// Returns the failure of an OAuth operation for a server.
 pub(crate) fn oauth_failure(message: impl Into<String>, error: &OAuthError) -> Failure {
-    let exit = match error {
-        OAuthError::Timeout { .. } => Exit::Timeout,
-        OAuthError::Refused { .. }
-        | OAuthError::Denied { .. }
-        | OAuthError::Expired { .. }
-        | OAuthError::SignInRequired { .. }
-        | OAuthError::NotInProgress { .. } => Exit::NeedsAuth,
-        OAuthError::Store(_) | OAuthError::Command { .. } | OAuthError::Key { .. } | OAuthError::Settings { .. } => {
-            Exit::Usage
-        }
-        _ => Exit::Unreachable,
-    };
-    Failure::new(exit, message).caused_by(error)
+    Failure::new(exit_of_oauth(error), message).caused_by(error)
 }
 
 /// Returns the failure of the token store. Its message states the fix.

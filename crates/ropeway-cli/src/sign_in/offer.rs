@@ -72,7 +72,10 @@ fn offer_text(request: &SignInRequest) -> String {
     };
     let scopes = match &request.scopes[..] {
         [] => String::new(),
-        scopes => cut(&escape_invisible(&clean_line(&format!(" (scopes: {})", scopes.join(" ")))), MAX_SCOPES),
+        scopes => {
+            let scopes = escape_invisible(&clean_line(&scopes.join(" ")));
+            format!(" (scopes: {})", cut(&scopes, MAX_SCOPES))
+        }
     };
     format!("{NAME}{server}{NAME:#} {why}{scopes}\n")
 }
