@@ -159,13 +159,15 @@ impl Authorizer {
             Some(ServerAuth::OAuth(settings)) => TokenGrant::Machine((**settings).clone()),
             Some(ServerAuth::Command(command)) => TokenGrant::Command(command.clone()),
         };
-        let allow_private = match &grant {
-            TokenGrant::Person(settings) | TokenGrant::Machine(settings) => &settings.allow_private[..],
-            TokenGrant::Command(_) => &[],
+        let http = match &grant {
+            TokenGrant::Person(settings) | TokenGrant::Machine(settings) => {
+                OAuthHttp::for_settings(&url, settings, &redactor.current())
+            }
+            TokenGrant::Command(_) => OAuthHttp::new(&url, &[], redactor.current()),
         };
         Some(Arc::new(Self {
             alias: alias.clone(),
-            http: OAuthHttp::new(&url, allow_private, redactor.current()),
+            http,
             server: url,
             account: host.account.clone(),
             grant,
@@ -274,7 +276,7 @@ impl Authorizer {
             Some(key) => {
                 let nonce = self.nonces.get(url);
                 let secret = Some(&token.tokens.access_token);
-                let proof = key.proof(method.as_str(), url, secret, nonce.as_deref(), SystemTime::now())?;
+                let proof = key.proof(method.as_str(), url, secret, nonce.as_deref(), self.http.time_at(url))?;
                 let invalid = |_| OAuthError::Key { reason: "the proof is not a valid header".to_owned() };
                 Some(HeaderValue::try_from(proof).map_err(invalid)?)
             }

@@ -1,6 +1,7 @@
 //! OAuth against a scripted authorization server, which can misbehave.
 
 pub(crate) mod authorization_server;
+mod connection;
 mod device;
 mod discovery;
 mod endpoints;
