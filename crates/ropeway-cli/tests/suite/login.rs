@@ -21,14 +21,18 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ropeway::testing::ScriptedReply;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use url::Url;
 
 use self::authorization_server::AuthorizationServer;
 use self::wire::Answer;
-use crate::chat_terminal::Window;
+use crate::chat::Model;
+use crate::chat_terminal::{CTRL_D, PROMPT, Window};
+use crate::mark::signal;
 use crate::place::Place;
+use crate::serve::Serving;
 use crate::{Ropeway, Run, Running};
 
 /// Beginnings of the tokens and secrets that the server issues.
@@ -132,6 +136,12 @@ fn log_in(place: &Place, server: &AuthorizationServer, more: &[&str]) -> Run {
     let page = get(&approve(&url));
     assert!(page.contains("Sign-in received"), "{page}");
     end(running, rest).expect(0)
+}
+
+/// Returns the URL that a window shows next.
+fn shown_url(window: &mut Window) -> String {
+    window.see("\r\n  http");
+    format!("http{}", window.see("\r\n").trim())
 }
 
 /// Asserts that no token is shown.
@@ -338,7 +348,7 @@ fn sign_ins_are_listed_moved_and_removed() {
     log_in(&place, &protected.server, &["--scope", "a", "--scope", "b"]);
     log_in(&place, &protected.server, &["--account", "work"]);
     let status = place.run("auth status").expect(0);
-    for words in ["● signed in", "web", "work", &protected.server.url, "a b", "0600 file", "in 59 min"] {
+    for words in ["● signed in", "web", "work", &protected.server.url, "a b", "0600 file"] {
         assert!(status.stdout.contains(words), "{words}\n{}", status.stdout);
     }
     assert_no_secrets(&status);
@@ -409,9 +419,7 @@ fn a_call_offers_a_sign_in_and_goes_on() {
     window.see("Sign in now? [y]es / [n]o: ");
     window.press("y\r");
     window.see("opening a browser");
-    let shown = window.see("\r\n  http") + &window.see("\r\n");
-    let url = shown.split("  http").nth(1).map(|rest| format!("http{}", rest.trim())).expect("a URL");
-    get(&approve(&url));
+    get(&approve(&shown_url(&mut window)));
     window.see("signed in to `web`");
     window.end().expect(0);
     // The sign-in is stored.
@@ -442,11 +450,39 @@ fn a_call_that_needs_a_scope_offers_it_and_goes_on() {
     window.see("web asks for further permissions (scopes: ");
     window.see("Sign in now? [y]es / [n]o: ");
     window.press("y\r");
-    let shown = window.see("\r\n  http") + &window.see("\r\n");
-    let url = shown.split("  http").nth(1).map(|rest| format!("http{}", rest.trim())).expect("a URL");
-    get(&approve(&url));
+    get(&approve(&shown_url(&mut window)));
     window.see("write");
     window.end().expect(0);
+}
+
+#[test]
+fn a_chat_offers_a_sign_in_and_uses_the_tools() {
+    let protected = Protected::start();
+    let call = ScriptedReply::call("a", "scopes", json!({}));
+    let model = Model::saying([call, ScriptedReply::text("No scopes.")]);
+    model.place.configure(&[json!({"alias": "web", "url": protected.server.mcp(), "prefix": ""})]);
+    let mut window = Window::sized(model.chat(&["--yes"]), 2000, |command| {
+        command.env("NO_COLOR", "1").env("BROWSER", "true");
+    });
+    window.see("Sign in now? [y]es / [n]o: ");
+    window.press("y\r");
+    get(&approve(&shown_url(&mut window)));
+    window.see("signed in to `web`");
+    window.see("1 tool");
+    window.say("which scopes?");
+    window.see("No scopes.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
+fn a_chat_without_a_terminal_never_asks() {
+    let protected = Protected::start();
+    let model = Model::saying([]);
+    model.place.configure(&[json!({"alias": "web", "url": protected.server.mcp()})]);
+    let run = model.run(&["-p", "hi"]).expect(4);
+    assert!(run.stderr.contains("run `ropeway login web`"), "{}", run.stderr);
 }
 
 #[test]
@@ -478,4 +514,25 @@ fn servers_that_cannot_use_a_sign_in_are_refused() {
         assert!(run.stderr.contains(expected), "{words}: {}", run.stderr);
     }
     assert_eq!(place.run("login http://127.0.0.1:9/mcp").expect(3).stdout, "");
+}
+
+#[test]
+fn a_running_gateway_notices_a_sign_in() {
+    let protected = Protected::start();
+    let place = protected.place();
+    let mut serving = Serving::in_place(&place, &[]);
+    let mut errors = BufReader::new(serving.running.child.stderr.take().expect("standard error"));
+    let mut seen = String::new();
+    while !seen.contains("server `web` needs authentication; run `ropeway login web`") {
+        assert!(errors.read_line(&mut seen).expect("a line") > 0, "{seen}");
+    }
+    log_in(&place, &protected.server, &[]);
+    let began = Instant::now();
+    let client = Place::new();
+    while !client.run(&format!("tools --names --url {}", serving.url)).stdout.contains("scopes") {
+        assert!(began.elapsed() < PATIENCE, "the gateway does not connect");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    signal("TERM", serving.running.child.id());
+    serving.running.end().expect(0);
 }
