@@ -159,10 +159,10 @@ impl ServerAdvice {
             (Some(ServerAuth::OAuth(settings)), _) if settings.grant.is_interactive() => format!("run {login}"),
             (Some(_), _) => format!("its tokens are not accepted; check them with {login}"),
             (None, Some((path, name))) if is_yaml(path) => {
-                format!("run {login}, or set a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}")
+                format!("run {login}, or set `auth.bearer` in {name}")
             }
             (None, Some((_, name))) => {
-                format!("run {login}, or set a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\"")
+                format!("run {login}, or set the header `Authorization` in {name}")
             }
             (None, None) => format!("run {login}, or pass a token with --bearer or a header with --header"),
         }
@@ -377,8 +377,8 @@ mod tests {
         );
         assert_eq!(
             trouble(ServerState::NeedsAuth),
-            "✗ web · needs authentication\n    run `ropeway login web --config /etc/ropeway.yaml`, or set a token in ropeway.yaml: \
-             auth: {bearer: \"${TOKEN}\"}\n"
+            "✗ web · needs authentication\n    run `ropeway login web --config /etc/ropeway.yaml`, or set `auth.bearer` in \
+             ropeway.yaml\n"
         );
         assert_eq!(trouble(ServerState::Connecting), "◐ web · no response within 2 s\n    try a longer --timeout\n");
         assert_eq!(
@@ -407,7 +407,7 @@ mod tests {
         let advice = ServerAdvice::new(ServerSource::File("/etc/mcp.json".into()), None);
         let advice = advice.for_status(&status(ServerState::NeedsAuth));
         let login = "run `ropeway login web --config /etc/mcp.json`";
-        let header = "set a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\"";
+        let header = "set the header `Authorization` in mcp.json";
         assert_eq!(advice, Some(format!("{login}, or {header}")));
     }
 
