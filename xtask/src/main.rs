@@ -36,7 +36,7 @@ Commands:
                                 List tools, call one, read a resource and get a prompt with real MCP clients:
                                 of five servers through the gateway, over HTTP and stdio, or of one endpoint;
                                 --tool NAME and --arguments JSON before the endpoint select the call
-  conformance client [--scenario NAME]
+  conformance client [--auth] [--scenario NAME]
                                 Run the client scenarios of the official conformance suite
   conformance server [--through-gateway [--behind legacy|modern]] [--scenario NAME]
                                 Run the server scenarios against the reference server, or against `ropeway serve` in
@@ -67,8 +67,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["bench", ..] => bench::run(&args[1..]),
         ["clients", ..] => clients::run(&args[1..]),
-        ["conformance", "client"] => conformance::client::run(None),
-        ["conformance", "client", "--scenario", name] => conformance::client::run(Some(name)),
+        ["conformance", "client", ..] => conformance::client::run(&args[2..]),
         ["conformance", "server", ..] => conformance::server::run(&args[2..]),
         ["deploy"] => deploy::run(),
         ["dist", ..] => dist::run(&args[1..]),

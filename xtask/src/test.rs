@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::conformance::client::Part;
 use crate::needs::Missing;
 use crate::process::{self, cargo};
 use crate::{conformance, deploy, licences, page, servers, soak};
@@ -139,7 +140,7 @@ pub fn run() -> Result<()> {
         if !have_servers {
             return Outcome::Skipped("the suite is not installed".to_owned());
         }
-        conformed(conformance::client::test(None))
+        conformed(conformance::client::test(&[Part::Protocol, Part::Auth], None))
     });
     step("conformance of the reference server", &mut || {
         if !have_servers {

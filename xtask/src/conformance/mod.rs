@@ -20,7 +20,7 @@ pub struct Count {
     pub failed: u32,
 }
 
-/// Returns the scenarios that a revision requires; for servers, also those that are run but not required.
+/// Returns the scenarios that a revision requires, and for servers and `auth/` those that are run but not required: extensions.
 fn scenarios(revision: &str, kind: Kind) -> Result<Vec<String>> {
     let (flag, title) = match kind {
         Kind::Client => ("--client", "Client scenarios"),
@@ -33,9 +33,7 @@ fn scenarios(revision: &str, kind: Kind) -> Result<Vec<String>> {
         bail!("the suite lists no scenario of {revision} for `{flag}`\n{}", process::output_text(&output));
     }
     let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-    if kind == Kind::Server {
-        names.extend(unscored(&text));
-    }
+    names.extend(unscored(&text, kind));
     Ok(names)
 }
 
@@ -52,10 +50,14 @@ fn section<'a>(list: &'a str, title: &str) -> Vec<&'a str> {
     part.map_while(|line| line.strip_prefix("  - ")).map(str::trim).collect()
 }
 
-/// Returns the server scenarios that are run but not required: extensions, pending and later ones.
-fn unscored(list: &str) -> Vec<String> {
-    let lines = list.lines().filter_map(|line| line.trim().strip_prefix("- ")?.strip_suffix(" [server]"));
-    lines.map(str::to_owned).collect()
+/// Returns the scenarios that are run but not required: extensions, pending and later ones. Of clients, only those of `auth/`.
+fn unscored(list: &str, kind: Kind) -> Vec<String> {
+    let side = match kind {
+        Kind::Client => " [client]",
+        Kind::Server => " [server]",
+    };
+    let names = list.lines().filter_map(|line| line.trim().strip_prefix("- ")?.strip_suffix(side));
+    names.filter(|name| kind == Kind::Server || name.starts_with("auth/")).map(str::to_owned).collect()
 }
 
 /// Returns `3/4, 1 failed, 0 warnings` from the output of the suite.
@@ -73,7 +75,7 @@ fn suite() -> Command {
 mod tests {
     use super::*;
 
-    const LIST: &str = "Server scenarios (x):\n  - ping\n\nClient scenarios (x):\n  - initialize\n  - auth/a\n\nNever scored:\n    - b [client]\n    - tasks [server]\n";
+    const LIST: &str = "Server scenarios (x):\n  - ping\n\nClient scenarios (x):\n  - initialize\n  - auth/a\n\nNever scored:\n    - b [client]\n    - auth/c [client]\n    - tasks [server]\n";
 
     #[test]
     fn scenarios_end_where_the_next_section_begins() {
@@ -82,8 +84,9 @@ mod tests {
     }
 
     #[test]
-    fn unscored_server_scenarios_are_found() {
-        assert_eq!(unscored(LIST), ["tasks"]);
+    fn unscored_scenarios_are_found() {
+        assert_eq!(unscored(LIST, Kind::Server), ["tasks"]);
+        assert_eq!(unscored(LIST, Kind::Client), ["auth/c"]);
     }
 
     #[test]

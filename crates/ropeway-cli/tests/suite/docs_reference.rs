@@ -21,7 +21,7 @@ struct Section {
 }
 
 /// `EXAMPLE` in `around` is replaced by each example. A line that starts with it may hold several keys.
-const SECTIONS: [Section; 23] = [
+const SECTIONS: [Section; 27] = [
     Section {
         title: "Top level",
         pointer: "/properties",
@@ -123,6 +123,11 @@ const SECTIONS: [Section; 23] = [
         examples: &[
             ("bearer", r#"bearer: "${TOKEN}""#),
             ("basic", r#"basic: {user: ada, password: "${PASSWORD}"}"#),
+            ("oauth", "oauth: {scopes: [files]}"),
+            ("command", "command: [vault, read, token]"),
+            ("env", "command: [vault, read, token], env: {VAULT_ADDR: https://vault.example}"),
+            ("cwd", "command: [./token.sh], cwd: ."),
+            ("timeout", "command: [vault, read, token], timeout: 10s"),
             ("type", r#"type: bearer, token: "${TOKEN}""#),
             ("token", r#"type: bearer, token: "${TOKEN}""#),
             ("user", r#"type: basic, user: ada, password: "${PASSWORD}""#),
@@ -136,6 +141,70 @@ const SECTIONS: [Section; 23] = [
         examples: &[
             ("user", r#"user: ada, password: "${PASSWORD}""#),
             ("password", r#"user: ada, password: "${PASSWORD}""#),
+        ],
+    },
+    Section {
+        title: "`auth.oauth`",
+        pointer: "/$defs/OAuth/properties",
+        around: "servers: [{alias: a, url: https://example.com/mcp, auth: {oauth: {EXAMPLE}}}]",
+        examples: &[
+            ("grant", r#"grant: client_credentials, client_id: ci, client_secret: "${CLIENT_SECRET}""#),
+            ("client_id", "client_id: ropeway"),
+            ("client_secret", r#"client_id: ropeway, client_secret: "${CLIENT_SECRET}""#),
+            ("client_metadata_url", r#"client_metadata_url: "https://example.com/client.json""#),
+            ("private_key", r#"grant: client_credentials, client_id: ci, private_key: {pem: "${CLIENT_KEY}"}"#),
+            (
+                "token_endpoint_auth",
+                r#"client_id: a, client_secret: "${CLIENT_SECRET}", token_endpoint_auth: client_secret_post"#,
+            ),
+            ("scopes", "scopes: [files]"),
+            ("issuer", r#"issuer: "https://auth.example""#),
+            ("redirect_port", "client_id: ropeway, redirect_port: 8765"),
+            ("dpop", "dpop: true"),
+            ("allow_private", "allow_private: [auth.internal]"),
+            ("per_principal", "per_principal: true"),
+            ("assertion", "grant: workload_identity, assertion: {file: /var/run/secrets/token}"),
+            (
+                "identity_provider",
+                r#"grant: enterprise_managed, client_id: a, identity_provider: {issuer: "https://idp.example", id_token: {command: [idp, id-token]}}"#,
+            ),
+        ],
+    },
+    Section {
+        title: "`auth.oauth.private_key`",
+        pointer: "/$defs/PrivateKey/properties",
+        around: "servers: [{alias: a, url: https://example.com/mcp, auth: {oauth: {grant: client_credentials, client_id: ci, private_key: {EXAMPLE}}}}]",
+        examples: &[
+            ("pem", r#"pem: "${CLIENT_KEY}""#),
+            ("algorithm", r#"pem: "${CLIENT_KEY}", algorithm: ES256"#),
+            ("key_id", r#"pem: "${CLIENT_KEY}", key_id: key-1"#),
+        ],
+    },
+    Section {
+        title: "`auth.oauth.identity_provider`",
+        pointer: "/$defs/IdentityProvider/properties",
+        around: "servers: [{alias: a, url: https://example.com/mcp, auth: {oauth: {grant: enterprise_managed, client_id: a, identity_provider: {EXAMPLE}}}}]",
+        examples: &[
+            ("issuer", r#"issuer: "https://idp.example", id_token: "${ID_TOKEN}""#),
+            ("token_endpoint", r#"token_endpoint: "https://idp.example/token", id_token: "${ID_TOKEN}""#),
+            ("client_id", r#"issuer: "https://idp.example", client_id: a, id_token: "${ID_TOKEN}""#),
+            (
+                "client_secret",
+                r#"issuer: "https://idp.example", client_id: a, client_secret: "${IDP_SECRET}", id_token: "${ID_TOKEN}""#,
+            ),
+            ("id_token", r#"issuer: "https://idp.example", id_token: {command: [idp, id-token]}"#),
+        ],
+    },
+    Section {
+        title: "`assertion`, `id_token`",
+        pointer: "/$defs/TokenSource/properties",
+        around: "servers: [{alias: a, url: https://example.com/mcp, auth: {oauth: {grant: workload_identity, assertion: {EXAMPLE}}}}]",
+        examples: &[
+            ("file", "file: /var/run/secrets/token"),
+            ("command", "command: [idp, id-token]"),
+            ("env", "command: [idp, id-token], env: {PROFILE: ci}"),
+            ("cwd", "command: [./token.sh], cwd: ."),
+            ("timeout", "command: [idp, id-token], timeout: 10s"),
         ],
     },
     Section {

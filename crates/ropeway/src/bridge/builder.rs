@@ -12,6 +12,8 @@ use crate::config::{Config, LockPolicy, SandboxLauncher};
 use crate::event::Events;
 use crate::lock::Lock;
 use crate::mcp::Handlers;
+#[cfg(feature = "gateway")]
+use crate::mcp::ServerTap;
 use crate::registry::Transformer;
 use crate::secret::Redactor;
 use crate::setters::setters;
@@ -91,6 +93,15 @@ setters!(BridgeBuilder {
     /// Without a launcher, a server whose sandbox is required is not started.
     sandbox_launcher(launcher: SandboxLauncher) => launcher = Some(launcher);
 });
+
+#[cfg(feature = "gateway")]
+impl BridgeBuilder {
+    /// Passes the requests of servers to a tap. The token store and the handler of sign-ins stay.
+    pub(crate) fn tap(mut self, tap: Arc<dyn ServerTap>) -> Self {
+        self.handlers = self.handlers.with_tap(tap);
+        self
+    }
+}
 
 impl Bridge {
     /// Creates a bridge for the servers of a configuration, without starting them.

@@ -11,7 +11,7 @@ use super::slot::ServerSlot;
 use super::slot_task::call_error;
 use super::tool::{report_failure, with_timeouts};
 use crate::checked::CheckedTool;
-use crate::config::{Isolation, ServerEntry, ServerLimits, ServerSettings};
+use crate::config::{Isolation, ServerAuth, ServerEntry, ServerLimits, ServerSettings, Transport};
 use crate::event::{Events, Relay};
 use crate::mcp::{Handlers, Mcp};
 use crate::registry::{ServerStatus, ToolShape};
@@ -149,6 +149,7 @@ impl Bridge {
     /// It lives as long as its handles. [`connect_isolated`](Self::connect_isolated) sends requests to it.
     pub(crate) fn isolated(&self, alias: &Alias, handlers: Handlers) -> Option<Mcp> {
         let slot = self.slot(alias).ok()?;
+        let handlers = handlers.with_auth_of(&slot.shared.handlers);
         let mcp = Mcp::with_host(slot.shared.connection_config(slot.config()?), handlers, slot.events().clone());
         if let Some(info) = slot.mcp().and_then(|shared| shared.server_info()) {
             mcp.assume_era(info.era);
@@ -187,6 +188,18 @@ impl Bridge {
     /// Returns whether the clients of a gateway share the connection to a server.
     pub(crate) fn isolation(&self, alias: &Alias) -> Isolation {
         self.slot(alias).map(|slot| slot.entry.isolation).unwrap_or_default()
+    }
+
+    /// Returns `true` if each principal of a gateway has tokens of its own for a server.
+    pub(crate) fn has_principal_tokens(&self, alias: &Alias) -> bool {
+        let Some(slot) = self.slot(alias).ok() else { return false };
+        match slot.config().map(|config| &config.transport) {
+            Some(Transport::Http(server) | Transport::Sse(server)) => match &server.auth {
+                Some(ServerAuth::OAuth(settings)) => settings.per_principal,
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// Returns the number of a server's [slot](ServerView::slot).

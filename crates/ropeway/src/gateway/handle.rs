@@ -34,7 +34,6 @@ use super::upkeep;
 use super::upstream::Upstreams;
 use crate::bridge::{Bridge, BridgeBuilder, BridgeError};
 use crate::config::{Config, GatewaySettings, Secrets, TlsSettings};
-use crate::mcp::Handlers;
 use crate::registry::ServerStatus;
 use crate::secret::Secret;
 use crate::sync::lock;
@@ -80,7 +79,8 @@ pub struct GatewayBuilder {
 }
 
 impl GatewayBuilder {
-    /// Changes the settings of the bridge to the servers, such as the lock and the cache. Its handlers are set by the gateway.
+    /// Changes the settings of the bridge to the servers, such as the lock and the cache. Of its
+    /// handlers, the gateway uses those of sign-ins.
     #[must_use]
     pub fn bridge(mut self, change: impl FnOnce(BridgeBuilder) -> BridgeBuilder) -> Self {
         self.bridge = change(self.bridge);
@@ -131,7 +131,7 @@ impl GatewayBuilder {
         let exchanges = Arc::<Exchanges>::default();
         let subscriptions = Arc::<Subscriptions>::default();
         let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone());
-        let bridge = bridge.handlers(Handlers::new().with_tap(switchboard.clone())).build()?;
+        let bridge = bridge.tap(switchboard.clone()).build()?;
         let auth = Auth::new(&settings, bridge.event_channel())?;
         let limits = settings.limits;
         let (exporter, spans) = Exporter::new(otlp);

@@ -132,6 +132,10 @@ impl Upstreams {
 
     /// Returns `true` if a client needs its own connection to a server.
     fn is_isolated(&self, server: &Alias, client: &Client) -> bool {
+        // Its tokens must not serve the requests of another principal.
+        if self.bridge.has_principal_tokens(server) {
+            return true;
+        }
         match self.bridge.isolation(server) {
             Isolation::Shared => false,
             Isolation::Client => true,
@@ -154,7 +158,11 @@ impl Upstreams {
         let outdated = isolated.remove(&key);
         let evicted = if isolated.len() >= self.limit { Some(self.evict(&mut isolated, server)?) } else { None };
         let tap = IsolatedTap { board: self.switchboard.clone(), client: Arc::downgrade(client) };
-        let mcp = self.bridge.isolated(server, Handlers::new().with_tap(Arc::new(tap)));
+        let mut handlers = Handlers::new().with_tap(Arc::new(tap));
+        if self.bridge.has_principal_tokens(server) {
+            handlers = handlers.with_account(client.principal.id());
+        }
+        let mcp = self.bridge.isolated(server, handlers);
         let (Some(mcp), Some(slot)) = (mcp, slot) else {
             return Err(CallError::NotConnected { server: server.clone() });
         };

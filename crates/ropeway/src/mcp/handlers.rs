@@ -187,6 +187,16 @@ impl Handlers {
 
 #[cfg(feature = "bridge")]
 impl Handlers {
+    /// Takes the handler of sign-ins and the token store of other handlers. An account that is set here is kept.
+    #[must_use]
+    #[allow(dead_code, reason = "used by the gateway")]
+    pub(crate) fn with_auth_of(mut self, other: &Self) -> Self {
+        let account = self.auth.account.take();
+        self.auth = other.auth.clone();
+        self.auth.account = account.or(self.auth.account);
+        self
+    }
+
     /// Returns `true` if both sets hold the same functions.
     pub(crate) fn ptr_eq(&self, other: &Self) -> bool {
         fn same<T: ?Sized>(one: &Option<Arc<T>>, other: &Option<Arc<T>>) -> bool {

@@ -69,21 +69,8 @@ pub(crate) async fn connect(
     tokio::select! {
         biased;
         outcome = handshake.run_authorized(era) => outcome,
-        () = expired(host, now + limit + margin) => Err(Arc::new(ConnectErrorKind::Timeout { after: limit, said: None })),
+        () = host.expired(now + limit + margin) => Err(Arc::new(ConnectErrorKind::Timeout { after: limit, said: None })),
         () = hanging => Err(Arc::new(ConnectErrorKind::Timeout { after: now.elapsed(), said: host.stderr_reason().await })),
-    }
-}
-
-/// Waits for a deadline that moves while a person signs in.
-async fn expired(host: &Host, deadline: Instant) {
-    let Some(auth) = host.authorizer() else { return tokio::time::sleep_until(deadline).await };
-    let before = auth.clock.total();
-    loop {
-        let end = deadline + (auth.clock.total() - before);
-        if Instant::now() >= end {
-            return;
-        }
-        tokio::time::sleep_until(end.max(Instant::now() + Duration::from_millis(10))).await;
     }
 }
 

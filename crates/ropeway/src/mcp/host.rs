@@ -123,6 +123,14 @@ impl Host {
         self.authorizer.as_ref()
     }
 
+    /// Waits for a deadline, which moves while a person signs in.
+    pub(crate) async fn expired(&self, deadline: Instant) {
+        match &self.authorizer {
+            Some(auth) => auth.clock.sleep_until(deadline).await,
+            None => tokio::time::sleep_until(deadline).await,
+        }
+    }
+
     /// Returns `true` if an elicitation handler or a tap is set.
     pub(crate) fn can_elicit(&self) -> bool {
         self.handlers.elicitation.is_some() || self.handlers.tap.is_some()

@@ -3,34 +3,27 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Method, RequestBuilder, Url};
+use reqwest::{RequestBuilder, Url};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::active_token::{ActiveToken, TokenOrigin};
-use super::challenge::Challenge;
 use super::credentials::Credentials;
 use super::dpop_nonces::DpopNonces;
 use super::error::OAuthError;
 use super::http::OAuthHttp;
-use super::machine_grant::machine_grant;
 use super::oauth_client::DPOP;
-use super::refresh::refresh;
 use super::sign_in_clock::SignInClock;
 use super::sign_in_request::SignInHandler;
 use super::store::{StoreError, StoreStamp, TokenStore};
-use super::token_command;
-use crate::config::{HttpServer, OAuthGrant, OAuthSettings, ServerAuth, TokenCommand, TokenSource};
+use crate::config::{HttpServer, OAuthSettings, ServerAuth, TokenCommand};
 use crate::event::{Event, Events};
 use crate::secret::SharedRedactor;
 use crate::sync::{read, write};
 use crate::tool::Alias;
-
-/// A token is replaced this long before it expires.
-const REFRESH_MARGIN: Duration = Duration::from_secs(30);
 
 /// Maximum time that a person has for a sign-in, unless the host sets another one.
 pub(crate) const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -97,6 +90,8 @@ pub(super) struct Flight {
     pub(super) failure: Option<OAuthError>,
     /// A sign-in that has ended, for the client and the scopes of the next one.
     pub(super) previous: Option<Credentials>,
+    /// The scopes of the last sign-in for further scopes.
+    pub(super) requested: Vec<String>,
     /// When the server rejected a token that was just obtained.
     pub(super) rejected_at: Option<Instant>,
 }
@@ -106,8 +101,8 @@ pub(super) struct Flight {
 pub(crate) struct Access {
     /// The generation of the token, for [`Authorizer::recover`].
     pub(crate) generation: u64,
-    authorization: Option<HeaderValue>,
-    proof: Option<HeaderValue>,
+    pub(super) authorization: Option<HeaderValue>,
+    pub(super) proof: Option<HeaderValue>,
 }
 
 impl Access {
@@ -222,8 +217,14 @@ impl Authorizer {
     pub(crate) async fn load(&self) -> Result<(), OAuthError> {
         if let TokenGrant::Person(_) = &self.grant {
             let mut flight = self.flight.lock().await;
-            if self.is_store_changed(&flight) {
-                self.load_stored(&mut flight).await?;
+            if self.is_store_changed(&flight)
+                && let Err(error) = self.load_stored(&mut flight).await
+            {
+                // A server that needs no token works without a readable store.
+                if self.is_configured {
+                    return Err(error);
+                }
+                tracing::debug!(server = %self.alias, "could not read the stored tokens: {error}");
             }
         }
         Ok(())
@@ -259,29 +260,9 @@ impl Authorizer {
     }
 
     /// Returns `true` if stored credentials match the settings.
-    fn is_usable(&self, stored: &Credentials) -> bool {
+    pub(super) fn is_usable(&self, stored: &Credentials) -> bool {
         let TokenGrant::Person(settings) = &self.grant else { return false };
         settings.issuer.as_ref().is_none_or(|issuer| *issuer == stored.issuer)
-    }
-
-    /// Returns the headers of a request. Replaces a token that is about to expire first.
-    pub(crate) async fn authorize(self: &Arc<Self>, method: &Method, url: &Url) -> Result<Access, OAuthError> {
-        if self.needs_replacement() {
-            Box::pin(self.replace()).await?;
-        }
-        let (generation, token) = self.snapshot();
-        let Some(token) = token else { return Ok(Access { generation, authorization: None, proof: None }) };
-        let proof = match &token.dpop_key {
-            None => None,
-            Some(key) => {
-                let nonce = self.nonces.get(url);
-                let secret = Some(&token.tokens.access_token);
-                let proof = key.proof(method.as_str(), url, secret, nonce.as_deref(), self.http.time_at(url))?;
-                let invalid = |_| OAuthError::Key { reason: "the proof is not a valid header".to_owned() };
-                Some(HeaderValue::try_from(proof).map_err(invalid)?)
-            }
-        };
-        Ok(Access { generation, authorization: Some(token.header.clone()), proof })
     }
 
     /// Records that the server accepted a token.
@@ -299,7 +280,7 @@ impl Authorizer {
         self.nonces.remember(url, nonce);
     }
 
-    fn snapshot(&self) -> (u64, Option<Arc<ActiveToken>>) {
+    pub(super) fn snapshot(&self) -> (u64, Option<Arc<ActiveToken>>) {
         let current = read(&self.current);
         (current.generation, current.token.clone())
     }
@@ -310,128 +291,6 @@ impl Authorizer {
 
     pub(super) fn current_token(&self) -> Option<Arc<ActiveToken>> {
         read(&self.current).token.clone()
-    }
-
-    fn needs_replacement(&self) -> bool {
-        match &read(&self.current).token {
-            Some(token) => {
-                let renewable = match &self.grant {
-                    TokenGrant::Person(_) => token.tokens.refresh_token.is_some(),
-                    TokenGrant::Machine(_) | TokenGrant::Command(_) => true,
-                };
-                renewable && token.tokens.expires_within(REFRESH_MARGIN, SystemTime::now())
-            }
-            None => matches!(self.grant, TokenGrant::Command(_)),
-        }
-    }
-
-    /// Replaces the current token before it expires. Concurrent requests share one replacement.
-    async fn replace(self: &Arc<Self>) -> Result<(), OAuthError> {
-        let mut flight = self.flight.clone().lock_owned().await;
-        if !self.needs_replacement() {
-            return Ok(());
-        }
-        let this = self.clone();
-        // A task, because a request that is dropped now must not lose a refresh token that was just replaced.
-        let replacing = tokio::spawn(async move {
-            match &this.grant {
-                TokenGrant::Person(settings) => this.refresh(settings, &mut flight).await.map(|_| ()),
-                TokenGrant::Machine(_) | TokenGrant::Command(_) => {
-                    let granted = this.current_token().map(|token| token.granted().to_vec()).unwrap_or_default();
-                    this.obtain(None, &granted).await
-                }
-            }
-        });
-        let outcome = joined(replacing.await);
-        match outcome {
-            Ok(()) => Ok(()),
-            // The server rejects the expired token, and a person signs in.
-            Err(error) if error.is_invalid_grant() || error.is_invalid_client() => Ok(()),
-            Err(_) if self.is_still_valid() => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn is_still_valid(&self) -> bool {
-        self.current_token().is_some_and(|token| !token.tokens.expires_within(Duration::ZERO, SystemTime::now()))
-    }
-
-    /// Refreshes the stored tokens, once across all processes. Returns `false` if no refresh is possible.
-    pub(super) async fn refresh(&self, settings: &OAuthSettings, flight: &mut Flight) -> Result<bool, OAuthError> {
-        let Some(used) = self.current_token() else { return Ok(false) };
-        let (server, account) = (self.server.as_str(), self.account.as_deref());
-        let _lock = self.store.lock(server, account).await.map_err(store_error)?;
-        let stamp = self.store.stamp(server, account);
-        let stored = self.store.load(server, account).await.map_err(store_error)?;
-        flight.stamp = Some(stamp);
-        let Some(stored) = stored.filter(|stored| self.is_usable(stored)) else {
-            // Signed out elsewhere.
-            self.drop_token();
-            return Ok(false);
-        };
-        if !used.is_same(&stored.tokens) {
-            // Another process was faster.
-            self.adopt(ActiveToken::stored(stored, TokenOrigin::Store)?);
-            return Ok(true);
-        }
-        if stored.tokens.refresh_token.is_none() {
-            return Ok(false);
-        }
-        match refresh(&self.http, &stored, settings).await {
-            Ok(fresh) => {
-                self.learn(&fresh);
-                // The refresh token may have been replaced: without the new one, the next refresh fails.
-                let saved = self.store.save(&fresh).await;
-                flight.stamp = Some(self.store.stamp(server, account));
-                self.adopt(ActiveToken::stored(fresh, TokenOrigin::Refresh)?);
-                if let Err(error) = saved {
-                    self.warn(&format!("could not store the refreshed token: {error}"));
-                }
-                Ok(true)
-            }
-            Err(error) if error.is_invalid_grant() || error.is_invalid_client() => {
-                self.store.remove(server, account).await.map_err(store_error)?;
-                flight.stamp = Some(self.store.stamp(server, account));
-                // An unknown client has to be registered again.
-                flight.previous = Some(stored).filter(|_| error.is_invalid_grant());
-                self.drop_token();
-                Err(error)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Obtains a token without a person.
-    pub(super) async fn obtain(
-        &self,
-        challenge: Option<&Challenge>,
-        granted: &[String],
-    ) -> Result<(), OAuthError> {
-        let redactor = self.redactor.current();
-        let token = match &self.grant {
-            TokenGrant::Person(_) => return Err(self.sign_in_required()),
-            TokenGrant::Command(command) => {
-                let tokens = token_command::run(command, &redactor).await?;
-                ActiveToken::bearer(tokens, TokenOrigin::Grant)?
-            }
-            TokenGrant::Machine(settings) => {
-                let source: Option<&TokenSource> = match &settings.grant {
-                    OAuthGrant::WorkloadIdentity { assertion } => Some(assertion),
-                    OAuthGrant::EnterpriseManaged(idp) => Some(&idp.id_token),
-                    OAuthGrant::AuthorizationCode | OAuthGrant::ClientCredentials => None,
-                };
-                let assertion = match source {
-                    Some(source) => Some(token_command::read_token(source, &redactor).await?),
-                    None => None,
-                };
-                self.redactor.learn(&assertion);
-                let credentials =
-                    machine_grant(&self.http, &self.server, settings, challenge, granted, assertion.as_ref()).await?;
-                ActiveToken::stored(credentials, TokenOrigin::Grant)?
-            }
-        };
-        self.adopt(token);
-        Ok(())
     }
 
     /// Makes a token the current one.
@@ -464,11 +323,6 @@ impl Authorizer {
     }
 }
 
-fn store_error(error: StoreError) -> OAuthError {
+pub(super) fn store_error(error: StoreError) -> OAuthError {
     OAuthError::Store(Arc::new(error))
-}
-
-/// Returns the outcome of a task. Tasks of the authorizer are not aborted, and a panic is a bug.
-fn joined(outcome: Result<Result<(), OAuthError>, tokio::task::JoinError>) -> Result<(), OAuthError> {
-    outcome.unwrap_or_else(|_| Err(OAuthError::Settings { reason: "the request for a token was aborted".to_owned() }))
 }

@@ -1,5 +1,7 @@
 //! Finds the authorization server of a protected server.
 
+use std::time::Duration;
+
 use reqwest::Url;
 
 use super::challenge::{Challenge, ChallengeScheme};
@@ -7,6 +9,10 @@ use super::error::OAuthError;
 use super::guard::blocked;
 use super::http::{OAuthHttp, invalid};
 use super::metadata::{AuthorizationServer, ResourceMetadata, at_path, canonical};
+use super::text::shown_url;
+
+/// Maximum time of a discovery, over all places.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum number of authorization servers of one resource that are tried.
 const MAX_SERVERS: usize = 4;
@@ -25,6 +31,16 @@ pub(crate) struct Discovery {
 
 /// Finds the authorization server of `server`. `issuer` is the only accepted one, if it is set.
 pub(crate) async fn discover(
+    http: &OAuthHttp,
+    server: &Url,
+    challenge: Option<&Challenge>,
+    issuer: Option<&str>,
+) -> Result<Discovery, OAuthError> {
+    let found = tokio::time::timeout(TIMEOUT, discover_all(http, server, challenge, issuer)).await;
+    found.map_err(|_| OAuthError::Timeout { url: shown_url(server) })?
+}
+
+async fn discover_all(
     http: &OAuthHttp,
     server: &Url,
     challenge: Option<&Challenge>,

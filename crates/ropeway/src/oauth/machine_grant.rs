@@ -43,6 +43,9 @@ pub(crate) async fn machine_grant(
     granted: &[String],
     assertion: Option<&Secret>,
 ) -> Result<Credentials, OAuthError> {
+    if settings.grant.is_interactive() {
+        return Err(OAuthError::SignInRequired { server: canonical(server) });
+    }
     let challenge = match challenge {
         Some(challenge) => Some(Cow::Borrowed(challenge)),
         None => http.challenge_of(server).await?.map(Cow::Owned),
@@ -66,8 +69,7 @@ pub(crate) async fn machine_grant(
             let grant = identity_grant(provider, id_token, &discovery, &scopes, settings).await?;
             request.jwt_bearer(&grant).await?
         }
-        (OAuthGrant::AuthorizationCode, _) => return Err(OAuthError::SignInRequired { server: canonical(server) }),
-        (_, None) => return Err(settings_error("the grant needs a token, which its source did not return")),
+        _ => return Err(settings_error("the grant needs a token, which its source did not return")),
     };
     let mut credentials = Credentials::new(
         canonical(server),

@@ -30,6 +30,7 @@ mod recovery;
 mod refresh;
 mod refusal;
 mod registration;
+mod renewal;
 mod scopes;
 mod serialized;
 mod server_clock;

@@ -12,6 +12,7 @@ use super::error::OAuthError;
 use super::scopes::step_up_scopes;
 use super::sign_in::SignInOptions;
 use super::sign_in_request::{SignInAnswer, SignInReason, SignInRequest};
+use super::store::canonical_server;
 use crate::config::OAuthSettings;
 use crate::event::Event;
 
@@ -97,7 +98,10 @@ impl Authorizer {
         let token = self.current_token();
         if refusal.is_scope {
             let needed = refusal.challenge.as_ref().map(Challenge::scopes).unwrap_or_default();
-            let is_known = |token: &Arc<ActiveToken>| needed.iter().all(|scope| token.granted().contains(scope));
+            // A scope that was requested and not granted is not requested again.
+            let is_known = |token: &Arc<ActiveToken>| {
+                needed.iter().all(|scope| token.granted().contains(scope) || flight.requested.contains(scope))
+            };
             if token.as_ref().is_some_and(|token| is_known(token) && token.origin == TokenOrigin::SignIn) {
                 return Err(self.rejected(refusal));
             }
@@ -167,6 +171,7 @@ impl Authorizer {
         // The offer was made: a reconnect in the background does not make another one.
         self.take_offer();
         let request = self.request(settings, refusal, reason, flight.previous.clone());
+        let scopes = request.scopes.clone();
         self.events.emit(Event::SignInStarted { server: self.alias.clone(), reason: reason.name().to_owned() });
         let answer = {
             let _running = self.clock.start();
@@ -180,6 +185,10 @@ impl Authorizer {
         match answer.map_err(|error| self.handler_error(error))? {
             SignInAnswer::SignedIn(credentials) => {
                 let mut credentials = *credentials;
+                let (own, other) = (canonical_server(self.server.as_str()), canonical_server(&credentials.server));
+                if own != other {
+                    return Err(OAuthError::mismatch("server of the sign-in", &own, &other));
+                }
                 credentials.account.clone_from(&self.account);
                 self.learn(&credentials);
                 let saved = self.store.save(&credentials).await;
@@ -196,7 +205,7 @@ impl Authorizer {
             }
             SignInAnswer::Declined => return Err(OAuthError::Denied { description: None }),
         }
-        (flight.rejected_at, flight.previous) = (None, None);
+        (flight.rejected_at, flight.previous, flight.requested) = (None, None, scopes);
         self.events.emit(Event::SignedIn { server: self.alias.clone() });
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! Refreshes and revokes the tokens of a sign-in.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use reqwest::Url;
 
+use super::client::RegisteredClient;
 use super::credentials::Credentials;
 use super::dpop::DpopKey;
 use super::error::OAuthError;
@@ -35,7 +37,8 @@ pub(crate) async fn refresh(
 ) -> Result<Credentials, OAuthError> {
     let endpoint = parse(&credentials.token_endpoint)?;
     let dpop = credentials.dpop_key.as_ref().map(DpopKey::from_secret).transpose()?;
-    let client = OAuthClient::new(http, &credentials.client, &credentials.issuer, settings)?.with_dpop(dpop.as_ref());
+    let client = current_client(credentials, settings);
+    let client = OAuthClient::new(http, &client, &credentials.issuer, settings)?.with_dpop(dpop.as_ref());
     let request = TokenRequest { client: &client, endpoint: &endpoint, resource: &credentials.resource, scopes: &[] };
     let tokens = request.refresh(&credentials.tokens).await?;
     Ok(Credentials { tokens, obtained_at: SystemTime::now(), ..credentials.clone() })
@@ -47,7 +50,8 @@ pub async fn revoke(credentials: &Credentials, settings: &OAuthSettings) -> Resu
     let Some(endpoint) = &credentials.revocation_endpoint else { return Ok(false) };
     let endpoint = parse(endpoint)?;
     let http = OAuthHttp::for_settings(&parse(&credentials.server)?, settings, &Redactor::default());
-    let client = OAuthClient::new(&http, &credentials.client, &credentials.issuer, settings)?;
+    let client = current_client(credentials, settings);
+    let client = OAuthClient::new(&http, &client, &credentials.issuer, settings)?;
     // A refresh token goes first: most servers revoke its access tokens with it.
     if let Some(token) = &credentials.tokens.refresh_token {
         revoke_token(&client, &endpoint, token, "refresh_token").await?;
@@ -67,6 +71,17 @@ async fn revoke_token(client: &OAuthClient<'_>, url: &Url, token: &Secret, kind:
         Some(OAuthError::Refused { error, .. }) if error == "unsupported_token_type" => Ok(()),
         Some(error) => Err(error),
         None => response.into_object().map(drop),
+    }
+}
+
+/// Returns the client of a sign-in. The secret of a configured client may have changed since.
+fn current_client<'a>(credentials: &'a Credentials, settings: &OAuthSettings) -> Cow<'a, RegisteredClient> {
+    let client = &credentials.client;
+    match &settings.client_secret {
+        Some(secret) if !client.registered && settings.client_id.as_ref() == Some(&client.client_id) => {
+            Cow::Owned(RegisteredClient { client_secret: Some(secret.clone()), ..client.clone() })
+        }
+        _ => Cow::Borrowed(client),
     }
 }
 

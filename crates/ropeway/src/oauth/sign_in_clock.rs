@@ -7,6 +7,9 @@ use tokio::time::Instant;
 
 use crate::sync::lock;
 
+/// Minimum time between two looks at the clock.
+const MIN_SLEEP: Duration = Duration::from_millis(10);
+
 /// Measures the time of all sign-ins of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct SignInClock(Mutex<ClockState>);
@@ -36,6 +39,20 @@ impl SignInClock {
     }
 }
 
+impl SignInClock {
+    /// Waits for a deadline, which moves while the clock runs.
+    pub(crate) async fn sleep_until(&self, deadline: Instant) {
+        let before = self.total();
+        loop {
+            let (now, end) = (Instant::now(), deadline + (self.total() - before));
+            if now >= end {
+                return;
+            }
+            tokio::time::sleep_until(end.max(now + MIN_SLEEP)).await;
+        }
+    }
+}
+
 /// A running [`SignInClock`].
 pub(super) struct RunningClock<'a>(&'a SignInClock);
 
@@ -51,6 +68,18 @@ impl Drop for RunningClock<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_moves_while_the_clock_runs() {
+        let (clock, started) = (SignInClock::default(), Instant::now());
+        let sign_in = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let _running = clock.start();
+            tokio::time::sleep(Duration::from_secs(100)).await;
+        };
+        tokio::join!(clock.sleep_until(started + Duration::from_secs(5)), sign_in);
+        assert!((105..107).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_runs_only_during_sign_ins() {

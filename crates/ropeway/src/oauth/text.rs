@@ -5,9 +5,16 @@ use crate::secret::Redactor;
 /// Maximum number of characters of a text.
 const MAX_CHARS: usize = 300;
 
+/// Number of bytes that are inspected.
+const MAX_SCANNED: usize = 16 << 10;
+
 /// Returns text of a server in a form that can be shown. Secrets are removed before it is truncated.
 pub(super) fn shown(text: &str, redactor: &Redactor) -> String {
-    let text = redactor.redact_truncated(&text[..text.floor_char_boundary(16 << 10)]);
+    let text = if text.len() > MAX_SCANNED {
+        redactor.redact_truncated(&text[..text.floor_char_boundary(MAX_SCANNED)])
+    } else {
+        redactor.redact(text)
+    };
     let mut line = String::new();
     let mut count = 0;
     for word in text.split_whitespace() {
@@ -52,6 +59,7 @@ mod tests {
     fn shown_text_is_one_bounded_line_without_secrets() {
         let redactor = Redactor::new(&[Secret::new("s3cret-value")]);
         assert_eq!(shown(" a\u{1b}[31m\n b\u{202e} s3cret-value ", &redactor), "a[31m b ***");
+        assert_eq!(shown("the end is s3cret", &redactor), "the end is s3cret");
         let long = shown(&"x".repeat(1000), &redactor);
         assert_eq!(long.chars().count(), MAX_CHARS + 1);
     }

@@ -22,6 +22,7 @@ mod lists;
 mod log;
 mod manifest;
 mod oauth;
+mod oauth_store;
 mod provider;
 mod real;
 mod registry;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anstyle::Style;
 use ropeway::checked::CheckedTool;
-use ropeway::config::{Config, ServerEntry, StartMode, ToolReference, tool_references};
+use ropeway::config::{Config, ServerEntry, StartMode, TokenCommandReview, ToolReference, review, tool_references};
 use ropeway::mcp::{Mcp, Prompt};
 use ropeway::registry::{Registry, ServerState, ServerStatus, ToolShape, naming};
 use ropeway::tool::{Alias, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput};
@@ -24,7 +24,7 @@ use crate::connect::session::Session;
 use crate::failure::{Exit, Failure, chain_text as line_of};
 use crate::output::print::{print, print_json};
 use crate::sandbox::path_warnings;
-use crate::terminal::text::{terminal_width, wrap};
+use crate::terminal::text::{clean, escape_invisible, terminal_width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 
@@ -80,15 +80,25 @@ impl Check {
         if is_trusted {
             config.warnings.extend(sandbox_warnings(&config, &file));
         }
+        let commands = token_commands(&found);
         let names = if self.connect { Some(names(servers, &references, &context).await?) } else { None };
         let is_fine = names.as_ref().is_none_or(|names| names.is_fine(config.collisions));
         if json {
             let mut report = report_json(&file, &config, names.as_ref(), is_fine);
             report["trusted"] = json!(is_trusted);
+            if !commands.is_empty() {
+                let shown = |(server, command): &(String, String)| json!({"server": server, "command": command});
+                report["token_commands"] = commands.iter().map(shown).collect();
+            }
             print_json(&report)?;
         } else {
             let mut text = names.as_ref().map(|names| unmatched_text(&file, &found.text, names)).unwrap_or_default();
             text.push_str(&report_text(&file, &config, names.as_ref(), is_fine));
+            for (server, command) in &commands {
+                let words = clean(&format!("server `{server}` runs `{command}` for tokens"));
+                let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
+                text.push_str(&format!("{FAINT}{}{FAINT:#}\n", wrap(&words, width, 2).trim_end()));
+            }
             if !is_trusted {
                 let words = "not trusted: variables and other files were not read; review it with `ropeway trust`";
                 let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
@@ -98,6 +108,17 @@ impl Check {
         }
         Ok(if is_fine { Exit::Done } else { Exit::Usage })
     }
+}
+
+/// Returns the commands that print tokens: servers and command lines, without secrets.
+fn token_commands(found: &ConfigFile) -> Vec<(String, String)> {
+    let servers = review(&found.text, &found.path).map(|review| review.servers).unwrap_or_default();
+    let commands = servers.into_iter().flat_map(|server| {
+        let line = |command: &TokenCommandReview| escape_invisible(&command.command.join(" "));
+        let lines: Vec<String> = server.token_commands.iter().map(line).collect();
+        lines.into_iter().map(move |line| (server.alias.clone(), line))
+    });
+    commands.collect()
 }
 
 /// Returns warnings about the paths of all sandboxes.

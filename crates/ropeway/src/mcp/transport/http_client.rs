@@ -53,11 +53,16 @@ impl HttpClient {
             return Err(invalid_address(&server.url, "only http and https are supported".into()));
         }
         let mut headers = HeaderMap::new();
+        let has_auth = host.authorizer().is_some();
         for (name, value) in &server.headers {
             let header = HeaderName::try_from(name).map_err(|error| invalid_address(name, error.into()))?;
+            // A request has one authorization.
+            if has_auth && header == AUTHORIZATION {
+                continue;
+            }
             headers.append(header, sensitive_header(name, value.expose())?);
         }
-        if let Some(token) = &server.bearer {
+        if let Some(token) = server.bearer.as_ref().filter(|_| !has_auth) {
             headers.insert(AUTHORIZATION, sensitive_header("authorization", &format!("Bearer {}", token.expose()))?);
         }
         let client = client(&url).build().map_err(|error| invalid_address("the HTTP client", error.into()))?;

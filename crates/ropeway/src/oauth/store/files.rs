@@ -15,13 +15,13 @@ const EXTENSION: &str = "json";
 /// Maximum number of names in the folder that are looked at.
 const MAX_NAMES: usize = 20_000;
 
-/// Creates the folder if it does not exist, and checks that only this user can access it.
+/// Creates the folder if it does not exist, and checks that only this user can replace files in it.
 pub(super) fn prepare(folder: &Path) -> Result<(), StoreError> {
     private_file::create_folder(folder).map_err(|source| StoreError::Write { path: folder.to_owned(), source })?;
     check_folder(folder).map(drop)
 }
 
-/// Checks that only this user can access the folder. Returns `false` if it does not exist.
+/// Checks that only this user can replace files in the folder. Returns `false` if it does not exist.
 pub(super) fn check_folder(folder: &Path) -> Result<bool, StoreError> {
     match fs::metadata(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -30,7 +30,7 @@ pub(super) fn check_folder(folder: &Path) -> Result<bool, StoreError> {
             let source = io::Error::new(ErrorKind::NotADirectory, "not a folder");
             Err(StoreError::Read { path: folder.to_owned(), source })
         }
-        Ok(metadata) => check_access(folder, &metadata, "700").map(|()| true),
+        Ok(metadata) => check_access(folder, &metadata, Access::Folder).map(|()| true),
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) fn read(folder: &Path, path: &Path) -> Result<Option<Vec<u8>>, StoreE
     if !metadata.is_file() {
         return Err(failed(io::Error::new(ErrorKind::InvalidInput, "not a regular file")));
     }
-    check_access(path, &metadata, "600")?;
+    check_access(path, &metadata, Access::File)?;
     read_bounded(file, path).map(Some)
 }
 
@@ -64,7 +64,7 @@ fn read_bounded(file: File, path: &Path) -> Result<Vec<u8>, StoreError> {
     Ok(content)
 }
 
-/// Replaces a file in a folder that only this user can access.
+/// Replaces a file, and creates its folder if necessary.
 pub(super) fn replace(folder: &Path, path: &Path, content: &[u8]) -> Result<(), StoreError> {
     prepare(folder)?;
     private_file::replace(path, content).map_err(|source| StoreError::Write { path: path.to_owned(), source })
@@ -112,25 +112,41 @@ fn link_problem(path: &Path) -> Option<StoreError> {
     })
 }
 
-fn check_access(path: &Path, metadata: &Metadata, mode: &str) -> Result<(), StoreError> {
+/// What other users must not be able to do.
+#[derive(Clone, Copy)]
+enum Access {
+    /// Read or change a file.
+    File,
+    /// Replace the files of a folder. Their names reveal nothing.
+    Folder,
+}
+
+fn check_access(path: &Path, metadata: &Metadata, access: Access) -> Result<(), StoreError> {
     let user = rustix::process::geteuid().as_raw();
-    match access_problem(path, (metadata.uid(), metadata.permissions().mode()), user, mode) {
+    match access_problem(path, (metadata.uid(), metadata.permissions().mode()), user, access) {
         Some((problem, fix)) => Err(StoreError::Insecure { path: path.to_owned(), problem, fix }),
         None => Ok(()),
     }
 }
 
 /// Returns why users other than `user` may access a file or folder with this owner and mode, and what to do.
-fn access_problem(path: &Path, (owner, mode): (u32, u32), user: u32, wanted: &str) -> Option<(String, String)> {
-    let path = quoted(path);
+fn access_problem(path: &Path, (owner, mode): (u32, u32), user: u32, access: Access) -> Option<(String, String)> {
+    let (path, mode) = (quoted(path), mode & 0o777);
     if owner != user {
         let fix = format!("run as that user, or run `chown {user} {path}` as root");
         return Some((format!("it belongs to another user (uid {owner})"), fix));
     }
-    let mode = mode & 0o777;
-    let problem = || format!("other users can access it (mode {mode:03o})");
-    (mode & 0o077 != 0)
-        .then(|| (problem(), format!("run `chmod {wanted} {path}`; if others may have read it, sign in again")))
+    match access {
+        Access::File if mode & 0o077 != 0 => Some((
+            format!("other users can access it (mode {mode:03o})"),
+            format!("run `chmod 600 {path}`; if others may have read it, sign in again"),
+        )),
+        Access::Folder if mode & 0o022 != 0 => Some((
+            format!("other users can replace the files in it (mode {mode:03o})"),
+            format!("run `chmod 700 {path}`, or use another folder"),
+        )),
+        Access::File | Access::Folder => None,
+    }
 }
 
 /// Returns a path as a word of a shell command.
@@ -146,12 +162,17 @@ mod tests {
 
     #[test]
     fn access_of_others_is_described_with_the_command_that_ends_it() {
-        let of = |owner, mode| access_problem(Path::new("/a b/it's"), (owner, mode), 1000, "600");
+        let of = |owner, mode| access_problem(Path::new("/a b/it's"), (owner, mode), 1000, Access::File);
         assert_eq!(of(1000, 0o100600), None);
         assert_eq!(of(1000, 0o100400), None);
         let (problem, fix) = of(1000, 0o100644).expect("a problem");
         assert_eq!(problem, "other users can access it (mode 644)");
         assert_eq!(fix, r"run `chmod 600 '/a b/it'\''s'`; if others may have read it, sign in again");
+        let folder = |mode| access_problem(Path::new("/a"), (1000, mode), 1000, Access::Folder);
+        assert_eq!((folder(0o40700), folder(0o40755)), (None, None));
+        let (problem, fix) = folder(0o41777).expect("a problem");
+        assert_eq!(problem, "other users can replace the files in it (mode 777)");
+        assert_eq!(fix, "run `chmod 700 /a`, or use another folder");
         let (problem, fix) = of(0, 0o100600).expect("a problem");
         assert_eq!(problem, "it belongs to another user (uid 0)");
         assert!(fix.starts_with("run as that user, or run `chown 1000 "), "{fix}");

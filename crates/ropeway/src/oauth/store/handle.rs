@@ -26,7 +26,7 @@ const FOLDER_VARIABLE: &str = "ROPEWAY_TOKENS_DIR";
 ///
 /// Every sign-in is a file with mode 0600 in a folder with mode 0700, and is replaced atomically. If the operating system has a
 /// keyring, the tokens are encrypted with a key in it (see [`KeyringMode`]). Files that other users can read, that belong to
-/// another user, or that are symbolic links are refused.
+/// another user, or that are symbolic links are refused, as is a folder in which other users can replace files.
 ///
 /// Cloning is cheap; clones share the key and the entries in memory. The methods take any spelling of a server's URL (see
 /// [`canonical_server`](super::canonical_server)).
@@ -153,7 +153,7 @@ impl TokenStore {
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be written, if other users can access the folder, and if a keyring exists but cannot be used.
+    /// Fails if the file cannot be written, if other users can change the folder, and if a keyring exists but cannot be used.
     pub async fn save(&self, credentials: &Credentials) -> Result<(), StoreError> {
         let key = SignInKey::new(&credentials.server, credentials.account.as_deref());
         if key.is_too_long() {

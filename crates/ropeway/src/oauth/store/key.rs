@@ -86,6 +86,6 @@ mod tests {
         assert_eq!(distinct.len(), names.len());
         assert_eq!(name("https://A:443/", None), names[0]);
         // File names must not change, or users have to sign in again.
-        assert_eq!(names[0], "");
+        assert_eq!(names[0], "e42825ef49ebc1ded5b0f5d6b33fd8fc72c51ba2");
     }
 }

@@ -99,7 +99,9 @@ async fn a_sign_in_is_stored_listed_and_removed_by_server_and_account() {
         assert!(store.list().await.expect("a list").entries.is_empty());
         let mut second = credentials(SERVER, "t2");
         second.account = Some("bob".to_owned());
-        for sign_in in [&credentials("https://A.example:443/mcp", "t1"), &second, &credentials("https://b", "t3")] {
+        let mut first = credentials(SERVER, "t1");
+        first.server = "https://A.example:443/mcp#top".to_owned();
+        for sign_in in [&first, &second, &credentials("https://b", "t3")] {
             store.save(sign_in).await.expect("saved");
         }
         assert_eq!(store.load(SERVER, None).await.expect("one"), Some(credentials(SERVER, "t1")));
@@ -142,7 +144,7 @@ async fn files_that_others_can_access_are_refused_with_the_command_that_helps() 
     }
     store.save(&credentials(SERVER, "new")).await.expect("a new sign-in replaces it");
     assert_eq!(mode(&file), 0o600);
-    set_mode(&bench.folder(), 0o755);
+    set_mode(&bench.folder(), 0o770);
     let errors = [
         store.load(SERVER, None).await.expect_err("refused"),
         store.save(&credentials(SERVER, "t")).await.expect_err("refused"),
@@ -296,7 +298,7 @@ async fn a_keyring_holds_the_key_that_encrypts_the_files() {
 async fn stores_that_start_together_make_one_key() {
     let bench = Bench::new();
     let stores: Vec<_> = (0..6).map(|_| bench.keyring(KeyringMode::Required, WORKING)).collect();
-    let tasks: Vec<_> = stores.into_iter().enumerate().map(|(number, store)| {
+    let tasks = stores.into_iter().enumerate().map(|(number, store)| {
         tokio::spawn(async move { store.save(&credentials(&format!("https://{number}.example"), "t")).await })
     });
     let tasks: Vec<_> = tasks.collect();

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::chunks::ways;
+use crate::oauth::Challenge;
 use crate::web::{HeadTail, SseEvent, SseParser};
 
 /// A limit that fuzzed inputs reach.
@@ -49,5 +50,18 @@ pub(super) fn retry_after(data: &[u8]) {
     assert_eq!(crate::web::retry_after(&format!(" {text}\t"), now), wait);
     if let Some(wait) = wait {
         assert!(text.bytes().any(|byte| byte.is_ascii_digit()), "`{text}` is {wait:?}");
+    }
+}
+
+/// Parameters belong to their scheme: other schemes in front of a challenge do not change it. Texts are part of the header.
+pub(super) fn challenge(data: &[u8]) {
+    // Longer headers are cut, at a place that depends on the other lines.
+    let text = super::input::text(&data[..data.len().min(8 << 10)]);
+    let parsed = Challenge::parse([&*text]);
+    assert_eq!(Challenge::parse([r#"Basic realm="x, Bearer""#, &*text]), parsed);
+    if let Some(challenge) = parsed {
+        let texts = [challenge.error, challenge.error_description, challenge.scope, challenge.resource_metadata];
+        let length: usize = texts.iter().flatten().map(String::len).sum();
+        assert!(length <= text.len(), "{length} bytes of {}", text.len());
     }
 }

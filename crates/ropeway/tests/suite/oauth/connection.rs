@@ -103,7 +103,7 @@ async fn the_first_connection_asks_for_a_sign_in_and_goes_on() {
     assert!(store.load(&server.mcp(), None).await.expect("a store").is_some());
     let mut names = Vec::new();
     while names.len() < 4 {
-        let event = seen.recv().await.expect("an event");
+        let event = seen.next().await.expect("an event");
         names.push(serde_json::to_value(&event).expect("JSON")["event"].as_str().unwrap_or_default().to_owned());
     }
     assert_eq!(names, ["server.connecting", "server.sign_in_started", "server.signed_in", "server.ready"]);
@@ -113,7 +113,8 @@ async fn the_first_connection_asks_for_a_sign_in_and_goes_on() {
     call(&other).await.expect("a result");
     assert_eq!((asked.count(), server.token_requests("authorization_code").len()), (1, 1));
     // All requests have the token, also those of the session.
-    let with_token = server.requests("/mcp").iter().filter(|request| !request.header("authorization").is_empty()).count();
+    let with_token =
+        server.requests("/mcp").iter().filter(|request| !request.header("authorization").is_empty()).count();
     assert!(with_token >= 6, "{with_token}");
 }
 
@@ -162,7 +163,14 @@ async fn concurrent_calls_share_one_refresh() {
     let mcp = connection(http(&server), Handlers::new().with_token_store(signed_in(&server).await));
     mcp.connect().await.expect("connected");
     server.expire_access_tokens();
-    let calls: Vec<_> = (0..20).map(|_| tokio::spawn({ let mcp = mcp.clone(); async move { call(&mcp).await } })).collect();
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            tokio::spawn({
+                let mcp = mcp.clone();
+                async move { call(&mcp).await }
+            })
+        })
+        .collect();
     for call in calls {
         call.await.expect("a task").expect("a result");
     }
@@ -177,7 +185,14 @@ async fn concurrent_calls_share_one_sign_in() {
     mcp.connect().await.expect("connected");
     server.expire_access_tokens();
     server.revoke_refresh_tokens();
-    let calls: Vec<_> = (0..20).map(|_| tokio::spawn({ let mcp = mcp.clone(); async move { call(&mcp).await } })).collect();
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            tokio::spawn({
+                let mcp = mcp.clone();
+                async move { call(&mcp).await }
+            })
+        })
+        .collect();
     for call in calls {
         call.await.expect("a task").expect("a result");
     }
@@ -189,16 +204,63 @@ async fn connections_with_one_store_refresh_once() {
     let server = AuthorizationServer::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     // Two handles of one folder are like two processes: they share nothing but the files.
-    let store = || TokenStore::open(folder.path().join("tokens")).with_keyring(ropeway::oauth::store::KeyringMode::Off);
+    let store = || file_store(&folder.path().join("tokens"));
     store().save(&sign_in(&server).await.expect("a sign-in")).await.expect("stored");
     let all: Vec<Mcp> = (0..4).map(|_| connection(http(&server), Handlers::new().with_token_store(store()))).collect();
     for mcp in &all {
         mcp.connect().await.expect("connected");
     }
     server.expire_access_tokens();
-    let calls: Vec<_> = all.iter().map(|mcp| tokio::spawn({ let mcp = mcp.clone(); async move { call(&mcp).await } })).collect();
+    let calls: Vec<_> = all
+        .iter()
+        .map(|mcp| {
+            tokio::spawn({
+                let mcp = mcp.clone();
+                async move { call(&mcp).await }
+            })
+        })
+        .collect();
     for call in calls {
         call.await.expect("a task").expect("a result");
+    }
+    assert_eq!(server.token_requests("refresh_token").len(), 1);
+}
+
+/// Variables that make a test of this program one of two processes.
+const SERVER: &str = "ROPEWAY_TEST_SERVER";
+const STORE: &str = "ROPEWAY_TEST_STORE";
+
+fn file_store(folder: &std::path::Path) -> TokenStore {
+    TokenStore::open(folder).with_keyring(ropeway::oauth::store::KeyringMode::Off)
+}
+
+#[tokio::test]
+async fn one_of_two_processes_calls_the_server() {
+    let (Ok(server), Some(folder)) = (std::env::var(SERVER), std::env::var_os(STORE)) else { return };
+    let store = file_store(folder.as_ref());
+    let mcp = connection(HttpServer::new(server), Handlers::new().with_token_store(store));
+    mcp.connect().await.expect("connected");
+    call(&mcp).await.expect("a result");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_refresh_once() {
+    let server = AuthorizationServer::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let tokens = folder.path().join("tokens");
+    file_store(&tokens).save(&sign_in(&server).await.expect("a sign-in")).await.expect("stored");
+    server.expire_access_tokens();
+    let program = std::env::current_exe().expect("this program");
+    let start = || {
+        let mut child = tokio::process::Command::new(&program);
+        child.args(["--exact", "oauth::connection::one_of_two_processes_calls_the_server"]);
+        child.env(SERVER, server.mcp()).env(STORE, &tokens).kill_on_drop(true).output()
+    };
+    let outputs = tokio::join!(start(), start(), start());
+    for output in [outputs.0, outputs.1, outputs.2] {
+        let output = output.expect("a process");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
     }
     assert_eq!(server.token_requests("refresh_token").len(), 1);
 }
@@ -218,7 +280,8 @@ async fn a_missing_scope_is_requested_and_the_call_repeated() {
     server.change(|behaviour| behaviour.required_scope = Some("write".into()));
     let scopes = call(&mcp).await.expect("a result");
     assert!(scopes.contains("read") && scopes.contains("write"), "{scopes}");
-    let expected = [(SignInReason::First, vec!["read".to_owned()]), (SignInReason::Scope, vec!["read".into(), "write".into()])];
+    let expected =
+        [(SignInReason::First, vec!["read".to_owned()]), (SignInReason::Scope, vec!["read".into(), "write".into()])];
     assert_eq!(*reasons.lock().unwrap(), expected);
 }
 
@@ -245,7 +308,11 @@ async fn a_server_that_rejects_every_token_ends_with_an_error() {
     server.add_client("ci", Some("s3cret"), "client_secret_basic");
     let settings = OAuthSettings::new().with_client_id("ci").with_client_secret("s3cret");
     let mcp = connection(http(&server).with_auth(settings.with_grant(OAuthGrant::ClientCredentials)), Handlers::new());
-    refuse_for_ever(&server, 401, &format!("Bearer resource_metadata=\"{}/.well-known/oauth-protected-resource/mcp\"", server.url));
+    refuse_for_ever(
+        &server,
+        401,
+        &format!("Bearer resource_metadata=\"{}/.well-known/oauth-protected-resource/mcp\"", server.url),
+    );
     let error = mcp.connect().await.expect_err("no token is accepted");
     assert!(chain(&error).contains("the server rejects the new token"), "{}", chain(&error));
     assert!(server.token_requests("client_credentials").len() <= 2);
@@ -293,7 +360,14 @@ async fn calls_that_wait_for_a_declined_sign_in_do_not_ask_again() {
     mcp.connect().await.expect("connected");
     server.expire_access_tokens();
     server.revoke_refresh_tokens();
-    let calls: Vec<_> = (0..5).map(|_| tokio::spawn({ let mcp = mcp.clone(); async move { call(&mcp).await } })).collect();
+    let calls: Vec<_> = (0..5)
+        .map(|_| {
+            tokio::spawn({
+                let mcp = mcp.clone();
+                async move { call(&mcp).await }
+            })
+        })
+        .collect();
     for call in calls {
         assert!(matches!(call.await.expect("a task"), Err(CallError::NeedsAuth { .. })));
     }
@@ -377,7 +451,10 @@ async fn the_time_of_a_sign_in_does_not_count_but_is_bounded() {
     call(&mcp).await.expect("a result");
     // A call that finds the server connecting waits for the sign-in as well.
     let mcp = short(slow(2000));
-    let connecting = tokio::spawn({ let mcp = mcp.clone(); async move { mcp.connect().await } });
+    let connecting = tokio::spawn({
+        let mcp = mcp.clone();
+        async move { mcp.connect().await }
+    });
     tokio::time::sleep(Duration::from_millis(300)).await;
     call(&mcp).await.expect("a result");
     connecting.await.expect("a task").expect("connected");
@@ -454,7 +531,9 @@ async fn a_command_provides_tokens_until_they_expire() {
     std::fs::write(&token, access_token(&server).await).expect("a file");
     let script = |expires: u64| {
         let (runs, token) = (runs.display(), token.display());
-        shell(&format!("echo x >> '{runs}'; printf '{{\"access_token\":\"%s\",\"expires_in\":{expires}}}' \"$(cat '{token}')\""))
+        shell(&format!(
+            "echo x >> '{runs}'; printf '{{\"access_token\":\"%s\",\"expires_in\":{expires}}}' \"$(cat '{token}')\""
+        ))
     };
     let count = || std::fs::read_to_string(&runs).unwrap_or_default().lines().count();
     let mcp = connection(http(&server).with_auth(script(3600)), Handlers::new());
@@ -480,7 +559,10 @@ async fn a_command_that_fails_hangs_or_floods_ends_with_a_message() {
     let server = AuthorizationServer::start().await;
     for (command, expected) in [
         (shell("echo no login >&2; exit 1"), "the token command `sh` failed: exit status: 1: no login"),
-        (shell("sleep 60").with_timeout(Duration::from_millis(300)), "the token command `sh` failed: no output within 300 ms"),
+        (
+            shell("sleep 60").with_timeout(Duration::from_millis(300)),
+            "the token command `sh` failed: no output within 300 ms",
+        ),
         (shell("head -c 10000000 /dev/zero | tr '\\0' a"), "its output is larger than 256 KiB"),
         (shell("true"), "it printed nothing"),
         (shell("echo wrong-t0ken"), "the server rejects the new token"),
@@ -518,10 +600,16 @@ async fn tokens_never_appear_in_events_and_errors() {
         let shown = format!("{error:?} {}", chain(&error));
         assert!(secrets.iter().all(|secret| !shown.contains(secret)), "{shown}");
     }
+    server.state().answers.clear();
+    server.expire_access_tokens();
+    server.answer("/token", Answer::json(400, &json!({"error": "invalid_request", "error_description": said})));
+    let error = call(&mcp).await.expect_err("an error");
+    let shown = format!("{error:?} {}", chain(&error));
+    assert!(secrets.iter().all(|secret| !shown.contains(secret)), "{shown}");
     mcp.close().await;
     let shown = format!("{mcp:?}");
     assert!(secrets.iter().all(|secret| !shown.contains(secret)), "{shown}");
-    while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(200), seen.recv()).await {
+    while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(200), seen.next()).await {
         let text = format!("{event:?} {event} {}", serde_json::to_string(&event).expect("JSON"));
         assert!(secrets.iter().all(|secret| !text.contains(secret)), "{text}");
         if matches!(event, Event::Closed { .. }) {

@@ -39,7 +39,8 @@ async fn an_issuer_with_a_path_has_three_places() {
         let issuer = format!("{}/tenant1", server.url);
         server.set_resource("authorization_servers", json!([issuer]));
         server.set_metadata("issuer", issuer.as_str());
-        server.answer(place, Answer::json(200, &server.state().metadata.clone()));
+        let metadata = server.state().metadata.clone();
+        server.answer(place, Answer::json(200, &metadata));
         assert_eq!(start(&server).await.expect("a sign-in").issuer(), issuer, "{place}");
     }
 }
@@ -136,7 +137,10 @@ async fn metadata_that_is_html_an_error_or_too_large_is_reported() {
         (Answer::Huge, "larger than 1 MiB"),
         (Answer::json(200, &json!([1])), "not a JSON object"),
         (Answer::json(200, &json!({})), "it has no `resource`"),
-        (Answer::redirect("https://evil.example/x?token=1"), "a redirect to `https://evil.example/x`, which is not followed"),
+        (
+            Answer::redirect("https://evil.example/x?token=1"),
+            "a redirect to `https://evil.example/x`, which is not followed",
+        ),
     ] {
         let server = AuthorizationServer::start().await;
         server.answer(RESOURCE, answer.clone());

@@ -38,7 +38,8 @@ fn refused(status: u16, code: &str) -> Answer {
 
 fn next(state: &mut State, kind: &str) -> String {
     state.serial += 1;
-    format!("{kind}-{:04}-{}", state.serial, "x".repeat(16))
+    let port = state.url.rsplit(':').next().unwrap_or_default();
+    format!("{kind}-{port}-{:04}-{}", state.serial, "x".repeat(16))
 }
 
 fn authorize(state: &mut State, request: &Request) -> Answer {
@@ -132,9 +133,8 @@ fn check_proof(state: &State, request: &Request) -> Result<Option<String>, Answe
         return Ok(None);
     }
     let url = format!("{}{}", state.url, request.path);
-    let proof = verify_proof(request.header("dpop"), &request.method, &url).map_err(|error| {
-        Answer::json(400, &json!({"error": "invalid_dpop_proof", "error_description": error}))
-    })?;
+    let proof = verify_proof(request.header("dpop"), &request.method, &url)
+        .map_err(|error| Answer::json(400, &json!({"error": "invalid_dpop_proof", "error_description": error})))?;
     if state.behaviour.dpop_nonce && proof.claims["nonce"] != NONCE {
         return Err(refused(400, "use_dpop_nonce").with("dpop-nonce", NONCE));
     }
@@ -147,7 +147,10 @@ fn token(state: &mut State, request: &Request) -> Result<Answer, Answer> {
     if field("grant_type").ends_with("token-exchange") {
         return token_exchange(state, &form);
     }
-    let client = if field("grant_type").ends_with("jwt-bearer") && field("client_id").is_empty() && !request.headers.contains_key("authorization") {
+    let client = if field("grant_type").ends_with("jwt-bearer")
+        && field("client_id").is_empty()
+        && !request.headers.contains_key("authorization")
+    {
         String::new()
     } else {
         authenticate(state, request, &form)?
@@ -166,7 +169,7 @@ fn token(state: &mut State, request: &Request) -> Result<Answer, Answer> {
             let is_right = grant.client == client
                 && grant.redirect_uri == field("redirect_uri")
                 && grant.challenge == sha256(&field("code_verifier"))
-                && grant.jkt.is_none_or(|bound| Some(bound) == jkt);
+                && (jkt.is_none() || grant.jkt.is_none_or(|bound| Some(bound) == jkt));
             if !is_right {
                 return Err(invalid_grant());
             }
@@ -185,13 +188,16 @@ fn token(state: &mut State, request: &Request) -> Result<Answer, Answer> {
         "device_code" if !state.behaviour.device_errors.is_empty() => {
             return Err(refused(400, state.behaviour.device_errors.remove(0)));
         }
-        "device_code" => state.codes.remove(&field("device_code")).map(|grant| Grant { jkt, ..grant }).ok_or_else(invalid_grant)?,
+        "device_code" => {
+            state.codes.remove(&field("device_code")).map(|grant| Grant { jkt, ..grant }).ok_or_else(invalid_grant)?
+        }
         "client_credentials" => own,
         "jwt-bearer" if field("assertion") == state.behaviour.assertion => own,
         "jwt-bearer" => return Err(invalid_grant()),
         _ => return Err(refused(400, "unsupported_grant_type")),
     };
-    let is_machine = matches!(field("grant_type").as_str(), "client_credentials") || field("grant_type").ends_with("jwt-bearer");
+    let is_machine =
+        matches!(field("grant_type").as_str(), "client_credentials") || field("grant_type").ends_with("jwt-bearer");
     Ok(issue(state, grant, &field("refresh_token"), is_machine))
 }
 

@@ -68,7 +68,8 @@ async fn an_assertion_has_the_time_of_the_server() {
     server.answer_times(1, "/token", refused.with("date", &date));
     let settings = client_credentials().with_private_key(PrivateKey::new(pem));
     assert!(obtain_credentials(&server.mcp(), &settings, None).await.is_ok());
-    let times: Vec<u64> = server.token_requests("client_credentials").iter().map(|form| issued_at(&form["client_assertion"])).collect();
+    let times: Vec<u64> =
+        server.token_requests("client_credentials").iter().map(|form| issued_at(&form["client_assertion"])).collect();
     assert!(times.len() == 2 && (290..=310).contains(&(times[1] - times[0])), "{times:?}");
 }
 

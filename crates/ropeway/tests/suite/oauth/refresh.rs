@@ -5,8 +5,8 @@ use ropeway::oauth::{OAuthError, refresh_credentials, revoke};
 use serde_json::json;
 
 use super::authorization_server::AuthorizationServer;
-use super::sign_in;
 use super::wire::Answer;
+use super::{options, sign_in, sign_in_with};
 
 #[tokio::test]
 async fn a_refresh_replaces_the_tokens() {
@@ -58,6 +58,18 @@ async fn a_token_endpoint_that_is_down_is_not_an_invalid_grant() {
 }
 
 #[tokio::test]
+async fn a_configured_secret_that_changed_is_used_for_the_next_refresh() {
+    let server = AuthorizationServer::start().await;
+    server.add_client("me", Some("old-s3cret"), "client_secret_basic");
+    let settings = OAuthSettings::new().with_client_id("me").with_client_secret("old-s3cret");
+    let credentials = sign_in_with(options(&server, settings.clone())).await.expect("credentials");
+    server.add_client("me", Some("new-s3cret"), "client_secret_basic");
+    let error = refresh_credentials(&credentials, &settings).await.expect_err("refused");
+    assert!(error.is_invalid_client(), "{error:?}");
+    assert!(refresh_credentials(&credentials, &settings.with_client_secret("new-s3cret")).await.is_ok());
+}
+
+#[tokio::test]
 async fn stored_endpoints_are_checked_as_well() {
     let server = AuthorizationServer::start().await;
     let mut credentials = sign_in(&server).await.expect("credentials");
@@ -72,7 +84,8 @@ async fn a_sign_out_revokes_both_tokens() {
     server.change(|behaviour| behaviour.registered_method = "client_secret_post");
     let credentials = sign_in(&server).await.expect("credentials");
     assert!(revoke(&credentials, &OAuthSettings::new()).await.expect("revoked"));
-    let hints: Vec<_> = server.requests("/revoke").iter().map(|request| request.form()["token_type_hint"].clone()).collect();
+    let hints: Vec<_> =
+        server.requests("/revoke").iter().map(|request| request.form()["token_type_hint"].clone()).collect();
     assert_eq!(hints, ["refresh_token", "access_token"]);
     assert!(server.state().access_tokens.is_empty() && server.state().refresh_tokens.is_empty());
 }

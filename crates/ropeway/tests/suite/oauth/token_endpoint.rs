@@ -49,7 +49,10 @@ async fn an_error_with_status_200_is_an_error() {
     let server = AuthorizationServer::start().await;
     server.answer("/token", Answer::json(200, &json!({"error": "bad_verification_code"})));
     let result = sign_in(&server).await;
-    assert!(matches!(&result, Err(OAuthError::Refused { error, .. }) if error == "bad_verification_code"), "{result:?}");
+    assert!(
+        matches!(&result, Err(OAuthError::Refused { error, .. }) if error == "bad_verification_code"),
+        "{result:?}"
+    );
 }
 
 #[tokio::test]

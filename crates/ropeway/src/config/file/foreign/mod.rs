@@ -1,5 +1,6 @@
 //! Translation of the files of other MCP clients to native keys.
 
+mod oauth;
 mod restrictions;
 mod translator;
 mod values;

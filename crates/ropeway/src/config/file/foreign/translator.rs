@@ -1,5 +1,6 @@
 //! Translation of one server from the keys of another client to native keys.
 
+use super::oauth::oauth;
 use super::restrictions::restricts;
 use super::values::{is_approval, map_values, parse_bool, variable_reference};
 use crate::config::file::decode::decode;
@@ -130,6 +131,8 @@ impl<'a> ServerTranslator<'a> {
                 }
                 "tool_configuration" => self.tool_configuration(position, value),
                 "auth" if decode::<RawAuth>(value, "").is_ok() => self.put("auth", position, self.strings(value)),
+                "auth" if value.get("CLIENT_ID").is_some() => self.oauth(key, position, value),
+                "oauth" => self.oauth(key, position, value),
                 key if ALLOW_LISTS.contains(&key) => self.allow(key, position, value),
                 "disabled_tools" | "disabledTools" | "excludeTools" => self.deny(key, position, value),
                 "startup_timeout_sec" => self.put_nested("timeouts", "connect", position, value.clone()),
@@ -225,6 +228,14 @@ impl<'a> ServerTranslator<'a> {
                     }
                 }
             }
+        }
+    }
+
+    fn oauth(&mut self, name: &str, position: Position, value: &Node) {
+        match oauth(value, |text| self.strings(text)) {
+            Ok(auth) => self.put("auth", position, auth),
+            Err((key, _)) if key.is_empty() => self.unknown(name, position),
+            Err((key, position)) => self.unknown(&format!("{name}{key}"), position),
         }
     }
 

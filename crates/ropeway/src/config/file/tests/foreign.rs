@@ -292,7 +292,7 @@ fn an_unsupported_restricting_key_stops_its_server() {
         "mcp.json",
         r#"{"mcpServers": {
   "a": {"url": "https://a.example/", "auth": {"type": "bearer", "token": "${TOKEN}"}, "tools": {"allow": ["x*"], "deny": ["y"]}},
-  "b": {"url": "https://b.example/", "oauth": {"clientId": "c"}},
+  "b": {"url": "https://b.example/", "oauth": {"tokenUrl": "c"}},
   "c": {"command": "x", "allow": ["y"], "timeout": 5},
   "d": {"command": "x", "tools": {"y": true}, "disabled": true},
   "e": {"command": "x", "toolCallTimeout": 5, "alwaysAllow": ["y"], "trust": true},
@@ -310,7 +310,7 @@ fn an_unsupported_restricting_key_stops_its_server() {
         (&config.servers[0].tools.allow, &config.servers[0].tools.deny),
         (&vec!["x*".into()], &vec!["y".into()])
     );
-    assert_eq!(invalid(1), Some(why("oauth", "3:38")));
+    assert_eq!(invalid(1), Some(why("oauth.tokenUrl", "3:48")));
     assert_eq!(invalid(2), Some(why("allow", "4:25")));
     assert_eq!((invalid(3), config.servers[3].enabled), (Some(why("tools", "5:25")), false));
     assert_eq!(known(&config.servers[4]).alias.as_str(), "e");
@@ -319,7 +319,7 @@ fn an_unsupported_restricting_key_stops_its_server() {
         "ignored unsupported key `timeout` of server `c`".to_owned(),
         "ignored unsupported key `toolCallTimeout` of server `e`".to_owned(),
         "ignored unsupported key `trust` of server `e`".to_owned(),
-        format!("server `b` is not started: {}", why("oauth", "3:38")),
+        format!("server `b` is not started: {}", why("oauth.tokenUrl", "3:48")),
         format!("server `c` is not started: {}", why("allow", "4:25")),
     ];
     assert_eq!(config.warnings, expected);

@@ -1,6 +1,8 @@
-//! The client for the official conformance suite: runs each scenario outside of `auth/`.
+//! The client for the official conformance suite.
 //!
 //! `conformance-client URL`, with the name, protocol version and data of the scenario in `MCP_CONFORMANCE_*`.
+
+mod auth;
 
 use std::env;
 use std::time::Duration;
@@ -17,13 +19,18 @@ use serde_json::{Map, Value, json};
 async fn main() -> Result<()> {
     let url = env::args().nth(1).context("usage: conformance-client URL")?;
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO").context("`MCP_CONFORMANCE_SCENARIO` is not set")?;
-    let mut config = ServerConfig::new("conformance", HttpServer::new(url));
+    let (mut server, mut handlers) = (HttpServer::new(url), handlers());
+    if scenario.starts_with("auth/") {
+        server = server.with_auth(auth::settings(&scenario)?);
+        handlers = auth::with_person(handlers);
+    }
+    let mut config = ServerConfig::new("conformance", server);
     config.era = match env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").as_deref() {
         Ok("2026-07-28") => EraChoice::Modern,
         _ => EraChoice::Legacy,
     };
     config.reconnect.enabled = false;
-    let client = Client(Mcp::with_host(config, handlers(), Events::default()));
+    let client = Client(Mcp::with_host(config, handlers, Events::default()));
     client.0.connect().await?;
     let done = tokio::time::timeout(Duration::from_secs(25), client.run(&scenario)).await;
     client.0.close().await;
@@ -73,6 +80,7 @@ impl Client {
             "http-custom-headers" => self.call_from_context().await,
             "http-invalid-tool-headers" => self.call_every_tool(&tools).await,
             "json-schema-2020-12-preservation" => self.echo_schema(&tools).await,
+            name if name.starts_with("auth/") => self.call_every_tool(&tools).await,
             _ => bail!("unknown scenario `{scenario}`"),
         }
     }
