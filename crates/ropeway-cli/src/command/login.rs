@@ -8,7 +8,8 @@ use ropeway::duration::format_duration;
 use ropeway::oauth::store::Protection;
 use ropeway::oauth::{Credentials, SignInOptions, StoreError, TokenStore};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
+use tokio::sync::Mutex;
 
 use crate::chat::line_editor::{self, LineEditor, LineInput};
 use crate::connect::command_context::CommandContext;
@@ -18,7 +19,11 @@ use crate::output::print::{print, print_json, say};
 use crate::sign_in::failure::store_failure;
 use crate::sign_in::flow::{SIGN_IN_TIMEOUT, SignInFlow, SignInMethod};
 use crate::sign_in::target::{SignInTarget, servers_and_entry};
+use crate::terminal::status::Status;
 use crate::terminal::text::clean_line;
+
+/// Maximum bytes of a pasted line.
+const MAX_LINE: u64 = 128 << 10;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -95,8 +100,8 @@ impl Login {
         options.previous = store.load(&target.url, self.account.as_deref()).await.ok().flatten();
         let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let flow = SignInFlow { name: &target.name, method: self.method(), status: &context.status, can_ask };
-        let input = UserInput::new(can_ask);
-        let signed_in = flow.run(options, async |prompt: &str| input.line(prompt, context).await);
+        let input = UserInput::new(context.json);
+        let signed_in = flow.run(options, async |prompt: &str| input.line(prompt, &context.status).await);
         let (limit, until) = match &context.deadline {
             Some(deadline) => (deadline.after(), deadline.at()),
             None => (SIGN_IN_TIMEOUT, tokio::time::Instant::now() + SIGN_IN_TIMEOUT),
@@ -138,28 +143,39 @@ impl Login {
 }
 
 /// Where pasted lines come from.
-struct UserInput {
-    is_terminal: bool,
+enum UserInput {
+    /// A terminal for input and output. It limits its own lines to 4 KiB, so the line editor reads them.
+    Editor,
+    /// Standard input.
+    Lines(Box<Mutex<BufReader<Stdin>>>),
 }
 
 impl UserInput {
-    fn new(is_terminal: bool) -> Self {
-        Self { is_terminal }
+    fn new(json: bool) -> Self {
+        // The prompt of the editor goes to standard output.
+        if !json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+            Self::Editor
+        } else {
+            Self::Lines(Box::new(Mutex::new(BufReader::new(tokio::io::stdin()))))
+        }
     }
 
-    /// Reads one line. A terminal limits its own lines to 4 KiB, so the line editor reads them.
-    async fn line(&self, prompt: &str, context: &CommandContext) -> Option<String> {
-        let _paused = context.status.pause();
-        if self.is_terminal {
-            let editor = LineEditor::start(false).ok()?;
-            return match editor.question(prompt).await {
+    /// Reads one line. Returns `None` at the end of input and for Ctrl-C.
+    async fn line(&self, prompt: &str, status: &Status) -> Option<String> {
+        let _paused = status.pause();
+        match self {
+            Self::Editor => match LineEditor::start(false).ok()?.question(prompt).await {
                 LineInput::Line(line) => Some(line),
                 LineInput::Interrupted { .. } | LineInput::End => None,
-            };
+            },
+            Self::Lines(input) => {
+                say(&format!("{prompt}\n"));
+                let mut line = String::new();
+                let mut input = input.lock().await;
+                let length = (&mut *input).take(MAX_LINE).read_line(&mut line).await;
+                length.ok().filter(|length| *length > 0).map(|_| line)
+            }
         }
-        let mut line = String::new();
-        let length = BufReader::new(tokio::io::stdin().take(128 << 10)).read_line(&mut line).await;
-        length.ok().filter(|length| *length > 0).map(|_| line)
     }
 }
 
