@@ -240,9 +240,12 @@ impl Authorizer {
 
     /// Waits until another process changes the stored tokens. Never returns if a person does not sign in.
     pub(crate) async fn signed_in_elsewhere(&self) {
+        if !matches!(self.grant, TokenGrant::Person(_)) {
+            return std::future::pending().await;
+        }
         let (server, account) = (self.server.as_str(), self.account.as_deref());
         let entered = self.store.stamp(server, account);
-        while matches!(self.grant, TokenGrant::Person(_)) {
+        loop {
             tokio::time::sleep(STORE_INTERVAL).await;
             let flight = self.flight.lock().await;
             // Without a stamp, the tokens could not be read.
@@ -250,7 +253,6 @@ impl Authorizer {
                 return;
             }
         }
-        std::future::pending().await
     }
 
     /// Reads the stored tokens. Returns `true` if they differ from the current ones.
