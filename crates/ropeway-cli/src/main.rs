@@ -19,6 +19,7 @@ mod model;
 mod output;
 mod sandbox;
 mod secrets;
+mod sign_in;
 mod terminal;
 mod trust;
 

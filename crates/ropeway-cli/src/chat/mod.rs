@@ -8,6 +8,7 @@ pub(crate) mod elicitation;
 mod json_steps;
 pub(crate) mod line_editor;
 mod markdown;
+mod opening;
 mod question;
 mod results;
 mod run;
@@ -24,6 +25,7 @@ mod turn_failure;
 
 pub(crate) use self::agent_config::AgentConfig;
 pub(crate) use self::json_steps::print_failed;
+pub(crate) use self::opening::wait_for_opening;
 pub(crate) use self::question::Question;
 pub(crate) use self::screen::Screen;
 pub(crate) use self::state::{Chat, Mentions, SaveState};

@@ -1,8 +1,10 @@
-//! Questions to the user during a turn: approvals of tool calls and elicitations of servers.
+//! Questions to the user during a turn: approvals of tool calls, elicitations of servers and sign-ins.
 
 use ropeway::agent::{Approval, ApprovalRequest};
 use ropeway::mcp::{Elicitation, ElicitationAnswer};
 use tokio::sync::oneshot;
+
+use crate::sign_in::offer::SignInQuestion;
 
 /// A question that the user answers during a turn.
 pub(crate) enum Question {
@@ -10,6 +12,8 @@ pub(crate) enum Question {
     Call(Box<ApprovalRequest>, oneshot::Sender<Approval>),
     /// A server asks for input.
     Server(Box<Elicitation>, oneshot::Sender<ElicitationAnswer>),
+    /// A server needs a sign-in.
+    SignIn(SignInQuestion),
 }
 
 /// The effect of a question on the turn.

@@ -1,5 +1,6 @@
 //! Runs one turn: shows its steps, asks the user, and handles Ctrl-C and the deadline.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use ropeway::agent::{Approval, ApprovalRequest, Permission, Step, Turn, TurnOutcome};
@@ -16,6 +17,8 @@ use super::{call_display, turn_failure};
 use crate::connect::lockfile;
 use crate::failure::{Exit, Failure};
 use crate::output::print::say;
+use crate::sign_in::offer::{SignInQuestion, offer};
+use crate::terminal::status::Status;
 use crate::terminal::style::faint;
 use crate::terminal::text::width;
 
@@ -157,6 +160,8 @@ impl Chat<'_> {
             // The asking turn has ended.
             Question::Server(_, answer) if answer.is_closed() => QuestionOutcome::Continue,
             Question::Call(_, answer) if answer.is_closed() => QuestionOutcome::Continue,
+            Question::SignIn((_, answer)) if answer.is_closed() => QuestionOutcome::Continue,
+            Question::SignIn(question) => answer_sign_in(question, &self.session.status, editor).await,
             Question::Server(elicitation, answer) => {
                 let count = self.question_counts.entry(elicitation.server.clone()).or_default();
                 *count += 1;
@@ -243,6 +248,23 @@ impl Chat<'_> {
             say(&faint(&format!("    use `--allow {quoted}` to allow it, or `--yes` to allow all calls\n")));
         }
     }
+}
+
+/// Offers a sign-in. Ctrl-C declines it.
+pub(super) async fn answer_sign_in(question: SignInQuestion, status: &Status, editor: &LineEditor) -> QuestionOutcome {
+    let (request, answer) = question;
+    let is_interrupted = Cell::new(false);
+    let given = offer(&request, status, async |prompt: &str| match editor.question(prompt).await {
+        LineInput::Line(line) => Some(line),
+        LineInput::Interrupted { .. } => {
+            is_interrupted.set(true);
+            None
+        }
+        LineInput::End => None,
+    });
+    // The call may be over.
+    let _ = answer.send(given.await);
+    if is_interrupted.get() { QuestionOutcome::Decline } else { QuestionOutcome::Continue }
 }
 
 fn print_help(choices: ApprovalChoices, request: &ApprovalRequest) {

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use ropeway::envelope::Envelope;
 
@@ -122,15 +123,26 @@ async fn call(
     output: &Output,
     is_found: &Cell<bool>,
 ) -> Result<Exit, Failure> {
-    let (mut questions, handlers) = CallQuestions::new(context.json);
+    let is_single = servers.single().is_some();
+    let (mut questions, handlers) = CallQuestions::new(context.json, is_single);
+    let offers_sign_in = questions.offer_sign_in();
     let remembered = RememberedTools::new(&servers);
-    Session::with(servers.with_handlers(handlers), context, async |session| {
-        let tool = session.find_tool(name, &remembered).await?;
-        is_found.set(true);
-        let shown_tool = session.names.shown(tool.definition());
-        let arguments = typed.for_tool(&shown_tool)?;
-        let call = session.call(&tool, arguments);
-        let Some(envelope) = questions.during(&session.status, call).await? else { return Ok(Exit::Interrupted) };
+    // A server may ask for a sign-in while it connects, so questions are answered from the start.
+    Session::with_early(servers.with_handlers(handlers), context, async |session| {
+        let call = async {
+            if is_single {
+                session.wait_for_servers().await?;
+            }
+            let tool = session.find_tool(name, &remembered).await?;
+            is_found.set(true);
+            offers_sign_in.store(true, Ordering::Relaxed);
+            let shown_tool = session.names.shown(tool.definition());
+            let arguments = typed.for_tool(&shown_tool)?;
+            Ok((session.call(&tool, arguments).await?, shown_tool))
+        };
+        let Some((envelope, shown_tool)) = questions.during(&session.status, call).await? else {
+            return Ok(Exit::Interrupted);
+        };
 
         let folder = output.save.as_deref().map(|path| SaveFolder::new(path, &envelope.tool));
         if output.json {

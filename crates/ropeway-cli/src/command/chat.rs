@@ -25,6 +25,7 @@ use crate::chat::store::{
 };
 use crate::chat::{
     AgentConfig, Chat as Conversing, Mentions, SaveState, Screen, TerminalUser, print_failed, save_file,
+    wait_for_opening,
 };
 use crate::connect::advice::{is_unavailable, tool_count};
 use crate::connect::arrival;
@@ -262,7 +263,7 @@ impl Chat {
             .map(|entry| (entry.alias.clone(), expand_prefix(&entry.prefix, &entry.alias)))
             .collect();
         // Bounded, so a server cannot queue questions without limit.
-        let (asks, questions) = mpsc::channel(MOST_WAITING);
+        let (asks, mut questions) = mpsc::channel(MOST_WAITING);
         let desk = person.is_some().then_some(asks);
         let mut handlers = handlers(desk.clone());
         if self.allow_sampling {
@@ -293,7 +294,7 @@ impl Chat {
             rules: self.rules.with_configured(&chat.tools),
             approvals: Approvals::new(),
             bridge: None,
-            question_sender: desk,
+            question_sender: desk.clone(),
             lock: match &source {
                 ServerSource::File(file) if config_lock != Some(LockPolicy::Off) => Some(file.clone()),
                 _ => None,
@@ -315,7 +316,14 @@ impl Chat {
         }
         let work = async |session: &Session| {
             match &person {
-                Some(_) => arrival::wait_within(session, OPENING).await?,
+                Some(person) => {
+                    let mut questions_later =
+                        wait_for_opening(session, &person.editor, &mut questions, OPENING).await?;
+                    if let Some(desk) = &desk {
+                        // More than the channel holds are declined.
+                        questions_later.drain(..).for_each(|question| drop(desk.try_send(question)));
+                    }
+                }
                 None => arrival::wait_for_most(session, patience).await?,
             }
             session.waiting.clear();

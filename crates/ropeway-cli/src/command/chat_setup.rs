@@ -11,8 +11,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::chat::Question;
-use crate::connect::servers::Servers;
+use crate::connect::servers::{Servers, token_handlers};
 use crate::failure::Failure;
+use crate::sign_in::offer::on_sign_in;
 use crate::terminal::style::faint;
 use crate::terminal::text::{terminal_width, wrap};
 
@@ -22,8 +23,9 @@ const DOWNLOAD_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns handlers that forward server requests to the user, if any.
 pub(super) fn handlers(desk: Option<mpsc::Sender<Question>>) -> Handlers {
-    Handlers::new().on_elicitation(move |elicitation| {
-        let desk = desk.clone();
+    let inputs = desk.clone();
+    let handlers = token_handlers().on_elicitation(move |elicitation| {
+        let desk = inputs.clone();
         async move {
             let Some(desk) = desk else { return Ok(ElicitationAnswer::Decline) };
             let (answer, answered) = oneshot::channel();
@@ -31,6 +33,12 @@ pub(super) fn handlers(desk: Option<mpsc::Sender<Question>>) -> Handlers {
             let _ = desk.send(Question::Server(Box::new(elicitation), answer)).await;
             Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel))
         }
+    });
+    let Some(desk) = desk else { return handlers };
+    on_sign_in(handlers, move |question| {
+        let desk = desk.clone();
+        // A closed channel declines.
+        async move { drop(desk.send(Question::SignIn(question)).await) }
     })
 }
 

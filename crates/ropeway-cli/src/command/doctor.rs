@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::config::problems_text;
 use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::find_path;
 use crate::connect::command_context::CommandContext;
 use crate::connect::lockfile::{self, LoadedLock};
 use crate::connect::server_options::ServerOptions;
@@ -119,6 +120,10 @@ pub(super) fn examine_settings<'a>(
         config: match &servers.source {
             ServerSource::File(path) => Some(path.clone()),
             ServerSource::Line | ServerSource::Demo => None,
+        },
+        named_config: match &servers.source {
+            ServerSource::File(path) if find_path().as_ref() != Some(path) => Some(path.clone()),
+            _ => None,
         },
         limit: patience(context),
     }

@@ -1,32 +1,95 @@
-//! Elicitation during a call: prompts the user for input to servers.
+//! Questions during a call: prompts the user for input to servers and for sign-ins.
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ropeway::mcp::{Elicitation, ElicitationAnswer, Handlers};
+use ropeway::oauth::SignInAnswer;
 use ropeway::tool::Alias;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::chat::elicitation::{MAX_QUESTIONS, ask};
-use crate::chat::line_editor::{self, LineEditor};
+use crate::chat::line_editor::{self, LineEditor, LineInput};
 use crate::chat::print_to_user;
+use crate::connect::servers::token_handlers;
 use crate::failure::Failure;
 use crate::output::print::say;
+use crate::sign_in::offer::{SignInQuestion, offer, on_sign_in};
 use crate::terminal::status::Status;
 use crate::terminal::style::{faint, warning};
 
 /// Maximum pending requests.
 const MAX_WAITING: usize = 64;
 
-type Question = (Elicitation, oneshot::Sender<ElicitationAnswer>);
+enum Question {
+    /// A server asks for input.
+    Input(Box<Elicitation>, oneshot::Sender<ElicitationAnswer>),
+    /// A server needs a sign-in.
+    SignIn(SignInQuestion),
+}
+
+impl Question {
+    /// Returns `true` if nothing waits for the answer.
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Input(_, answer) => answer.is_closed(),
+            Self::SignIn((_, answer)) => answer.is_closed(),
+        }
+    }
+
+    fn server(&self) -> &Alias {
+        match self {
+            Self::Input(elicitation, _) => &elicitation.server,
+            Self::SignIn((request, _)) => &request.server,
+        }
+    }
+
+    /// Asks the user. Returns `false` for Ctrl-C.
+    async fn ask(self, editor: &LineEditor, status: &Status) -> bool {
+        match self {
+            Self::Input(elicitation, answer) => {
+                let given = ask(&elicitation, editor).await;
+                let is_given = given.is_some();
+                // The server may be gone.
+                let _ = answer.send(given.unwrap_or(ElicitationAnswer::Decline));
+                is_given
+            }
+            Self::SignIn((request, answer)) => {
+                let is_interrupted = AtomicBool::new(false);
+                let given = offer(&request, status, async |prompt: &str| match editor.question(prompt).await {
+                    LineInput::Line(line) => Some(line),
+                    LineInput::Interrupted { .. } => {
+                        is_interrupted.store(true, Ordering::Relaxed);
+                        None
+                    }
+                    LineInput::End => None,
+                });
+                // The call may be over.
+                let _ = answer.send(given.await);
+                !is_interrupted.into_inner()
+            }
+        }
+    }
+
+    /// Answers without asking.
+    fn cancel(self) {
+        match self {
+            Self::Input(_, answer) => drop(answer.send(ElicitationAnswer::Cancel)),
+            Self::SignIn((_, answer)) => drop(answer.send(SignInAnswer::Declined)),
+        }
+    }
+}
 
 /// Handles elicitation requests during a call.
 pub(crate) struct CallQuestions {
     questions: mpsc::Receiver<Question>,
     /// Servers whose requests were declined for lack of a terminal.
     declined: Arc<Mutex<Vec<Alias>>>,
+    /// Set while a sign-in may be offered.
+    offers_sign_in: Arc<AtomicBool>,
     /// Number of Ctrl-C presses at prompts.
     presses: usize,
     request_counts: HashMap<Alias, usize>,
@@ -36,13 +99,17 @@ impl CallQuestions {
     /// Creates the handlers for servers.
     ///
     /// Without a terminal or with `--json`, every request is declined.
-    pub(crate) fn new(json: bool) -> (Self, Handlers) {
+    ///
+    /// A sign-in is offered from the start if the call has only one server, and otherwise after
+    /// [`offer_sign_in`](Self::offer_sign_in).
+    pub(crate) fn new(json: bool, is_single: bool) -> (Self, Handlers) {
         let is_terminal = !json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let (send, questions) = mpsc::channel::<Question>(MAX_WAITING);
         let declined: Arc<Mutex<Vec<Alias>>> = Arc::default();
         let servers = declined.clone();
-        let handlers = Handlers::new().on_elicitation(move |elicitation| {
-            let (send, servers) = (send.clone(), servers.clone());
+        let (inputs, offers_sign_in) = (send.clone(), Arc::new(AtomicBool::new(is_single)));
+        let mut handlers = token_handlers().on_elicitation(move |elicitation| {
+            let (send, servers) = (inputs.clone(), servers.clone());
             async move {
                 if !is_terminal {
                     let mut servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,11 +120,28 @@ impl CallQuestions {
                 }
                 let (answer, answered) = oneshot::channel();
                 // A closed channel is a cancellation.
-                let _ = send.send((elicitation, answer)).await;
+                let _ = send.send(Question::Input(Box::new(elicitation), answer)).await;
                 Ok(answered.await.unwrap_or(ElicitationAnswer::Cancel))
             }
         });
-        (Self { questions, declined, presses: 0, request_counts: HashMap::new() }, handlers)
+        if is_terminal {
+            let is_open = offers_sign_in.clone();
+            handlers = on_sign_in(handlers, move |question| {
+                let (send, is_open) = (send.clone(), is_open.clone());
+                async move {
+                    if is_open.load(Ordering::Relaxed) {
+                        // A closed channel declines.
+                        let _ = send.send(Question::SignIn(question)).await;
+                    }
+                }
+            });
+        }
+        (Self { questions, declined, offers_sign_in, presses: 0, request_counts: HashMap::new() }, handlers)
+    }
+
+    /// Returns the switch that allows sign-ins to be offered.
+    pub(crate) fn offer_sign_in(&self) -> Arc<AtomicBool> {
+        self.offers_sign_in.clone()
     }
 
     /// Waits for a call and prompts for input. Returns `None` if the user ends the command with Ctrl-C.
@@ -69,14 +153,14 @@ impl CallQuestions {
         let mut call = pin!(call);
         let mut editor = None;
         let done = loop {
-            let (elicitation, answer) = tokio::select! {
+            let question = tokio::select! {
                 biased;
                 done = &mut call => break done,
                 Some(question) = self.questions.recv() => question,
             };
             // The call of this request is over.
-            if answer.is_closed() || !self.may_ask(&elicitation.server) {
-                let _ = answer.send(ElicitationAnswer::Cancel);
+            if question.is_over() || !self.may_ask(question.server()) {
+                question.cancel();
                 continue;
             }
             let editor: &LineEditor = match &mut editor {
@@ -84,25 +168,23 @@ impl CallQuestions {
                 none => none.insert(LineEditor::start(false)?),
             };
             let paused = status.pause();
-            let given = tokio::select! {
+            let is_given = tokio::select! {
                 biased;
                 done = &mut call => {
                     // The prompt is still open, and the editor owns the terminal.
                     line_editor::restore();
                     break done;
                 }
-                given = ask(&elicitation, editor) => given,
+                is_given = question.ask(editor, status) => is_given,
             };
             drop(paused);
-            if given.is_none() {
+            if !is_given {
                 self.presses += 1;
                 if self.presses > 1 {
                     return Ok(None);
                 }
                 print_to_user(&faint("declined; Ctrl-C again ends the command\n"));
             }
-            // The server may be gone.
-            let _ = answer.send(given.unwrap_or(ElicitationAnswer::Decline));
         };
         self.explain(done).map(Some)
     }

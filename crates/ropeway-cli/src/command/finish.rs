@@ -10,7 +10,7 @@ use crate::chat::line_editor;
 use crate::connect::deadline::Deadline;
 use crate::failure::{Exit, Failure};
 use crate::output::print::{has_written, print_json, print_unredacted, say};
-use crate::terminal::{pager, status};
+use crate::terminal::{hidden_input, pager, status};
 
 /// Delay after the deadline before the process is killed.
 const FORCE: Duration = Duration::from_millis(700);
@@ -75,5 +75,6 @@ pub(super) fn leave() {
 pub(super) fn leave_terminal() {
     status::leave();
     line_editor::restore();
+    hidden_input::restore();
     pager::restore();
 }

@@ -1,6 +1,7 @@
 //! The commands: parsing, running and ending them.
 
 mod add;
+mod auth;
 mod call;
 mod chat;
 mod chat_setup;
@@ -21,6 +22,8 @@ mod install;
 mod install_record;
 mod key;
 mod lock;
+mod login;
+mod logout;
 mod man;
 mod prompt;
 mod prompts;
@@ -132,6 +135,12 @@ enum Command {
     Install(install::Install),
     #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(key::EXAMPLES))]
     Key(key::Key),
+    #[command(after_help = CHECK_EXIT_CODES, after_long_help = format!("{}\n\n{CHECK_EXIT_CODES}", login::EXAMPLES))]
+    Login(login::Login),
+    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(logout::EXAMPLES))]
+    Logout(logout::Logout),
+    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(auth::EXAMPLES))]
+    Auth(auth::Auth),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::RESOURCES))]
     Resources(resources::Resources),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::READ))]
@@ -333,6 +342,9 @@ async fn run(command: Option<Command>, context: CommandContext) -> Result<Exit, 
         Some(Command::Top(command)) => command.run(context).await,
         Some(Command::Install(command)) => command.run(&context),
         Some(Command::Key(command)) => command.run(&context),
+        Some(Command::Login(command)) => command.run(context).await,
+        Some(Command::Logout(command)) => command.run(context).await,
+        Some(Command::Auth(command)) => command.run(context).await,
         Some(Command::Resources(command)) => command.run(context).await,
         Some(Command::Read(command)) => command.run(context).await,
         Some(Command::Prompts(command)) => command.run(context).await,

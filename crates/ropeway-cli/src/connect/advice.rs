@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use ropeway::bridge::Bridge;
-use ropeway::config::{ServerConfig, Transport};
+use ropeway::config::{ServerAuth, ServerConfig, Transport};
 use ropeway::duration::format_duration;
 use ropeway::mcp::ConnectionState;
 use ropeway::registry::{ServerState, ServerStatus};
@@ -127,12 +127,7 @@ impl ServerAdvice {
                 Some((_, name)) => format!("the token may be expired or lack a scope; replace it in {name}"),
                 None => "the token may be expired or lack a scope; pass another one with --bearer".to_owned(),
             }),
-            (ServerState::NeedsAuth, Some((path, name))) => Some(if is_yaml(path) {
-                format!("set a token in {name}: auth: {{bearer: \"${{TOKEN}}\"}}")
-            } else {
-                format!("set a header in {name}: \"Authorization\": \"Bearer ${{TOKEN}}\"")
-            }),
-            (ServerState::NeedsAuth, None) => Some("pass a token with --bearer, or a header with --header".to_owned()),
+            (ServerState::NeedsAuth, file) => Some(self.sign_in_advice(server, file)),
             (ServerState::Down { .. }, Some((path, _))) => {
                 Some(format!("try {}", suggested_command(&format!("doctor {server}"), path)))
             }
@@ -153,6 +148,40 @@ impl ServerAdvice {
             (ServerState::Disabled, Some((_, name))) => {
                 Some(format!("see `enabled` of `{server}` and `enabled_servers` in {name}"))
             }
+            _ => None,
+        }
+    }
+
+    /// Returns how to sign in to a server, or to set a token.
+    fn sign_in_advice(&self, server: &Alias, file: Option<(&Path, String)>) -> String {
+        let login = self.login_command(server);
+        match (self.auth(server), file) {
+            (Some(ServerAuth::OAuth(settings)), _) if settings.grant.is_interactive() => format!("run {login}"),
+            (Some(_), _) => format!("its tokens are not accepted; check them with {login}"),
+            (None, Some((path, name))) if is_yaml(path) => {
+                format!("run {login}, or set `auth.bearer` in {name}")
+            }
+            (None, Some((_, name))) => {
+                format!("run {login}, or set the header `Authorization` in {name}")
+            }
+            (None, None) => format!("run {login}, or pass a token with --bearer or a header with --header"),
+        }
+    }
+
+    /// Returns the command that signs in to a server.
+    pub(crate) fn login_command(&self, server: &Alias) -> String {
+        match (&self.source, self.settings(server).map(|config| &config.transport)) {
+            (ServerSource::File(path), _) => suggested_command(&format!("login {server}"), path),
+            (_, Some(Transport::Http(server) | Transport::Sse(server))) if is_plain(&server.url) => {
+                format!("`ropeway login {}`", server.url)
+            }
+            _ => "`ropeway login URL`".to_owned(),
+        }
+    }
+
+    fn auth(&self, server: &Alias) -> Option<&ServerAuth> {
+        match &self.settings(server)?.transport {
+            Transport::Http(server) | Transport::Sse(server) => server.auth.as_ref(),
             _ => None,
         }
     }
@@ -298,6 +327,11 @@ fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
+/// Returns `true` for a URL without a query and user name, which may hold secrets, and without characters of a shell.
+fn is_plain(url: &str) -> bool {
+    url.chars().all(|c| c.is_ascii_alphanumeric() || "/:._-~%[]".contains(c))
+}
+
 /// Formats a command for the servers of a file.
 pub(crate) fn suggested_command(words: &str, file: &Path) -> String {
     // The file in use needs no `--config`.
@@ -343,7 +377,8 @@ mod tests {
         );
         assert_eq!(
             trouble(ServerState::NeedsAuth),
-            "✗ web · needs authentication\n    set a token in ropeway.yaml: auth: {bearer: \"${TOKEN}\"}\n"
+            "✗ web · needs authentication\n    run `ropeway login web --config /etc/ropeway.yaml`, or set `auth.bearer` in \
+             ropeway.yaml\n"
         );
         assert_eq!(trouble(ServerState::Connecting), "◐ web · no response within 2 s\n    try a longer --timeout\n");
         assert_eq!(
@@ -371,7 +406,9 @@ mod tests {
     fn advice_for_another_clients_file_uses_its_keys() {
         let advice = ServerAdvice::new(ServerSource::File("/etc/mcp.json".into()), None);
         let advice = advice.for_status(&status(ServerState::NeedsAuth));
-        assert_eq!(advice.as_deref(), Some("set a header in mcp.json: \"Authorization\": \"Bearer ${TOKEN}\""));
+        let login = "run `ropeway login web --config /etc/mcp.json`";
+        let header = "set the header `Authorization` in mcp.json";
+        assert_eq!(advice, Some(format!("{login}, or {header}")));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ropeway::config::{Config, EraChoice, ServerEntry};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
+use ropeway::oauth::TokenStore;
 use ropeway::suggest;
 use ropeway::tool::Alias;
 
@@ -117,6 +118,15 @@ impl ServerOptions {
     }
 }
 
+/// Returns handlers that use the stored sign-ins.
+pub(crate) fn token_handlers() -> Handlers {
+    match TokenStore::default_location() {
+        Ok(store) => Handlers::new().with_token_store(store),
+        // Without a home directory, nothing is stored.
+        Err(_) => Handlers::new(),
+    }
+}
+
 fn set_era(entry: &mut ServerEntry, era: EraChoice) {
     if let Some(config) = entry.config_mut() {
         config.era = era;
@@ -161,7 +171,7 @@ impl Servers {
             reconnecting: false,
             is_locked: true,
             // Some servers offer other tools without elicitation; all commands must see the same tools.
-            handlers: Handlers::new().on_elicitation(|_| async { Ok(ElicitationAnswer::Decline) }),
+            handlers: token_handlers().on_elicitation(|_| async { Ok(ElicitationAnswer::Decline) }),
             file: None,
             may_use_gateway: false,
             lists_servers: false,

@@ -1,9 +1,10 @@
 //! Connects to a server and explains failures.
 
 use std::error::Error as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ropeway::config::{HttpServer, ServerConfig, ServerEntry, StdioServer, Transport};
+use ropeway::config::{HttpServer, ServerAuth, ServerConfig, ServerEntry, StdioServer, Transport};
 use ropeway::duration::format_duration;
 use ropeway::event::Events;
 use ropeway::mcp::{ConnectErrorKind, Mcp, TlsError};
@@ -61,7 +62,7 @@ pub(super) async fn check(
             findings.extend(tools::check(&server, entry, with.lock, limit).await);
             findings
         }
-        Ok(Err(failed)) => connect_finding(config, source, &failed.cause).await,
+        Ok(Err(failed)) => connect_finding(config, source, with.named_config.as_deref(), &failed.cause).await,
         Err(_) => vec![timeout_finding(config, source, limit)],
     };
     let said = server.stderr_tail();
@@ -129,14 +130,19 @@ fn timeout_finding(config: &ServerConfig, source: ConfigSource, after: Duration)
 }
 
 /// Explains a failed connection.
-async fn connect_finding(config: &ServerConfig, source: ConfigSource, cause: &ConnectErrorKind) -> Vec<Finding> {
+async fn connect_finding(
+    config: &ServerConfig,
+    source: ConfigSource,
+    file: Option<&Path>,
+    cause: &ConnectErrorKind,
+) -> Vec<Finding> {
     let problem = |exit: Exit, found: String| Finding::problem(CHECK, exit, found);
     let unreachable = |found: String| problem(Exit::Unreachable, found);
     let finding = match (cause, &config.transport) {
         (ConnectErrorKind::Timeout { after, .. }, _) => timeout_finding(config, source, *after),
         (_, Transport::Http(server) | Transport::Sse(server)) => {
             let Ok(url) = Url::parse(&server.url) else { return vec![unreachable(chain(cause))] };
-            return http_finding(config, server, source, &url, cause).await;
+            return http_finding(config, server, source, &url, file, cause).await;
         }
         (ConnectErrorKind::Spawn { source, .. }, Transport::Stdio(server)) => spawn_finding(server, source),
         (ConnectErrorKind::Exited { status, .. }, _) => {
@@ -170,12 +176,15 @@ async fn http_finding(
     server: &HttpServer,
     source: ConfigSource,
     url: &Url,
+    file: Option<&Path>,
     cause: &ConnectErrorKind,
 ) -> Vec<Finding> {
     let problem = |exit: Exit, found: String| Finding::problem(CHECK, exit, found);
     let finding = match cause {
         ConnectErrorKind::Tls { trouble, .. } => return vec![tls_finding(url, *trouble, cause).await],
-        ConnectErrorKind::NeedsAuth { challenge } => auth_finding(server, source, challenge.as_deref()),
+        ConnectErrorKind::NeedsAuth { challenge } => {
+            auth_finding(server, source, &login_command(config, source, url, file), challenge.as_deref())
+        }
         ConnectErrorKind::Status { status: 403, .. } => {
             problem(exit_of_connect(cause), "server answered HTTP 403 (forbidden)".to_owned())
                 .fix("the token may lack a permission, or the server rejects this address or `Origin`")
@@ -205,25 +214,37 @@ async fn http_finding(
     vec![finding]
 }
 
-fn auth_finding(server: &HttpServer, source: ConfigSource, challenge: Option<&str>) -> Finding {
+/// Returns the command that signs in to a server.
+fn login_command(config: &ServerConfig, source: ConfigSource, url: &Url, file: Option<&Path>) -> String {
+    let file = file.map(|file| format!(" --config {}", file.display())).unwrap_or_default();
+    match source {
+        ConfigSource::CommandLine => format!("`ropeway login {}`", address::public_url(url)),
+        ConfigSource::File => format!("`ropeway login {}{file}`", config.alias),
+    }
+}
+
+fn auth_finding(server: &HttpServer, source: ConfigSource, login: &str, challenge: Option<&str>) -> Finding {
     let has_token =
         server.bearer.is_some() || server.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-    let (found, fix) = if has_token {
-        (
-            "server rejected the token",
-            source.pick(
+    let (found, fix) = match &server.auth {
+        _ if has_token => {
+            let fix = source.pick(
                 "pass a new token with --bearer TOKEN; this one may have expired",
                 "set a new token in `auth.bearer` or `headers`; this one may have expired",
-            ),
-        )
-    } else {
-        (
-            "server requires authentication",
-            source.pick(
+            );
+            ("server rejected the token", fix.to_owned())
+        }
+        Some(ServerAuth::OAuth(settings)) if settings.grant.is_interactive() => {
+            ("server requires a sign-in", format!("run {login}"))
+        }
+        Some(_) => ("server rejected the token", format!("check the settings in `auth` with {login}")),
+        None => {
+            let other = source.pick(
                 "pass a token with --bearer TOKEN, or a header with --header \"NAME: VALUE\"",
                 "set a token in `auth.bearer`, such as `bearer: ${TOKEN}`, or a header in `headers`",
-            ),
-        )
+            );
+            ("server requires authentication", format!("run {login} if it uses OAuth; otherwise {other}"))
+        }
     };
     let found = match challenge {
         Some(challenge) => format!("{found}; challenge: {}", clean_line(challenge)),

@@ -37,6 +37,8 @@ pub(crate) struct ExamineSettings<'a> {
     pub(crate) lock: Option<(&'a Lock, LockPolicy)>,
     /// The configuration file, if the servers come from one.
     pub(crate) config: Option<PathBuf>,
+    /// The file that suggested commands name, unless they find it by themselves.
+    pub(crate) named_config: Option<PathBuf>,
     /// The time limit, if `--timeout` sets one.
     pub(crate) limit: Option<Duration>,
 }

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use ropeway::mcp::ConnectErrorKind;
+use ropeway::oauth::OAuthError;
 use ropeway::tool::CallError;
 
 use super::chain::connect_errors;
@@ -70,11 +71,29 @@ pub(super) fn exit_of_cause(cause: &(dyn Error + 'static)) -> Exit {
 /// Returns the exit code of a connection error.
 pub(crate) fn exit_of_connect(error: &ConnectErrorKind) -> Exit {
     match error {
-        ConnectErrorKind::NeedsAuth { .. }
-        | ConnectErrorKind::Auth(_)
-        | ConnectErrorKind::Status { status: 401 | 403 | 407, .. } => Exit::NeedsAuth,
+        ConnectErrorKind::NeedsAuth { .. } | ConnectErrorKind::Status { status: 401 | 403 | 407, .. } => {
+            Exit::NeedsAuth
+        }
+        ConnectErrorKind::Auth(error) => exit_of_oauth(error),
         ConnectErrorKind::Timeout { .. } => Exit::Timeout,
         ConnectErrorKind::Address { .. } => Exit::Usage,
+        _ => Exit::Unreachable,
+    }
+}
+
+/// Returns the exit code of an OAuth error.
+pub(crate) fn exit_of_oauth(error: &OAuthError) -> Exit {
+    match error {
+        OAuthError::Timeout { .. } => Exit::Timeout,
+        OAuthError::Refused { .. }
+        | OAuthError::Denied { .. }
+        | OAuthError::Rejected { .. }
+        | OAuthError::SignInRequired { .. }
+        | OAuthError::Expired
+        | OAuthError::NotInProgress => Exit::NeedsAuth,
+        OAuthError::Store(_) | OAuthError::Command { .. } | OAuthError::Key { .. } | OAuthError::Settings { .. } => {
+            Exit::Usage
+        }
         _ => Exit::Unreachable,
     }
 }

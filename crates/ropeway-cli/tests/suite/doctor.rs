@@ -394,7 +394,11 @@ fn fixes_for_a_server_in_a_file_name_its_keys() {
     };
     let secrets = home.path("work/.env").display().to_string();
     let expected = [
-        ["handshake", "set a token in `auth.bearer`, such as `bearer: ${TOKEN}`, or a header in `headers`"],
+        [
+            "handshake",
+            "run `ropeway login web` if it uses OAuth; otherwise set a token in `auth.bearer`, such as `bearer: ${TOKEN}`, or \
+             a header in `headers`",
+        ],
         [
             "handshake",
             "it needs a credential; add `NAME: ${NAME}` to its `env`, since servers do not inherit the environment",

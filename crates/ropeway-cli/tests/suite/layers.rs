@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("model", 7),
     ("catalog", 8),
     ("completion", 8),
+    ("sign_in", 8),
     ("chat", 9),
     ("command", 10),
 ];

@@ -35,6 +35,7 @@ mod layers;
 mod likely_servers;
 mod listing;
 mod lock;
+mod login;
 mod manifest;
 mod many;
 mod mark;
@@ -60,6 +61,9 @@ mod trouble;
 mod trust;
 mod up;
 mod verbose;
+
+// Shared test code names the re-export of `reqwest`.
+extern crate url as reqwest;
 
 use std::ffi::OsStr;
 use std::path::Path;

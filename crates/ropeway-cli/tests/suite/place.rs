@@ -13,7 +13,9 @@ use crate::trial::binary;
 use crate::{Ropeway, Run};
 
 /// Variables that change the searched locations or the output.
-const VARIABLES: [&str; 11] = [
+const VARIABLES: [&str; 19] = [
+    "BROWSER",
+    "DISPLAY",
     "NO_COLOR",
     "CLICOLOR_FORCE",
     "ROPEWAY_CACHE_DIR",
@@ -21,6 +23,12 @@ const VARIABLES: [&str; 11] = [
     "ROPEWAY_CONVERSATIONS_DIR",
     "ROPEWAY_DIRECT",
     "ROPEWAY_GATEWAY_KEYS",
+    "ROPEWAY_PASSPHRASE",
+    "ROPEWAY_TOKENS_DIR",
+    "SSH_CLIENT",
+    "SSH_CONNECTION",
+    "SSH_TTY",
+    "WAYLAND_DISPLAY",
     "XDG_CONFIG_HOME",
     "XDG_CACHE_HOME",
     "XDG_RUNTIME_DIR",
@@ -91,7 +99,7 @@ impl Place {
             command.env_remove(name);
         }
         // Tests run without a pager, except for the tests of the pager, which set one.
-        command.env(TRUST, "1").env("ROPEWAY_PAGER", "");
+        command.env(TRUST, "1").env("ROPEWAY_PAGER", "").env("ROPEWAY_KEYRING", "off");
         mark.put_on(&mut command);
         Ropeway { command, mark, place: None }
     }

@@ -140,6 +140,7 @@ async fn wait_for_retry(
         return tokio::select! {
             command = commands.recv() => command.is_some(),
             () = connection.auth_retry.notified() => true,
+            () = signed_in_elsewhere(connection) => true,
         };
     }
     if !connection.config.reconnect.enabled {
@@ -157,6 +158,14 @@ async fn wait_for_retry(
         () = tokio::time::sleep(delay) => true,
         () = wanted => true,
         command = commands.recv() => command.is_some(),
+    }
+}
+
+/// Waits until another process stores tokens for the server, such as `ropeway login`.
+async fn signed_in_elsewhere(connection: &Connection) {
+    match connection.host.authorizer() {
+        Some(auth) => auth.signed_in_elsewhere().await,
+        None => std::future::pending().await,
     }
 }
 

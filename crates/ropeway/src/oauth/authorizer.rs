@@ -25,6 +25,9 @@ use crate::secret::SharedRedactor;
 use crate::sync::{read, write};
 use crate::tool::Alias;
 
+/// Interval in which a connection without a token looks for a sign-in of another process.
+const STORE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Maximum time that a person has for a sign-in, unless the host sets another one.
 pub(crate) const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
@@ -233,6 +236,23 @@ impl Authorizer {
     pub(super) fn is_store_changed(&self, flight: &Flight) -> bool {
         let stamp = flight.stamp.as_ref();
         stamp.is_none_or(|stamp| self.store.changed_since(self.server.as_str(), self.account.as_deref(), stamp))
+    }
+
+    /// Waits until another process changes the stored tokens. Never returns if a person does not sign in.
+    pub(crate) async fn signed_in_elsewhere(&self) {
+        if !matches!(self.grant, TokenGrant::Person(_)) {
+            return std::future::pending().await;
+        }
+        let (server, account) = (self.server.as_str(), self.account.as_deref());
+        let entered = self.store.stamp(server, account);
+        loop {
+            tokio::time::sleep(STORE_INTERVAL).await;
+            let flight = self.flight.lock().await;
+            // Without a stamp, the tokens could not be read.
+            if self.store.changed_since(server, account, flight.stamp.as_ref().unwrap_or(&entered)) {
+                return;
+            }
+        }
     }
 
     /// Reads the stored tokens. Returns `true` if they differ from the current ones.

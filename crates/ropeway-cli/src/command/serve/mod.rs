@@ -105,7 +105,7 @@ impl Serve {
         let is_ephemeral = endpoint.is_none();
         let gateway = setup::build(&servers, &context, is_ephemeral, self.background.is_some())?;
         signals.reopen_logs_of(&gateway, &servers.config.gateway);
-        let report = Report::new(&gateway, context.verbose);
+        let report = Report::new(&gateway, context.verbose, servers.source.clone());
         prepare::watch(&gateway, &servers, &context, change, background.as_ref().map(Background::accepted));
         let url = endpoint.as_ref().map(|endpoint| endpoint.url(self.profile.as_deref()));
         if let Some(background) = &background {

@@ -11,7 +11,8 @@ use ropeway::gateway::Gateway;
 use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::Alias;
 
-use crate::connect::advice::{is_available, is_pending, is_unavailable, tool_count};
+use crate::connect::advice::{ServerAdvice, is_available, is_pending, is_unavailable, tool_count};
+use crate::connect::servers::ServerSource;
 use crate::output::print::say;
 use crate::terminal::style::warning;
 
@@ -24,13 +25,15 @@ pub(super) struct Report {
     events: RefCell<EventStream>,
     /// Verbose output shows the problems of servers already.
     is_verbose: bool,
+    /// The origin of the servers, for suggested commands.
+    source: ServerSource,
 }
 
 impl Report {
     /// Listens for events from now on.
-    pub(super) fn new(gateway: &Gateway, is_verbose: bool) -> Self {
+    pub(super) fn new(gateway: &Gateway, is_verbose: bool, source: ServerSource) -> Self {
         let bridge = gateway.bridge().clone();
-        Self { events: RefCell::new(bridge.events()), bridge, is_verbose }
+        Self { events: RefCell::new(bridge.events()), bridge, is_verbose, source }
     }
 
     /// Prints the address, the servers once they are connected, and their problems.
@@ -53,7 +56,7 @@ impl Report {
     }
 
     async fn print_problems(&self) -> Infallible {
-        let mut problems = Problems::default();
+        let mut problems = Problems::new(ServerAdvice::new(self.source.clone(), None));
         let mut events = self.events.replace(self.bridge.events());
         while let Some(event) = events.next().await {
             if let Some(words) = problems.of(&event).filter(|_| !self.is_verbose) {
@@ -91,24 +94,32 @@ fn summary(statuses: &[ServerStatus]) -> String {
 }
 
 /// The last problem of each server, to print each once.
-#[derive(Default)]
-struct Problems(HashMap<Option<Alias>, String>);
+struct Problems {
+    last: HashMap<Option<Alias>, String>,
+    advice: ServerAdvice,
+}
 
 impl Problems {
+    fn new(advice: ServerAdvice) -> Self {
+        Self { last: HashMap::new(), advice }
+    }
+
     /// Returns the message for an event that is a new problem.
     fn of(&mut self, event: &Event) -> Option<String> {
         let words = match event {
             Event::Warning { server: Some(server), message } => format!("server `{server}`: {message}"),
             Event::Warning { message, .. } => message.clone(),
             Event::Down { server, cause, .. } => format!("server `{server}` is unavailable: {cause}"),
-            Event::NeedsAuth { server, .. } => format!("server `{server}` needs authentication"),
+            Event::NeedsAuth { server, .. } => {
+                format!("server `{server}` needs authentication; run {}", self.advice.login_command(server))
+            }
             Event::Ready { server, .. } => {
-                self.0.remove(&Some(server.clone()));
+                self.last.remove(&Some(server.clone()));
                 return None;
             }
             _ => return None,
         };
-        let last = self.0.insert(event.server().cloned(), words.clone());
+        let last = self.last.insert(event.server().cloned(), words.clone());
         (last.as_ref() != Some(&words)).then_some(words)
     }
 }
@@ -134,11 +145,14 @@ mod tests {
 
     #[test]
     fn a_problem_that_repeats_is_printed_once() {
-        let mut problems = Problems::default();
+        let mut problems = Problems::new(ServerAdvice::new(ServerSource::File("/etc/ropeway.yaml".into()), None));
         let down = |cause: &str| Event::Down { server: "a".into(), cause: cause.to_owned(), retry_in: None };
         assert_eq!(problems.of(&down("gone")).as_deref(), Some("server `a` is unavailable: gone"));
         assert_eq!(problems.of(&down("gone")), None);
         assert!(problems.of(&down("refused")).is_some());
+        let auth = Event::NeedsAuth { server: "a".into() };
+        let words = "server `a` needs authentication; run `ropeway login a --config /etc/ropeway.yaml`";
+        assert_eq!(problems.of(&auth).as_deref(), Some(words));
         let warning = Event::Warning { server: Some("a".into()), message: "the list is truncated".to_owned() };
         assert_eq!(problems.of(&warning).as_deref(), Some("server `a`: the list is truncated"));
     }

@@ -11,7 +11,7 @@ use ropeway::gateway::{Gateway, GatewayError, KeyError, KeyFileError, KeySource,
 
 use crate::connect::command_context::CommandContext;
 use crate::connect::lockfile;
-use crate::connect::servers::{ServerSource, Servers};
+use crate::connect::servers::{ServerSource, Servers, token_handlers};
 use crate::failure::{Exit, Failure};
 use crate::files::user_folders::state_folder;
 use crate::output::print::say;
@@ -36,7 +36,8 @@ pub(super) fn build(
     let locked = if is_plain { None } else { lockfile::load(servers)? };
     let bridge = |builder: BridgeBuilder| {
         let builder = builder.events(context.events.clone()).redact(redaction::redactor());
-        let builder = builder.sandbox_launcher(sandbox::launcher());
+        // A gateway never asks for a sign-in: it uses the stored sign-ins, and notices new ones.
+        let builder = builder.sandbox_launcher(sandbox::launcher()).handlers(token_handlers());
         match &locked {
             Some(locked) => builder.lock(locked.lock.clone(), locked.policy),
             None => builder,

@@ -1,0 +1,155 @@
+//! `ropeway logout`: revokes and removes stored sign-ins.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ropeway::config::OAuthSettings;
+use ropeway::oauth::store::{CredentialsSummary, canonical_server};
+use ropeway::oauth::{TokenStore, revoke};
+use serde_json::{Value, json};
+
+use crate::connect::command_context::CommandContext;
+use crate::failure::{Exit, Failure, chain_text};
+use crate::output::print::{print, print_json, say};
+use crate::sign_in::failure::{redact_credentials, store_failure};
+use crate::sign_in::target::{SignInTarget, configured_targets};
+use crate::terminal::style::warning;
+use crate::terminal::text::clean_line;
+
+/// Shown at the end of `--help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  ropeway logout github
+  ropeway logout github --account work
+  ropeway logout github --all
+  ropeway logout --all
+
+The tokens are revoked at the authorization server if it supports that, and removed from this machine in any case.";
+
+/// Time limit for the revocation of one sign-in.
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Sign out of a server
+///
+/// Revokes the tokens of a sign-in, and removes them from this machine.
+#[derive(Debug, clap::Args)]
+pub(super) struct Logout {
+    /// Name of a server in the configuration, or its URL
+    #[arg(value_name = "SERVER", required_unless_present = "all")]
+    server: Option<String>,
+    /// Sign-in with this name
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    account: Option<String>,
+    /// All sign-ins of the server, or of all servers without one
+    #[arg(long)]
+    all: bool,
+    /// Configuration file, if not the one in use
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// A sign-in that was removed.
+struct Removed {
+    server: String,
+    account: Option<String>,
+    /// `None` if the authorization server cannot revoke tokens.
+    revoked: Option<bool>,
+    /// Why the tokens were not revoked.
+    problem: Option<String>,
+}
+
+impl Logout {
+    pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        let store = TokenStore::default_location().map_err(|error| store_failure(&error))?;
+        let target = match &self.server {
+            Some(server) => Some(SignInTarget::find(server, self.config.as_deref(), &context)?),
+            None => None,
+        };
+        let targets = match &target {
+            Some(target) => vec![target.clone()],
+            None => configured_targets(self.config.as_deref(), &context)?,
+        };
+        let wanted = match &target {
+            Some(target) if !self.all => vec![(canonical_server(&target.url), self.account.clone())],
+            _ => listed(&store, target.as_ref()).await?,
+        };
+        let mut removed = Vec::new();
+        for (server, account) in wanted {
+            let settings = targets.iter().find(|target| target.is_of(&server)).map(SignInTarget::settings);
+            let done = sign_out(&store, server, account, &settings.unwrap_or_default()).await?;
+            removed.extend(done);
+        }
+        if target.is_none() {
+            // Also removes damaged entries, which are not listed.
+            store.remove_all().await.map_err(|error| store_failure(&error))?;
+        }
+        report(&removed, target.as_ref(), context.json)
+    }
+}
+
+/// Returns the stored sign-ins of a server, or all.
+async fn listed(store: &TokenStore, target: Option<&SignInTarget>) -> Result<Vec<(String, Option<String>)>, Failure> {
+    let list = store.list().await.map_err(|error| store_failure(&error))?;
+    let is_wanted = |entry: &CredentialsSummary| target.is_none_or(|target| target.is_of(&entry.server));
+    let wanted = list.entries.into_iter().filter(is_wanted);
+    Ok(wanted.map(|entry| (entry.server, entry.account)).collect())
+}
+
+/// Removes a sign-in, then revokes its tokens. Returns `None` if it does not exist.
+async fn sign_out(
+    store: &TokenStore,
+    server: String,
+    account: Option<String>,
+    settings: &OAuthSettings,
+) -> Result<Option<Removed>, Failure> {
+    // A refresh in another process would store new tokens afterwards. One that hangs must not prevent the removal.
+    let lock = store.lock_within(&server, account.as_deref(), Duration::from_secs(10)).await.ok();
+    let loaded = store.load(&server, account.as_deref()).await;
+    let is_removed = store.remove(&server, account.as_deref()).await.map_err(|error| store_failure(&error))?;
+    drop(lock);
+    let (revoked, problem) = match loaded {
+        Ok(Some(credentials)) => {
+            redact_credentials(&credentials);
+            match tokio::time::timeout(REVOKE_TIMEOUT, revoke(&credentials, settings)).await {
+                Ok(Ok(true)) => (Some(true), None),
+                Ok(Ok(false)) => (None, None),
+                Ok(Err(error)) => (Some(false), Some(chain_text(&error))),
+                Err(_) => (Some(false), Some("the authorization server did not respond".to_owned())),
+            }
+        }
+        Ok(None) if !is_removed => return Ok(None),
+        Ok(None) => (None, None),
+        Err(error) => (Some(false), Some(chain_text(&error))),
+    };
+    Ok(Some(Removed { server, account, revoked, problem }))
+}
+
+fn report(removed: &[Removed], target: Option<&SignInTarget>, json: bool) -> Result<Exit, Failure> {
+    if json {
+        let describe = |done: &Removed| -> Value {
+            json!({"server": done.server, "account": done.account, "revoked": done.revoked, "problem": done.problem})
+        };
+        print_json(&json!({"removed": removed.iter().map(describe).collect::<Vec<_>>()}))?;
+        return Ok(Exit::Done);
+    }
+    if removed.is_empty() {
+        match target {
+            Some(target) => print(&format!("not signed in to `{}`\n", clean_line(&target.name)))?,
+            None => print("not signed in to any server\n")?,
+        }
+    }
+    for Removed { server, account, revoked, problem } in removed {
+        let name = target.map_or(server.as_str(), |target| target.name.as_str());
+        let account = account.as_deref().map(|account| format!(" as `{account}`")).unwrap_or_default();
+        let note = match revoked {
+            Some(true) => "tokens revoked",
+            Some(false) => "tokens not revoked",
+            None => "the authorization server has no revocation; its tokens end when they expire",
+        };
+        print(&format!("{}\n", clean_line(&format!("signed out of `{name}`{account} · {note}"))))?;
+        if let Some(problem) = problem {
+            say(&warning(&format!("tokens of `{name}` may stay valid until they expire: {problem}")));
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,29 @@
+//! Failures of a sign-in, with exit codes and advice.
+
+use ropeway::oauth::{Credentials, OAuthError, StoreError};
+use ropeway::secret::Redactor;
+
+use crate::failure::{Failure, exit_of_oauth};
+use crate::secrets::redaction;
+
+/// Returns the failure of an OAuth operation for a server.
+pub(crate) fn oauth_failure(message: impl Into<String>, error: &OAuthError) -> Failure {
+    Failure::new(exit_of_oauth(error), message).caused_by(error)
+}
+
+/// Returns the failure of the token store. Its message states the fix.
+pub(crate) fn store_failure(error: &StoreError) -> Failure {
+    Failure::usage(error.to_string()).caused_by_source(error)
+}
+
+/// Redacts the secrets of a sign-in from all further output.
+pub(crate) fn redact_credentials(credentials: &Credentials) {
+    let tokens = &credentials.tokens;
+    let secrets = [
+        Some(&tokens.access_token),
+        tokens.refresh_token.as_ref(),
+        credentials.client.client_secret.as_ref(),
+        credentials.dpop_key.as_ref(),
+    ];
+    redaction::add_secrets(&Redactor::new(secrets.into_iter().flatten()));
+}

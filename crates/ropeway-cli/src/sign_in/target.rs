@@ -1,0 +1,156 @@
+//! The server that a sign-in is for: an entry of the configuration, or a URL.
+
+use std::path::Path;
+
+use ropeway::config::{HttpServer, OAuthSettings, ServerAuth, ServerConfig, ServerEntry, Transport};
+use ropeway::oauth::store::canonical_server;
+
+use crate::config::config_file::ConfigFile;
+use crate::config::config_paths::find_with_origin;
+use crate::connect::advice::suggested_command;
+use crate::connect::command_context::CommandContext;
+use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::{ServerSource, Servers};
+use crate::failure::Failure;
+
+/// A server that can be signed in to.
+#[derive(Clone, Debug)]
+pub(crate) struct SignInTarget {
+    /// The alias of the entry, or the host of the URL.
+    pub(crate) name: String,
+    pub(crate) url: String,
+    auth: Option<ServerAuth>,
+    /// A token is configured, so that a sign-in would not be used.
+    has_token: bool,
+    /// The argument of `ropeway login`.
+    argument: String,
+    source: ServerSource,
+}
+
+impl SignInTarget {
+    /// Returns the server with this alias or URL. An untrusted project file is refused, or accepted on a terminal.
+    pub(crate) fn find(server: &str, config: Option<&Path>, context: &CommandContext) -> Result<Self, Failure> {
+        let (servers, entry) = servers_and_entry(server, config, context)?;
+        let settings = entry.config().ok_or_else(|| {
+            let reason = entry.warning().unwrap_or_else(|| format!("server `{}` is not usable", entry.alias));
+            Failure::usage(reason)
+        })?;
+        Self::of(settings, &servers.source).ok_or_else(|| {
+            Failure::usage(format!("server `{server}` is a program, and needs no sign-in"))
+                .hint("`ropeway login` is for servers with a `url`")
+        })
+    }
+
+    /// Creates the target of an HTTP server.
+    fn of(config: &ServerConfig, source: &ServerSource) -> Option<Self> {
+        let (Transport::Http(server) | Transport::Sse(server)) = &config.transport else { return None };
+        let name = config.alias.to_string();
+        let argument = if *source == ServerSource::Line { server.url.clone() } else { name.clone() };
+        Some(Self {
+            name,
+            url: server.url.clone(),
+            auth: server.auth.clone(),
+            has_token: has_token(server),
+            argument,
+            source: source.clone(),
+        })
+    }
+
+    /// Returns `true` if a stored sign-in is for this server.
+    pub(crate) fn is_of(&self, server: &str) -> bool {
+        canonical_server(&self.url) == server
+    }
+
+    /// Returns `true` if the entry asks for a sign-in.
+    pub(crate) fn needs_sign_in(&self) -> bool {
+        matches!(&self.auth, Some(ServerAuth::OAuth(settings)) if settings.grant.is_interactive())
+    }
+
+    /// Returns the settings of a sign-in. A server without `auth` has the default ones.
+    pub(crate) fn settings(&self) -> OAuthSettings {
+        match &self.auth {
+            Some(ServerAuth::OAuth(settings)) => (**settings).clone(),
+            _ => OAuthSettings::default(),
+        }
+    }
+
+    /// Returns why a person does not sign in, for entries that get their tokens themselves.
+    pub(crate) fn own_tokens(&self) -> Option<&'static str> {
+        match &self.auth {
+            Some(ServerAuth::OAuth(settings)) if settings.grant.is_interactive() => None,
+            Some(ServerAuth::OAuth(_)) => Some("its entry obtains tokens without a person"),
+            Some(ServerAuth::Command(_)) => Some("a command of its entry prints the tokens"),
+            _ => None,
+        }
+    }
+
+    /// Returns a failure if a sign-in would not be used.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if !self.has_token {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "server `{}` has a token in its configuration; a sign-in would not be used",
+            self.name
+        ))
+        .hint("remove `bearer` or the `Authorization` header, then sign in"))
+    }
+
+    /// Returns a command for this server, with `--config` if it is needed.
+    pub(crate) fn command(&self, command: &str) -> String {
+        let words = format!("{command} {}", self.argument);
+        match &self.source {
+            ServerSource::File(path) => suggested_command(&words, path),
+            ServerSource::Line | ServerSource::Demo => format!("`ropeway {words}`"),
+        }
+    }
+}
+
+/// Returns `true` if a token or an `Authorization` header is configured.
+fn has_token(server: &HttpServer) -> bool {
+    server.bearer.is_some() || server.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+}
+
+/// Returns the servers of a command, and the one with this alias or URL.
+pub(crate) fn servers_and_entry(
+    server: &str,
+    config: Option<&Path>,
+    context: &CommandContext,
+) -> Result<(Servers, ServerEntry), Failure> {
+    let is_url = server.starts_with("http://") || server.starts_with("https://");
+    let options = ServerOptions {
+        url: is_url.then(|| server.to_owned()),
+        config: config.filter(|_| !is_url).map(Path::to_owned),
+        ..ServerOptions::default()
+    };
+    let servers = options.servers(context)?;
+    let servers = if is_url { servers } else { servers.only(server)? };
+    match servers.single().cloned() {
+        Some(entry) => Ok((servers, entry)),
+        None => Err(servers.unknown(server)),
+    }
+}
+
+/// Returns the HTTP servers of the configuration, for commands that only name them. An untrusted project file is not read.
+pub(crate) fn configured_targets(
+    config: Option<&Path>,
+    context: &CommandContext,
+) -> Result<Vec<SignInTarget>, Failure> {
+    let servers = match config {
+        Some(_) => {
+            let options = ServerOptions { config: config.map(Path::to_owned), ..ServerOptions::default() };
+            options.servers(context)?
+        }
+        None => {
+            let file = find_with_origin().and_then(|(path, origin)| ConfigFile::read(&path, origin).ok());
+            let trusted = file.filter(|file| file.is_trusted(context.trust)).map(Servers::of);
+            match trusted {
+                Some(Ok(servers)) => servers,
+                Some(Err(_)) | None => return Ok(Vec::new()),
+            }
+        }
+    };
+    servers.redact_secrets();
+    let configs = servers.config.servers.iter().filter(|entry| entry.enabled).filter_map(ServerEntry::config);
+    Ok(configs.filter_map(|config| SignInTarget::of(config, &servers.source)).collect())
+}
