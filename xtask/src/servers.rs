@@ -39,7 +39,9 @@ pub fn run() -> Result<()> {
         results.into_iter().collect::<Result<()>>()?;
     }
     // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
-    fs::copy(paths::fixtures().join("typescript_server.mjs"), home.join("npm").join("typescript_server.mjs"))?;
+    for script in ["typescript_server.mjs", "protected_server.mjs"] {
+        fs::copy(paths::fixtures().join(script), home.join("npm").join(script))?;
+    }
     fs::copy(paths::auth_fixtures().join("oidc.mjs"), home.join("auth").join("oidc.mjs"))?;
 
     let table = serde_json::to_string_pretty(&table(&home))?;
@@ -317,7 +319,8 @@ impl Part {
     }
 }
 
-/// Returns how each server is started. `{PORT}` stands for a free port, `{DIR}` for a folder of the test.
+/// Returns how each server is started. `{PORT}` stands for a free port, `{DIR}` for a folder of the test, `{ISSUER}` for the URL of
+/// its authorization server.
 fn table(home: &Path) -> Value {
     let at = |path: &str| home.join(path).to_string_lossy().into_owned();
     let fixture = |name: &str| paths::fixtures().join(name).to_string_lossy().into_owned();
@@ -361,6 +364,13 @@ fn table(home: &Path) -> Value {
     let resource = "https://gateway.example/mcp";
     add("oidc", &node, &[&oidc, "{PORT}", resource], &[], Some("http://127.0.0.1:{PORT}"));
     add("typescript-http", &node, &[&typescript, "{PORT}"], &[], Some(MCP));
+    let protected = at("npm/protected_server.mjs");
+    add("protected-typescript", &node, &[&protected, "{PORT}", "{ISSUER}"], &[], Some(MCP));
+    let protected = fixture("protected_server.py");
+    for (sdk, scopes) in [("mcp1", &["mcp"][..]), ("mcp2", &["mcp", "write"])] {
+        let args = [&[protected.as_str(), "{PORT}", "{ISSUER}"], scopes].concat();
+        add(&format!("protected-{sdk}"), &at(&format!("{sdk}/bin/python")), &args, &[], Some(MCP));
+    }
 
     for sdk in ["mcp1", "mcp2", "fastmcp"] {
         let python = at(&format!("{sdk}/bin/python"));

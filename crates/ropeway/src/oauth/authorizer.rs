@@ -95,6 +95,8 @@ pub(super) struct Flight {
     pub(super) previous: Option<Credentials>,
     /// The scopes of the last sign-in for further scopes.
     pub(super) requested: Vec<String>,
+    /// Whether the last sign-in was for further scopes.
+    pub(super) is_stepped_up: bool,
     /// When the server rejected a token that was just obtained.
     pub(super) rejected_at: Option<Instant>,
 }

@@ -29,6 +29,9 @@ pub struct RegisteredClient {
     /// The redirect URIs of a dynamic registration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redirect_uris: Vec<String>,
+    /// The scopes of a dynamic registration, if the authorization server returned them: the client may not request others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
 }
 
 impl RegisteredClient {
@@ -41,6 +44,7 @@ impl RegisteredClient {
             registered: false,
             expires_at: None,
             redirect_uris: Vec::new(),
+            scopes: Vec::new(),
         }
     }
 
@@ -74,12 +78,13 @@ mod tests {
             registered: true,
             expires_at: Some(serialized::from_unix(1_800_000_000)),
             redirect_uris: vec!["http://127.0.0.1:9/callback".to_owned()],
+            scopes: vec!["read".to_owned()],
             ..RegisteredClient::confidential("id", "s3cret", ClientAuthMethod::ClientSecretPost)
         };
         let text = serde_json::to_string(&client).expect("JSON");
         assert_eq!(
             text,
-            r#"{"client_id":"id","client_secret":"s3cret","auth_method":"client_secret_post","registered":true,"expires_at":1800000000,"redirect_uris":["http://127.0.0.1:9/callback"]}"#
+            r#"{"client_id":"id","client_secret":"s3cret","auth_method":"client_secret_post","registered":true,"expires_at":1800000000,"redirect_uris":["http://127.0.0.1:9/callback"],"scopes":["read"]}"#
         );
         assert_eq!(serde_json::from_str::<RegisteredClient>(&text).expect("a client"), client);
         assert!(!format!("{client:?}").contains("s3cret"));

@@ -99,13 +99,18 @@ impl Authorizer {
         let token = self.current_token();
         if refusal.is_scope {
             let needed = refusal.challenge.as_ref().map(Challenge::scopes).unwrap_or_default();
-            // A scope that was requested and not granted is not requested again.
+            // A scope that was requested and not granted is not requested again. The Python SDK does not name the scopes.
             let is_known = |token: &Arc<ActiveToken>| {
-                needed.iter().all(|scope| token.granted().contains(scope) || flight.requested.contains(scope))
+                let has = |scope| token.granted().contains(scope) || flight.requested.contains(scope);
+                needed.iter().all(has) && (!needed.is_empty() || flight.is_stepped_up)
             };
             if token.as_ref().is_some_and(|token| is_known(token) && token.origin == TokenOrigin::SignIn) {
                 return Err(self.rejected(refusal));
             }
+            // A handshake that just asked a person goes on with the scopes that the sign-in did not know of.
+            let is_new = |token: &Arc<ActiveToken>| token.origin == TokenOrigin::SignIn && !token.is_accepted();
+            let goes_on = waiting == Waiting::Background && token.as_ref().is_some_and(is_new);
+            let waiting = if goes_on { Waiting::Call } else { waiting };
             return self.ask(settings, refusal, waiting, SignInReason::Scope, flight).await;
         }
         let Some(token) = token else {
@@ -207,6 +212,7 @@ impl Authorizer {
             SignInAnswer::Declined => return Err(OAuthError::Denied { description: None }),
         }
         (flight.rejected_at, flight.previous, flight.requested) = (None, None, scopes);
+        flight.is_stepped_up = reason == SignInReason::Scope;
         self.events.emit(Event::SignedIn { server: self.alias.clone() });
         Ok(())
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::client::RegisteredClient;
 use super::error::OAuthError;
-use super::http::{OAuthHttp, invalid};
+use super::http::{JsonResponse, OAuthHttp, invalid};
 use super::metadata::AuthorizationServer;
 use super::refusal::refusal;
 use super::serialized::from_unix;
@@ -100,8 +100,17 @@ pub(super) async fn register(
         );
         return Err(OAuthError::unsupported(what));
     };
-    let response = http.post_json(endpoint, &registration_request(server, redirect_uri, scopes)).await?;
-    if let Some(error) = refusal(response.status, response.body.as_ref().ok(), http.redactor()) {
+    let mut response = http.post_json(endpoint, &registration_request(server, redirect_uri, scopes)).await?;
+    let refused = |response: &JsonResponse| refusal(response.status, response.body.as_ref().ok(), http.redactor());
+    let mut error = refused(&response);
+    let mut scopes = scopes;
+    if error.as_ref().is_some_and(is_about_scopes) && !scopes.is_empty() {
+        // The scopes of a resource need not be scopes of clients.
+        scopes = &[];
+        response = http.post_json(endpoint, &registration_request(server, redirect_uri, scopes)).await?;
+        error = refused(&response);
+    }
+    if let Some(error) = error {
         return Err(error);
     }
     if matches!(response.status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN) {
@@ -110,24 +119,37 @@ pub(super) async fn register(
     }
     let mut client = read_registration(endpoint, &response.into_object()?, server)?;
     client.redirect_uris = redirect_uri.map(str::to_owned).into_iter().collect();
+    // A server that registered fewer scopes would do so again.
+    if !client.scopes.is_empty() {
+        let is_new = |scope: &&String| !client.scopes.contains(scope);
+        let requested: Vec<String> = scopes.iter().filter(is_new).cloned().collect();
+        client.scopes.extend(requested);
+    }
     Ok(client)
 }
 
+/// Returns `true` if a registration may work without scopes.
+fn is_about_scopes(error: &OAuthError) -> bool {
+    matches!(error, OAuthError::Refused { error, .. } if error == "invalid_client_metadata" || error == "invalid_scope")
+}
+
+/// Without a redirect URI, the client is for sign-ins on other devices only.
 fn registration_request(server: &AuthorizationServer, redirect_uri: Option<&str>, scopes: &[String]) -> Value {
-    let mut grants = vec!["authorization_code", "refresh_token"];
+    let mut grants = vec!["refresh_token"];
+    grants.extend(redirect_uri.map(|_| "authorization_code"));
     if server.device_authorization_endpoint.is_some() {
         grants.push("urn:ietf:params:oauth:grant-type:device_code");
     }
+    let responses: Vec<&str> = redirect_uri.map(|_| "code").into_iter().collect();
+    let redirect_uris: Vec<&str> = redirect_uri.into_iter().collect();
     let mut request = json!({
         "client_name": "Ropeway",
         "application_type": "native",
         "grant_types": grants,
-        "response_types": ["code"],
+        "response_types": responses,
+        "redirect_uris": redirect_uris,
         "token_endpoint_auth_method": registered_method(&server.auth_methods).name(),
     });
-    if let Some(redirect_uri) = redirect_uri {
-        request["redirect_uris"] = json!([redirect_uri]);
-    }
     if !scopes.is_empty() {
         request["scope"] = scopes.join(" ").into();
     }
@@ -166,20 +188,28 @@ fn read_registration(
     if client_secret.is_none() && auth_method != ClientAuthMethod::None {
         return Err(invalid(url, format!("it registered `{}` without a `client_secret`", auth_method.name())));
     }
+    let scopes = text("scope")?.map(|scope| scope.split_ascii_whitespace().map(str::to_owned).collect());
     let expires = response.get("client_secret_expires_at").and_then(Value::as_u64).filter(|seconds| *seconds != 0);
     Ok(RegisteredClient {
         client_secret,
         auth_method,
         registered: true,
         expires_at: expires.map(from_unix),
+        scopes: scopes.unwrap_or_default(),
         ..RegisteredClient::public(client_id)
     })
 }
 
 /// Returns `true` if a client of an earlier sign-in can be used again.
-pub(super) fn can_reuse(client: &RegisteredClient, redirect_uri: Option<&str>, now: SystemTime) -> bool {
+pub(super) fn can_reuse(
+    client: &RegisteredClient,
+    redirect_uri: Option<&str>,
+    scopes: &[String],
+    now: SystemTime,
+) -> bool {
     let fits = |uri: &str| client.redirect_uris.iter().any(|known| known == uri);
-    client.registered && !client.is_expired(now) && redirect_uri.is_none_or(fits)
+    let has_scopes = client.scopes.is_empty() || scopes.iter().all(|scope| client.scopes.contains(scope));
+    client.registered && !client.is_expired(now) && redirect_uri.is_none_or(fits) && has_scopes
 }
 
 #[cfg(test)]
@@ -294,8 +324,12 @@ mod tests {
             redirect_uris: vec!["http://127.0.0.1:1/cb".to_owned()],
             ..RegisteredClient::public("c")
         };
-        assert!(can_reuse(&client, Some("http://127.0.0.1:1/cb"), now) && can_reuse(&client, None, now));
-        assert!(!can_reuse(&client, Some("http://127.0.0.1:2/cb"), now));
-        assert!(!can_reuse(&client, None, from_unix(1_800_000_001)));
+        assert!(can_reuse(&client, Some("http://127.0.0.1:1/cb"), &[], now) && can_reuse(&client, None, &[], now));
+        assert!(!can_reuse(&client, Some("http://127.0.0.1:2/cb"), &[], now));
+        assert!(!can_reuse(&client, None, &[], from_unix(1_800_000_001)));
+        let scopes = ["read".to_owned(), "write".to_owned()];
+        let limited = RegisteredClient { scopes: scopes[..1].to_vec(), ..client.clone() };
+        assert!(can_reuse(&client, None, &scopes, now) && can_reuse(&limited, None, &scopes[..1], now));
+        assert!(!can_reuse(&limited, None, &scopes, now));
     }
 }

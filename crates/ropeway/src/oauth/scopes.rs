@@ -11,7 +11,7 @@ const MAX_SCOPES: usize = 200;
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
 /// Returns the scopes to request: those of the challenge, else those that are configured, else all that the server knows. Scopes
-/// that are configured or were granted before are added.
+/// that are configured or were granted before are added. If they were not enough and the challenge names none, all are requested.
 pub(super) fn requested_scopes(
     discovery: &Discovery,
     challenge: Option<&Challenge>,
@@ -22,7 +22,7 @@ pub(super) fn requested_scopes(
     let challenged = challenge.map(Challenge::scopes).unwrap_or_default();
     if !challenged.is_empty() {
         scopes.add(&challenged);
-    } else if configured.is_empty() {
+    } else if configured.is_empty() || challenge.is_some_and(Challenge::is_insufficient_scope) {
         scopes.add(&discovery.scopes_supported);
     }
     scopes.add(configured);
@@ -104,6 +104,13 @@ mod tests {
         assert_eq!(requested_scopes(&discovery, None, &[], &[]), ["a", "b"]);
         assert_eq!(requested_scopes(&discovery, None, &texts(&["d"]), &[]), ["d"]);
         assert_eq!(requested_scopes(&discovery, Some(&challenge), &texts(&["d"]), &[]), ["b", "c", "d"]);
+    }
+
+    #[test]
+    fn a_challenge_for_scopes_that_it_does_not_name_asks_for_all() {
+        let challenge = Challenge { error: Some("insufficient_scope".to_owned()), ..Challenge::default() };
+        let scopes = requested_scopes(&discovery(&["a", "b"], &[]), Some(&challenge), &texts(&["a"]), &texts(&["a"]));
+        assert_eq!(scopes, ["a", "b"]);
     }
 
     #[test]

@@ -195,8 +195,9 @@ impl SignIn {
 
     /// Returns the client for a redirect URI, and registers one if necessary.
     async fn client(&mut self, redirect_uri: Option<&str>) -> Result<RegisteredClient, OAuthError> {
-        let can_use =
-            |client: &&RegisteredClient| !client.registered || can_reuse(client, redirect_uri, SystemTime::now());
+        let can_use = |client: &&RegisteredClient| {
+            !client.registered || can_reuse(client, redirect_uri, &self.scopes, SystemTime::now())
+        };
         if let Some(client) = self.client.as_ref().filter(can_use) {
             return Ok(client.clone());
         }

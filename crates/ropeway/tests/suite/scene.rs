@@ -109,18 +109,23 @@ impl Scene {
 
     /// Returns an installed stdio server, by its name in `servers.json`.
     pub(crate) fn server(&self, name: &str) -> StdioServer {
-        let launch = self.launch(name, 0);
+        let launch = self.launch(name, 0, "");
         let server = self.stdio(launch.command, launch.args);
         launch.env.into_iter().fold(server, |server, (name, value)| server.with_env(name, value))
     }
 
     /// Starts an installed HTTP server on a free port, by its name in `servers.json`.
     pub(crate) async fn http_server(&self, name: &str) -> Listening {
+        self.http_server_of(name, "").await
+    }
+
+    /// Starts an installed HTTP server that accepts the tokens of an authorization server.
+    pub(crate) async fn http_server_of(&self, name: &str, issuer: &str) -> Listening {
         // Another process may take the free port before the server does.
         for _ in 0..3 {
             let port = free_port();
             let mut server =
-                Listening { launch: self.launch(name, port), port, log: self.log(name, port), child: None };
+                Listening { launch: self.launch(name, port, issuer), port, log: self.log(name, port), child: None };
             if server.start().await {
                 return server;
             }
@@ -132,7 +137,7 @@ impl Scene {
         self.directory().join(format!("{name}-{port}.log"))
     }
 
-    fn launch(&self, name: &str, port: u16) -> Launch {
+    fn launch(&self, name: &str, port: u16, issuer: &str) -> Launch {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("servers").join("servers.json");
         let text = fs::read_to_string(path).expect("the servers are not installed: run cargo xtask servers");
         let table: Value = serde_json::from_str(&text).expect("servers.json is JSON");
@@ -141,7 +146,7 @@ impl Scene {
         let directory = self.directory().to_string_lossy();
         let fill = |value: &Value| {
             let text = value.as_str().unwrap_or_default();
-            text.replace("{PORT}", &port.to_string()).replace("{DIR}", &directory)
+            text.replace("{PORT}", &port.to_string()).replace("{DIR}", &directory).replace("{ISSUER}", issuer)
         };
         let mut env: Vec<_> =
             entry["env"].as_object().into_iter().flatten().map(|(k, v)| (k.clone(), fill(v))).collect();

@@ -71,8 +71,12 @@ impl GatewayKit {
 
     /// Serves a gateway whose servers are not started yet.
     pub(crate) fn serve(scripted: ScriptedServer, builder: GatewayBuilder) -> Self {
+        Self::serve_on(TcpListener::bind("127.0.0.1:0").expect("a port"), scripted, builder)
+    }
+
+    /// Serves a gateway on a listener, whose address its settings may have.
+    pub(crate) fn serve_on(listener: TcpListener, scripted: ScriptedServer, builder: GatewayBuilder) -> Self {
         let gateway = builder.build().expect("a gateway");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let serving = tokio::spawn({
             let gateway = gateway.clone();

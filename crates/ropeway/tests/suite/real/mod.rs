@@ -1,10 +1,14 @@
 //! Real servers: popular ones, and a small test server on every official SDK.
 
 mod bridge;
+mod browser;
 mod discovery;
 mod manifest;
 #[cfg(feature = "gateway")]
 mod oidc;
+#[cfg(feature = "gateway")]
+mod oidc_sign_in;
+mod protected;
 mod resources;
 mod sdks;
 #[cfg(feature = "gateway")]
