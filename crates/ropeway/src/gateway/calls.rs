@@ -76,7 +76,11 @@ pub(crate) fn call_tool(
         }
         match called {
             Ok((route, _)) if route.mapping == ArgumentMapping::Opaque => {
-                call_opaque(&route, &arguments, &exchange).await
+                match shared_.upstreams.account(&route.server, &exchange.client.principal) {
+                    // It would use the tokens of the shared account.
+                    Some(_) => Outcome::Error(ErrorReply::not_per_principal(&route.server)),
+                    None => call_opaque(&route, &arguments, &exchange).await,
+                }
             }
             Ok((_, request)) => send(&shared_, &exchange, request).await,
             Err(error) => Outcome::Error(error),

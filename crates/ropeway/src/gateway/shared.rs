@@ -277,7 +277,8 @@ impl GatewayShared {
     pub(crate) async fn list(&self, client: &Client, kind: ListKind) -> Result<Listing, ErrorReply> {
         self.wait_for_first_attempts(&client.profile).await;
         let router = self.current_router_of(client)?;
-        Ok(self.catalog.list(&self.bridge, &router, kind, self.settings().list_timeout).await)
+        let is_own = |server: &Alias| self.upstreams.account(server, &client.principal).is_some();
+        Ok(self.catalog.list(&self.bridge, &router, (kind, self.settings().list_timeout), is_own).await)
     }
 
     /// Returns `true` if a server of the profile is connecting for the first time, or is about to.

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::exchange::Exchange;
+use super::principal::Principal;
 use super::switchboard::{IsolatedTap, LinkUse, Switchboard};
 use crate::bridge::{Bridge, ServerLease};
 use crate::config::{GatewayLimits, Isolation};
@@ -31,6 +32,8 @@ pub(crate) struct Upstreams {
 struct IsolatedConnection {
     mcp: Mcp,
     switchboard: Arc<Switchboard>,
+    /// The account whose tokens it uses, if principals have tokens of their own.
+    account: Option<Arc<str>>,
     /// The slot of the server when the connection was made.
     slot: u64,
     /// Number of requests in progress.
@@ -130,10 +133,17 @@ impl Upstreams {
         Ok(UpstreamLease { lease, link_use, _request: Some(request) })
     }
 
+    /// Returns the account of a principal that has tokens of its own for a server. The shared account is `None`: other servers have
+    /// no other one, and principals without a name use it.
+    pub(crate) fn account(&self, server: &Alias, principal: &Principal) -> Option<Arc<str>> {
+        let has_name = !principal.id().is_empty();
+        (has_name && self.bridge.has_principal_tokens(server)).then(|| principal.shared_id())
+    }
+
     /// Returns `true` if a client needs its own connection to a server.
     fn is_isolated(&self, server: &Alias, client: &Client) -> bool {
         // Its tokens must not serve the requests of another principal.
-        if self.bridge.has_principal_tokens(server) {
+        if self.account(server, &client.principal).is_some() {
             return true;
         }
         match self.bridge.isolation(server) {
@@ -151,7 +161,8 @@ impl Upstreams {
         let key = (client.isolation_key, server.clone());
         let slot = self.bridge.slot_id(server);
         let mut isolated = lock(&self.isolated);
-        if let Some(known) = isolated.get(&key).filter(|known| Some(known.slot) == slot) {
+        let account = self.account(server, &client.principal);
+        if let Some(known) = isolated.get(&key).filter(|known| Some(known.slot) == slot && known.account == account) {
             return Ok(known.clone());
         }
         // The settings of the server have changed.
@@ -159,8 +170,8 @@ impl Upstreams {
         let evicted = if isolated.len() >= self.limit { Some(self.evict(&mut isolated, server)?) } else { None };
         let tap = IsolatedTap { board: self.switchboard.clone(), client: Arc::downgrade(client) };
         let mut handlers = Handlers::new().with_tap(Arc::new(tap));
-        if self.bridge.has_principal_tokens(server) {
-            handlers = handlers.with_account(client.principal.id());
+        if let Some(account) = &account {
+            handlers = handlers.with_account(&**account);
         }
         let mcp = self.bridge.isolated(server, handlers);
         let (Some(mcp), Some(slot)) = (mcp, slot) else {
@@ -172,6 +183,7 @@ impl Upstreams {
         let connection = Arc::new(IsolatedConnection {
             mcp,
             switchboard: self.switchboard.clone(),
+            account,
             slot,
             requests: AtomicUsize::new(0),
             used_at: Mutex::new(Instant::now()),
