@@ -25,6 +25,7 @@ use super::seal::{KeyError, KeyRing};
 use super::server_limits::ServerLimiters;
 use super::session::Sessions;
 use super::shared::{GatewayShared, GatewayStatus};
+use super::sign_in::SignIns;
 use super::socket;
 use super::stdio;
 use super::subscriptions::Subscriptions;
@@ -142,7 +143,7 @@ impl GatewayBuilder {
         let subscriptions = Arc::<Subscriptions>::default();
         let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone());
         let tokens = tokens.or_else(|| bridge.token_store().cloned()).unwrap_or_else(TokenStore::in_memory);
-        let bridge = bridge.tap(switchboard.clone(), tokens).build()?;
+        let bridge = bridge.tap(switchboard.clone(), tokens.clone()).build()?;
         let auth = Auth::new(&settings, bridge.event_channel())?;
         let limits = settings.limits;
         let (exporter, spans) = Exporter::new(otlp);
@@ -155,6 +156,7 @@ impl GatewayBuilder {
             modern_clients: ModernClients::default(),
             exchanges,
             subscriptions,
+            sign_ins: SignIns::new(bridge.clone(), tokens),
             upstreams: Upstreams::new(bridge.clone(), switchboard.clone(), &limits),
             switchboard,
             catalog: Catalog::default(),

@@ -70,6 +70,8 @@ mod server_list;
 mod server_params;
 mod session;
 mod shared;
+mod sign_in;
+mod sign_in_rights;
 mod socket;
 mod stats_client;
 mod stdio;

@@ -23,6 +23,7 @@ use super::router::{Router, RouterSet};
 use super::seal::KeyRing;
 use super::server_limits::ServerLimiters;
 use super::session::Sessions;
+use super::sign_in::SignIns;
 use super::subscriptions::{SubscriberKey, Subscriptions};
 use super::switchboard::Switchboard;
 use super::upstream::Upstreams;
@@ -48,6 +49,7 @@ pub(crate) struct GatewayShared {
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) switchboard: Arc<Switchboard>,
     pub(crate) upstreams: Upstreams,
+    pub(crate) sign_ins: SignIns,
     pub(crate) catalog: Catalog,
     pub(crate) parked: Arc<ParkedCalls>,
     pub(crate) sessions: Sessions,

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::client::Client;
 use super::exchange::Exchange;
 use super::principal::Principal;
+use super::sign_in::AccountKey;
 use super::switchboard::{IsolatedTap, LinkUse, Switchboard};
 use crate::bridge::{Bridge, ServerLease};
 use crate::config::{GatewayLimits, Isolation};
@@ -212,7 +213,15 @@ impl Upstreams {
 
     /// Closes the isolated connections of a client that is gone.
     pub(crate) fn close_of(&self, client: &Client) {
-        self.close_where(|key, _| key == client.isolation_key);
+        self.close_where(|(key, _), _| *key == client.isolation_key);
+    }
+
+    /// Applies changed tokens of an account: connections with its previous tokens end.
+    pub(crate) async fn apply_tokens(&self, (server, account): &AccountKey) {
+        self.close_where(|(_, alias), connection| alias == server && connection.account == *account);
+        if account.is_none() {
+            self.bridge.reconnect_with_tokens(server).await;
+        }
     }
 
     /// Closes isolated connections that were not used for a while.
@@ -220,10 +229,10 @@ impl Upstreams {
         self.close_where(|_, connection| !connection.is_busy() && lock(&connection.used_at).elapsed() >= self.max_idle);
     }
 
-    fn close_where(&self, is_closed: impl Fn(u64, &IsolatedConnection) -> bool) {
+    fn close_where(&self, is_closed: impl Fn(&(u64, Alias), &IsolatedConnection) -> bool) {
         let mut closed = Vec::new();
-        lock(&self.isolated).retain(|(key, _), connection| {
-            let is_closed = is_closed(*key, connection);
+        lock(&self.isolated).retain(|key, connection| {
+            let is_closed = is_closed(key, connection);
             if is_closed {
                 closed.push(connection.clone());
             }
