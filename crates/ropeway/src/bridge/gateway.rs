@@ -12,7 +12,8 @@ use super::slot_task::call_error;
 use super::tool::{report_failure, with_timeouts};
 use crate::checked::CheckedTool;
 use crate::config::{
-    HttpServer, Isolation, OAuthSettings, ServerAuth, ServerConfig, ServerEntry, ServerLimits, ServerSettings, Transport,
+    HttpServer, Isolation, OAuthSettings, ServerAuth, ServerConfig, ServerEntry, ServerLimits, ServerSettings,
+    Transport,
 };
 use crate::error_chain::chain;
 use crate::event::{Events, Relay};

@@ -137,6 +137,11 @@ impl ErrorReply {
         Self::new(200, code::INVALID_REQUEST, message)
     }
 
+    /// The server needs a sign-in, and the message says where.
+    pub(crate) fn needs_sign_in(server: &Alias, message: String) -> Self {
+        Self::internal(message).with_data(json!({"server": server, "reason": "needs_auth"}))
+    }
+
     /// The result is larger than the client may receive.
     pub(crate) fn result_too_large(size: usize, limit: usize) -> Self {
         let data = json!({"reason": "result_too_large", "size": size, "limit": limit});

@@ -1,7 +1,7 @@
 //! The handle of a gateway.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,6 +16,7 @@ use super::http;
 use super::journal::Journal;
 use super::limits::Limits;
 use super::observe::{Observer, ObserverError};
+use super::origin::page_origin;
 use super::otlp::{Exporter, OtlpSettings};
 use super::parked::ParkedCalls;
 use super::profile::Selector;
@@ -157,6 +158,7 @@ impl GatewayBuilder {
             exchanges,
             subscriptions,
             sign_ins: SignIns::new(bridge.clone(), tokens),
+            page_origin: OnceLock::new(),
             upstreams: Upstreams::new(bridge.clone(), switchboard.clone(), &limits),
             switchboard,
             catalog: Catalog::default(),
@@ -303,6 +305,10 @@ impl Gateway {
         let tls = shared.settings().tls.clone();
         let load = |tls: TlsSettings| Tls::load(&tls.certificate, &tls.key, self.bridge().event_channel());
         let tls = tls.map(load).transpose()?;
+        if let Some(origin) = page_origin(address, tls.is_some(), &shared.settings().allowed_hosts) {
+            // The first listener counts.
+            let _ = shared.page_origin.set(origin);
+        }
         Ok(http::serve_tcp(shared, listener, tls).await?)
     }
 

@@ -71,6 +71,7 @@ mod server_params;
 mod session;
 mod shared;
 mod sign_in;
+mod sign_in_offer;
 mod sign_in_rights;
 mod socket;
 mod stats_client;

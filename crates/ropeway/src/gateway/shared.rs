@@ -1,6 +1,6 @@
 //! The state of a gateway that all its parts share.
 
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -50,6 +50,8 @@ pub(crate) struct GatewayShared {
     pub(crate) switchboard: Arc<Switchboard>,
     pub(crate) upstreams: Upstreams,
     pub(crate) sign_ins: SignIns,
+    /// The origin of the web page that clients can be sent to.
+    pub(crate) page_origin: OnceLock<String>,
     pub(crate) catalog: Catalog,
     pub(crate) parked: Arc<ParkedCalls>,
     pub(crate) sessions: Sessions,

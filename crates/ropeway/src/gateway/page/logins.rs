@@ -42,11 +42,17 @@ impl Logins {
     }
 
     /// Describes the sign-in to a server, if people can sign in to it.
-    pub(super) fn of(&self, shared: &GatewayShared, principal: &Principal, status: &ServerStatus) -> Option<LoginRecord> {
+    pub(super) fn of(
+        &self,
+        shared: &GatewayShared,
+        principal: &Principal,
+        status: &ServerStatus,
+    ) -> Option<LoginRecord> {
         let target = shared.bridge.sign_in_target(&status.server)?;
         let account = shared.upstreams.account(&status.server, principal);
         let url = canonical_server(&target.url);
-        let is_own = |entry: &&CredentialsSummary| entry.server == url && entry.account.as_deref() == account.as_deref();
+        let is_own =
+            |entry: &&CredentialsSummary| entry.server == url && entry.account.as_deref() == account.as_deref();
         let stored = self.0.iter().find(is_own);
         let is_refused = matches!(status.state, ServerState::NeedsAuth);
         Some(LoginRecord {

@@ -13,7 +13,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 pub(crate) use self::open::{AccountKey, BrowserCookie, LIFETIME};
 use self::open::{OpenSignIn, OpenSignIns, Unavailable, UnknownCallback};
-pub(crate) use self::waiting::WaitingCalls;
+pub(crate) use self::waiting::{Waiter, WaitingCalls};
 use crate::bridge::{Bridge, SignInTarget};
 use crate::error_chain::chain;
 use crate::event::{Event, Events};
@@ -135,10 +135,8 @@ impl SignIns {
         let (sign_in, url) = within(self.prepare(&target, key, challenge, redirect_uri), &target.url).await?;
         let state = state_of(Url::parse(&url).ok().as_ref().and_then(Url::query).unwrap_or_default());
         let state = state.ok_or_else(|| OAuthError::Settings { reason: "the sign-in has no state".to_owned() })?;
-        let browser = BrowserCookie {
-            name: format!("ropeway-sign-in-{:016x}", fastrand::u64(..)),
-            value: random_text()?,
-        };
+        let browser =
+            BrowserCookie { name: format!("ropeway-sign-in-{:016x}", fastrand::u64(..)), value: random_text()? };
         lock(&self.open).fill(key, OpenSignIn { state, browser: browser.clone(), sign_in });
         self.events.emit(Event::SignInStarted { server: key.0.clone(), reason: reason.to_owned() });
         Ok(StartedSignIn { url, browser })

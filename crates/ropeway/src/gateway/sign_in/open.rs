@@ -111,7 +111,8 @@ impl OpenSignIns {
         cookie: impl Fn(&str) -> Option<&'a str>,
     ) -> Result<(AccountKey, OpenSignIn), UnknownCallback> {
         let now = Instant::now();
-        let is_it = |entry: &Entry| entry.expires_at > now && entry.open.as_ref().is_some_and(|open| open.state == state);
+        let is_it =
+            |entry: &Entry| entry.expires_at > now && entry.open.as_ref().is_some_and(|open| open.state == state);
         let found = self.0.iter().find(|(_, entry)| is_it(entry)).map(|(key, _)| key.clone());
         let key = found.ok_or(UnknownCallback::State)?;
         let browser = self.0.get(&key).and_then(|entry| entry.open.as_ref()).map(|open| open.browser.clone());
