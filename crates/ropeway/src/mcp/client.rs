@@ -22,7 +22,7 @@ use super::state::ConnectionState;
 use super::supervisor::{self, SupervisorCommand};
 use super::tool_list::ToolList;
 use super::tools;
-use crate::config::{ServerConfig, Transport};
+use crate::config::ServerConfig;
 use crate::content::EmbeddedResource;
 use crate::envelope::Envelope;
 use crate::event::{EventStream, Events};
@@ -99,11 +99,9 @@ impl Mcp {
     /// Creates a connection with handlers for the server's requests, and with an event channel that several connections can
     /// share.
     pub fn with_host(config: ServerConfig, handlers: Handlers, events: Events) -> Self {
-        let mut host = Host::new(config.alias.clone(), handlers, events, config.secrets());
-        if let Transport::Http(server) | Transport::Sse(server) = &config.transport {
-            host = host.with_authorizer(server);
-        }
-        let host = Arc::new(host.with_elicitation_limit(config.limits.questions));
+        let host = Host::new(config.alias.clone(), handlers, events, config.secrets());
+        let host = host.with_authorizer(&config.transport).with_elicitation_limit(config.limits.questions);
+        let host = Arc::new(host);
         let connection = Arc::new(Connection::new(config, host));
         Self { inner: Arc::new(McpInner { connection, supervisor: Mutex::default() }) }
     }
@@ -123,9 +121,7 @@ impl Mcp {
     /// Fails if the first attempt fails, or if the connection is closed meanwhile.
     pub async fn connect(&self) -> Result<(), ConnectError> {
         let connection = &self.inner.connection;
-        if !self.is_connected() {
-            connection.allow_sign_in();
-        }
+        connection.allow_sign_in();
         let mut state = connection.state.subscribe();
         let retrying = {
             let mut running = self.inner.supervisor.lock().await;

@@ -163,7 +163,7 @@ impl Connection {
 
     /// Allows the handshake to ask a person to sign in, because a caller waits for the connection.
     pub(crate) fn allow_sign_in(&self) {
-        if let Some(auth) = self.host.authorizer() {
+        if let Some(auth) = self.host.authorizer().filter(|_| self.current_session().is_none()) {
             auth.allow_offer();
         }
     }

@@ -47,9 +47,8 @@ pub(crate) async fn connect(
         _ => configured.connect,
     };
     let now = Instant::now();
-    // The time in which a person signs in does not count: requests may take longer, but not without one.
-    let sign_in = host.authorizer().map(|auth| auth.max_sign_in_time()).unwrap_or_default();
-    let timeouts = RequestTimeouts { idle: limit, deadline: now + limit + sign_in, started: now };
+    // Requests may take longer while a person signs in, which counts neither as idle nor for the handshake.
+    let timeouts = RequestTimeouts { idle: limit, deadline: now + limit + host.max_sign_in_time(), started: now };
     let (era, is_guess) = match config.era {
         EraChoice::Legacy => (Some(Era::Legacy), false),
         EraChoice::Modern => (Some(Era::Modern), false),
@@ -68,7 +67,7 @@ pub(crate) async fn connect(
     };
     tokio::select! {
         biased;
-        outcome = handshake.run_authorized(era) => outcome,
+        outcome = handshake.run(era) => outcome,
         () = host.expired(now + limit + margin) => Err(Arc::new(ConnectErrorKind::Timeout { after: limit, said: None })),
         () = hanging => Err(Arc::new(ConnectErrorKind::Timeout { after: now.elapsed(), said: host.stderr_reason().await })),
     }
@@ -99,15 +98,8 @@ enum ProbeResult {
 }
 
 impl Handshake<'_> {
-    /// Runs the handshake with the stored tokens.
-    async fn run_authorized(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
-        if let Some(auth) = self.host.authorizer() {
-            Box::pin(auth.load()).await.map_err(ConnectErrorKind::Auth)?;
-        }
-        self.run(era).await
-    }
-
     async fn run(&self, era: Option<Era>) -> Result<Session, ConnectFailure> {
+        self.host.load_tokens().await?;
         match &self.config.transport {
             Transport::Stdio(_) | Transport::InProcess(_) | Transport::Socket(_) => self.connect_lines(era).await,
             Transport::Http(server) => self.connect_http(server, era).await,

@@ -12,12 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::elicitation_budget::ElicitationBudget;
+use super::error::ConnectErrorKind;
 use super::forwarding::TapState;
 use super::handlers::Handlers;
 use super::rate_limit::RateLimit;
 use super::subscriptions::Subscriptions;
 use super::transport::stderr::Stderr;
-use crate::config::{HttpServer, ServerLimits};
+use crate::config::{ServerLimits, Transport};
 use crate::event::{Event, Events};
 use crate::json;
 use crate::oauth::Authorizer;
@@ -113,14 +114,29 @@ impl Host {
     }
 
     /// Adds the authorization of an HTTP server.
-    pub(crate) fn with_authorizer(mut self, server: &HttpServer) -> Self {
-        self.authorizer = Authorizer::new(&self.alias, server, &self.handlers.auth, &self.events, &self.redactor);
+    pub(crate) fn with_authorizer(mut self, transport: &Transport) -> Self {
+        if let Transport::Http(server) | Transport::Sse(server) = transport {
+            self.authorizer = Authorizer::new(&self.alias, server, &self.handlers.auth, &self.events, &self.redactor);
+        }
         self
     }
 
     /// Returns the authorization of an HTTP server, unless its credentials are fixed.
     pub(crate) fn authorizer(&self) -> Option<&Arc<Authorizer>> {
         self.authorizer.as_ref()
+    }
+
+    /// Reads the stored tokens of an HTTP server, once for each connection attempt.
+    pub(crate) async fn load_tokens(&self) -> Result<(), ConnectErrorKind> {
+        match &self.authorizer {
+            Some(auth) => Box::pin(auth.load()).await.map_err(ConnectErrorKind::Auth),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the maximum time of a sign-in, or zero if a person cannot be asked.
+    pub(crate) fn max_sign_in_time(&self) -> Duration {
+        self.authorizer.as_ref().map(|auth| auth.max_sign_in_time()).unwrap_or_default()
     }
 
     /// Waits for a deadline, which moves while a person signs in.

@@ -50,13 +50,14 @@ impl Authorizer {
     pub(crate) async fn recover(self: &Arc<Self>, refusal: &Refusal, waiting: Waiting) -> Result<(), OAuthError> {
         let before = self.recoveries.load(Ordering::Acquire);
         let mut flight = self.flight.clone().lock_owned().await;
-        if self.generation() != refusal.generation {
-            return Ok(());
-        }
+        // The failure of a recovery ends all requests that waited for it, also if it has removed the token.
         if self.recoveries.load(Ordering::Acquire) != before
             && let Some(failure) = &flight.failure
         {
             return Err(failure.clone());
+        }
+        if self.generation() != refusal.generation {
+            return Ok(());
         }
         let outcome = match &self.grant {
             TokenGrant::Person(settings) => self.recover_person(settings, refusal, waiting, &mut flight).await,

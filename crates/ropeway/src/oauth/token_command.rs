@@ -60,14 +60,15 @@ pub(super) async fn run(command: &TokenCommand, redactor: &Redactor) -> Result<T
         return Err(failed(format!("no output within {}", format_duration(command.timeout))));
     };
     let status = status.map_err(|error| failed(error.to_string()))?;
+    // Checked first, because the command may fail when nothing reads the rest.
+    if stdout.len() > MAX_OUTPUT {
+        return Err(failed(format!("its output is larger than {} KiB", MAX_OUTPUT >> 10)));
+    }
     if !status.success() {
         let said = String::from_utf8_lossy(&stderr);
         let line = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
         let detail = line.map(|line| format!(": {}", redactor.redact_beginning(line, MAX_STDERR))).unwrap_or_default();
         return Err(failed(format!("{status}{detail}")));
-    }
-    if stdout.len() > MAX_OUTPUT {
-        return Err(failed(format!("its output is larger than {} KiB", MAX_OUTPUT >> 10)));
     }
     parse(&stdout, started).map_err(failed)
 }

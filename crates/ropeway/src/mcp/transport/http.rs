@@ -128,6 +128,8 @@ impl Http {
         };
         cancel.finish(&outcome);
         match &outcome {
+            // The session is still valid: another call may get a token.
+            Err(RequestError::Disconnected { cause, .. }) if matches!(**cause, ConnectErrorKind::Auth(_)) => {}
             Err(RequestError::Disconnected { started: false, cause }) => self.retire(cause),
             Err(RequestError::Disconnected { started: true, cause }) if is_broken(cause) => {
                 self.client.reset_connections()

@@ -155,7 +155,9 @@ impl Sse {
         let response = match self.client.send_authorized(target, send).await {
             Ok(response) => response,
             Err(error) => {
-                if let RequestError::Disconnected { started: false, cause } = &error {
+                if let RequestError::Disconnected { started: false, cause } = &error
+                    && !matches!(**cause, ConnectErrorKind::Auth(_))
+                {
                     self.retire(cause.clone());
                 }
                 return Err(error);

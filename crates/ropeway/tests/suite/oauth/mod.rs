@@ -10,6 +10,7 @@ mod proofs;
 mod refresh;
 mod sign_in;
 mod token_endpoint;
+mod transports;
 pub(crate) mod wire;
 
 use ropeway::config::OAuthSettings;

@@ -85,7 +85,7 @@ fn invalid_settings_are_reported_at_their_place() {
         ("{command: ['${X}']}", "servers[0].auth.command[0]: expected a program without `${…}` references"),
         ("{command: [x], timeout: 0s}", "servers[0].auth.timeout: expected a duration of more than zero"),
         ("{command: [x], env: {'A=': b}}", "invalid variable name"),
-        ("{oauth: {clientid: x}}", "unknown key `clientid` (did you mean `client_id`?)"),
+        ("{oauth: {clientid: x}}", "servers[0].auth.oauth: unknown key (did you mean `client_id`?)"),
         (
             "{oauth: {issuer: 'http://i.example'}}",
             "servers[0].auth.oauth.issuer: expected a URL that starts with `https://`",
