@@ -14,6 +14,8 @@ use crate::lock::Lock;
 use crate::mcp::Handlers;
 #[cfg(feature = "gateway")]
 use crate::mcp::ServerTap;
+#[cfg(feature = "gateway")]
+use crate::oauth::TokenStore;
 use crate::registry::Transformer;
 use crate::secret::Redactor;
 use crate::setters::setters;
@@ -96,10 +98,15 @@ setters!(BridgeBuilder {
 
 #[cfg(feature = "gateway")]
 impl BridgeBuilder {
-    /// Passes the requests of servers to a tap. The token store and the handler of sign-ins stay.
-    pub(crate) fn tap(mut self, tap: Arc<dyn ServerTap>) -> Self {
-        self.handlers = self.handlers.with_tap(tap);
+    /// Passes the requests of servers to a tap. The handler of sign-ins stays.
+    pub(crate) fn tap(mut self, tap: Arc<dyn ServerTap>, tokens: TokenStore) -> Self {
+        self.handlers = self.handlers.with_tap(tap).with_token_store(tokens);
         self
+    }
+
+    /// Returns the token store of the handlers.
+    pub(crate) fn token_store(&self) -> Option<&TokenStore> {
+        self.handlers.token_store()
     }
 }
 

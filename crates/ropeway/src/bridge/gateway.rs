@@ -11,10 +11,14 @@ use super::slot::ServerSlot;
 use super::slot_task::call_error;
 use super::tool::{report_failure, with_timeouts};
 use crate::checked::CheckedTool;
-use crate::config::{Isolation, ServerAuth, ServerEntry, ServerLimits, ServerSettings, Transport};
+use crate::config::{
+    HttpServer, Isolation, OAuthSettings, ServerAuth, ServerConfig, ServerEntry, ServerLimits, ServerSettings,
+    Transport,
+};
+use crate::error_chain::chain;
 use crate::event::{Events, Relay};
 use crate::mcp::{Handlers, Mcp};
-use crate::registry::{ServerStatus, ToolShape};
+use crate::registry::{ServerState, ServerStatus, ToolShape};
 use crate::secret::Redactor;
 use crate::sync::lock;
 use crate::tool::{Alias, CallContext, CallError, ToolDefinition};
@@ -64,6 +68,21 @@ impl ServerView {
         // Allowlists are not about the tools that the bridge generates.
         let (definition, _) = self.shape.allowing_all().transformed(&original)?;
         Some(ToolDefinition { provenance: exposed.provenance.clone(), ..definition })
+    }
+}
+
+/// A server that people can sign in to.
+#[derive(Clone, Debug)]
+pub(crate) struct SignInTarget {
+    pub(crate) url: String,
+    pub(crate) settings: OAuthSettings,
+}
+
+/// Returns the settings of a server with a URL.
+fn http_server(config: &ServerConfig) -> Option<&HttpServer> {
+    match &config.transport {
+        Transport::Http(server) | Transport::Sse(server) => Some(server),
+        _ => None,
     }
 }
 
@@ -193,12 +212,35 @@ impl Bridge {
     /// Returns `true` if each principal of a gateway has tokens of its own for a server.
     pub(crate) fn has_principal_tokens(&self, alias: &Alias) -> bool {
         let Some(slot) = self.slot(alias).ok() else { return false };
-        match slot.config().map(|config| &config.transport) {
-            Some(Transport::Http(server) | Transport::Sse(server)) => match &server.auth {
-                Some(ServerAuth::OAuth(settings)) => settings.per_principal,
-                _ => false,
-            },
+        match slot.config().and_then(http_server).and_then(|server| server.auth.as_ref()) {
+            Some(ServerAuth::OAuth(settings)) => settings.per_principal,
             _ => false,
+        }
+    }
+
+    /// Returns the URL and the settings of a server that people can sign in to.
+    pub(crate) fn sign_in_target(&self, alias: &Alias) -> Option<SignInTarget> {
+        let slot = self.slot(alias).ok()?;
+        let server = slot.config().and_then(http_server)?;
+        let settings = match &server.auth {
+            Some(ServerAuth::OAuth(settings)) if settings.grant.is_interactive() => (**settings).clone(),
+            None if !server.has_fixed_credentials() => OAuthSettings::new(),
+            _ => return None,
+        };
+        Some(SignInTarget { url: server.url.clone(), settings })
+    }
+
+    /// Applies changed tokens of the shared account: the server is connected again. A lazy server stays asleep.
+    pub(crate) async fn reconnect_with_tokens(&self, alias: &Alias) {
+        let is_asleep = |slot: &Arc<ServerSlot>| matches!(slot.snapshot().state, ServerState::Cached { .. });
+        let Some(slot) = self.slot(alias).ok().filter(|slot| !is_asleep(slot)) else { return };
+        let Some(mcp) = slot.mcp() else { return };
+        if !mcp.reload_tokens().await {
+            // The session belongs to the previous tokens.
+            mcp.close().await;
+        }
+        if let Err(error) = mcp.connect().await {
+            tracing::debug!(server = %alias, "could not connect with other tokens: {}", chain(&error));
         }
     }
 

@@ -37,7 +37,7 @@ pub use self::discover::{DiscoveredTool, connect_and_discover, discover_and_regi
 pub use self::error::BridgeError;
 #[cfg(feature = "gateway")]
 #[allow(unused_imports, reason = "used by the gateway")]
-pub(crate) use self::gateway::{ServerLease, ServerView};
+pub(crate) use self::gateway::{ServerLease, ServerView, SignInTarget};
 pub use self::handle::{Bridge, ToolListing};
 pub use self::health::{BridgeHealth, ServerHealth};
 pub use self::reload::ReloadReport;

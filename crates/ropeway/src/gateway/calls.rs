@@ -85,7 +85,11 @@ pub(crate) fn call_tool(
         }
         match called {
             Ok((route, _)) if route.mapping == ArgumentMapping::Opaque => {
-                call_opaque(&route, &arguments, &exchange).await
+                match shared_.upstreams.account(&route.server, &exchange.client.principal) {
+                    // It would use the tokens of the shared account.
+                    Some(_) => Outcome::Error(ErrorReply::not_per_principal(&route.server)),
+                    None => call_opaque(&route, &arguments, &exchange).await,
+                }
             }
             Ok((_, request)) => send(&shared_, &exchange, request).await,
             Err(error) => {
@@ -110,7 +114,15 @@ fn find_route(
     }
     let current = shared.current_router_of(client)?;
     let route = current.tool(name).cloned();
-    route.ok_or_else(|| ErrorReply::unknown_tool(name, current.nearest_tool(name).as_deref()))
+    route.ok_or_else(|| {
+        let mut error = ErrorReply::unknown_tool(name, current.nearest_tool(name).as_deref());
+        // The tool may be one of a server that lists none before a sign-in.
+        if let Some(server) = current.missing_tools().into_iter().find(|server| server.state == "needs_auth") {
+            let alias = server.alias;
+            error.message.push_str(&format!("; server `{alias}` needs a sign-in: run `ropeway login {alias}`"));
+        }
+        error
+    })
 }
 
 /// Waits for servers that are still connecting, and finds the route of a tool.

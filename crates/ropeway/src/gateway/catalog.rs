@@ -58,12 +58,20 @@ struct RoutedEntry {
 type Fetched<'a> = (&'a RoutedServer, Result<Arc<ServerEntries>, MissingServer>);
 
 impl Catalog {
-    /// Lists what the servers of a profile have. Servers are asked concurrently, each for up to `timeout`.
-    pub(crate) async fn list(&self, bridge: &Bridge, router: &Router, kind: ListKind, timeout: Duration) -> Listing {
+    /// Lists what the servers of a profile have. Servers are asked concurrently, each for up to `timeout`. `is_own` states which
+    /// servers have tokens of the client: their resources are those of the shared account, and are left out.
+    pub(crate) async fn list(
+        &self,
+        bridge: &Bridge,
+        router: &Router,
+        (kind, timeout): (ListKind, Duration),
+        is_own: impl Fn(&Alias) -> bool,
+    ) -> Listing {
         if kind == ListKind::Tools {
             return list_tools(bridge, router);
         }
-        let fetched = self.fetch_all(bridge, router, kind, timeout).await;
+        let mut fetched = self.fetch_all(bridge, router, kind, timeout).await;
+        fetched.retain(|(server, _)| kind != ListKind::Resources || !is_own(&server.alias));
         let missing = fetched.iter().filter_map(|(_, entries)| entries.as_ref().err().cloned()).collect::<Vec<_>>();
         let ttls =
             fetched.iter().filter_map(|(_, entries)| entries.as_ref().ok()).map(|entries| entries.remaining_ttl());

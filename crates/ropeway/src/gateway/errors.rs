@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::error_chain::chain;
 use crate::protocol::{Era, HeaderMismatch, InvalidMessage, MODERN, code, meta};
-use crate::tool::CallError;
+use crate::tool::{Alias, CallError};
 
 /// The code of errors that only concern the transport. The SDKs use it for HTTP requests that they refuse.
 const REFUSED: i64 = -32000;
@@ -131,6 +131,17 @@ impl ErrorReply {
         Some(wait.div_ceil(1000).max(1))
     }
 
+    /// The gateway would have to use tokens of another account than that of the principal.
+    pub(crate) fn not_per_principal(server: &Alias) -> Self {
+        let message = format!("not supported for server `{server}`, where each principal has tokens of its own");
+        Self::new(200, code::INVALID_REQUEST, message)
+    }
+
+    /// The server needs a sign-in, and the message says where.
+    pub(crate) fn needs_sign_in(server: &Alias, message: String) -> Self {
+        Self::internal(message).with_data(json!({"server": server, "reason": "needs_auth"}))
+    }
+
     /// The result is larger than the client may receive.
     pub(crate) fn result_too_large(size: usize, limit: usize) -> Self {
         let data = json!({"reason": "result_too_large", "size": size, "limit": limit});
@@ -233,7 +244,6 @@ pub(crate) fn modern_status(code: i64) -> u16 {
 mod tests {
     use super::*;
     use crate::protocol::read_client_message;
-    use crate::tool::Alias;
 
     fn refused(code: i64, data: Option<Value>) -> CallError {
         CallError::Refused { server: Alias::new("web"), code, message: "no".into(), data }

@@ -1,7 +1,7 @@
 //! The handle of a gateway.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,6 +16,7 @@ use super::http;
 use super::journal::Journal;
 use super::limits::Limits;
 use super::observe::{Observer, ObserverError};
+use super::origin::page_origin;
 use super::otlp::{Exporter, OtlpSettings};
 use super::parked::ParkedCalls;
 use super::profile::Selector;
@@ -25,6 +26,7 @@ use super::seal::{KeyError, KeyRing};
 use super::server_limits::ServerLimiters;
 use super::session::Sessions;
 use super::shared::{GatewayShared, GatewayStatus};
+use super::sign_in::SignIns;
 use super::socket;
 use super::stdio;
 use super::subscriptions::Subscriptions;
@@ -34,6 +36,7 @@ use super::upkeep;
 use super::upstream::Upstreams;
 use crate::bridge::{Bridge, BridgeBuilder, BridgeError};
 use crate::config::{Config, GatewaySettings, Secrets, TlsSettings};
+use crate::oauth::TokenStore;
 use crate::registry::ServerStatus;
 use crate::secret::Secret;
 use crate::sync::lock;
@@ -76,11 +79,12 @@ pub struct GatewayBuilder {
     keys: KeySource,
     journal: Option<PathBuf>,
     otlp: Option<OtlpSettings>,
+    tokens: Option<TokenStore>,
 }
 
 impl GatewayBuilder {
-    /// Changes the settings of the bridge to the servers, such as the lock and the cache. Of its
-    /// handlers, the gateway uses those of sign-ins.
+    /// Changes the settings of the bridge to the servers, such as the lock and the cache. Of its handlers, the gateway uses those of
+    /// sign-ins.
     #[must_use]
     pub fn bridge(mut self, change: impl FnOnce(BridgeBuilder) -> BridgeBuilder) -> Self {
         self.bridge = change(self.bridge);
@@ -115,13 +119,21 @@ impl GatewayBuilder {
         self
     }
 
+    /// Sets the store of the tokens of sign-ins to servers, in place of the one of the bridge's handlers. Without a store, tokens are
+    /// kept in memory.
+    #[must_use]
+    pub fn token_store(mut self, store: TokenStore) -> Self {
+        self.tokens = Some(store);
+        self
+    }
+
     /// Builds the gateway without starting any server.
     ///
     /// # Errors
     ///
     /// Fails if the configuration is invalid, or if the keys, the keys of clients, the journal or a log cannot be opened.
     pub fn build(self) -> Result<Gateway, GatewayError> {
-        let Self { bridge, settings, keys, journal, otlp } = self;
+        let Self { bridge, settings, keys, journal, otlp, tokens } = self;
         let keys = Arc::new(keys.load()?);
         let journal = match journal {
             Some(path) => Journal::open(&path).map_err(|source| GatewayError::Journal { path, source })?,
@@ -131,7 +143,8 @@ impl GatewayBuilder {
         let exchanges = Arc::<Exchanges>::default();
         let subscriptions = Arc::<Subscriptions>::default();
         let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone());
-        let bridge = bridge.tap(switchboard.clone()).build()?;
+        let tokens = tokens.or_else(|| bridge.token_store().cloned()).unwrap_or_else(TokenStore::in_memory);
+        let bridge = bridge.tap(switchboard.clone(), tokens.clone()).build()?;
         let auth = Auth::new(&settings, bridge.event_channel())?;
         let limits = settings.limits;
         let (exporter, spans) = Exporter::new(otlp);
@@ -144,6 +157,8 @@ impl GatewayBuilder {
             modern_clients: ModernClients::default(),
             exchanges,
             subscriptions,
+            sign_ins: SignIns::new(bridge.clone(), tokens),
+            page_origin: OnceLock::new(),
             upstreams: Upstreams::new(bridge.clone(), switchboard.clone(), &limits),
             switchboard,
             catalog: Catalog::default(),
@@ -205,6 +220,7 @@ impl Gateway {
             keys: KeySource::default(),
             journal: None,
             otlp: None,
+            tokens: None,
         }
     }
 
@@ -289,6 +305,10 @@ impl Gateway {
         let tls = shared.settings().tls.clone();
         let load = |tls: TlsSettings| Tls::load(&tls.certificate, &tls.key, self.bridge().event_channel());
         let tls = tls.map(load).transpose()?;
+        if let Some(origin) = page_origin(address, tls.is_some(), &shared.settings().allowed_hosts) {
+            // The first listener counts.
+            let _ = shared.page_origin.set(origin);
+        }
         Ok(http::serve_tcp(shared, listener, tls).await?)
     }
 

@@ -102,6 +102,22 @@ impl HostRules {
     }
 }
 
+/// Returns the origin of the web page on a listener, if a browser of its clients can reach it and return to it from a sign-in: on the
+/// same machine, or with HTTPS.
+pub(crate) fn page_origin(listen: SocketAddr, is_https: bool, hosts: &[String]) -> Option<String> {
+    let scheme = if is_https { "https" } else { "http" };
+    let ip = listen.ip().to_canonical();
+    match hosts.first() {
+        None if ip.is_loopback() || (is_https && !ip.is_unspecified()) => Some(format!("{scheme}://{listen}")),
+        // On a loopback address, the clients of these hosts come through a proxy.
+        Some(host) if is_https && !ip.is_loopback() => {
+            let has_port = without_port(host).is_some_and(|name| name.len() < host.len());
+            Some(if has_port { format!("https://{host}") } else { format!("https://{host}:{}", listen.port()) })
+        }
+        _ => None,
+    }
+}
+
 /// Returns a host without its port; `None` if the value is not `HOST` or `HOST:PORT`.
 fn without_port(host: &str) -> Option<&str> {
     let name_end = match host.strip_prefix('[') {
@@ -205,6 +221,22 @@ mod tests {
             assert!(rules.check(Some(host), None).is_err(), "{host}");
         }
         assert!(rules.check(Some("10.1.2.3"), Some("http://10.1.2.4")).is_err());
+    }
+
+    #[test]
+    fn the_page_is_found_on_this_machine_or_with_https() {
+        let origin = |listen: &str, is_https, hosts: &[&str]| {
+            let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+            page_origin(listen.parse().unwrap(), is_https, &hosts)
+        };
+        assert_eq!(origin("127.0.0.1:1", false, &[]).as_deref(), Some("http://127.0.0.1:1"));
+        assert_eq!(origin("[::1]:1", true, &[]).as_deref(), Some("https://[::1]:1"));
+        assert_eq!(origin("0.0.0.0:1", true, &["a.example"]).as_deref(), Some("https://a.example:1"));
+        assert_eq!(origin("0.0.0.0:1", true, &["a.example:2"]).as_deref(), Some("https://a.example:2"));
+        assert_eq!(origin("10.1.2.3:1", true, &[]).as_deref(), Some("https://10.1.2.3:1"));
+        assert_eq!(origin("10.1.2.3:1", false, &[]), None);
+        assert_eq!(origin("0.0.0.0:1", true, &[]), None);
+        assert_eq!(origin("127.0.0.1:1", false, &["proxy.example"]), None);
     }
 
     #[test]

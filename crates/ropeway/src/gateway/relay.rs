@@ -10,8 +10,10 @@ use super::exchange::{Exchange, Outcome};
 use super::observe::{ErrorType, UpstreamCall};
 use super::reply::{ResultExtras, ServerInfoText};
 use super::shared::GatewayShared;
+use super::sign_in_offer::{RefusedCall, offer, sign_in_required};
 use super::translate::InputRound;
 use crate::mcp::{RawReply, RawRequest};
+use crate::oauth::Challenge;
 use crate::protocol::{Era, meta};
 use crate::tool::{Alias, CallError};
 
@@ -35,24 +37,68 @@ pub(crate) struct ServerRequest {
     pub(crate) extras: ResultExtras,
 }
 
-/// Sends a request, in as many rounds as the server needs. A failure is the outcome for the client.
+/// Why a request has no reply.
+enum SendError {
+    Call(CallError),
+    Reply(ErrorReply),
+}
+
+impl From<CallError> for SendError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<ErrorReply> for SendError {
+    fn from(error: ErrorReply) -> Self {
+        Self::Reply(error)
+    }
+}
+
+/// Sends a request. If the server needs a sign-in, the client is asked for one, and the request is sent again. A failure is the
+/// outcome for the client.
 pub(crate) async fn send(
     shared: &Arc<GatewayShared>,
     exchange: &Arc<Exchange>,
     request: ServerRequest,
 ) -> Result<RawReply, Outcome> {
+    for offers in 0.. {
+        let (server, challenge) = match send_once(shared, exchange, &request).await {
+            Ok(reply) => return Ok(reply),
+            // The server has not executed the request.
+            Err(SendError::Call(CallError::NeedsAuth { server, challenge })) => (server, challenge),
+            Err(SendError::Call(error)) => return Err(ErrorReply::from_call(&error, exchange.client.era).into()),
+            Err(SendError::Reply(error)) => return Err(error.into()),
+        };
+        let challenge = Challenge::parse(challenge.as_deref());
+        // After a sign-in, only further scopes are worth another one.
+        let may_offer =
+            offers == 0 || (offers == 1 && challenge.as_ref().is_some_and(Challenge::is_insufficient_scope));
+        if !may_offer {
+            return Err(sign_in_required(shared, exchange, &server, "; the last one was not enough").into());
+        }
+        offer(shared, RefusedCall { exchange, server: &server, challenge }).await?;
+    }
+    Err(ErrorReply::internal("too many sign-ins").into())
+}
+
+/// Sends a request, in as many rounds as the server needs.
+async fn send_once(
+    shared: &Arc<GatewayShared>,
+    exchange: &Arc<Exchange>,
+    request: &ServerRequest,
+) -> Result<RawReply, SendError> {
     let limits = shared.bridge.request_limits(&request.server);
-    let failed = |error: CallError| Outcome::Error(ErrorReply::from_call(&error, exchange.client.era));
     exchange.note(|record| record.note_server(&request.server, request.name.as_deref()));
     let _permit = shared.server_limits.begin(&request.server, &limits).inspect_err(|_| {
         exchange.note(|record| record.note_denied("server"));
     })?;
     let own_name = request.name.as_deref().filter(|_| request.method == "tools/call");
-    let lease = shared.upstreams.connect(&request.server, own_name, &exchange.client).await.map_err(failed)?;
+    let lease = shared.upstreams.connect(&request.server, own_name, &exchange.client).await?;
     let modern_meta = modern_meta(exchange);
     let mut params = request.params.clone();
     for round in 0..MAX_ROUNDS {
-        let (sending, meta) = SendingRequest::begin(exchange, &request, lease.mcp.network_transport());
+        let (sending, meta) = SendingRequest::begin(exchange, request, lease.mcp.network_transport());
         let raw = RawRequest {
             method: Cow::Borrowed(request.method),
             params: params.clone(),
@@ -64,21 +110,21 @@ pub(crate) async fn send(
         };
         let sent = lease.send(raw, exchange).await;
         sending.end(&sent);
-        let reply = sent.map_err(failed)?;
+        let reply = sent?;
         match InputRound::read(exchange, &reply)? {
-            None => return check_size(exchange, reply),
+            None => return Ok(check_size(exchange, reply)?),
             Some(input) => params = input.answer(exchange, &params, round).await?,
         }
     }
-    let server = request.server;
-    Err(failed(CallError::Protocol { server, source: "the server asked for input too often".into() }))
+    let server = request.server.clone();
+    Err(CallError::Protocol { server, source: "the server asked for input too often".into() }.into())
 }
 
 /// Checks that a result is not larger than the principal may receive.
-fn check_size(exchange: &Exchange, reply: RawReply) -> Result<RawReply, Outcome> {
+fn check_size(exchange: &Exchange, reply: RawReply) -> Result<RawReply, ErrorReply> {
     let size = reply.result.len();
     match exchange.client.principal.limits().result {
-        Some(limit) if size > limit => Err(ErrorReply::result_too_large(size, limit).into()),
+        Some(limit) if size > limit => Err(ErrorReply::result_too_large(size, limit)),
         _ => Ok(reply),
     }
 }

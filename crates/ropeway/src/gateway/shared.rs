@@ -1,6 +1,6 @@
 //! The state of a gateway that all its parts share.
 
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -23,6 +23,7 @@ use super::router::{Router, RouterSet};
 use super::seal::KeyRing;
 use super::server_limits::ServerLimiters;
 use super::session::Sessions;
+use super::sign_in::SignIns;
 use super::subscriptions::{SubscriberKey, Subscriptions};
 use super::switchboard::Switchboard;
 use super::upstream::Upstreams;
@@ -48,6 +49,9 @@ pub(crate) struct GatewayShared {
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) switchboard: Arc<Switchboard>,
     pub(crate) upstreams: Upstreams,
+    pub(crate) sign_ins: SignIns,
+    /// The origin of the web page that clients can be sent to.
+    pub(crate) page_origin: OnceLock<String>,
     pub(crate) catalog: Catalog,
     pub(crate) parked: Arc<ParkedCalls>,
     pub(crate) sessions: Sessions,
@@ -285,7 +289,8 @@ impl GatewayShared {
     pub(crate) async fn list(&self, client: &Client, kind: ListKind) -> Result<Listing, ErrorReply> {
         self.wait_for_first_attempts(&client.profile).await;
         let router = self.current_router_of(client)?;
-        Ok(self.catalog.list(&self.bridge, &router, kind, self.settings().list_timeout).await)
+        let is_own = |server: &Alias| self.upstreams.account(server, &client.principal).is_some();
+        Ok(self.catalog.list(&self.bridge, &router, (kind, self.settings().list_timeout), is_own).await)
     }
 
     /// Returns `true` if a server of the profile is connecting for the first time, or is about to.

@@ -81,6 +81,9 @@ pub(crate) async fn add(
     uri: &str,
 ) -> Result<(), ErrorReply> {
     let resource = find(shared, client, uri).await?;
+    if shared.upstreams.account(&resource.server, &client.principal).is_some() {
+        return Err(ErrorReply::not_per_principal(&resource.server));
+    }
     let added = shared.subscriptions.add(resource.clone(), key, subscriber, uri);
     if added.map_err(|_| ErrorReply::invalid_params("too many subscriptions"))? {
         shared.upstreams.subscribe(&resource.server, &resource.uri).await;

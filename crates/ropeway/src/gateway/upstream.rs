@@ -10,6 +10,8 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::exchange::Exchange;
+use super::principal::Principal;
+use super::sign_in::AccountKey;
 use super::switchboard::{IsolatedTap, LinkUse, Switchboard};
 use crate::bridge::{Bridge, ServerLease};
 use crate::config::{GatewayLimits, Isolation};
@@ -31,6 +33,8 @@ pub(crate) struct Upstreams {
 struct IsolatedConnection {
     mcp: Mcp,
     switchboard: Arc<Switchboard>,
+    /// The account whose tokens it uses, if principals have tokens of their own.
+    account: Option<Arc<str>>,
     /// The slot of the server when the connection was made.
     slot: u64,
     /// Number of requests in progress.
@@ -130,10 +134,17 @@ impl Upstreams {
         Ok(UpstreamLease { lease, link_use, _request: Some(request) })
     }
 
+    /// Returns the account of a principal that has tokens of its own for a server. The shared account is `None`: other servers have
+    /// no other one, and principals without a name use it.
+    pub(crate) fn account(&self, server: &Alias, principal: &Principal) -> Option<Arc<str>> {
+        let has_name = !principal.id().is_empty();
+        (has_name && self.bridge.has_principal_tokens(server)).then(|| principal.shared_id())
+    }
+
     /// Returns `true` if a client needs its own connection to a server.
     fn is_isolated(&self, server: &Alias, client: &Client) -> bool {
         // Its tokens must not serve the requests of another principal.
-        if self.bridge.has_principal_tokens(server) {
+        if self.account(server, &client.principal).is_some() {
             return true;
         }
         match self.bridge.isolation(server) {
@@ -151,7 +162,8 @@ impl Upstreams {
         let key = (client.isolation_key, server.clone());
         let slot = self.bridge.slot_id(server);
         let mut isolated = lock(&self.isolated);
-        if let Some(known) = isolated.get(&key).filter(|known| Some(known.slot) == slot) {
+        let account = self.account(server, &client.principal);
+        if let Some(known) = isolated.get(&key).filter(|known| Some(known.slot) == slot && known.account == account) {
             return Ok(known.clone());
         }
         // The settings of the server have changed.
@@ -159,8 +171,8 @@ impl Upstreams {
         let evicted = if isolated.len() >= self.limit { Some(self.evict(&mut isolated, server)?) } else { None };
         let tap = IsolatedTap { board: self.switchboard.clone(), client: Arc::downgrade(client) };
         let mut handlers = Handlers::new().with_tap(Arc::new(tap));
-        if self.bridge.has_principal_tokens(server) {
-            handlers = handlers.with_account(client.principal.id());
+        if let Some(account) = &account {
+            handlers = handlers.with_account(&**account);
         }
         let mcp = self.bridge.isolated(server, handlers);
         let (Some(mcp), Some(slot)) = (mcp, slot) else {
@@ -172,6 +184,7 @@ impl Upstreams {
         let connection = Arc::new(IsolatedConnection {
             mcp,
             switchboard: self.switchboard.clone(),
+            account,
             slot,
             requests: AtomicUsize::new(0),
             used_at: Mutex::new(Instant::now()),
@@ -200,7 +213,15 @@ impl Upstreams {
 
     /// Closes the isolated connections of a client that is gone.
     pub(crate) fn close_of(&self, client: &Client) {
-        self.close_where(|key, _| key == client.isolation_key);
+        self.close_where(|(key, _), _| *key == client.isolation_key);
+    }
+
+    /// Applies changed tokens of an account: connections with its previous tokens end.
+    pub(crate) async fn apply_tokens(&self, (server, account): &AccountKey) {
+        self.close_where(|(_, alias), connection| alias == server && connection.account == *account);
+        if account.is_none() {
+            self.bridge.reconnect_with_tokens(server).await;
+        }
     }
 
     /// Closes isolated connections that were not used for a while.
@@ -208,10 +229,10 @@ impl Upstreams {
         self.close_where(|_, connection| !connection.is_busy() && lock(&connection.used_at).elapsed() >= self.max_idle);
     }
 
-    fn close_where(&self, is_closed: impl Fn(u64, &IsolatedConnection) -> bool) {
+    fn close_where(&self, is_closed: impl Fn(&(u64, Alias), &IsolatedConnection) -> bool) {
         let mut closed = Vec::new();
-        lock(&self.isolated).retain(|(key, _), connection| {
-            let is_closed = is_closed(*key, connection);
+        lock(&self.isolated).retain(|key, connection| {
+            let is_closed = is_closed(key, connection);
             if is_closed {
                 closed.push(connection.clone());
             }

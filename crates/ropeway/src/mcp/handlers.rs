@@ -183,6 +183,11 @@ impl Handlers {
         self.tap = Some(tap);
         self
     }
+
+    /// Returns the store of the tokens of sign-ins.
+    pub(crate) fn token_store(&self) -> Option<&TokenStore> {
+        self.auth.store.as_ref()
+    }
 }
 
 #[cfg(feature = "bridge")]

@@ -119,6 +119,15 @@ impl Mcp {
         network_transport(&self.inner.connection.config.transport)
     }
 
+    /// Reads the stored tokens again, because they have changed. Returns `false` if the connection has none now.
+    pub(crate) async fn reload_tokens(&self) -> bool {
+        let Some(auth) = self.inner.connection.host.authorizer() else { return false };
+        if let Err(error) = auth.load().await {
+            tracing::debug!(server = %self.alias(), "could not read the stored tokens: {error}");
+        }
+        auth.has_token()
+    }
+
     /// Returns the key of the connection, which questions and notifications name.
     pub(crate) fn link(&self) -> LinkKey {
         self.inner.connection.host.link()

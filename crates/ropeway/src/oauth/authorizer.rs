@@ -191,6 +191,12 @@ impl Authorizer {
         self.is_configured
     }
 
+    /// Returns `true` if requests have a token.
+    #[allow(dead_code, reason = "used by the gateway")]
+    pub(crate) fn has_token(&self) -> bool {
+        self.current_token().is_some()
+    }
+
     /// Returns the maximum time of a sign-in, or zero if a person cannot be asked.
     pub(crate) fn max_sign_in_time(&self) -> Duration {
         match (&self.sign_in, &self.grant) {

@@ -10,6 +10,7 @@ mod page;
 mod post;
 mod response;
 mod route;
+mod sign_in;
 mod sse;
 mod stream;
 
@@ -88,6 +89,8 @@ struct Endpoint {
     rules: HostRules,
     /// Only the user who runs the gateway can connect.
     is_local: bool,
+    /// The scheme of its URLs; `None` on a Unix socket.
+    scheme: Option<&'static str>,
     sse: Arc<SseSessions>,
     /// Cancelled when the gateway has drained and accepts no more connections.
     drained: CancelToken,
@@ -108,11 +111,12 @@ impl Drop for CancelOnDrop {
 ///
 /// `tls` is `None` on a Unix socket, whose clients are local users.
 async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRules, tls: Option<Option<Tls>>) {
+    let scheme = tls.as_ref().map(|tls| if tls.is_some() { "https" } else { "http" });
     let (is_local, tls) = (tls.is_none(), tls.flatten());
     let closed = CancelToken::new();
     let _closed = CancelOnDrop(closed.clone());
-    let endpoint =
-        Arc::new(Endpoint { shared, rules, is_local, sse: Arc::default(), drained: CancelToken::new(), closed });
+    let (sse, after_drain) = (Arc::default(), CancelToken::new());
+    let endpoint = Arc::new(Endpoint { shared, rules, is_local, scheme, sse, drained: after_drain, closed });
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -224,9 +228,14 @@ async fn handle(
     }
     let shared = &endpoint.shared;
     let mut response = match route {
-        route @ (Route::Mcp(_) | Route::Sse(_) | Route::Messages | Route::Metrics | Route::Stats | Route::Api(_)) => {
-            serve_principal(&endpoint, (connection, &activity), route, (&head, body)).await
-        }
+        route @ (Route::Mcp(_)
+        | Route::Sse(_)
+        | Route::Messages
+        | Route::Metrics
+        | Route::Stats
+        | Route::Api(_)
+        | Route::SignIn) => serve_principal(&endpoint, (connection, &activity), route, (&head, body)).await,
+        Route::SignInCallback => sign_in::callback(shared, &head).await,
         Route::ResourceMetadata => auth::resource_metadata(shared, &head),
         Route::Health => response::document(200, r#"{"status":"ok"}"#),
         Route::Ready => ready(shared),
@@ -260,7 +269,7 @@ async fn serve_principal(
 ) -> Response<Body> {
     let shared = &endpoint.shared;
     // A page of another site can make browsers send such requests.
-    let is_simple = matches!(route, Route::Sse(_) | Route::Metrics | Route::Stats | Route::Api(_));
+    let is_simple = matches!(route, Route::Sse(_) | Route::Metrics | Route::Stats | Route::Api(_) | Route::SignIn);
     if is_simple && head::is_foreign(&head.headers) {
         return response::refuse(403, "Origin is not allowed");
     }
@@ -276,9 +285,9 @@ async fn serve_principal(
     };
     let stream = if opens_stream { Some(open_stream(shared, &principal)) } else { None };
     let mut response = match (route, limited, stream) {
-        (Route::Metrics | Route::Stats | Route::Api(_), Err(error), _) | (_, Ok(()), Some(Err(error))) => {
-            response::error(&error)
-        }
+        (Route::Metrics | Route::Stats | Route::Api(_) | Route::SignIn, Err(error), _)
+        | (_, Ok(()), Some(Err(error))) => response::error(&error),
+        (Route::SignIn, ..) => sign_in::change(shared, endpoint.scheme, &principal, (head, body)).await,
         (Route::Metrics | Route::Stats, ..) if principal.is_restricted() => response::refuse(403, api::RESTRICTED),
         (Route::Metrics, ..) => metrics::page(shared),
         (Route::Stats, ..) => metrics::stats(shared),

@@ -3,6 +3,7 @@
 use hyper::Method;
 
 use super::api::ApiResource;
+use super::sign_in::CALLBACK_PATH;
 use crate::gateway::auth::METADATA_PATH;
 use crate::gateway::page::{self, Asset};
 use crate::gateway::profile::Selector;
@@ -29,6 +30,10 @@ pub(super) enum Route {
     Page(&'static Asset),
     /// The API of the web page: `/api/NAME`.
     Api(ApiResource),
+    /// The start of a sign-in to a server, and the end of it.
+    SignIn,
+    /// The end of a sign-in in a browser.
+    SignInCallback,
     /// The metadata of the gateway as a protected resource.
     ResourceMetadata,
     /// A browser asks whether a page may send a request.
@@ -71,6 +76,11 @@ fn endpoint(path: &str) -> Option<(Route, &'static str)> {
 
 /// Returns the handler of a path of the web page, and its methods.
 fn page_endpoint(path: &str) -> Option<(Route, &'static str)> {
+    match path {
+        "/api/sign-in" => return Some((Route::SignIn, "POST, DELETE")),
+        CALLBACK_PATH => return Some((Route::SignInCallback, "GET")),
+        _ => {}
+    }
     let asset = page::asset(path).map(|asset| (Route::Page(asset), "GET, HEAD"));
     asset.or_else(|| Some((Route::Api(ApiResource::parse(path.strip_prefix("/api/")?)?), "GET")))
 }
@@ -131,6 +141,9 @@ mod tests {
             (Method::HEAD, "/ready", Route::Ready),
             (Method::GET, "/metrics", Route::Metrics),
             (Method::GET, "/api/stats", Route::Stats),
+            (Method::POST, "/api/sign-in", Route::SignIn),
+            (Method::DELETE, "/api/sign-in", Route::SignIn),
+            (Method::GET, "/oauth/callback", Route::SignInCallback),
             (Method::OPTIONS, "/mcp/coding", Route::Preflight),
         ] {
             assert_eq!(route(&method, path, true), expected, "{method} {path}");
@@ -148,6 +161,8 @@ mod tests {
             "/api",
             "/api/",
             "/api/unknown",
+            "/oauth",
+            "/oauth/callback/",
             "/mcpx",
             "/mcp/a/b",
             "/mcp/..",
@@ -179,6 +194,8 @@ mod tests {
 
     #[test]
     fn the_page_and_its_api_can_be_switched_off() {
+        assert_eq!(route(&Method::POST, "/api/sign-in", false), Route::NotFound);
+        assert_eq!(route(&Method::GET, "/oauth/callback", false), Route::NotFound);
         for path in ["/", "/ui/app.js", "/ui/app.css", "/api/status", "/api/events", "/api/calls"] {
             assert!(matches!(route(&Method::GET, path, true), Route::Page(_) | Route::Api(_)), "{path}");
             assert_eq!(route(&Method::GET, path, false), Route::NotFound, "{path}");

@@ -2,6 +2,7 @@
 
 mod assets;
 mod calls;
+mod logins;
 mod status;
 
 pub(crate) use self::assets::{Asset, asset};

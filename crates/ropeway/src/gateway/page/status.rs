@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::logins::{LoginRecord, Logins};
 use crate::bridge::{BridgeHealth, ServerHealth};
 use crate::gateway::principal::Principal;
 use crate::gateway::profile::DEFAULT_PROFILE;
@@ -47,6 +48,8 @@ struct ServerRecord {
     last_error: Option<String>,
     last_error_ago_ms: Option<f64>,
     stderr: Vec<String>,
+    /// The sign-in, if people can sign in to the server.
+    login: Option<LoginRecord>,
 }
 
 #[derive(Serialize)]
@@ -67,6 +70,10 @@ pub(crate) async fn status(shared: &GatewayShared, principal: &Principal) -> Pag
     let settings = shared.settings();
     let profiles = profiles(shared, principal);
     let mut servers = servers(shared, health.as_deref());
+    let logins = Logins::read(shared).await;
+    for server in &mut servers {
+        server.login = logins.of(shared, principal, &server.status);
+    }
     if principal.is_restricted() {
         servers.retain(|server| profiles.iter().any(|profile| profile.servers.contains(&server.status.server)));
     }
@@ -113,6 +120,7 @@ impl ServerRecord {
             last_error: measured.and_then(|server| server.last_error.as_deref()).map(shorten),
             last_error_ago_ms: measured.and_then(|server| server.last_error_ago).map(milliseconds),
             stderr: stderr.unwrap_or_default().iter().map(|line| shorten(line)).collect(),
+            login: None,
             status,
         }
     }

@@ -16,5 +16,6 @@ mod retries;
 mod routing;
 mod separation;
 mod sessions;
+mod sign_in;
 mod slow_clients;
 mod sockets;

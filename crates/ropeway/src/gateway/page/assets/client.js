@@ -74,7 +74,7 @@ async function send(path, options = {}) {
   for (;;) {
     const used = key;
     const headers = { ...options.headers, ...(used ? { Authorization: `Bearer ${used}` } : {}) };
-    const response = await fetch(path, { ...options, headers, credentials: "omit", redirect: "error", cache: "no-store" });
+    const response = await fetch(path, { ...options, headers, credentials: options.credentials ?? "omit", redirect: "error", cache: "no-store" });
     if (response.status !== 401) {
       if (used && used === key) noteAccepted();
       return response;
@@ -105,6 +105,14 @@ async function failure(response) {
 /** Reads a resource of the API. */
 export async function api(name) {
   const response = await send(`/api/${name}`);
+  if (!response.ok) throw await failure(response);
+  return response.json();
+}
+
+/** Starts a sign-in to a server, or signs out with "DELETE". The cookie of a sign-in ties it to this browser. */
+export async function signIn(server, method = "POST") {
+  const headers = { "Content-Type": "application/json" };
+  const response = await send("/api/sign-in", { method, headers, credentials: "same-origin", body: JSON.stringify({ server }) });
   if (!response.ok) throw await failure(response);
   return response.json();
 }

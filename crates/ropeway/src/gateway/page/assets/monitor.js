@@ -1,7 +1,8 @@
 // Servers and events: what the gateway does now.
 
+import { signIn } from "./client.js";
 import { jsonBlock } from "./content.js";
-import { button, clip, clock, disclosure, duration, el, facts, plural } from "./dom.js";
+import { button, clip, clock, disclosure, duration, el, facts, link, plural, safeUrl } from "./dom.js";
 
 const MAX_EVENTS = 500;
 
@@ -40,6 +41,17 @@ export class ServersView {
       this.rows.get(server.server).update(server);
     }
     if (!servers.length) this.list.replaceChildren(el("li.empty", {}, "No servers are configured."));
+    this.offer();
+  }
+
+  /** Shows the sign-in of the server that the address names. */
+  open(alias) {
+    this.wanted = alias;
+    this.offer();
+  }
+
+  offer() {
+    if (this.rows.get(this.wanted)?.offer()) this.wanted = undefined;
   }
 
   addRow(alias) {
@@ -49,9 +61,10 @@ export class ServersView {
     const more = el("div");
     const details = disclosure("Details", () => more);
     const open = button("Open tools", () => this.onProfile(alias), { "aria-label": `Open tools of ${alias}` });
+    const login = new LoginControls(alias);
     const node = el("li.server", {},
       el("div.server-line", {}, el("h2.server-name", {}, alias), parts.state, parts.protocol, parts.latency, parts.tools, parts.about),
-      reason, el("div.server-more", {}, details, open));
+      reason, login.note, el("div.server-more", {}, details, login.enter, login.leave, open));
     const fill = () => more.replaceChildren(...serverDetails(latest));
     details.addEventListener("toggle", fill);
     const update = (server) => {
@@ -69,10 +82,70 @@ export class ServersView {
       reason.textContent = why ? `${why[0].toUpperCase()}${why.slice(1)}` : "";
       reason.className = `reason ${kind}`;
       open.hidden = !server.tools;
+      login.update(server.login);
       if (details.open) fill();
     };
-    this.rows.set(alias, { node, update });
+    this.rows.set(alias, { node, update, offer: () => login.offer() });
     this.list.append(node);
+  }
+}
+
+/** The sign-in to one server: what is stored, and the buttons to change it. */
+class LoginControls {
+  constructor(alias) {
+    this.alias = alias;
+    this.note = el("p.help", { role: "status" });
+    this.enter = button("Sign in", () => this.run("Looking for the authorization server", async () => this.go(await signIn(alias))), { "aria-label": `Sign in to ${alias}`, hidden: true });
+    this.leave = button("Sign out", () => this.run("Signing out", () => signIn(alias, "DELETE")), { "aria-label": `Sign out of ${alias}`, hidden: true });
+  }
+
+  /** Runs a request while its buttons are disabled. */
+  async run(words, request) {
+    this.enter.disabled = this.leave.disabled = true;
+    this.say(words);
+    try {
+      await request();
+      if (!this.isOpen) this.say("");
+    } catch (error) {
+      this.say(clip(error.message, 300));
+    }
+    this.enter.disabled = this.leave.disabled = false;
+  }
+
+  /** Opens the authorization server in a new tab, and shows a link in case the browser does not. */
+  go({ url }) {
+    const href = safeUrl(url);
+    if (!href) throw new Error("The address of the authorization server is invalid.");
+    this.isOpen = true;
+    this.note.replaceChildren("Continue in the new tab, or open ", link(href, `the sign-in at ${clip(new URL(href).host, 100)}`), ".");
+    window.open(href, "_blank", "noopener,noreferrer");
+  }
+
+  say(words) {
+    this.isOpen = false;
+    this.note.replaceChildren(words);
+    this.words = words;
+  }
+
+  update(login) {
+    const { needed, signed_in: isSignedIn, allowed, command, issuer, expires } = login ?? {};
+    this.enter.hidden = !(needed && allowed);
+    this.leave.hidden = !(isSignedIn && allowed);
+    // A sign-in in progress, or the reason why one failed.
+    if (needed && (this.isOpen || this.words)) return;
+    const until = expires ? `, token until ${clock(expires)}` : "";
+    const note = needed ? `${allowed ? "Sign in here, or run" : "Run"}: ${clip(command, 200)}` : isSignedIn ? `Signed in at ${clip(issuer, 200)}${until}` : "";
+    if (this.note.textContent !== note) this.note.replaceChildren(note);
+    this.isOpen = false;
+    this.words = "";
+  }
+
+  /** Moves the focus to the button. Returns `false` if no sign-in is necessary. */
+  offer() {
+    if (this.enter.hidden) return false;
+    this.enter.scrollIntoView({ block: "nearest" });
+    this.enter.focus();
+    return true;
   }
 }
 

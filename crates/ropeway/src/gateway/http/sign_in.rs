@@ -1,0 +1,264 @@
+//! Sign-ins to servers over HTTP: their start and end by the web page, and the callback of the browser.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, COOKIE, HOST, HeaderValue, ORIGIN, SET_COOKIE};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Response};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::body::{Body, read_body};
+use super::{head, page, response};
+use crate::error_chain::chain;
+use crate::gateway::principal::Principal;
+use crate::gateway::shared::GatewayShared;
+use crate::gateway::sign_in::{AccountKey, LIFETIME, SignInError, StartedSignIn};
+use crate::gateway::sign_in_rights::{SignInDenied, sign_in_account};
+use crate::tool::Alias;
+
+/// The path of the callback.
+pub(super) const CALLBACK_PATH: &str = "/oauth/callback";
+
+/// Maximum size of a request of the page.
+const MAX_BODY: usize = 4 << 10;
+
+/// Maximum number of cookies that a callback is searched for.
+const MAX_COOKIES: usize = 200;
+
+/// The pages after a callback load nothing and are not shown inside of other pages.
+const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A request of the page.
+#[derive(Deserialize)]
+struct PageRequest {
+    server: String,
+}
+
+/// Starts a sign-in, or signs out.
+pub(super) async fn change(
+    shared: &Arc<GatewayShared>,
+    scheme: Option<&'static str>,
+    principal: &Principal,
+    (head, body): (&Parts, Incoming),
+) -> Response<Body> {
+    // Browsers ask before they send JSON to another origin, and only the page itself may sign in.
+    if !head::is_json(&head.headers) {
+        return response::refuse(415, "Unsupported Media Type: Content-Type must be application/json");
+    }
+    if !is_own_origin(&head.headers) {
+        return response::refuse(403, "Origin is not allowed");
+    }
+    let body = match read_body(body, MAX_BODY).await {
+        Ok(body) => body,
+        Err(error) => return response::bad_body(error, MAX_BODY),
+    };
+    let Ok(PageRequest { server }) = serde_json::from_slice(&body) else {
+        return response::refuse(400, "the body must be `{\"server\": \"NAME\"}`");
+    };
+    let key = match sign_in_account(shared, principal, &Alias::from(server)) {
+        Ok(key) => key,
+        Err(denied) => return refuse(denied),
+    };
+    let mut response = if head.method == Method::DELETE {
+        sign_out(shared, key).await
+    } else {
+        start(shared, scheme, principal, head, &key).await
+    };
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn refuse(denied: SignInDenied) -> Response<Body> {
+    match denied {
+        SignInDenied::Unknown => response::refuse(404, SignInError::NotSupported.to_string()),
+        SignInDenied::Restricted => {
+            let message = "Forbidden: all clients share the account; a key for all servers is necessary";
+            response::refuse(403, message)
+        }
+    }
+}
+
+async fn start(
+    shared: &Arc<GatewayShared>,
+    scheme: Option<&'static str>,
+    principal: &Principal,
+    head: &Parts,
+    key: &AccountKey,
+) -> Response<Body> {
+    let Some(origin) = browser_origin(head, scheme) else {
+        let help = format!("use HTTPS, or run `ropeway login {}` on the machine of the gateway", key.0);
+        return response::refuse(400, format!("a browser cannot return to this address of the gateway: {help}"));
+    };
+    let redirect_uri = format!("{origin}{CALLBACK_PATH}");
+    match shared.sign_ins.start(key, &principal.shared_id(), &redirect_uri).await {
+        Ok(StartedSignIn { url, browser }) => {
+            let document = json!({"url": url, "expires_in": LIFETIME.as_secs()});
+            let mut response = response::document(200, document.to_string());
+            let secure = if origin.starts_with("https:") { "; Secure" } else { "" };
+            // The browser sends it when the authorization server, which is another site, returns to the callback.
+            let cookie = format!(
+                "{}={}; Path={CALLBACK_PATH}; Max-Age={}; HttpOnly; SameSite=Lax{secure}",
+                browser.name,
+                browser.value,
+                LIFETIME.as_secs()
+            );
+            if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+                response.headers_mut().insert(SET_COOKIE, cookie);
+            }
+            response
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+async fn sign_out(shared: &Arc<GatewayShared>, key: AccountKey) -> Response<Body> {
+    match shared.sign_ins.sign_out(&key).await {
+        Ok(is_signed_out) => {
+            apply_tokens(shared, key);
+            response::document(200, json!({"signed_out": is_signed_out}).to_string())
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// Responds with the error of a sign-in.
+fn failed(error: &SignInError) -> Response<Body> {
+    let status = match error {
+        SignInError::NotSupported => 404,
+        SignInError::Starting => 409,
+        SignInError::TooMany => 429,
+        SignInError::UnknownState | SignInError::OtherBrowser => 400,
+        SignInError::OAuth(_) => 502,
+        SignInError::Store(_) => 500,
+    };
+    response::refuse(status, chain(error))
+}
+
+/// Connects with changed tokens in the background, and then lets the waiting calls go on.
+fn apply_tokens(shared: &Arc<GatewayShared>, key: AccountKey) {
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = shared.upstreams.apply_tokens(&key) => {}
+            () = shared.draining.cancelled() => {}
+        }
+        shared.sign_ins.waiting.end(&key, true);
+    });
+}
+
+/// Handles the callback of a browser. It needs no authentication: the state and the cookie of the sign-in prove that it belongs to
+/// one.
+pub(super) async fn callback(shared: &Arc<GatewayShared>, head: &Parts) -> Response<Body> {
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let cookies = cookies(&head.headers);
+    let shared = shared.clone();
+    // The code can be used once: a browser that disconnects must not lose the tokens.
+    let finishing = tokio::spawn(async move {
+        let cookie = |name: &str| cookies.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
+        let key = shared.sign_ins.finish(&query, cookie).await?;
+        apply_tokens(&shared, key);
+        Ok(())
+    });
+    let (status, text) = match finishing.await {
+        Ok(Ok(())) => (200, include_str!("../page/assets/signed_in.html")),
+        Ok(Err(SignInError::UnknownState | SignInError::OtherBrowser)) => {
+            (400, include_str!("../page/assets/sign_in_unknown.html"))
+        }
+        Ok(Err(_)) | Err(_) => (502, include_str!("../page/assets/sign_in_failed.html")),
+    };
+    let mut response = response::text(status, text);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("content-security-policy", HeaderValue::from_static(POLICY));
+    headers.insert("x-frame-options", HeaderValue::from_static("DENY"));
+    page::secure(headers);
+    response
+}
+
+fn cookies(headers: &HeaderMap) -> Vec<(String, String)> {
+    let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).take(MAX_COOKIES).collect()
+}
+
+/// Returns `true` if the request does not come from another origin. Clients that are not browsers send no `Origin`.
+fn is_own_origin(headers: &HeaderMap) -> bool {
+    match (head::text(headers, &ORIGIN), head::text(headers, &HOST)) {
+        (None, _) => !headers.contains_key(ORIGIN),
+        (Some(origin), Some(host)) => {
+            origin.split_once("://").is_some_and(|(_, origin)| origin.eq_ignore_ascii_case(host))
+        }
+        (Some(_), None) => false,
+    }
+}
+
+/// Returns the origin of the gateway that the browser knows, if a callback can arrive there safely: with HTTPS, or on this machine.
+///
+/// Both headers are checked. `Origin` has the scheme that a proxy was asked with.
+fn browser_origin(head: &Parts, scheme: Option<&'static str>) -> Option<String> {
+    let (scheme, host) = (scheme?, head::text(&head.headers, &HOST)?);
+    let scheme = match head::text(&head.headers, &ORIGIN).and_then(|origin| origin.split_once("://")) {
+        Some(("https", _)) => "https",
+        Some(("http", _)) => "http",
+        _ => scheme,
+    };
+    (scheme == "https" || is_loopback(host)).then(|| format!("{scheme}://{}", host.to_ascii_lowercase()))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let is_local = |ip: IpAddr| ip.to_canonical().is_loopback();
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_local)
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+    use hyper::header::HeaderName;
+
+    use super::*;
+
+    fn parts(headers: &[(HeaderName, &'static str)]) -> Parts {
+        let mut parts = Request::new(()).into_parts().0;
+        headers.iter().for_each(|(name, value)| drop(parts.headers.insert(name, HeaderValue::from_static(value))));
+        parts
+    }
+
+    #[test]
+    fn a_browser_returns_to_the_origin_that_it_knows() {
+        let origin = |headers: &[(HeaderName, &'static str)], scheme| browser_origin(&parts(headers), scheme);
+        assert_eq!(origin(&[(HOST, "127.0.0.1:1")], Some("http")).as_deref(), Some("http://127.0.0.1:1"));
+        assert_eq!(origin(&[(HOST, "[::1]:1")], Some("http")).as_deref(), Some("http://[::1]:1"));
+        assert_eq!(origin(&[(HOST, "a.example")], Some("https")).as_deref(), Some("https://a.example"));
+        let proxied = [(HOST, "a.example"), (ORIGIN, "https://a.example")];
+        assert_eq!(origin(&proxied, Some("http")).as_deref(), Some("https://a.example"));
+        assert_eq!(origin(&[(HOST, "a.example")], Some("http")), None, "the code would be readable on the way");
+        assert_eq!(origin(&[(HOST, "localhost")], None), None, "a Unix socket");
+        assert_eq!(origin(&[], Some("http")), None);
+    }
+
+    #[test]
+    fn other_origins_cannot_start_a_sign_in() {
+        let is_own = |origin| is_own_origin(&parts(&[(HOST, "localhost:1"), (ORIGIN, origin)]).headers);
+        assert!(is_own("http://localhost:1") && is_own("https://LOCALHOST:1"));
+        for origin in ["http://localhost:2", "http://localhost", "https://app.example", "null", ""] {
+            assert!(!is_own(origin), "{origin}");
+        }
+        assert!(is_own_origin(&parts(&[(HOST, "localhost:1")]).headers));
+    }
+
+    #[test]
+    fn cookies_are_found_in_all_lines() {
+        let mut headers = parts(&[(COOKIE, "a=1; b=2=3")]).headers;
+        headers.append(COOKIE, HeaderValue::from_static("c=4;d"));
+        let pairs = [("a", "1"), ("b", "2=3"), ("c", "4")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(cookies(&headers), pairs);
+    }
+}

@@ -1,0 +1,69 @@
+//! Sign-ins to servers, for the web page.
+
+use serde::Serialize;
+
+use crate::event::timestamp;
+use crate::gateway::principal::Principal;
+use crate::gateway::shared::GatewayShared;
+use crate::gateway::sign_in_rights::{login_command, sign_in_account};
+
+use crate::oauth::store::{CredentialsSummary, canonical_server};
+use crate::registry::{ServerState, ServerStatus};
+
+/// The sign-in of a principal to a server.
+#[derive(Serialize)]
+pub(super) struct LoginRecord {
+    /// Whether calls need a sign-in now.
+    needed: bool,
+    /// Whether tokens are stored.
+    signed_in: bool,
+    /// Whether the principal may sign in here.
+    allowed: bool,
+    /// The account, if each principal has tokens of its own.
+    account: Option<String>,
+    issuer: Option<String>,
+    /// When the access token expires. It is refreshed if possible.
+    expires: Option<String>,
+    refreshable: bool,
+    /// The command that signs in on the machine of the gateway.
+    command: String,
+}
+
+/// The stored sign-ins at one moment.
+pub(super) struct Logins(Vec<CredentialsSummary>);
+
+impl Logins {
+    pub(super) async fn read(shared: &GatewayShared) -> Self {
+        let listed = shared.sign_ins.store.list().await;
+        Self(listed.map(|list| list.entries).unwrap_or_else(|error| {
+            tracing::debug!("could not list the stored tokens: {error}");
+            Vec::new()
+        }))
+    }
+
+    /// Describes the sign-in to a server, if people can sign in to it.
+    pub(super) fn of(
+        &self,
+        shared: &GatewayShared,
+        principal: &Principal,
+        status: &ServerStatus,
+    ) -> Option<LoginRecord> {
+        let target = shared.bridge.sign_in_target(&status.server)?;
+        let account = shared.upstreams.account(&status.server, principal);
+        let url = canonical_server(&target.url);
+        let is_own =
+            |entry: &&CredentialsSummary| entry.server == url && entry.account.as_deref() == account.as_deref();
+        let stored = self.0.iter().find(is_own);
+        let is_refused = matches!(status.state, ServerState::NeedsAuth);
+        Some(LoginRecord {
+            needed: if account.is_some() { stored.is_none() } else { is_refused },
+            signed_in: stored.is_some(),
+            allowed: sign_in_account(shared, principal, &status.server).is_ok(),
+            issuer: stored.map(|entry| entry.issuer.clone()),
+            expires: stored.and_then(|entry| entry.expires_at).map(timestamp),
+            refreshable: stored.is_some_and(|entry| entry.refreshable),
+            command: login_command(&status.server, account.as_deref()),
+            account: account.map(|account| account.to_string()),
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! Sign-ins in progress: which account they are for, which browser started them, and until when they can be finished.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::oauth::SignIn;
+use crate::tool::Alias;
+
+/// How long a person has to finish a sign-in.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(10 * 60);
+
+/// Maximum number of sign-ins in progress.
+const MAX_OPEN: usize = 64;
+
+/// Maximum number of sign-ins in progress that one principal has started.
+const MAX_OPEN_PER_PRINCIPAL: usize = 8;
+
+/// A server, and the account of a principal; `None` is the shared account.
+pub(crate) type AccountKey = (Alias, Option<Arc<str>>);
+
+/// Ties a sign-in to the browser that started it: the name and the value of a cookie.
+///
+/// Without it, a person could be made to finish the sign-in of another one
+/// ([RFC 6819](https://www.rfc-editor.org/rfc/rfc6819#section-4.4.1.8)).
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct BrowserCookie {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+/// A sign-in that waits for its callback.
+pub(super) struct OpenSignIn {
+    pub(super) state: String,
+    pub(super) browser: BrowserCookie,
+    pub(super) sign_in: SignIn,
+}
+
+/// One entry of the table.
+struct Entry {
+    principal: Arc<str>,
+    expires_at: Instant,
+    /// `None` while the sign-in is being started.
+    open: Option<OpenSignIn>,
+}
+
+/// Why a sign-in cannot be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unavailable {
+    /// Another request starts one for the same account.
+    Starting,
+    TooMany,
+}
+
+/// Why a callback is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnknownCallback {
+    /// No sign-in has this state: it was finished, replaced, has expired, or never existed.
+    State,
+    /// Another browser has started the sign-in.
+    Browser,
+}
+
+/// The sign-ins in progress: at most one for each account.
+#[derive(Default)]
+pub(super) struct OpenSignIns(HashMap<AccountKey, Entry>);
+
+impl OpenSignIns {
+    /// Makes room for a sign-in, which replaces an earlier one for the same account.
+    pub(super) fn reserve(&mut self, key: &AccountKey, principal: &Arc<str>) -> Result<(), Unavailable> {
+        let now = Instant::now();
+        self.0.retain(|_, entry| entry.expires_at > now);
+        if self.0.get(key).is_some_and(|entry| entry.open.is_none()) {
+            return Err(Unavailable::Starting);
+        }
+        self.0.remove(key);
+        let own = self.0.values().filter(|entry| entry.principal == *principal).count();
+        if self.0.len() >= MAX_OPEN || own >= MAX_OPEN_PER_PRINCIPAL {
+            return Err(Unavailable::TooMany);
+        }
+        let entry = Entry { principal: principal.clone(), expires_at: now + LIFETIME, open: None };
+        self.0.insert(key.clone(), entry);
+        Ok(())
+    }
+
+    /// Adds the sign-in that room was made for.
+    pub(super) fn fill(&mut self, key: &AccountKey, open: OpenSignIn) {
+        if let Some(entry) = self.0.get_mut(key) {
+            entry.open = Some(open);
+        }
+    }
+
+    /// Removes a sign-in that could not be started.
+    pub(super) fn release(&mut self, key: &AccountKey) {
+        if self.0.get(key).is_some_and(|entry| entry.open.is_none()) {
+            self.0.remove(key);
+        }
+    }
+
+    /// Ends the sign-in of an account.
+    pub(super) fn remove(&mut self, key: &AccountKey) {
+        self.0.remove(key);
+    }
+
+    /// Takes the sign-in with a state, if `cookie` returns the value that its browser has. A state can be taken once.
+    pub(super) fn take<'a>(
+        &mut self,
+        state: &str,
+        cookie: impl Fn(&str) -> Option<&'a str>,
+    ) -> Result<(AccountKey, OpenSignIn), UnknownCallback> {
+        let now = Instant::now();
+        let is_it =
+            |entry: &Entry| entry.expires_at > now && entry.open.as_ref().is_some_and(|open| open.state == state);
+        let found = self.0.iter().find(|(_, entry)| is_it(entry)).map(|(key, _)| key.clone());
+        let key = found.ok_or(UnknownCallback::State)?;
+        let browser = self.0.get(&key).and_then(|entry| entry.open.as_ref()).map(|open| open.browser.clone());
+        // A callback of another browser does not end the sign-in.
+        if browser.is_none_or(|browser| cookie(&browser.name) != Some(&browser.value)) {
+            return Err(UnknownCallback::Browser);
+        }
+        let open = self.0.remove(&key).and_then(|entry| entry.open).ok_or(UnknownCallback::State)?;
+        Ok((key, open))
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: usize) -> AccountKey {
+        (Alias::new(format!("s{number}")), None)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sign_ins_in_progress_are_limited_and_expire() {
+        let mut open = OpenSignIns::default();
+        for principal in 0..MAX_OPEN / MAX_OPEN_PER_PRINCIPAL {
+            let name: Arc<str> = format!("key:{principal}").into();
+            for number in 0..MAX_OPEN_PER_PRINCIPAL {
+                let key = (Alias::new(format!("s{number}")), Some(name.clone()));
+                assert_eq!(open.reserve(&key, &name), Ok(()));
+                assert_eq!(open.reserve(&key, &name), Err(Unavailable::Starting));
+            }
+            let further = (Alias::new("further"), Some(name.clone()));
+            assert_eq!(open.reserve(&further, &name), Err(Unavailable::TooMany), "of one principal");
+        }
+        assert_eq!(open.len(), MAX_OPEN);
+        let other: Arc<str> = "key:other".into();
+        assert_eq!(open.reserve(&key(0), &other), Err(Unavailable::TooMany), "of all principals");
+        tokio::time::advance(LIFETIME).await;
+        assert_eq!(open.reserve(&key(0), &other), Ok(()));
+        assert_eq!(open.len(), 1);
+        open.release(&key(0));
+        assert_eq!(open.len(), 0);
+    }
+
+    #[test]
+    fn a_state_without_a_sign_in_is_unknown() {
+        let mut open = OpenSignIns::default();
+        open.reserve(&key(0), &"".into()).expect("room");
+        // The entry has no state yet.
+        assert_eq!(open.take("", |_| Some("")).err(), Some(UnknownCallback::State));
+    }
+}

@@ -1,0 +1,55 @@
+//! Who may sign in to a server, and for which account.
+
+use super::principal::Principal;
+use super::shared::{GatewayShared, permitted};
+use super::sign_in::AccountKey;
+use crate::tool::Alias;
+
+/// Why a principal may not sign in to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignInDenied {
+    /// The server does not exist, the principal may not use it, or it has no sign-in.
+    Unknown,
+    /// All principals share the account, and this one may not use all servers.
+    Restricted,
+}
+
+/// Returns the account that a principal may sign in to: its own one, or the shared one if it may use all servers.
+pub(crate) fn sign_in_account(
+    shared: &GatewayShared,
+    principal: &Principal,
+    server: &Alias,
+) -> Result<AccountKey, SignInDenied> {
+    if !may_use(shared, principal, server) || shared.bridge.sign_in_target(server).is_none() {
+        return Err(SignInDenied::Unknown);
+    }
+    match shared.upstreams.account(server, principal) {
+        None if principal.is_restricted() => Err(SignInDenied::Restricted),
+        account => Ok((server.clone(), account)),
+    }
+}
+
+/// Returns `true` if a principal may use a server in one of its profiles.
+fn may_use(shared: &GatewayShared, principal: &Principal, server: &Alias) -> bool {
+    let routers = shared.routers();
+    let mut allowed = routers.all().filter(|router| principal.allows_profile(&router.profile.name));
+    !principal.is_restricted() || allowed.any(|router| permitted(router.clone(), principal).has_server(server))
+}
+
+/// Returns the command that signs in to an account on the machine of the gateway.
+pub(crate) fn login_command(server: &Alias, account: Option<&str>) -> String {
+    let account = account.map(|account| format!(" --account '{}'", account.replace('\'', r"'\''"))).unwrap_or_default();
+    format!("ropeway login {server}{account}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_command_quotes_the_account() {
+        let command = |account| login_command(&Alias::new("web"), account);
+        assert_eq!(command(None), "ropeway login web");
+        assert_eq!(command(Some("key:o'neil")), r"ropeway login web --account 'key:o'\''neil'");
+    }
+}

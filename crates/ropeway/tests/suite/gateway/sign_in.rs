@@ -1,0 +1,446 @@
+//! Sign-ins to servers: from the page, for each principal, and in the middle of a call.
+
+use std::sync::Arc;
+
+use ropeway::config::{AuthSettings, Config, GatewaySettings, HttpServer, OAuthSettings, ServerAuth, ServerEntry};
+use ropeway::gateway::{Gateway, KeyFile, NewKey};
+use ropeway::oauth::{SignIn, SignInOptions, TokenStore};
+use ropeway::testing::{Script, ScriptedServer};
+use serde_json::{Value, json};
+
+use super::auth::header;
+use super::kit::{
+    GatewayKit, HttpReply, all_capabilities, bare, call, call_with, entry, input_required, next_message, post,
+    read_rest,
+};
+use crate::hasty::{hasty, until};
+use crate::oauth::authorization_server::AuthorizationServer;
+use crate::oauth::wire::{Answer, browse};
+use crate::scene::scene;
+
+const HOST: &str = "Host: localhost:8931\r\n";
+const JSON: &str = "Content-Type: application/json\r\n";
+
+/// A gateway in front of a protected server, `web`, and a scripted one.
+struct SignInKit {
+    kit: GatewayKit,
+    server: AuthorizationServer,
+    store: TokenStore,
+    keys: KeyFile,
+    _folder: tempfile::TempDir,
+}
+
+impl std::ops::Deref for SignInKit {
+    type Target = GatewayKit;
+
+    fn deref(&self) -> &GatewayKit {
+        &self.kit
+    }
+}
+
+/// What a test changes.
+#[derive(Clone, Copy, Default)]
+struct Setup {
+    is_signed_in: bool,
+    per_principal: bool,
+    needs_keys: bool,
+}
+
+impl SignInKit {
+    async fn start(setup: Setup) -> Self {
+        let (server, store) = (AuthorizationServer::start().await, TokenStore::in_memory());
+        if setup.is_signed_in {
+            sign_in(&server, &store).await;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let keys = KeyFile::new(folder.path().join("keys.json"));
+        keys.add(NewKey::new("first")).expect("a key");
+        let mut settings = GatewaySettings::default();
+        if setup.needs_keys {
+            settings = settings.with_auth(AuthSettings::default().with_keys_file(Some(keys.path().to_owned())));
+        }
+        let mut http = HttpServer::new(server.mcp());
+        let mut oauth = OAuthSettings::new();
+        oauth.per_principal = setup.per_principal;
+        http.auth = Some(ServerAuth::OAuth(Box::new(oauth)));
+        let mut web = hasty(http);
+        web.alias = "web".into();
+        let scripted = ScriptedServer::new(Script::default());
+        let config = Config::default().with_server(ServerEntry::new(web)).with_server(entry("other", &scripted));
+        let builder = Gateway::builder(config).settings(settings).token_store(store.clone());
+        Self { kit: GatewayKit::launch(scripted, builder).await, server, store, keys, _folder: folder }
+    }
+
+    fn key(&self, name: &str, change: impl FnOnce(&mut NewKey)) -> String {
+        let mut new = NewKey::new(name);
+        change(&mut new);
+        header(self.keys.add(new).expect("a key").0.expose())
+    }
+
+    /// Sends a request of the page.
+    async fn page(&self, method: &str, headers: &str, body: &Value) -> HttpReply {
+        let body = body.to_string();
+        let length = format!("Content-Length: {}\r\n", body.len());
+        self.send(&format!("{}{body}", bare(method, "/api/sign-in", &format!("{HOST}{headers}{length}")))).await
+    }
+
+    /// Starts a sign-in. Returns the address to open, and the cookie.
+    async fn begin(&self, headers: &str) -> (String, String) {
+        let reply = self.page("POST", &format!("{JSON}{headers}"), &json!({"server": "web"})).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let cookie = reply.headers["set-cookie"].split(';').next().expect("a cookie").to_owned();
+        (reply.json()["url"].as_str().expect("a URL").to_owned(), format!("Cookie: other=1; {cookie}\r\n"))
+    }
+
+    async fn callback(&self, url: &str, headers: &str) -> HttpReply {
+        let target = url.strip_prefix("http://localhost:8931").expect("the callback of the gateway");
+        self.send(&bare("GET", target, &format!("{HOST}{headers}"))).await
+    }
+
+    /// Signs in like a person with a browser.
+    async fn sign_in(&self, headers: &str) {
+        let (url, cookie) = self.begin(headers).await;
+        let reply = self.callback(&browse(&url).await, &cookie).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+
+    /// Returns what the page shows about the server.
+    async fn status(&self, headers: &str) -> Value {
+        let reply = self.send(&bare("GET", "/api/status", &format!("{HOST}{headers}"))).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let servers = reply.json()["servers"].as_array().expect("servers").clone();
+        servers.into_iter().find(|server| server["server"] == "web").expect("the server")
+    }
+
+    /// Waits until the server is in a state.
+    async fn until(&self, headers: &str, state: &str) {
+        for _ in 0..600 {
+            if self.status(headers).await["state"] == state {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        panic!("the server is not `{state}`: {}", self.status(headers).await);
+    }
+
+    async fn call(&self, headers: &str) -> Value {
+        let reply = self.send(&with(&call_with(json!({}), "web_scopes", &json!({}), json!({})), headers)).await;
+        reply.json()
+    }
+
+    /// Makes the tokens of the server invalid.
+    fn expire(&self) {
+        self.server.expire_access_tokens();
+        self.server.revoke_refresh_tokens();
+    }
+
+    /// Returns the access token of an account.
+    async fn token(&self, account: Option<&str>) -> Option<String> {
+        let stored = self.store.load(&self.server.mcp(), account).await.expect("a store");
+        stored.map(|stored| stored.tokens.access_token.expose().to_owned())
+    }
+
+    async fn stop(self) {
+        self.kit.stop().await;
+    }
+}
+
+/// Adds headers to a request.
+fn with(request: &str, headers: &str) -> String {
+    request.replacen("\r\n", &format!("\r\n{headers}"), 1)
+}
+
+/// Signs in to the shared account, as `ropeway login` does.
+async fn sign_in(server: &AuthorizationServer, store: &TokenStore) {
+    let mut sign_in = SignIn::start(SignInOptions::new(server.mcp())).await.expect("a sign-in");
+    let url = sign_in.prepare("http://127.0.0.1:7/callback").await.expect("a URL");
+    let credentials = sign_in.finish(&browse(&url).await).await.expect("tokens");
+    store.save(&credentials).await.expect("stored");
+}
+
+fn is_result(reply: &Value) -> bool {
+    reply["result"]["content"][0]["type"] == "text"
+}
+
+#[test]
+fn an_operator_signs_in_and_out_on_the_page() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup::default()).await;
+        let login = kit.status("").await["login"].clone();
+        assert_eq!(
+            (&login["needed"], &login["allowed"], &login["signed_in"]),
+            (&json!(true), &json!(true), &json!(false))
+        );
+        assert_eq!(login["command"], "ropeway login web");
+        let error = kit.call("").await["error"]["message"].as_str().expect("an error").to_owned();
+        assert!(error.contains("server `web` needs a sign-in: run `ropeway login web`"), "{error}");
+        let (url, cookie) = kit.begin("Origin: http://localhost:8931\r\n").await;
+        let callback = browse(&url).await;
+        let reply = kit.callback(&callback, &cookie).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert!(reply.body.contains("<h1>Signed in</h1>"), "{reply:?}");
+        kit.until("", "ready").await;
+        let login = kit.status("").await["login"].clone();
+        assert_eq!((&login["needed"], &login["signed_in"]), (&json!(false), &json!(true)), "{login}");
+        assert_eq!(login["issuer"], kit.server.url);
+        assert!(is_result(&kit.call("").await));
+        assert_eq!(kit.callback(&callback, &cookie).await.status, 400, "a callback twice");
+        assert_eq!(kit.server.token_requests("authorization_code").len(), 1);
+        let reply = kit.page("DELETE", JSON, &json!({"server": "web"})).await;
+        assert_eq!(reply.json(), json!({"signed_out": true}));
+        kit.until("", "needs_auth").await;
+        assert_eq!((kit.token(None).await, kit.server.requests("/revoke").is_empty()), (None, false));
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_callback_needs_its_state_and_its_browser() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup::default()).await;
+        let unknown = "http://localhost:8931/oauth/callback?code=%3Cscript%3E&state=%3Cscript%3E";
+        let reply = kit.callback(unknown, "").await;
+        assert_eq!(reply.status, 400, "{reply:?}");
+        assert!(!reply.body.contains("script"), "{reply:?}");
+        let policy = &reply.headers["content-security-policy"];
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert_eq!((&*reply.headers["cache-control"], &*reply.headers["x-frame-options"]), ("no-store", "DENY"));
+        let (url, cookie) = kit.begin("").await;
+        let callback = browse(&url).await;
+        let forged = format!("{}x\r\n", cookie.trim_end());
+        for headers in ["", "Cookie: other=1\r\n", &forged] {
+            assert_eq!(kit.callback(&callback, headers).await.status, 400, "{headers}");
+        }
+        for query in ["", "?", "?state=", "?code=1"] {
+            assert_eq!(
+                kit.callback(&format!("http://localhost:8931/oauth/callback{query}"), &cookie).await.status,
+                400
+            );
+        }
+        assert_eq!(kit.token(None).await, None);
+        // None of them has ended the sign-in.
+        assert_eq!(kit.callback(&callback, &cookie).await.status, 200);
+        assert!(kit.token(None).await.is_some());
+        // A sign-in that is started again replaces the one before.
+        let (first, first_cookie) = kit.begin("").await;
+        let (second, second_cookie) = kit.begin("").await;
+        assert_eq!(kit.callback(&browse(&first).await, &first_cookie).await.status, 400);
+        assert_eq!(kit.callback(&browse(&second).await, &second_cookie).await.status, 200);
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_sign_in_that_is_declined_or_fails_ends() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup::default()).await;
+        kit.server.change(|behaviour| behaviour.denies = true);
+        let (url, cookie) = kit.begin("").await;
+        let reply = kit.callback(&browse(&url).await, &cookie).await;
+        assert_eq!(reply.status, 502, "{reply:?}");
+        assert!(reply.body.contains("<h1>Sign-in failed</h1>"), "{reply:?}");
+        kit.server.change(|behaviour| behaviour.denies = false);
+        kit.server.answer_times(1, "/token", Answer::html(500));
+        let (url, cookie) = kit.begin("").await;
+        assert_eq!(kit.callback(&browse(&url).await, &cookie).await.status, 502);
+        assert_eq!(kit.token(None).await, None);
+        kit.sign_in("").await;
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn other_origins_cannot_start_a_sign_in() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup::default()).await;
+        let web = json!({"server": "web"});
+        for origin in ["http://localhost:6274", "https://evil.example", "null"] {
+            let reply = kit.page("POST", &format!("{JSON}Origin: {origin}\r\n"), &web).await;
+            assert_eq!(reply.status, 403, "{origin}: {reply:?}");
+        }
+        assert_eq!(kit.page("POST", &format!("{JSON}Sec-Fetch-Site: cross-site\r\n"), &web).await.status, 403);
+        assert_eq!(kit.page("POST", "Content-Type: text/plain\r\n", &web).await.status, 415);
+        for (body, status) in [(json!([]), 400), (json!({"server": "other"}), 404), (json!({"server": "none"}), 404)] {
+            assert_eq!(kit.page("POST", JSON, &body).await.status, status, "{body}");
+            assert_eq!(kit.page("DELETE", JSON, &body).await.status, status, "{body}");
+        }
+        assert!(kit.server.requests("/register").is_empty());
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn sign_ins_cannot_be_started_without_end() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup::default()).await;
+        let mut refused = 0;
+        for _ in 0..40 {
+            let reply = kit.page("POST", JSON, &json!({"server": "web"})).await;
+            refused += usize::from(reply.status == 429);
+        }
+        assert!(refused >= 5, "{refused}");
+        let registered = kit.server.requests("/register").len();
+        assert!(registered <= 35, "{registered}");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_restricted_key_cannot_sign_in_for_all_clients() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { needs_keys: true, ..Setup::default() }).await;
+        let restricted = kit.key("some", |key| key.profiles = vec!["web".to_owned()]);
+        let full = kit.key("all", |_| {});
+        let web = json!({"server": "web"});
+        assert_eq!(kit.page("POST", JSON, &web).await.status, 401);
+        for method in ["POST", "DELETE"] {
+            assert_eq!(kit.page(method, &format!("{JSON}{restricted}"), &web).await.status, 403);
+        }
+        let login = kit.status(&restricted).await["login"].clone();
+        assert_eq!((&login["needed"], &login["allowed"]), (&json!(true), &json!(false)));
+        kit.sign_in(&full).await;
+        kit.until(&full, "ready").await;
+        assert!(is_result(&kit.call(&full).await));
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn each_principal_uses_tokens_of_its_own() {
+    scene(|_| async move {
+        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true };
+        let kit = SignInKit::start(setup).await;
+        let ann = kit.key("ann", |key| key.profiles = vec!["default".to_owned()]);
+        let bob = kit.key("bob", |_| {});
+        let other = kit.key("other", |key| key.tools = vec!["other.*".to_owned()]);
+        kit.until(&bob, "ready").await;
+        let error = kit.call(&ann).await["error"].clone();
+        let message = error["message"].as_str().expect("an error");
+        assert!(
+            message.contains("run `ropeway login web --account 'key:ann'`, or open http://127.0.0.1:"),
+            "{message}"
+        );
+        assert_eq!(error["data"], json!({"server": "web", "reason": "needs_auth"}));
+        assert_eq!(kit.status(&ann).await["login"]["account"], "key:ann");
+        // A key without access to the server cannot sign in to it.
+        assert_eq!(kit.page("POST", &format!("{JSON}{other}"), &json!({"server": "web"})).await.status, 404);
+        kit.sign_in(&ann).await;
+        assert!(is_result(&kit.call(&ann).await));
+        assert!(kit.call(&bob).await["error"]["message"].as_str().is_some_and(|text| text.contains("'key:bob'")));
+        kit.sign_in(&bob).await;
+        assert!(is_result(&kit.call(&bob).await));
+        let tokens = [kit.token(None).await, kit.token(Some("key:ann")).await, kit.token(Some("key:bob")).await];
+        let tokens = tokens.map(|token| format!("Bearer {}", token.expect("a token")));
+        let used: Vec<String> = kit
+            .server
+            .requests("/mcp")
+            .iter()
+            .filter(|request| request.json()["method"] == "tools/call")
+            .map(|request| request.header("authorization").to_owned())
+            .collect();
+        assert_eq!(used, tokens[1..], "the token of the shared account calls no tool");
+        // Signing out ends the connection of one principal only.
+        let reply = kit.page("DELETE", &format!("{JSON}{ann}"), &json!({"server": "web"})).await;
+        assert_eq!(reply.json(), json!({"signed_out": true}));
+        assert!(!is_result(&kit.call(&ann).await));
+        assert!(is_result(&kit.call(&bob).await));
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_call_of_a_legacy_client_goes_on_after_a_sign_in() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await;
+        let session = kit.session_with(all_capabilities()).await;
+        kit.expire();
+        let mut stream = kit.open(&post(&session, &call(5, "web_scopes", json!({})))).await;
+        let asked = next_message(&mut stream).await;
+        assert_eq!((&asked["method"], &asked["params"]["mode"]), (&json!("elicitation/create"), &json!("url")));
+        let url = asked["params"]["url"].as_str().expect("a URL");
+        assert_eq!(url, format!("http://{}/#/servers/web", kit.address));
+        let accepted = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}});
+        assert_eq!(kit.post(&session, &accepted).await.status, 202);
+        kit.sign_in("").await;
+        let rest = read_rest(stream).await;
+        assert!(rest.contains("notifications/elicitation/complete"), "{rest}");
+        let messages = rest.lines().filter_map(|line| line.strip_prefix("data: "));
+        let mut messages = messages.filter_map(|data| serde_json::from_str::<Value>(data).ok());
+        assert!(messages.any(|message| message["id"] == 5 && is_result(&message)), "{rest}");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_call_of_a_modern_client_goes_on_after_a_sign_in() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await;
+        kit.expire();
+        let ask = async |more: Value| kit.send(&call_with(all_capabilities(), "web_scopes", &json!({}), more)).await;
+        let result = input_required(&ask(json!({})).await);
+        let params = &result["inputRequests"]["q1"]["params"];
+        assert_eq!((&params["mode"], &params["elicitationId"]), (&json!("url"), &Value::Null), "{result}");
+        kit.sign_in("").await;
+        let answers = json!({"q1": {"action": "accept"}});
+        let reply = ask(json!({"requestState": result["requestState"], "inputResponses": answers})).await;
+        assert!(is_result(&reply.json()), "{reply:?}");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_declined_sign_in_fails_the_waiting_calls_without_another_question() {
+    scene(|_| async move {
+        let kit = Arc::new(SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await);
+        kit.expire();
+        let ask = async |more: Value| kit.send(&call_with(all_capabilities(), "web_scopes", &json!({}), more)).await;
+        let result = input_required(&ask(json!({})).await);
+        // Another call waits for the same sign-in.
+        let waiting = tokio::spawn({
+            let kit = kit.clone();
+            async move { kit.send(&call_with(all_capabilities(), "web_scopes", &json!({}), json!({}))).await }
+        });
+        until("both calls", || kit.gateway.status().requests >= 2).await;
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        let answers = json!({"q1": {"action": "decline"}});
+        let declined = ask(json!({"requestState": result["requestState"], "inputResponses": answers})).await;
+        for reply in [declined, waiting.await.expect("a reply")] {
+            let message = reply.json()["error"]["message"].as_str().expect("an error").to_owned();
+            assert!(message.contains("needs a sign-in") && message.contains("ropeway login web"), "{message}");
+        }
+        let kit = Arc::into_inner(kit).expect("the only kit");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_call_goes_on_after_a_sign_in_on_a_terminal() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await;
+        kit.expire();
+        let ask = async |more: Value| kit.send(&call_with(all_capabilities(), "web_scopes", &json!({}), more)).await;
+        let result = input_required(&ask(json!({})).await);
+        sign_in(&kit.server, &kit.store).await;
+        let answers = json!({"q1": {"action": "accept"}});
+        let reply = ask(json!({"requestState": result["requestState"], "inputResponses": answers})).await;
+        assert!(is_result(&reply.json()), "{reply:?}");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_sign_in_for_further_scopes_asks_for_them() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await;
+        kit.server.change(|behaviour| behaviour.required_scope = Some("write".to_owned()));
+        let ask = async |more: Value| kit.send(&call_with(all_capabilities(), "web_scopes", &json!({}), more)).await;
+        let result = input_required(&ask(json!({})).await);
+        let (url, cookie) = kit.begin("").await;
+        assert!(url.contains("write"), "{url}");
+        assert_eq!(kit.callback(&browse(&url).await, &cookie).await.status, 200);
+        let answers = json!({"q1": {"action": "accept"}});
+        let reply = ask(json!({"requestState": result["requestState"], "inputResponses": answers})).await;
+        assert!(reply.json()["result"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("write")));
+        kit.stop().await;
+    });
+}
