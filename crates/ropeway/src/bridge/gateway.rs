@@ -230,6 +230,20 @@ impl Bridge {
         Some(SignInTarget { url: server.url.clone(), settings })
     }
 
+    /// Returns the servers that need a sign-in, and for which tokens were stored meanwhile, such as by `ropeway login`.
+    pub(crate) async fn signed_in_servers(&self) -> Vec<Alias> {
+        let mut servers = Vec::new();
+        for slot in self.state.slots() {
+            let needs_auth = matches!(slot.snapshot().state, ServerState::NeedsAuth);
+            if let Some(mcp) = slot.mcp().filter(|_| needs_auth)
+                && mcp.has_new_tokens().await
+            {
+                servers.push(slot.alias().clone());
+            }
+        }
+        servers
+    }
+
     /// Applies changed tokens of the shared account: the server is connected again. A lazy server stays asleep.
     pub(crate) async fn reconnect_with_tokens(&self, alias: &Alias) {
         let is_asleep = |slot: &Arc<ServerSlot>| matches!(slot.snapshot().state, ServerState::Cached { .. });

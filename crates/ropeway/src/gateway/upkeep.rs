@@ -3,6 +3,8 @@
 use std::sync::Weak;
 use std::time::Duration;
 
+use tokio::time::MissedTickBehavior;
+
 use super::clients::ChangedList;
 use super::shared::GatewayShared;
 
@@ -11,6 +13,9 @@ const DEBOUNCE: Duration = Duration::from_millis(10);
 
 /// Time between two searches for unused sessions and connections, unless connections become unused sooner.
 const SWEEP: Duration = Duration::from_secs(30);
+
+/// Time between two looks for tokens of servers that need a sign-in.
+const TOKEN_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Minimum time between two searches.
 const MIN_SWEEP: Duration = Duration::from_millis(100);
@@ -24,6 +29,8 @@ pub(super) async fn run(shared: Weak<GatewayShared>) {
     let isolated_idle = strong.settings().limits.isolated_idle;
     drop(strong);
     let mut sweep = tokio::time::interval(isolated_idle.clamp(MIN_SWEEP, SWEEP));
+    let mut tokens = tokio::time::interval(TOKEN_INTERVAL);
+    tokens.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             changed = changes.changed() => {
@@ -44,6 +51,13 @@ pub(super) async fn run(shared: Weak<GatewayShared>) {
                     shared.clients.notify_changed(list, |profile| {
                         routers.get(profile).is_some_and(|router| router.has_server(&server))
                     });
+                }
+            }
+            _ = tokens.tick() => {
+                let Some(bridge) = shared.upgrade().map(|shared| shared.bridge.clone()) else { return };
+                for server in bridge.signed_in_servers().await {
+                    let bridge = bridge.clone();
+                    tokio::spawn(async move { bridge.reconnect_with_tokens(&server).await });
                 }
             }
             _ = sweep.tick() => {

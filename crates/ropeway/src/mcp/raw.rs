@@ -128,6 +128,14 @@ impl Mcp {
         auth.has_token()
     }
 
+    /// Returns `true` if other tokens were stored since the connection read them.
+    pub(crate) async fn has_new_tokens(&self) -> bool {
+        match self.inner.connection.host.authorizer() {
+            Some(auth) => auth.has_new_tokens().await,
+            None => false,
+        }
+    }
+
     /// Returns the key of the connection, which questions and notifications name.
     pub(crate) fn link(&self) -> LinkKey {
         self.inner.connection.host.link()

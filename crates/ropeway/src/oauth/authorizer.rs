@@ -197,6 +197,12 @@ impl Authorizer {
         self.current_token().is_some()
     }
 
+    /// Returns `true` if other tokens were stored since they were last read.
+    #[allow(dead_code, reason = "used by the gateway")]
+    pub(crate) async fn has_new_tokens(&self) -> bool {
+        matches!(self.grant, TokenGrant::Person(_)) && self.is_store_changed(&*self.flight.lock().await)
+    }
+
     /// Returns the maximum time of a sign-in, or zero if a person cannot be asked.
     pub(crate) fn max_sign_in_time(&self) -> Duration {
         match (&self.sign_in, &self.grant) {

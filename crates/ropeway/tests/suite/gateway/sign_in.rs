@@ -429,6 +429,18 @@ fn a_call_goes_on_after_a_sign_in_on_a_terminal() {
 }
 
 #[test]
+fn a_server_connects_after_a_sign_in_on_a_terminal() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup::default()).await;
+        kit.until("", "needs_auth").await;
+        sign_in(&kit.server, &kit.store).await;
+        kit.until("", "ready").await;
+        assert!(is_result(&kit.call("").await));
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_sign_in_for_further_scopes_asks_for_them() {
     scene(|_| async move {
         let kit = SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await;
