@@ -14,6 +14,7 @@ use super::exchanges::Exchanges;
 use super::gateway_error::GatewayError;
 use super::http;
 use super::journal::Journal;
+use super::key_source::KeySource;
 use super::limits::Limits;
 use super::observe::{Observer, ObserverError};
 use super::origin::page_origin;
@@ -22,7 +23,6 @@ use super::parked::ParkedCalls;
 use super::profile::Selector;
 use super::replay::Streams;
 use super::router::RouterSet;
-use super::seal::{KeyError, KeyRing};
 use super::server_limits::ServerLimiters;
 use super::session::Sessions;
 use super::shared::{GatewayShared, GatewayStatus};
@@ -38,7 +38,6 @@ use crate::bridge::{Bridge, BridgeBuilder, BridgeError};
 use crate::config::{Config, GatewaySettings, Secrets, TlsSettings};
 use crate::oauth::TokenStore;
 use crate::registry::ServerStatus;
-use crate::secret::Secret;
 use crate::sync::lock;
 use crate::tool::{BoxError, CancelToken};
 
@@ -47,29 +46,6 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time to write the last lines of the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(2);
-
-/// Where the keys of a gateway come from. They seal session ids, cursors and everything else that clients send back.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub enum KeySource {
-    /// New keys. Sessions end with the gateway.
-    #[default]
-    Ephemeral,
-    /// Given keys: 32 bytes each, in base64 or hexadecimal. The first one seals, all of them open.
-    Given(Vec<Secret>),
-    /// A file with one key per line, which is created if it does not exist.
-    File(PathBuf),
-}
-
-impl KeySource {
-    fn load(&self) -> Result<KeyRing, KeyError> {
-        match self {
-            Self::Ephemeral => KeyRing::generate(),
-            Self::Given(secrets) => KeyRing::parse(&secrets.iter().map(Secret::expose).collect::<Vec<_>>().join(" ")),
-            Self::File(path) => KeyRing::load_or_create(path),
-        }
-    }
-}
 
 /// Settings of a [`Gateway`].
 #[derive(Clone)]

@@ -37,6 +37,7 @@ mod header_view;
 mod health_cache;
 mod http;
 mod journal;
+mod key_source;
 mod limits;
 mod line_io;
 mod link_users;
@@ -92,7 +93,8 @@ mod uris;
 #[doc(hidden)]
 pub use self::auth::{ClientKey, KeyFile, KeyFileError, KeyLimits, NewKey};
 pub use self::gateway_error::GatewayError;
-pub use self::handle::{Gateway, GatewayBuilder, KeySource};
+pub use self::handle::{Gateway, GatewayBuilder};
+pub use self::key_source::KeySource;
 pub use self::otlp::OtlpSettings;
 // Hidden from the docs: used by `ropeway top`.
 #[doc(hidden)]

@@ -391,17 +391,27 @@ fn a_call_of_a_modern_client_goes_on_after_a_sign_in() {
 #[test]
 fn a_declined_sign_in_fails_the_waiting_calls_without_another_question() {
     scene(|_| async move {
-        let kit = Arc::new(SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await);
-        kit.expire();
-        let ask = async |more: Value| kit.send(&call_with(all_capabilities(), "web_scopes", &json!({}), more)).await;
+        // The tools of the shared account stay listed while a principal signs in.
+        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true };
+        let kit = Arc::new(SignInKit::start(setup).await);
+        let ann = kit.key("ann", |_| {});
+        kit.until(&ann, "ready").await;
+        let request = |more: Value| with(&call_with(all_capabilities(), "web_scopes", &json!({}), more), &ann);
+        let ask = async |more: Value| kit.send(&request(more)).await;
         let result = input_required(&ask(json!({})).await);
+        let asked = kit.server.requests("/mcp").len();
         // Another call waits for the same sign-in.
         let waiting = tokio::spawn({
-            let kit = kit.clone();
-            async move { kit.send(&call_with(all_capabilities(), "web_scopes", &json!({}), json!({}))).await }
+            let (kit, request) = (kit.clone(), request(json!({})));
+            async move { kit.send(&request).await }
         });
         until("both calls", || kit.gateway.status().requests >= 2).await;
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        // It waits once the server has refused it, too.
+        let mut refused = (asked, asked);
+        while refused.1 == asked || refused.0 != refused.1 {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            refused = (refused.1, kit.server.requests("/mcp").len());
+        }
         let answers = json!({"q1": {"action": "decline"}});
         let declined = ask(json!({"requestState": result["requestState"], "inputResponses": answers})).await;
         for reply in [declined, waiting.await.expect("a reply")] {

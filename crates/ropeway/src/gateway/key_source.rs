@@ -1,0 +1,29 @@
+//! Where the keys of a gateway come from.
+
+use std::path::PathBuf;
+
+use super::seal::{KeyError, KeyRing};
+use crate::secret::Secret;
+
+/// Where the keys of a gateway come from. They seal session ids, cursors and everything else that clients send back.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum KeySource {
+    /// New keys. Sessions end with the gateway.
+    #[default]
+    Ephemeral,
+    /// Given keys: 32 bytes each, in base64 or hexadecimal. The first one seals, all of them open.
+    Given(Vec<Secret>),
+    /// A file with one key per line, which is created if it does not exist.
+    File(PathBuf),
+}
+
+impl KeySource {
+    pub(super) fn load(&self) -> Result<KeyRing, KeyError> {
+        match self {
+            Self::Ephemeral => KeyRing::generate(),
+            Self::Given(secrets) => KeyRing::parse(&secrets.iter().map(Secret::expose).collect::<Vec<_>>().join(" ")),
+            Self::File(path) => KeyRing::load_or_create(path),
+        }
+    }
+}
