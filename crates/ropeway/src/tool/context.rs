@@ -96,6 +96,8 @@ struct Inner {
     meta: Map<String, Value>,
     trace: Option<TraceParent>,
     unchanged: bool,
+    /// No caller waits for the request.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only used by connections"))]
     background: bool,
 }
 

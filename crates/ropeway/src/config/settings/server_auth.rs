@@ -98,6 +98,7 @@ impl OAuthSettings {
     }
 
     /// Returns a redactor for the secrets of the settings.
+    #[cfg(feature = "mcp")]
     pub(crate) fn secrets(&self) -> Redactor {
         let mut secrets = Vec::new();
         self.add_secrets(&mut secrets);
