@@ -25,6 +25,10 @@ pub enum Error {
     #[cfg(feature = "gateway")]
     #[error(transparent)]
     Gateway(Box<crate::gateway::GatewayError>),
+    /// Stored tokens could not be read, written or locked.
+    #[cfg(feature = "mcp")]
+    #[error(transparent)]
+    TokenStore(Box<crate::oauth::StoreError>),
     /// A `ropeway.lock` file could not be read or written.
     #[cfg(feature = "bridge")]
     #[error(transparent)]
@@ -64,6 +68,7 @@ from! {
     #[cfg(feature = "bridge")] Bridge: crate::bridge::BridgeError,
     #[cfg(feature = "gateway")] Gateway: crate::gateway::GatewayError,
     #[cfg(feature = "bridge")] Lock: crate::lock::LockError,
+    #[cfg(feature = "mcp")] TokenStore: crate::oauth::StoreError,
     #[cfg(feature = "providers")] Provider: crate::provider::ProviderError,
     Parse: crate::parse_error::ParseError,
     #[cfg(feature = "agent")] Agent: crate::agent::AgentError,

@@ -140,7 +140,7 @@ async fn a_lock_of_another_process_is_waited_for() {
     assert!(matches!(&busy, StoreError::Busy { server, .. } if server == SERVER), "{busy}");
     assert!((Duration::from_millis(300)..Duration::from_secs(5)).contains(&began.elapsed()));
     let other = store.lock_within("https://b.example", None, Duration::ZERO).await;
-    let _ = other.expect("the lock of another server is free");
+    drop(other.expect("the lock of another server is free"));
     let waiting = tokio::spawn({
         let store = store.clone();
         async move { store.lock_within(SERVER, None, PATIENCE).await.map(drop) }
@@ -266,7 +266,8 @@ async fn processes_share_the_key_of_the_session_keyring() {
 fn a_locked_session_keyring_is_reported_with_what_to_do() {
     let (_root, folder) = folder();
     let script = "echo 'secret-tool: Cannot create an item in a locked collection' >&2; exit 1";
-    let mut helper = FakeKeyring::new(script).start(&folder, "auto");
+    let keyring = FakeKeyring::new(script);
+    let mut helper = keyring.start(&folder, "auto");
     for command in ["check", "save t"] {
         let answer = helper.run(command);
         assert!(answer.starts_with("error: the keyring is locked; unlock it and try again"), "{answer}");

@@ -1,5 +1,7 @@
 //! Authenticated encryption with the key of a store or of an export.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -13,13 +15,13 @@ pub(super) const KEY_BYTES: usize = 32;
 /// A key that encrypts tokens.
 #[derive(Clone)]
 pub(super) struct StoreKey {
-    cipher: LessSafeKey,
+    cipher: Arc<LessSafeKey>,
     id: String,
 }
 
 impl StoreKey {
     pub(super) fn new(bytes: &[u8; KEY_BYTES]) -> Result<Self, Unspecified> {
-        let cipher = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes)?);
+        let cipher = Arc::new(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes)?));
         let id = hex(&digest(&SHA256, bytes).as_ref()[..8]);
         Ok(Self { cipher, id })
     }

@@ -273,10 +273,13 @@ async fn two_processes_refresh_once() {
     assert_eq!(server.token_requests("refresh_token").len(), 1);
 }
 
+/// The reasons and the scopes of sign-ins.
+type Requests = Arc<std::sync::Mutex<Vec<(SignInReason, Vec<String>)>>>;
+
 #[tokio::test]
 async fn a_missing_scope_is_requested_and_the_call_repeated() {
     let server = AuthorizationServer::start().await;
-    let reasons: Arc<std::sync::Mutex<Vec<(SignInReason, Vec<String>)>>> = Arc::default();
+    let reasons: Requests = Arc::default();
     let seen = reasons.clone();
     server.change(|behaviour| behaviour.challenge_scope = Some("read".into()));
     let handlers = Handlers::new().on_sign_in(move |request: SignInRequest| {
