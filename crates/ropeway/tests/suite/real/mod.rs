@@ -1,6 +1,7 @@
 //! Real servers: popular ones, and a small test server on every official SDK.
 
 mod bridge;
+#[cfg(feature = "gateway")]
 mod browser;
 mod discovery;
 mod manifest;
@@ -8,6 +9,7 @@ mod manifest;
 mod oidc;
 #[cfg(feature = "gateway")]
 mod oidc_sign_in;
+#[cfg(feature = "gateway")]
 mod protected;
 mod resources;
 mod sdks;
