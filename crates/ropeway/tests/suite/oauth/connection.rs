@@ -449,19 +449,20 @@ async fn the_time_of_a_sign_in_does_not_count_but_is_bounded() {
     };
     let short = |handlers: Handlers| {
         let mut config = ServerConfig::new("web", http(&server));
-        config.timeouts.connect = Duration::from_millis(1500);
-        config.timeouts.probe = Duration::from_millis(700);
-        config.timeouts.idle = Duration::from_millis(1500);
-        config.timeouts.grace = Duration::from_millis(300);
+        // Long enough for a busy machine, and shorter than the sign-ins.
+        config.timeouts.connect = Duration::from_secs(5);
+        config.timeouts.probe = Duration::from_secs(3);
+        config.timeouts.idle = Duration::from_secs(5);
+        config.timeouts.grace = Duration::from_secs(3);
         Mcp::with_host(config, handlers, Events::default())
     };
-    let mcp = short(slow(3000));
+    let mcp = short(slow(7000));
     mcp.connect().await.expect("connected");
     server.expire_access_tokens();
     server.revoke_refresh_tokens();
     call(&mcp).await.expect("a result");
     // A call that finds the server connecting waits for the sign-in as well.
-    let mcp = short(slow(2000));
+    let mcp = short(slow(6000));
     let connecting = tokio::spawn({
         let mcp = mcp.clone();
         async move { mcp.connect().await }
