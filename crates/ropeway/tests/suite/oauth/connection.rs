@@ -479,7 +479,7 @@ async fn the_time_of_a_sign_in_does_not_count_but_is_bounded() {
 async fn everything_but_the_sign_in_counts() {
     let server = AuthorizationServer::start().await;
     let mut config = ServerConfig::new("web", http(&server));
-    config.timeouts.idle = Duration::from_millis(500);
+    config.timeouts.idle = Duration::from_secs(2);
     let handlers = Asked::default().host().with_token_store(signed_in(&server).await);
     let mcp = Mcp::with_host(config, handlers, Events::default());
     mcp.connect().await.expect("connected");
@@ -488,7 +488,7 @@ async fn everything_but_the_sign_in_counts() {
     let started = tokio::time::Instant::now();
     let error = call(&mcp).await.expect_err("no token");
     assert!(matches!(error, CallError::Timeout { idle: true, .. }), "{error:?}");
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test]
