@@ -112,7 +112,7 @@ fn derive(passphrase: &Secret, salt: &[u8], iterations: u32) -> Result<StoreKey,
     StoreKey::new(&key)
 }
 
-/// Detects text that was not copied completely. It is no protection against changes on purpose.
+/// Detects text that was not copied completely. It does not protect against deliberate changes.
 fn checksum(body: &str) -> String {
     fingerprint(&[body])[..8].to_owned()
 }
