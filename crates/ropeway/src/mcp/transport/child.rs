@@ -1,6 +1,9 @@
 //! The process of a stdio server, with its process group and everything that it has started.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -50,18 +53,23 @@ pub fn end_children() {
     drop(end_children_for_good());
 }
 
+/// Blocks the start and end of servers until it is dropped.
+pub(crate) struct ExitGuard {
+    _groups: MutexGuard<'static, BTreeSet<i32>>,
+    _directories: MutexGuard<'static, BTreeSet<PathBuf>>,
+}
+
 /// Kills every server process, and blocks the start and end of others until the returned guard is dropped.
 ///
 /// Without the guard, another thread could start a server meanwhile, or report the killed one as a failure before this process
 /// exits.
-pub(crate) fn end_children_for_good() -> impl Drop {
+pub(crate) fn end_children_for_good() -> ExitGuard {
     let mut held = groups();
     for group in std::mem::take(&mut *held) {
         kill(Pid::from_raw(group), Signal::KILL);
     }
     orphans::kill_all();
-    private_temp::remove_all();
-    held
+    ExitGuard { _groups: held, _directories: private_temp::remove_all() }
 }
 
 fn kill(group: Option<Pid>, signal: Signal) {
