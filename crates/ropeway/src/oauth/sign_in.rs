@@ -178,7 +178,7 @@ impl SignIn {
     /// Starts a sign-in on another device.
     pub async fn device(&mut self) -> Result<DeviceAuthorization, OAuthError> {
         let Some(endpoint) = self.discovery.server.device_authorization_endpoint.clone() else {
-            return Err(OAuthError::unsupported("the authorization server has no sign-in for other devices"));
+            return Err(OAuthError::unsupported("the authorization server does not support device codes"));
         };
         let client = self.client(None).await?;
         let oauth = OAuthClient::new(&self.http, &client, self.issuer(), &self.settings)?;
