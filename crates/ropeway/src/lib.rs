@@ -36,10 +36,12 @@
 //! |---|---|
 //! | connect to one server | [`Mcp`] |
 //! | connect to the servers of a configuration file | [`Config`], [`Bridge`] |
+//! | sign in to a server with OAuth | [`oauth`], [`Handlers::on_sign_in`](mcp::Handlers::on_sign_in) |
 //! | hold tools of several servers and of the program itself | [`Registry`], [`LocalTool`] |
 //! | read the outcome of a call | [`Envelope`] |
 //! | ask a model | [`Provider`], [`ChatRequest`](provider::ChatRequest) |
 //! | run a model with tools | [`Agent`], or [`agent::stream`] for a loop of your own |
+//! | serve all servers to other MCP clients | `gateway::Gateway` |
 //! | test a client without a real server or model | `testing` |
 //!
 //! Types that most programs need are at the root of the crate and in the [`prelude`]; everything else is in the module of its topic.
@@ -47,7 +49,7 @@
 //! # Features
 //!
 //! - `agent` (default): everything except `gateway`, `testing` and `arbitrary-precision`.
-//! - `mcp`: one connection ([`Mcp`]).
+//! - `mcp`: one connection ([`Mcp`]), and OAuth ([`oauth`]).
 //! - `bridge`: configuration files, many connections and registries.
 //! - `providers`: models without MCP.
 //! - `gateway`: all servers of a configuration behind one MCP endpoint (`gateway::Gateway`).

@@ -238,7 +238,6 @@ pub(crate) struct EventReader {
 }
 
 impl EventReader {
-    /// Returns the stream.
     pub(crate) fn stream(&self) -> &Arc<EventStream> {
         &self.stream
     }

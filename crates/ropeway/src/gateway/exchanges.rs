@@ -36,7 +36,6 @@ pub(crate) struct ExchangeGuard {
 }
 
 impl ExchangeGuard {
-    /// Returns the exchange.
     pub(crate) fn exchange(&self) -> &Exchange {
         &self.exchange
     }

@@ -1,4 +1,4 @@
-//! The error of a gateway.
+//! Why a gateway could not be built, or could not serve clients.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use super::seal::KeyError;
 use super::tls::TlsError;
 use crate::bridge::BridgeError;
 
-/// The error of a [`Gateway`](super::Gateway).
+/// Why a [`Gateway`](super::Gateway) could not be built, or could not serve clients.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
     /// The configuration is invalid.
     #[error(transparent)]
     Bridge(#[from] BridgeError),
-    /// The keys could not be loaded.
+    /// The session keys could not be loaded.
     #[error("could not load the keys of the gateway")]
     Keys(
         // Hidden from the docs: it is the source of the error, which describes it.
@@ -45,7 +45,7 @@ pub enum GatewayError {
     /// The address is reachable from other machines, and clients are not authenticated.
     #[error("listening on `{address}` needs authentication; set `gateway.auth`, or listen on `127.0.0.1`")]
     NotLocal {
-        /// The address.
+        /// The address of the listener.
         address: std::net::SocketAddr,
     },
     /// The certificate of the gateway or its key cannot be used.

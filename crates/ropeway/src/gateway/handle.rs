@@ -47,7 +47,9 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 /// Time to write the last lines of the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(2);
 
-/// Settings of a [`Gateway`].
+/// Settings of a [`Gateway`] in addition to its configuration.
+///
+/// [`Gateway::builder`] creates it; the [module](crate::gateway) has an example.
 #[derive(Clone)]
 pub struct GatewayBuilder {
     bridge: BridgeBuilder,
@@ -59,8 +61,9 @@ pub struct GatewayBuilder {
 }
 
 impl GatewayBuilder {
-    /// Changes the settings of the bridge to the servers, such as the lock and the cache. Of its handlers, the gateway uses those of
-    /// sign-ins.
+    /// Changes the settings of the bridge to the servers, such as the lock and the cache.
+    ///
+    /// Of its handlers, the gateway uses only the sign-in handler and the token store.
     #[must_use]
     pub fn bridge(mut self, change: impl FnOnce(BridgeBuilder) -> BridgeBuilder) -> Self {
         self.bridge = change(self.bridge);
@@ -74,14 +77,15 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the keys. With the same keys, a restarted gateway knows the sessions of before.
+    /// Sets the keys that seal session ids. A restarted gateway with the same keys accepts its earlier sessions. Defaults to
+    /// [`KeySource::Ephemeral`].
     #[must_use]
     pub fn keys(mut self, keys: KeySource) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Keeps log levels, subscriptions and ended sessions in a file.
+    /// Stores the log levels and subscriptions of sessions, and which sessions have ended, in a file, for a restarted gateway.
     #[must_use]
     pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
         self.journal = Some(path.into());
@@ -95,8 +99,7 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the store of the tokens of sign-ins to servers, in place of the one of the bridge's handlers. Without a store, tokens are
-    /// kept in memory.
+    /// Sets the store of sign-ins to servers. Defaults to the store of the bridge's handlers, and else to one in memory.
     #[must_use]
     pub fn token_store(mut self, store: TokenStore) -> Self {
         self.tokens = Some(store);
@@ -107,7 +110,7 @@ impl GatewayBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the configuration is invalid, or if the keys, the keys of clients, the journal or a log cannot be opened.
+    /// Fails if the configuration is invalid, or if the session keys, the keys of clients, the journal or a log cannot be opened.
     pub fn build(self) -> Result<Gateway, GatewayError> {
         let Self { bridge, settings, keys, journal, otlp, tokens } = self;
         let keys = Arc::new(keys.load()?);
@@ -165,6 +168,10 @@ impl GatewayBuilder {
 
 /// One MCP server in front of all servers of a configuration.
 ///
+/// [`start`](Self::start) starts the servers. [`serve_http`](Self::serve_http), [`serve_http_unix`](Self::serve_http_unix),
+/// [`serve_lines`](Self::serve_lines) and [`serve_stdio`](Self::serve_stdio) serve clients, any number of them concurrently.
+/// [`drain`](Self::drain) finishes the calls in progress and stops the gateway.
+///
 /// Cloning is cheap. Dropping the last clone stops the gateway and its servers.
 #[derive(Clone)]
 pub struct Gateway {
@@ -205,7 +212,7 @@ impl Gateway {
         &self.inner.shared.bridge
     }
 
-    /// Starts the servers, and waits until each of them is ready or has failed once. Clients can be served before.
+    /// Starts the servers, and waits until each of them is ready or has failed once. Clients can be served before that.
     ///
     /// # Errors
     ///
@@ -334,14 +341,14 @@ impl Gateway {
         self.inner.shared.stop_requested.cancelled().await;
     }
 
-    /// Announces the end of the gateway while it goes on serving: `/ready` answers 503, and HTTP connections are closed after their
-    /// next response. A load balancer then sends its clients elsewhere. [`drain`](Self::drain) ends the gateway.
+    /// Announces the end of the gateway while it continues to serve clients: `/ready` answers 503, and HTTP connections are closed
+    /// after their next response, so that a load balancer sends clients elsewhere. [`drain`](Self::drain) stops the gateway.
     pub fn announce_drain(&self) {
         self.inner.shared.leaving.cancel();
     }
 
-    /// Refuses new sessions and calls, cancels calls that wait for input of their clients, waits for the other calls in progress up
-    /// to `limit`, and stops the servers.
+    /// Stops the gateway: refuses new sessions and calls, cancels calls that wait for input from their clients, waits up to `limit`
+    /// for other calls in progress, and stops the servers.
     pub async fn drain(&self, limit: Duration) {
         let shared = &self.inner.shared;
         shared.leaving.cancel();
@@ -362,7 +369,7 @@ impl Gateway {
         self.inner.exporter.finish().await;
     }
 
-    /// Opens the audit log and the access log again, because they were renamed.
+    /// Reopens the audit log and the access log, for example after a rotation.
     pub fn reopen_logs(&self) {
         self.inner.shared.observer.reopen_logs();
     }

@@ -1,15 +1,15 @@
-//! Where the keys of a gateway come from.
+//! Where the session keys of a gateway come from.
 
 use std::path::PathBuf;
 
 use super::seal::{KeyError, KeyRing};
 use crate::secret::Secret;
 
-/// Where the keys of a gateway come from. They seal session ids, cursors and everything else that clients send back.
+/// Where the session keys of a gateway come from. They seal session ids, cursors and all other ids that clients send back.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum KeySource {
-    /// New keys. Sessions end with the gateway.
+    /// New keys at every start. Sessions end with the gateway.
     #[default]
     Ephemeral,
     /// Given keys: 32 bytes each, in base64 or hexadecimal. The first one seals, all of them open.

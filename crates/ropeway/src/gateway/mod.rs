@@ -1,17 +1,24 @@
 //! One MCP server in front of all servers of a configuration.
 //!
-//! A [`Gateway`] serves clients of both protocol eras at once over HTTP, standard input and output, and Unix sockets, whatever
-//! era each server speaks. Results are passed on as the bytes that the server sent.
+//! A [`Gateway`] serves clients of both protocol eras over HTTP, standard input and output, and Unix sockets, whatever era each
+//! server speaks. Results are passed on byte for byte. [`GatewaySettings`](crate::config::GatewaySettings) sets authentication,
+//! limits, profiles and logs.
 //!
 //! # Examples
 //!
+//! A gateway whose sessions survive a restart, and which uses the sign-ins of `ropeway login`:
+//!
 //! ```no_run
 //! use ropeway::config::{Config, Secrets};
-//! use ropeway::gateway::Gateway;
+//! use ropeway::gateway::{Gateway, KeySource};
+//! use ropeway::oauth::TokenStore;
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = Config::load("ropeway.yaml".as_ref(), &Secrets::from_env())?;
-//! let gateway = Gateway::builder(config).build()?;
+//! let gateway = Gateway::builder(config)
+//!     .keys(KeySource::File("/var/lib/ropeway/gateway/keys".into()))
+//!     .token_store(TokenStore::default_location()?)
+//!     .build()?;
 //! gateway.start().await?;
 //! gateway.serve_http(std::net::TcpListener::bind("127.0.0.1:8931")?).await?;
 //! # Ok(())

@@ -33,7 +33,7 @@ const EXPIRY_WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Maximum bytes of a file with certificates or a key.
 const MAX_FILE: usize = 1 << 20;
 
-/// The error of a certificate or its key.
+/// Why a certificate or its key cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {

@@ -76,7 +76,7 @@ pub(crate) struct Authorizer {
     may_offer: AtomicBool,
 }
 
-/// The current token.
+/// The token that requests use, and its version.
 #[derive(Default)]
 struct Current {
     /// Incremented with every change.

@@ -12,9 +12,9 @@ use crate::secret::Secret;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RegisteredClient {
-    /// The client id.
+    /// The id of the client at the authorization server.
     pub client_id: String,
-    /// The secret, which is kept for every later request.
+    /// The secret of a confidential client.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serialized::optional_secret")]
     pub client_secret: Option<Secret>,
     /// How the client authenticates at the token endpoint.

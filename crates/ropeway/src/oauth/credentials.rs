@@ -31,7 +31,7 @@ pub struct Credentials {
     pub revocation_endpoint: Option<String>,
     /// The client that they were issued to.
     pub client: RegisteredClient,
-    /// The tokens.
+    /// The access token, and the refresh token if one was issued.
     pub tokens: TokenSet,
     /// The key that the tokens are bound to, as base64 of PKCS #8.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serialized::optional_secret")]

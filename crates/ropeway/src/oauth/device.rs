@@ -27,7 +27,8 @@ const MAX_LIFETIME: Duration = Duration::from_secs(30 * 60);
 /// Maximum length of a code that a person types.
 const MAX_USER_CODE: usize = 64;
 
-/// What a person does on another device: open a page and enter a code.
+/// A code that a person enters on another device, and where
+/// ([RFC 8628](https://www.rfc-editor.org/rfc/rfc8628#section-3.2)).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceAuthorization {

@@ -19,7 +19,7 @@ pub enum OAuthError {
         /// The rule, and how to allow it if that is possible.
         reason: String,
     },
-    /// A connection failed.
+    /// The server or the authorization server cannot be reached.
     #[error("could not connect to `{url}`")]
     Unreachable {
         /// The URL.
@@ -42,7 +42,7 @@ pub enum OAuthError {
     Refused {
         /// The error code, like `invalid_grant`.
         error: String,
-        /// The description.
+        /// The description of the authorization server.
         description: Option<String>,
     },
     /// The authorization server lacks something that is required.
@@ -76,7 +76,7 @@ pub enum OAuthError {
     /// A person has to sign in.
     #[error("sign-in required: run `ropeway login {server}`")]
     SignInRequired {
-        /// The server.
+        /// The alias or URL of the server, as `ropeway login` takes it.
         server: String,
     },
     /// The server rejects a token that was just obtained.
@@ -99,7 +99,7 @@ pub enum OAuthError {
     /// A command that provides tokens failed.
     #[error("the token command `{command}` failed: {reason}")]
     Command {
-        /// The program.
+        /// The program that was run.
         command: String,
         /// What failed.
         reason: String,

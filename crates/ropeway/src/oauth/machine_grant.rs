@@ -19,9 +19,29 @@ use super::scopes::requested_scopes;
 use crate::config::{ClientAuthMethod, IdentityProvider, OAuthGrant, OAuthSettings};
 use crate::secret::{Redactor, Secret};
 
-/// Obtains tokens for a server with the grant of the settings, which needs no person. Connections do so themselves.
+/// Obtains tokens for a server with a grant that needs no person. Connections do so themselves.
 ///
 /// `assertion` is the JWT of a workload, or the ID token for an identity provider.
+///
+/// # Errors
+///
+/// Returns [`OAuthError::SignInRequired`] if the grant of the settings needs a person. Fails if the settings are incomplete, if the
+/// authorization server cannot be found or refuses the request, and if its metadata is invalid.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ropeway::config::{OAuthGrant, OAuthSettings};
+/// use ropeway::oauth::obtain_credentials;
+///
+/// # async fn run() -> Result<(), ropeway::oauth::OAuthError> {
+/// let settings = OAuthSettings::new()
+///     .with_grant(OAuthGrant::ClientCredentials)
+///     .with_client_id("ci")
+///     .with_client_secret("s3cret");
+/// let credentials = obtain_credentials("https://example.com/mcp", &settings, None).await?;
+/// # Ok(()) }
+/// ```
 pub async fn obtain_credentials(
     server: &str,
     settings: &OAuthSettings,

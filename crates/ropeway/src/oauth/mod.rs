@@ -2,7 +2,12 @@
 //! ([Authorization](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization)).
 //!
 //! [`SignIn`] runs the interactive flow: it finds the authorization server, registers a client, and exchanges the
-//! callback of a browser, or a device code, for [`Credentials`].
+//! callback of a browser, or a device code, for [`Credentials`]. [`obtain_credentials`] does the same for grants without a person.
+//! A [`TokenStore`] keeps the credentials for other processes.
+//!
+//! A connection ([`Mcp`](crate::mcp::Mcp)) authorizes its requests by itself: it loads stored tokens, refreshes them, and asks the
+//! handler [`on_sign_in`](crate::mcp::Handlers::on_sign_in) for a sign-in if a server needs one. Programs use the functions of this
+//! module to sign in at another time.
 
 mod active_token;
 mod address;

@@ -18,7 +18,13 @@ use crate::secret::{Redactor, Secret};
 
 /// Requests new tokens with the refresh token of a sign-in, once. Connections refresh their tokens themselves.
 ///
-/// The caller makes sure that no other process does the same at the same time: many servers accept a refresh token only once.
+/// Many authorization servers accept a refresh token only once. Hold the lock of the sign-in
+/// ([`TokenStore::lock`](super::TokenStore::lock)), so that no other process refreshes it at the same time.
+///
+/// # Errors
+///
+/// Fails if the authorization server cannot be reached or refuses the request. After an error with
+/// [`is_invalid_grant`](OAuthError::is_invalid_grant), also without a refresh token, only a new sign-in helps.
 pub async fn refresh_credentials(
     credentials: &Credentials,
     settings: &OAuthSettings,
@@ -46,6 +52,10 @@ pub(crate) async fn refresh(
 
 /// Revokes the tokens of a sign-in ([RFC 7009](https://www.rfc-editor.org/rfc/rfc7009)). Returns `false` if the authorization
 /// server has no endpoint for it.
+///
+/// # Errors
+///
+/// Fails if the authorization server cannot be reached or refuses the request. The tokens may then still be valid.
 pub async fn revoke(credentials: &Credentials, settings: &OAuthSettings) -> Result<bool, OAuthError> {
     let Some(endpoint) = &credentials.revocation_endpoint else { return Ok(false) };
     let endpoint = parse(endpoint)?;

@@ -23,17 +23,17 @@ use crate::config::OAuthSettings;
 use crate::secret::Redactor;
 use crate::setters::setters;
 
-/// What a sign-in is for.
+/// The server, settings and account of a [`SignIn`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SignInOptions {
-    /// The URL of the server.
+    /// The URL of the MCP endpoint.
     pub server: String,
-    /// The OAuth settings of the server.
+    /// The client, scopes and restrictions of the sign-in.
     pub settings: OAuthSettings,
     /// The challenge that caused the sign-in. `None` asks the server for one.
     pub challenge: Option<Challenge>,
-    /// The account, if the server has several.
+    /// The name under which the tokens are stored, if there are several sign-ins to one server.
     pub account: Option<String>,
     /// An earlier sign-in. If the authorization server is the same, its scopes are requested again, and its registered client is
     /// reused. Leave it out after an error with [`is_invalid_client`](OAuthError::is_invalid_client).
@@ -41,7 +41,7 @@ pub struct SignInOptions {
 }
 
 impl SignInOptions {
-    /// Creates options with default settings.
+    /// Creates options for the server at a URL, with default settings.
     pub fn new(server: impl Into<String>) -> Self {
         Self { server: server.into(), settings: OAuthSettings::new(), challenge: None, account: None, previous: None }
     }
@@ -52,13 +52,18 @@ setters!(SignInOptions {
     with_settings(settings: OAuthSettings) => settings = settings;
     /// Sets the challenge that caused the sign-in.
     with_challenge(challenge: Option<Challenge>) => challenge = challenge;
-    /// Sets the account.
+    /// Sets the name under which the tokens are stored.
     with_account(account: Option<String>) => account = account;
     /// Sets the earlier sign-in.
     with_previous(previous: Option<Credentials>) => previous = previous;
 });
 
 /// One sign-in of a person to one server.
+///
+/// [`start`](Self::start) finds the authorization server. Then either [`prepare`](Self::prepare) returns a URL for a browser and
+/// [`finish`](Self::finish) takes its callback, or [`device`](Self::device) returns a code for another device and
+/// [`wait_for_device`](Self::wait_for_device) waits for it to be entered. The credentials are not stored; see
+/// [`TokenStore::save`](super::TokenStore::save).
 ///
 /// # Examples
 ///
@@ -69,7 +74,7 @@ setters!(SignInOptions {
 /// let mut sign_in = SignIn::start(SignInOptions::new("https://example.com/mcp")).await?;
 /// let url = sign_in.prepare("http://127.0.0.1:8765/callback").await?;
 /// println!("Open {url}");
-/// // The browser calls the redirect URI. Its address ends the sign-in.
+/// // The browser is redirected to this address, which ends the sign-in.
 /// let credentials = sign_in.finish("http://127.0.0.1:8765/callback?code=…&state=…").await?;
 /// # Ok(()) }
 /// ```
@@ -96,7 +101,12 @@ impl std::fmt::Debug for SignIn {
 }
 
 impl SignIn {
-    /// Finds the authorization server and prepares a sign-in.
+    /// Finds the authorization server of a server.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL or the settings are invalid, if the server or the authorization server cannot be reached or does not
+    /// support OAuth, and if their metadata is invalid or names an address that is not allowed.
     pub async fn start(options: SignInOptions) -> Result<Self, OAuthError> {
         let SignInOptions { server, settings, challenge, account, previous } = options;
         let server = Url::parse(&server)
@@ -120,12 +130,12 @@ impl SignIn {
         Ok(Self { http, server, settings, account, discovery, scopes, dpop, client, pending: None })
     }
 
-    /// Returns the authorization server.
+    /// Returns the issuer of the authorization server. Show it to the person before the browser opens.
     pub fn issuer(&self) -> &str {
         &self.discovery.server.issuer
     }
 
-    /// Returns the resource that tokens are requested for.
+    /// Returns the resource that tokens are requested for ([RFC 8707](https://www.rfc-editor.org/rfc/rfc8707)).
     pub fn resource(&self) -> &str {
         &self.discovery.resource
     }
@@ -135,7 +145,7 @@ impl SignIn {
         &self.scopes
     }
 
-    /// Returns `true` if the authorization server supports sign-ins on another device.
+    /// Returns `true` if the authorization server supports device codes ([RFC 8628](https://www.rfc-editor.org/rfc/rfc8628)).
     pub fn has_device_flow(&self) -> bool {
         self.discovery.server.device_authorization_endpoint.is_some()
     }
@@ -148,6 +158,10 @@ impl SignIn {
     /// Registers a client if necessary, and returns the URL to open in a browser.
     ///
     /// Replaces a sign-in in progress.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no client is configured and none can be registered, and if the authorization endpoint is missing or not allowed.
     pub async fn prepare(&mut self, redirect_uri: &str) -> Result<String, OAuthError> {
         self.pending = None;
         let thumbprint = self.dpop.as_ref().map(DpopKey::thumbprint);
@@ -164,6 +178,11 @@ impl SignIn {
     ///
     /// A callback whose `state` does not match comes from another page: it is refused, and the sign-in stays in progress. Any other
     /// callback ends the sign-in, so a second one is refused.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OAuthError::NotInProgress`] without a sign-in in progress, [`OAuthError::Mismatch`] for a wrong `state` or `iss`,
+    /// and [`OAuthError::Denied`] if the person declined. Fails if the code cannot be exchanged for tokens.
     pub async fn finish(&mut self, callback: &str) -> Result<Credentials, OAuthError> {
         let Some(pending) = &self.pending else { return Err(OAuthError::NotInProgress) };
         pending.check_state(callback)?;
@@ -175,7 +194,12 @@ impl SignIn {
         Ok(self.credentials(client, tokens))
     }
 
-    /// Starts a sign-in on another device.
+    /// Requests a code that a person enters on another device, and registers a client if necessary.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OAuthError::Unsupported`] if the authorization server does not support device codes. Fails if no client can be
+    /// registered, and if the request fails.
     pub async fn device(&mut self) -> Result<DeviceAuthorization, OAuthError> {
         let Some(endpoint) = self.discovery.server.device_authorization_endpoint.clone() else {
             return Err(OAuthError::unsupported("the authorization server does not support device codes"));
@@ -185,7 +209,12 @@ impl SignIn {
         authorize_device(&oauth, &endpoint, &self.discovery.resource, &self.scopes).await
     }
 
-    /// Waits until the person has signed in on the other device. Dropping the future stops it.
+    /// Waits until the person has entered the code on the other device. Dropping the future stops it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OAuthError::Expired`] if the code has expired, [`OAuthError::Denied`] if the person declined, and
+    /// [`OAuthError::NotInProgress`] before [`device`](Self::device). Fails if the authorization server refuses the request.
     pub async fn wait_for_device(&mut self, device: &DeviceAuthorization) -> Result<Credentials, OAuthError> {
         let client = self.current_client()?;
         let oauth = self.oauth_client(client)?;

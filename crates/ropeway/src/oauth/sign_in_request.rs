@@ -31,16 +31,16 @@ pub struct SignInRequest {
     pub server: Alias,
     /// The URL of the server.
     pub url: String,
-    /// The reason.
+    /// Why the person has to sign in.
     pub reason: SignInReason,
     /// The scopes that the server asks for.
     pub scopes: Vec<String>,
-    /// The options of the sign-in.
+    /// The options that [`start`](Self::start) uses, with the challenge and the previous sign-in.
     pub options: SignInOptions,
 }
 
 impl SignInRequest {
-    /// Starts the sign-in: finds the authorization server of the server.
+    /// Starts the sign-in: finds the authorization server.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl fmt::Display for SignInReason {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SignInAnswer {
-    /// The person signed in. The tokens are stored.
+    /// The person signed in. The connection stores the tokens.
     SignedIn(Box<Credentials>),
     /// The person signed in elsewhere, and the token store has the tokens.
     Stored,

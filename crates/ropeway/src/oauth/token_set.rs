@@ -11,7 +11,7 @@ use crate::secret::Secret;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TokenSet {
-    /// The access token.
+    /// The token in the `Authorization` header of requests to the server.
     #[serde(with = "serialized::secret")]
     pub access_token: Secret,
     /// Whether the access token is bound to a key ([RFC 9449](https://www.rfc-editor.org/rfc/rfc9449)).
@@ -20,10 +20,10 @@ pub struct TokenSet {
     /// When the access token expires, by the clock of this machine.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serialized::optional_time")]
     pub expires_at: Option<SystemTime>,
-    /// The refresh token.
+    /// The token that is exchanged for new tokens. `None` if only a new sign-in helps after the expiry.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serialized::optional_secret")]
     pub refresh_token: Option<Secret>,
-    /// The scopes that were granted.
+    /// The scopes that were granted with these tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }

@@ -87,12 +87,11 @@ impl JwtVerifier {
         Self { settings: settings.clone(), keys, principals: principals.clone(), grant, verified: Mutex::default() }
     }
 
-    /// Returns the settings.
     pub(crate) fn settings(&self) -> &JwtSettings {
         &self.settings
     }
 
-    /// Returns the keys.
+    /// Returns the public keys of the issuer.
     pub(crate) fn keys(&self) -> &Arc<KeySetCache> {
         &self.keys
     }

@@ -22,7 +22,7 @@ const MAX_BYTES: u64 = 8 << 20;
 /// Maximum number of keys in a file.
 const MAX_KEYS: usize = 10_000;
 
-/// The error of a file with keys.
+/// Why a file with keys could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyFileError {
@@ -61,7 +61,7 @@ pub enum KeyFileError {
     /// A key with this name exists.
     #[error("a key named `{name}` exists")]
     Duplicate {
-        /// The name.
+        /// The name of the key.
         name: String,
     },
     /// The settings of a new key are invalid.

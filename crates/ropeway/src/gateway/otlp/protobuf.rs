@@ -1,7 +1,7 @@
 //! Encoding of Protocol Buffers messages
 //! (<https://protobuf.dev/programming-guides/encoding/>).
 
-/// The wire types.
+/// The wire types of Protocol Buffers that OTLP needs.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const LENGTH: u64 = 2;

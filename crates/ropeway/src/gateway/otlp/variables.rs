@@ -14,7 +14,7 @@ use crate::secret::Secret;
 /// The endpoint of a collector on the same machine.
 const DEFAULT_ENDPOINT: &str = "http://localhost:4318";
 
-/// The only protocol.
+/// The only supported value of `OTEL_EXPORTER_OTLP_PROTOCOL`.
 const PROTOCOL: &str = "http/protobuf";
 
 /// Maximum number of headers and attributes.

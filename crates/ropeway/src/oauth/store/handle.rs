@@ -22,7 +22,7 @@ use crate::user_folders::state_folder;
 /// The variable that sets the default folder.
 const FOLDER_VARIABLE: &str = "ROPEWAY_TOKENS_DIR";
 
-/// Stores the tokens of servers, for this and other processes.
+/// Stores sign-ins ([`Credentials`]), for this and other processes.
 ///
 /// Every sign-in is a file with mode 0600 in a folder with mode 0700, and is replaced atomically. If the operating system has a
 /// keyring, the tokens are encrypted with a key in it (see [`KeyringMode`]). Files that other users can read, that belong to

@@ -1,4 +1,4 @@
-//! The tokens of servers: stored in private files, encrypted with a key in the keyring of the operating system if it has one.
+//! Stored sign-ins: private files, encrypted with a key in the keyring of the operating system if it has one.
 
 mod error;
 mod export;
