@@ -1,4 +1,4 @@
-//! `ropeway key`: makes, lists and revokes the keys of gateway clients.
+//! `ropeway key`: creates, lists and revokes the keys of gateway clients.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,7 +41,7 @@ Examples:
   ropeway key new reader --tools 'read_*' --tools 'git.log'
   ropeway key new ci > key.txt
 
-The key is printed once, on standard output; the file has a digest of it only.";
+The key is printed once, on standard output; the file contains only its digest.";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -55,7 +55,7 @@ Examples:
 
 const FAINT: Style = Style::new().dimmed();
 
-/// Make, list and revoke keys of gateway clients
+/// Create, list and revoke keys of gateway clients
 #[derive(Debug, clap::Args)]
 pub(super) struct Key {
     #[command(subcommand)]
@@ -76,7 +76,7 @@ enum KeyCommand {
     Revoke(Revoke),
 }
 
-/// Make a key and print it
+/// Create a key and print it
 #[derive(Debug, clap::Args)]
 struct New {
     /// Name of the client: up to 64 letters, digits, `_`, `.`, `-` and `@`

@@ -32,15 +32,16 @@ Examples:
   ropeway login https://example.com/mcp
   ropeway login github --paste
   ropeway login github --device
-  ropeway login github --account work --scope repo
+  ropeway login github --scope repo
+  ropeway login github --account key:alice
 
-The browser returns to a port of 127.0.0.1. On a machine without a browser, use --device if the server supports it, or \
---paste: open the printed URL anywhere, and paste the URL of the last page. Without these options, the sign-in uses \
-what the machine and the server have. BROWSER sets the command that opens a URL.
+The browser is redirected to a port of 127.0.0.1. On a machine without a browser, use --device if the authorization \
+server supports it, or --paste: open the printed URL on any machine, and paste the URL that the browser is redirected \
+to. Without these options, the first method that works is used. BROWSER sets the command that opens a URL.
 
-Tokens are stored in ~/.local/state/ropeway/tokens (see XDG_STATE_HOME, ROPEWAY_TOKENS_DIR), encrypted with a key in \
-the keyring of the system if it has one (see ROPEWAY_KEYRING), and readable by the user only. They are refreshed when \
-they expire. Without --timeout, a sign-in may take 5 minutes.";
+Tokens are stored in ~/.local/state/ropeway/tokens (see XDG_STATE_HOME, ROPEWAY_TOKENS_DIR), readable only by the \
+user, and encrypted with a key in the system keyring if one is available (see ROPEWAY_KEYRING). They are refreshed \
+when they expire. Without --timeout, a sign-in may take 5 minutes.";
 
 /// Sign in to a server
 ///
@@ -53,13 +54,13 @@ pub(super) struct Login {
     /// Print the URL instead of opening a browser
     #[arg(long, conflicts_with_all = ["paste", "device"])]
     no_browser: bool,
-    /// Print the URL, and read the URL of the last page from the terminal
+    /// Print the URL, and ask for the URL that the browser is redirected to
     #[arg(long, conflicts_with = "device")]
     paste: bool,
     /// Print a code to enter on another device
     #[arg(long)]
     device: bool,
-    /// Name for this sign-in, to store several for one server
+    /// Account to store the tokens for, such as a principal of a gateway
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
     /// Scope to request, in addition to those that the server asks for (repeatable)

@@ -20,7 +20,7 @@ use crate::terminal::text::clean_line;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway logout github
-  ropeway logout github --account work
+  ropeway logout github --account key:alice
   ropeway logout github --all
   ropeway logout --all
 
@@ -37,10 +37,10 @@ pub(super) struct Logout {
     /// Name of a server in the configuration, or its URL
     #[arg(value_name = "SERVER", required_unless_present = "all")]
     server: Option<String>,
-    /// Sign-in with this name
+    /// Account to sign out
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     account: Option<String>,
-    /// All sign-ins of the server, or of all servers without one
+    /// All accounts of the server, or of all servers if none is given
     #[arg(long)]
     all: bool,
     /// Configuration file, if not the one in use

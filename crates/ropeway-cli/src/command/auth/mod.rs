@@ -28,10 +28,10 @@ Examples:
 const EXPORT_EXAMPLES: &str = "\
 Examples:
   ropeway auth export tokens.txt
-  ropeway auth export - --passphrase-file passphrase.txt | ssh host ropeway auth import - --passphrase-file passphrase.txt
+  ropeway auth export - --passphrase-file passphrase.txt | ssh host 'cat > tokens.txt'
 
-The passphrase has at least 8 characters. It is asked for on the terminal, or read from the first line of \
---passphrase-file, or from the variable ROPEWAY_PASSPHRASE.";
+The passphrase has at least 8 characters. It is read from the first line of --passphrase-file, from the variable \
+ROPEWAY_PASSPHRASE, or from the terminal.";
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:

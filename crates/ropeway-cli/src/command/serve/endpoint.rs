@@ -52,7 +52,7 @@ impl Endpoint {
         if !settings.auth.is_required() && !address.ip().to_canonical().is_loopback() {
             let port = address.port();
             return Err(Failure::usage(format!("listening on `{address}` needs authentication"))
-                .hint("set `gateway.auth`, and make a key with `ropeway key new NAME`")
+                .hint("set `gateway.auth`, and create a key with `ropeway key new NAME`")
                 .hint(format!("for clients on this machine, try `--listen 127.0.0.1:{port}`")));
         }
         let failed = |error: io::Error| listen_failure(address, &error);
