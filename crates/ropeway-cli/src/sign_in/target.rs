@@ -36,7 +36,7 @@ impl SignInTarget {
             Failure::usage(reason)
         })?;
         Self::of(settings, &servers.source).ok_or_else(|| {
-            Failure::usage(format!("server `{server}` is a program, and needs no sign-in"))
+            Failure::usage(format!("server `{server}` is a stdio server and needs no sign-in"))
                 .hint("`ropeway login` is for servers with a `url`")
         })
     }
@@ -78,8 +78,8 @@ impl SignInTarget {
     pub(crate) fn own_tokens(&self) -> Option<&'static str> {
         match &self.auth {
             Some(ServerAuth::OAuth(settings)) if settings.grant.is_interactive() => None,
-            Some(ServerAuth::OAuth(_)) => Some("its entry obtains tokens without a person"),
-            Some(ServerAuth::Command(_)) => Some("a command of its entry prints the tokens"),
+            Some(ServerAuth::OAuth(_)) => Some("its entry obtains tokens without a sign-in"),
+            Some(ServerAuth::Command(_)) => Some("its tokens come from a command"),
             _ => None,
         }
     }

@@ -492,7 +492,7 @@ fn a_server_with_its_own_tokens_needs_no_sign_in() {
     let oauth = json!({"grant": "client_credentials", "client_id": "ci", "client_secret": "ci-s3cret"});
     let place = Place::with(&[json!({"alias": "web", "url": protected.server.mcp(), "auth": {"oauth": oauth}})]);
     let run = place.run("login web").expect(0);
-    assert_eq!(run.stderr, "server `web` needs no sign-in: its entry obtains tokens without a person\n");
+    assert_eq!(run.stderr, "server `web` needs no sign-in: its entry obtains tokens without a sign-in\n");
     assert_eq!(run.stdout, "connected to `web` with a token\n");
     assert!(!format!("{}{}", run.stdout, run.stderr).contains("s3cret"));
     place.run("call web.scopes").expect(0);
@@ -505,7 +505,7 @@ fn servers_that_cannot_use_a_sign_in_are_refused() {
         json!({"alias": "token", "url": "http://127.0.0.1:9/mcp", "auth": {"bearer": "t0ken-t0ken"}}),
     ]);
     for (words, expected) in [
-        ("login program", "server `program` is a program, and needs no sign-in"),
+        ("login program", "server `program` is a stdio server and needs no sign-in"),
         ("login token", "has a token in its configuration"),
         ("login toekn", "did you mean `token`?"),
         ("login https://", "is not an http:// or https:// URL"),

@@ -108,13 +108,13 @@ enum Confirm {
 
 fn ask(confirm: Confirm) -> Result<String, Failure> {
     if !hidden_input::is_available() {
-        return Err(Failure::usage("a passphrase is needed, and no terminal can be asked for it")
+        return Err(Failure::usage("no passphrase given, and no terminal to ask for one")
             .hint(format!("use `--passphrase-file FILE` or the variable {VARIABLE}")));
     }
     let read = |prompt: &str| {
         let line = hidden_input::read_line(prompt)
             .map_err(|error| Failure::usage("could not read the terminal").caused_by(&error))?;
-        line.ok_or_else(|| Failure::usage("no passphrase was typed"))
+        line.ok_or_else(|| Failure::usage("no passphrase entered"))
     };
     let passphrase = read("Passphrase: ")?;
     if confirm == Confirm::Twice && read("Repeat the passphrase: ")? != passphrase {
