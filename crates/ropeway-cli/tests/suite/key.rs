@@ -112,7 +112,7 @@ fn mistakes_are_explained() {
     fails("key list", "try `ropeway key new NAME` to create it");
     fails("serve --listen 127.0.0.1:0", "try `ropeway key new NAME` to create it");
     new_key(&place, "alice");
-    fails("key new alice", "a key named `alice` exists");
+    fails("key new alice", "a key named `alice` already exists");
     fails("key new 'a b'", "is not a name of up to 64 letters");
     fails("key new bob --tools '{'", "glob of key `bob`");
     fails("key new bob --profile codin", "unknown profile or server `codin`");

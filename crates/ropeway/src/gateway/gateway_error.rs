@@ -16,7 +16,7 @@ pub enum GatewayError {
     #[error(transparent)]
     Bridge(#[from] BridgeError),
     /// The session keys could not be loaded.
-    #[error("could not load the keys of the gateway")]
+    #[error("could not load the session keys of the gateway")]
     Keys(
         // Hidden from the docs: it is the source of the error, which describes it.
         #[doc(hidden)]

@@ -59,7 +59,7 @@ pub enum KeyFileError {
         mode: u32,
     },
     /// A key with this name exists.
-    #[error("a key named `{name}` exists")]
+    #[error("a key named `{name}` already exists")]
     Duplicate {
         /// The name of the key.
         name: String,
