@@ -1,7 +1,9 @@
 //! The keys of clients in memory, reloaded when their file changes.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
 
 use super::client_key::{ClientKey, KeyDigest, key_digest, unix_now};
 use super::key_file::{KeyFile, KeyFileError};
@@ -20,8 +22,14 @@ pub(crate) struct Keys {
     /// The limits of keys without limits of their own.
     limits: PrincipalLimits,
     table: RwLock<KeyTable>,
+    /// When the version of the file was last read, in microseconds since `created`.
+    checked: AtomicU64,
+    created: Instant,
     events: Events,
 }
+
+/// How long the version of the file is taken for granted. A busy gateway would otherwise read it twenty times a millisecond.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The keys of one version of the file, by their digests.
 struct KeyTable {
@@ -66,17 +74,29 @@ impl Keys {
         let stamp = file.stamp();
         let keys = live_keys(file.read()?, principals, limits);
         let table = RwLock::new(KeyTable { keys, stamp, is_unreadable: false });
-        Ok(Self { file, principals: principals.clone(), limits, table, events })
+        let (checked, created) = (AtomicU64::new(0), Instant::now());
+        Ok(Self { file, principals: principals.clone(), limits, table, checked, created, events })
     }
 
     /// Returns the principal of a key.
     ///
-    /// The metadata of the file is read each time, in about a microsecond, so that a revoked key is refused at the next request.
+    /// The metadata of the file is read at most once a millisecond, so that a key is refused as soon as the command that revoked it
+    /// has ended.
     pub(crate) fn find(&self, key: &str) -> Result<Principal, KeyRefusal> {
-        self.refresh();
+        if self.is_check_due() {
+            self.refresh();
+        }
         let table = read(&self.table);
         let key = table.keys.get(&key_digest(key)).ok_or(KeyRefusal::Unknown)?;
         if key.is_expired() { Err(KeyRefusal::Expired) } else { Ok(key.principal.clone()) }
+    }
+
+    /// Returns `true` for one caller in each [`CHECK_INTERVAL`].
+    fn is_check_due(&self) -> bool {
+        let now = u64::try_from(self.created.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let checked = self.checked.load(Ordering::Relaxed);
+        let is_due = now.saturating_sub(checked) >= CHECK_INTERVAL.as_micros() as u64;
+        is_due && self.checked.compare_exchange(checked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Ends the streams of principals whose keys are not valid any more.
@@ -150,13 +170,18 @@ fn live_keys(keys: Vec<ClientKey>, principals: &Principals, limits: PrincipalLim
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::Duration;
 
     use super::*;
     use crate::gateway::auth::client_key::NewKey;
 
     fn keys(file: &KeyFile) -> Keys {
         Keys::load(file.clone(), &Arc::default(), PrincipalLimits::default(), Events::default()).expect("keys")
+    }
+
+    /// Finds a key after the file may have changed.
+    fn find(keys: &Keys, key: &str) -> Result<Principal, KeyRefusal> {
+        std::thread::sleep(CHECK_INTERVAL);
+        keys.find(key)
     }
 
     #[test]
@@ -166,16 +191,16 @@ mod tests {
         assert!(Keys::load(file.clone(), &Arc::default(), PrincipalLimits::default(), Events::default()).is_err());
         let (alice, _) = file.add(NewKey::new("alice")).expect("a key");
         let keys = keys(&file);
-        let principal = keys.find(alice.expose()).expect("a principal");
+        let principal = find(&keys, alice.expose()).expect("a principal");
         assert_eq!(principal.id(), "key:alice");
         let (bob, _) = file.add(NewKey::new("bob")).expect("a key");
-        assert_eq!(keys.find(bob.expose()).expect("a principal").id(), "key:bob");
+        assert_eq!(find(&keys, bob.expose()).expect("a principal").id(), "key:bob");
         file.revoke("alice").expect("a key");
-        assert_eq!(keys.find(alice.expose()), Err(KeyRefusal::Unknown));
+        assert_eq!(find(&keys, alice.expose()), Err(KeyRefusal::Unknown));
         assert!(principal.revoked().is_cancelled(), "its streams end");
         let (again, _) = file.add(NewKey::new("alice")).expect("a key");
-        assert!(!keys.find(again.expose()).expect("a principal").revoked().is_cancelled());
-        assert_eq!(keys.find("rw_"), Err(KeyRefusal::Unknown));
+        assert!(!find(&keys, again.expose()).expect("a principal").revoked().is_cancelled());
+        assert_eq!(find(&keys, "rw_"), Err(KeyRefusal::Unknown));
     }
 
     #[test]
@@ -184,7 +209,7 @@ mod tests {
         let file = KeyFile::new(folder.path().join("keys.json"));
         let (key, _) = file.add(NewKey { lifetime: Some(Duration::ZERO), ..NewKey::new("a") }).expect("a key");
         let keys = keys(&file);
-        assert_eq!(keys.find(key.expose()), Err(KeyRefusal::Expired));
+        assert_eq!(find(&keys, key.expose()), Err(KeyRefusal::Expired));
         keys.end_streams();
         assert!(read(&keys.table).keys.values().all(|key| key.principal.revoked().is_cancelled()));
     }
@@ -196,11 +221,11 @@ mod tests {
         let (key, _) = file.add(NewKey::new("a")).expect("a key");
         let keys = keys(&file);
         fs::write(file.path(), "{").expect("a file");
-        assert!(keys.find(key.expose()).is_ok());
+        assert!(find(&keys, key.expose()).is_ok());
         fs::remove_file(file.path()).expect("a file");
-        assert!(keys.find(key.expose()).is_ok());
+        assert!(find(&keys, key.expose()).is_ok());
         file.add(NewKey::new("b")).expect("a key");
-        assert_eq!(keys.find(key.expose()), Err(KeyRefusal::Unknown));
+        assert_eq!(find(&keys, key.expose()), Err(KeyRefusal::Unknown));
     }
 
     #[test]
@@ -209,13 +234,13 @@ mod tests {
         let file = KeyFile::new(folder.path().join("keys.json"));
         let (key, _) = file.add(NewKey::new("a")).expect("a key");
         let keys = keys(&file);
-        let held = keys.find(key.expose()).expect("a principal");
+        let held = find(&keys, key.expose()).expect("a principal");
         assert!(held.allows_profile("coding"));
         let text = fs::read_to_string(file.path())
             .expect("a file")
             .replace("\"created\"", "\"profiles\": [\"x\"], \"created\"");
         fs::write(file.path(), text).expect("a file");
-        keys.find(key.expose()).expect("a principal");
+        find(&keys, key.expose()).expect("a principal");
         assert!(!held.allows_profile("coding") && held.allows_profile("x"));
     }
 
@@ -230,14 +255,14 @@ mod tests {
         fs::remove_file(file.path()).expect("a file");
         fs::create_dir(file.path()).expect("a folder");
         for _ in 0..3 {
-            assert!(keys.find(key.expose()).is_ok());
+            assert!(find(&keys, key.expose()).is_ok());
             assert!(read(&keys.table).stamp != file.stamp(), "the version is not known");
         }
         assert!(warnings.try_next().is_some_and(|event| event.to_string().contains("previous keys of clients")));
         assert!(warnings.try_next().is_none());
         fs::remove_dir(file.path()).expect("a folder");
         fs::write(file.path(), "{").expect("a file");
-        assert!(keys.find(key.expose()).is_ok());
+        assert!(find(&keys, key.expose()).is_ok());
         assert!(warnings.try_next().is_some_and(|event| event.to_string().contains("not a valid key file")));
     }
 }
