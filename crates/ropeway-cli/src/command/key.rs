@@ -288,8 +288,8 @@ fn failure(error: &KeyFileError) -> Failure {
             failure.hint(format!("try another name, or `ropeway key revoke {name}` first"))
         }
         KeyFileError::Exposed { path, .. } => failure.hint(format!("try `chmod 600 {}`", path.display())),
-        KeyFileError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            failure.hint("try `ropeway key new NAME` to create it")
+        KeyFileError::Read { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
+            failure.hint(format!("try `ropeway key new NAME --file {}` to create it", path.display()))
         }
         _ => failure,
     }

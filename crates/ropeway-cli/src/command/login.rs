@@ -95,10 +95,10 @@ impl Login {
     ) -> Result<Credentials, Failure> {
         let mut settings = target.settings();
         settings.scopes.extend(self.scopes.iter().cloned());
-        let mut options = SignInOptions::new(&target.url).with_settings(settings);
-        options.account = self.account.clone();
+        let account = self.account.clone().or_else(|| settings.account.clone());
         // A damaged entry is replaced by this sign-in.
-        options.previous = store.load(&target.url, self.account.as_deref()).await.ok().flatten();
+        let previous = store.load(&target.url, account.as_deref()).await.ok().flatten();
+        let options = SignInOptions::new(&target.url).with_settings(settings).with_account(account).with_previous(previous);
         let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let flow = SignInFlow { name: &target.name, method: self.method(), status: &context.status, can_ask };
         let input = UserInput::new(context.json);

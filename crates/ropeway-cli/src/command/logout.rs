@@ -70,7 +70,10 @@ impl Logout {
             None => configured_targets(self.config.as_deref(), &context)?,
         };
         let wanted = match &target {
-            Some(target) if !self.all => vec![(canonical_server(&target.url), self.account.clone())],
+            Some(target) if !self.all => {
+                let account = self.account.clone().or_else(|| target.settings().account);
+                vec![(canonical_server(&target.url), account)]
+            }
             _ => listed(&store, target.as_ref()).await?,
         };
         let mut removed = Vec::new();

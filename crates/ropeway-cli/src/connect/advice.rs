@@ -157,7 +157,8 @@ impl ServerAdvice {
         let login = self.login_command(server);
         match (self.auth(server), file) {
             (Some(ServerAuth::OAuth(settings)), _) if settings.grant.is_interactive() => format!("run {login}"),
-            (Some(_), _) => format!("its tokens are not accepted; check them with {login}"),
+            (Some(_), Some((_, name))) => format!("its tokens are not accepted; check `auth` of `{server}` in {name}"),
+            (Some(_), None) => "its tokens are not accepted".to_owned(),
             (None, Some((path, name))) if is_yaml(path) => {
                 format!("run {login}, or set `auth.bearer` in {name}")
             }

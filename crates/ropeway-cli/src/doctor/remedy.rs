@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use ropeway::config::{ServerConfig, StdioServer, Transport};
 use ropeway::mcp::{ConnectErrorKind, TlsError};
+use ropeway::protocol::code;
 use ropeway::suggest;
 use url::Url;
 
@@ -109,6 +110,10 @@ fn of_address(cause: &ConnectErrorKind, url: &Url) -> Option<String> {
             "the token may lack a permission, or the server rejects this address or `Origin`".to_owned()
         }
         ConnectErrorKind::Status { status: 407, .. } => proxy_login(url),
+        // Any JSON-RPC server knows only its own methods; other codes come from an MCP server.
+        ConnectErrorKind::Refused { code, .. } if *code != code::METHOD_NOT_FOUND => {
+            "the message above is the server's own; check the token and the URL".to_owned()
+        }
         ConnectErrorKind::Status { status: 404 | 405, .. } | ConnectErrorKind::Protocol(_) | ConnectErrorKind::Refused { .. } => {
             "correct the path of the URL; MCP endpoints often end in `/mcp` or `/sse`".to_owned()
         }
@@ -188,6 +193,7 @@ mod tests {
         let address = |url: &str| ServerConfig::new("s", HttpServer::new(url));
         let broken = |kind: ErrorKind| ConnectErrorKind::Broken(Box::new(std::io::Error::from(kind)));
         let status = |status: u16| ConnectErrorKind::Status { status, said: None };
+        let refused = |code| ConnectErrorKind::Refused { code, source: "no".into() };
         let tls = |trouble| ConnectErrorKind::Tls { trouble, source: "".into() };
         for (cause, url, expected) in [
             (broken(ErrorKind::ConnectionRefused), "http://u:p@h:9/mcp", "start the server on h:9"),
@@ -200,6 +206,8 @@ mod tests {
             (status(407), "http://h/mcp", "`HTTP_PROXY=http://USER:PASSWORD@HOST:PORT`"),
             (status(407), "https://h/mcp", "`HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`"),
             (status(404), "http://h/mcp", "correct the path"),
+            (refused(code::METHOD_NOT_FOUND), "http://h/mcp", "correct the path"),
+            (refused(-32000), "http://h/mcp", "check the token and the URL"),
             (status(502), "http://h/mcp", "server's log"),
             (ConnectErrorKind::WebPage { said: None }, "http://h/mcp", "login page"),
         ] {

@@ -220,9 +220,6 @@ impl SignInFlow<'_> {
     fn failure(&self, error: &OAuthError) -> Failure {
         let failure = oauth_failure(format!("could not sign in to `{}`", self.name), error);
         match error {
-            OAuthError::Unsupported { .. } => {
-                failure.hint("register a client at the authorization server, and set `auth: {oauth: {client_id: …}}`")
-            }
             OAuthError::Expired => failure.hint("start the sign-in again"),
             _ => failure,
         }

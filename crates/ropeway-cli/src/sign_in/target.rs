@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ropeway::config::{HttpServer, OAuthSettings, ServerAuth, ServerConfig, ServerEntry, Transport};
-use ropeway::oauth::store::canonical_server;
+use ropeway::oauth::store::{CredentialsSummary, canonical_server};
 
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::find_with_origin;
@@ -59,6 +59,19 @@ impl SignInTarget {
     /// Returns `true` if a stored sign-in is for this server.
     pub(crate) fn is_of(&self, server: &str) -> bool {
         canonical_server(&self.url) == server
+    }
+
+    /// Returns `true` if a stored sign-in is the one that this entry uses.
+    pub(crate) fn uses(&self, entry: &CredentialsSummary) -> bool {
+        self.is_of(&entry.server) && self.account() == entry.account.as_deref()
+    }
+
+    /// Returns the configured account.
+    fn account(&self) -> Option<&str> {
+        match &self.auth {
+            Some(ServerAuth::OAuth(settings)) => settings.account.as_deref(),
+            _ => None,
+        }
     }
 
     /// Returns `true` if the entry asks for a sign-in.

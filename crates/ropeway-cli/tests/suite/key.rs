@@ -109,8 +109,8 @@ fn mistakes_are_explained() {
         let run = place.run(command).expect(2);
         assert!(run.stderr.contains(words), "{command}: {}", run.stderr);
     };
-    fails("key list", "try `ropeway key new NAME` to create it");
-    fails("serve --listen 127.0.0.1:0", "try `ropeway key new NAME` to create it");
+    fails("key list", "try `ropeway key new NAME --file ");
+    fails("serve --listen 127.0.0.1:0", "try `ropeway key new NAME --file ");
     new_key(&place, "alice");
     fails("key new alice", "a key named `alice` already exists");
     fails("key new 'a b'", "is not a name of up to 64 letters");

@@ -392,6 +392,32 @@ fn sign_ins_are_listed_moved_and_removed() {
 }
 
 #[test]
+fn entries_with_accounts_use_their_own_sign_ins() {
+    let protected = Protected::start();
+    let entry = |alias: &str| {
+        let auth = json!({"oauth": {"account": alias, "scopes": [alias]}});
+        json!({"alias": alias, "url": protected.server.mcp(), "auth": auth})
+    };
+    let place = Place::with(&[entry("work"), entry("home")]);
+    let log_in = |alias: &str| {
+        let (running, url, rest) = start_and_find_url(place.ropeway(&["login", alias, "--no-browser"]), &protected.server);
+        get(&approve(&url));
+        end(running, rest).expect(0)
+    };
+    assert!(log_in("work").stdout.contains("signed in to `work` as `work`"));
+    assert_eq!(place.run("call work.scopes").expect(0).stdout, "work");
+    place.run("call home.scopes").expect(4);
+    let status = place.run("auth status --json").expect(0).json();
+    assert_eq!((&status["sign_ins"][0]["name"], &status["sign_ins"][0]["account"]), (&json!("work"), &json!("work")));
+    assert_eq!(status["not_signed_in"][0]["name"], "home");
+    log_in("home");
+    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home");
+    assert!(place.run("logout work").expect(0).stdout.contains("signed out of `work` as `work`"));
+    place.run("call work.scopes").expect(4);
+    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home");
+}
+
+#[test]
 fn a_passphrase_is_typed_without_echo() {
     let protected = Protected::start();
     let place = protected.place();

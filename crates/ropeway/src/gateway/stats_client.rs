@@ -31,6 +31,9 @@ pub enum StatsError {
     /// The gateway wants a key.
     #[error("the gateway requires a key")]
     NeedsKey,
+    /// The key is for some profiles or tools only, and the counts are of all.
+    #[error("the key is restricted to some profiles or tools")]
+    RestrictedKey,
     /// The server behind the URL is not a gateway.
     #[error("the server behind the URL is not a ropeway gateway ({0})")]
     NotGateway(String),
@@ -56,7 +59,9 @@ pub async fn fetch_stats(url: &str, key: Option<&Secret>, timeout: Duration) -> 
     let mut response = request.send().await.map_err(unreachable)?;
     match response.status().as_u16() {
         200 => {}
-        401 | 403 => return Err(StatsError::NeedsKey),
+        401 => return Err(StatsError::NeedsKey),
+        403 if key.is_some() => return Err(StatsError::RestrictedKey),
+        403 => return Err(StatsError::NeedsKey),
         status => return Err(StatsError::NotGateway(format!("HTTP status {status}"))),
     }
     let mut body = Vec::new();

@@ -165,11 +165,15 @@ impl Authorizer {
             }
             TokenGrant::Command(_) => OAuthHttp::new(&url, &[], redactor.current()),
         };
+        let configured = match &grant {
+            TokenGrant::Person(settings) => settings.account.clone(),
+            TokenGrant::Machine(_) | TokenGrant::Command(_) => None,
+        };
         Some(Arc::new(Self {
             alias: alias.clone(),
             http,
             server: url,
-            account: host.account.clone(),
+            account: host.account.clone().or(configured),
             grant,
             is_configured: server.auth.is_some(),
             store: host.store.clone().unwrap_or_else(TokenStore::in_memory),

@@ -43,6 +43,8 @@ pub(crate) struct AuthorizationServer {
     pub(crate) accepts_client_metadata_url: bool,
     /// Whether every callback has the parameter `iss` ([RFC 9207](https://www.rfc-editor.org/rfc/rfc9207)).
     pub(crate) sends_issuer: bool,
+    /// Whether the server has no metadata, so that its endpoints are only assumed.
+    pub(crate) is_assumed: bool,
 }
 
 impl ResourceMetadata {
@@ -114,6 +116,7 @@ impl AuthorizationServer {
             supports_s256: texts(document, "code_challenge_methods_supported").iter().any(|method| method == "S256"),
             accepts_client_metadata_url: flag(document, "client_id_metadata_document_supported"),
             sends_issuer: flag(document, "authorization_response_iss_parameter_supported"),
+            is_assumed: false,
         })
     }
 
@@ -135,6 +138,7 @@ impl AuthorizationServer {
             supports_s256: true,
             accepts_client_metadata_url: false,
             sends_issuer: false,
+            is_assumed: true,
         })
     }
 }

@@ -129,9 +129,7 @@ impl Authorizer {
             _ if token.tokens.refresh_token.is_some() => match self.refresh_in_task(settings, flight).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(error) if error.is_invalid_grant() || error.is_invalid_client() => {
-                    tracing::debug!(server = %self.alias, "the refresh was refused: {error}");
-                }
+                Err(error) if error.is_invalid_grant() || error.is_invalid_client() => {}
                 Err(error) => return Err(error),
             },
             _ => {}

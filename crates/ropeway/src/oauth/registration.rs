@@ -95,7 +95,7 @@ pub(super) async fn register(
 ) -> Result<RegisteredClient, OAuthError> {
     let Some(endpoint) = &server.registration_endpoint else {
         let what = format!(
-            "the authorization server `{}` does not register clients: register one there, and set `client_id` in the OAuth settings",
+            "the authorization server `{}` does not register clients: register one there, and set `auth.oauth.client_id`",
             server.issuer
         );
         return Err(OAuthError::unsupported(what));
@@ -114,7 +114,11 @@ pub(super) async fn register(
         return Err(error);
     }
     if matches!(response.status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN) {
-        let what = "the authorization server does not register clients: set `client_id` in the OAuth settings";
+        let what = if server.is_assumed {
+            format!("`{}` has no OAuth metadata, so its server may need another kind of token: set `auth.bearer`", server.issuer)
+        } else {
+            format!("the authorization server `{}` does not register clients: set `auth.oauth.client_id`", server.issuer)
+        };
         return Err(OAuthError::unsupported(what));
     }
     let mut client = read_registration(endpoint, &response.into_object()?, server)?;

@@ -122,6 +122,7 @@ impl Authorizer {
                 // An unknown client has to be registered again.
                 flight.previous = Some(stored).filter(|_| error.is_invalid_grant());
                 self.drop_token();
+                self.warn(&format!("the sign-in has ended, because its refresh was refused: {error}"));
                 Err(error)
             }
             Err(error) => Err(error),

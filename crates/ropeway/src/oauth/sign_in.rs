@@ -111,12 +111,14 @@ impl SignIn {
         let SignInOptions { server, settings, challenge, account, previous } = options;
         let server = Url::parse(&server)
             .map_err(|_| OAuthError::Settings { reason: "the URL of the server is invalid".to_owned() })?;
+        let account = account.or_else(|| settings.account.clone());
         let http = OAuthHttp::for_settings(&server, &settings, &Redactor::default());
         let challenge = match challenge {
             Some(challenge) => Some(challenge),
             None => http.challenge_of(&server).await?,
         };
         let discovery = discover(&http, &server, challenge.as_ref(), settings.issuer.as_deref()).await?;
+        tracing::debug!(issuer = %discovery.server.issuer, resource = %discovery.resource, "found the authorization server");
         // Nothing of another authorization server is used: neither its client nor its scopes.
         let previous = previous.filter(|previous| previous.issuer == discovery.server.issuer);
         let granted = previous.as_ref().map(|previous| previous.granted.as_slice()).unwrap_or_default();
@@ -191,6 +193,7 @@ impl SignIn {
         let client = self.current_client()?;
         let oauth = self.oauth_client(client)?;
         let tokens = self.token_request(&oauth).exchange_code(&code).await?;
+        tracing::debug!(issuer = %self.issuer(), "exchanged the code for tokens");
         Ok(self.credentials(client, tokens))
     }
 
@@ -231,6 +234,7 @@ impl SignIn {
             return Ok(client.clone());
         }
         let client = register(&self.http, &self.discovery.server, redirect_uri, &self.scopes).await?;
+        tracing::debug!(issuer = %self.issuer(), client_id = %client.client_id, "registered a client");
         self.client = Some(client.clone());
         Ok(client)
     }

@@ -68,8 +68,11 @@ impl Status {
     pub(super) async fn run(self, store: &TokenStore, context: &CommandContext) -> Result<Exit, Failure> {
         let targets = configured_targets(self.config.as_deref(), context)?;
         let list = store.list().await.map_err(|error| store_failure(&error))?;
-        let name = |entry: &CredentialsSummary| targets.iter().find(|target| target.is_of(&entry.server));
-        let is_signed_in = |target: &&SignInTarget| list.entries.iter().any(|entry| target.is_of(&entry.server));
+        let name = |entry: &CredentialsSummary| {
+            let same_server = || targets.iter().find(|target| target.is_of(&entry.server));
+            targets.iter().find(|target| target.uses(entry)).or_else(same_server)
+        };
+        let is_signed_in = |target: &&SignInTarget| list.entries.iter().any(|entry| target.uses(entry));
         let missing: Vec<&SignInTarget> =
             targets.iter().filter(|target| target.needs_sign_in()).filter(|target| !is_signed_in(target)).collect();
         let problems: Vec<String> = list.unreadable.iter().map(|error| chain_text(error)).collect();
@@ -95,7 +98,7 @@ impl Status {
                 table.row(row(entry, name(entry), now));
             }
             for target in &missing {
-                let text = format!("run `ropeway login {}`", target.name);
+                let text = format!("run {}", target.command("login"));
                 let cells = [Cell::new(&target.name), dash(), dash(), dash(), dash(), Cell::new(&text).styled(FAINT)];
                 table.row([StatusIcon::Off.cell("not signed in")].into_iter().chain(cells));
             }

@@ -112,8 +112,10 @@ pub(super) fn gateway_failure(error: GatewayError) -> Failure {
                 GatewayError::Keys(KeyError::Malformed { .. } | KeyError::Count { .. }) => {
                     failure.hint("a key is 32 random bytes: try `openssl rand -base64 32`")
                 }
-                GatewayError::ClientKeys(KeyFileError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                    failure.hint("try `ropeway key new NAME` to create it")
+                GatewayError::ClientKeys(KeyFileError::Read { path, source })
+                    if source.kind() == ErrorKind::NotFound =>
+                {
+                    failure.hint(format!("try `ropeway key new NAME --file {}` to create it", path.display()))
                 }
                 GatewayError::ClientKeys(KeyFileError::Exposed { path, .. }) => {
                     failure.hint(format!("try `chmod 600 {}`", path.display()))

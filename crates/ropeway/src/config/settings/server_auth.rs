@@ -87,6 +87,8 @@ pub struct OAuthSettings {
     pub dpop: bool,
     /// Hosts on private addresses that the metadata of the server may name.
     pub allow_private: Vec<String>,
+    /// The account whose stored tokens are used, if several people or roles sign in to the server. `None` uses the default one.
+    pub account: Option<String>,
     /// Whether each principal of a gateway has tokens of its own.
     pub per_principal: bool,
 }
@@ -144,6 +146,8 @@ setters!(OAuthSettings {
     /// Sets the hosts on private addresses that the metadata of the server may name.
     with_allow_private(hosts: impl IntoIterator<Item = impl Into<String>>)
         => allow_private = hosts.into_iter().map(Into::into).collect();
+    /// Sets the account whose stored tokens are used.
+    with_account(account: impl Into<String>) => account = Some(account.into());
     /// Sets whether each principal of a gateway has tokens of its own.
     with_per_principal(per_principal: bool) => per_principal = per_principal;
 });

@@ -51,8 +51,8 @@ impl Logins {
         let target = shared.bridge.sign_in_target(&status.server)?;
         let account = shared.upstreams.account(&status.server, principal);
         let url = canonical_server(&target.url);
-        let is_own =
-            |entry: &&CredentialsSummary| entry.server == url && entry.account.as_deref() == account.as_deref();
+        let stored_as = account.as_deref().or(target.settings.account.as_deref());
+        let is_own = |entry: &&CredentialsSummary| entry.server == url && entry.account.as_deref() == stored_as;
         let stored = self.0.iter().find(is_own);
         let is_refused = matches!(status.state, ServerState::NeedsAuth);
         Some(LoginRecord {

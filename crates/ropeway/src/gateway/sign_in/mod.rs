@@ -149,7 +149,7 @@ impl SignIns {
         challenge: Option<Challenge>,
         redirect_uri: &str,
     ) -> Result<(SignIn, String), OAuthError> {
-        let account = key.1.as_deref();
+        let account = account_of(key, target);
         // Unreadable credentials are replaced.
         let previous = self.store.load(&target.url, account).await.ok().flatten();
         let options = SignInOptions::new(&target.url)
@@ -174,7 +174,7 @@ impl SignIns {
         let target = self.bridge.sign_in_target(&key.0).ok_or(SignInError::NotSupported)?;
         let finished = async {
             let mut credentials = within(open.sign_in.finish(query), &target.url).await?;
-            credentials.account = key.1.as_deref().map(str::to_owned);
+            credentials.account = account_of(&key, &target).map(str::to_owned);
             self.save(&credentials).await
         };
         if let Err(error) = finished.await {
@@ -197,7 +197,7 @@ impl SignIns {
     pub(crate) async fn sign_out(&self, key: &AccountKey) -> Result<bool, SignInError> {
         let target = self.bridge.sign_in_target(&key.0).ok_or(SignInError::NotSupported)?;
         lock(&self.open).remove(key);
-        let account = key.1.as_deref();
+        let account = account_of(key, &target);
         let removed = {
             let _lock = self.store.lock_within(&target.url, account, LOCK_TIMEOUT).await?;
             let credentials = self.store.load(&target.url, account).await.ok().flatten();
@@ -213,6 +213,11 @@ impl SignIns {
         }
         Ok(true)
     }
+}
+
+/// Returns the account of stored tokens: that of a principal, or the configured one.
+fn account_of<'a>(key: &'a AccountKey, target: &'a SignInTarget) -> Option<&'a str> {
+    key.1.as_deref().or(target.settings.account.as_deref())
 }
 
 /// Limits the time of a step.

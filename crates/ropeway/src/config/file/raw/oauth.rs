@@ -41,6 +41,8 @@ record! {
         /// Hosts on private addresses that the metadata of the server may name. Example: `[auth.internal]`.
         #[serde(default)]
         pub allow_private: Vec<String>,
+        /// The account whose tokens are used, as in `ropeway login --account`. Example: `work`.
+        pub account: Option<RawText>,
         /// Whether each principal of a gateway has tokens of its own. Defaults to `false`: all use those of the operator.
         pub per_principal: Option<bool>,
         /// The assertion of `grant: workload_identity`, a JWT: the value, a file or a command. Example:

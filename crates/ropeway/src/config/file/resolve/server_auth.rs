@@ -74,6 +74,10 @@ impl Resolver<'_> {
         settings.redirect_port = raw.redirect_port;
         settings.dpop = raw.dpop.unwrap_or(false);
         settings.allow_private.clone_from(&raw.allow_private);
+        settings.account = raw.account.as_ref().map(|account| self.text(&at("oauth.account"), &account.0));
+        if settings.account.as_ref().is_some_and(|account| account.trim().is_empty() && self.missing.names.is_empty()) {
+            self.problem(&at("oauth.account"), "account is empty");
+        }
         settings.per_principal = raw.per_principal.unwrap_or(false);
         settings.grant = self.grant(raw);
         settings
@@ -93,6 +97,10 @@ impl Resolver<'_> {
             } else if !is_set && grant == wanted {
                 self.problem(&at("oauth"), format!("missing key `{name}`, required by `grant: {wanted_name}`"));
             }
+        }
+        if raw.account.is_some() && grant != RawGrant::AuthorizationCode {
+            let needed = "`account` has no effect without `grant: authorization_code`";
+            self.problem(&at("oauth.account"), needed);
         }
         if grant == RawGrant::ClientCredentials {
             if raw.client_id.is_none() {

@@ -31,7 +31,8 @@ fn oauth_is_a_word_or_a_map() {
     assert_eq!(auth("{oauth: {}}"), ServerAuth::oauth());
     let text = "{oauth: {client_id: me, client_secret: s3cret-s3cret, token_endpoint_auth: client_secret_post, \
                 scopes: [a, 'b:c'], issuer: 'https://i.example', redirect_port: 8123, dpop: true, \
-                client_metadata_url: 'https://c.example/client.json', allow_private: [auth.internal], per_principal: true, \
+                client_metadata_url: 'https://c.example/client.json', allow_private: [auth.internal], account: work, \
+                per_principal: true, \
                 private_key: {pem: PEM-PEM, algorithm: ES256, key_id: k1}}}";
     let expected = OAuthSettings::new()
         .with_client_id("me")
@@ -43,6 +44,7 @@ fn oauth_is_a_word_or_a_map() {
         .with_dpop(true)
         .with_client_metadata_url("https://c.example/client.json")
         .with_allow_private(["auth.internal"])
+        .with_account("work")
         .with_per_principal(true)
         .with_private_key(PrivateKey::new("PEM-PEM").with_algorithm(JwtAlgorithm::Es256).with_key_id("k1"));
     assert_eq!(auth(text), expected.into());
@@ -96,6 +98,11 @@ fn invalid_settings_are_reported_at_their_place() {
         ("{oauth: {grant: client_credentials, client_id: x}}", "missing key `client_secret` or `private_key`"),
         ("{oauth: {grant: client_credentials, client_secret: s3cret}}", "missing key `client_id`, required by"),
         ("{oauth: {grant: workload_identity}}", "missing key `assertion`, required by `grant: workload_identity`"),
+        ("{oauth: {account: ' '}}", "servers[0].auth.oauth.account: account is empty"),
+        (
+            "{oauth: {grant: client_credentials, client_id: x, client_secret: s3cret, account: y}}",
+            "`account` has no effect without `grant: authorization_code`",
+        ),
         ("{oauth: {assertion: s3cret}}", "`assertion` has no effect without `grant: workload_identity`"),
         (
             "{oauth: {grant: workload_identity, assertion: {file: x, command: [y]}}}",
