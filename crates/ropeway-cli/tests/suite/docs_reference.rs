@@ -162,6 +162,7 @@ const SECTIONS: [Section; 27] = [
             ("redirect_port", "client_id: ropeway, redirect_port: 8765"),
             ("dpop", "dpop: true"),
             ("allow_private", "allow_private: [auth.internal]"),
+            ("account", "account: work"),
             ("per_principal", "per_principal: true"),
             ("assertion", "grant: workload_identity, assertion: {file: /var/run/secrets/token}"),
             (
