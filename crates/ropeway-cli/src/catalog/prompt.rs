@@ -2,12 +2,13 @@
 
 use ropeway::mcp::{Mcp, Prompt, PromptArgument, PromptResult};
 use ropeway::suggest;
-use ropeway::tool::{Alias, CallContext, ToolDefinition};
+use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::argument::RawArguments;
 use crate::connect::fan_out::fan_out;
 use crate::connect::session::Session;
+use crate::connect::trace_variable::call_context;
 use crate::failure::Failure;
 
 /// Gets a prompt by name, with arguments from a command line.
@@ -28,7 +29,7 @@ pub(crate) async fn get(session: &Session, name: &str, typed: RawArguments) -> R
         return Err(Failure::usage(format!("prompt `{}` requires argument `{name}`", prompt.name))
             .hint(format!("try {name}=VALUE")));
     }
-    let cx = CallContext::default();
+    let cx = call_context();
     Ok(session.step("waiting for", &alias, server.get_prompt_with(&prompt.name, arguments, &cx)).await??)
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::approval::ApprovalArgs;
 use super::question::Question;
 use crate::connect::servers::ServerSource;
+use crate::connect::trace_variable::trace_parent;
 use crate::failure::Failure;
 
 /// Everything needed to build the agent of a chat.
@@ -45,6 +46,9 @@ impl AgentConfig {
             .history(history);
         if let Some(system) = &self.system {
             builder = builder.system(system);
+        }
+        if let Some(parent) = trace_parent() {
+            builder = builder.traceparent(parent);
         }
         if let Some(bridge) = &self.bridge {
             builder = builder.bridge(bridge.clone());

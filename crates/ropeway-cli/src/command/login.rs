@@ -98,7 +98,8 @@ impl Login {
         let account = self.account.clone().or_else(|| settings.account.clone());
         // A damaged entry is replaced by this sign-in.
         let previous = store.load(&target.url, account.as_deref()).await.ok().flatten();
-        let options = SignInOptions::new(&target.url).with_settings(settings).with_account(account).with_previous(previous);
+        let options =
+            SignInOptions::new(&target.url).with_settings(settings).with_account(account).with_previous(previous);
         let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let flow = SignInFlow { name: &target.name, method: self.method(), status: &context.status, can_ask };
         let input = UserInput::new(context.json);

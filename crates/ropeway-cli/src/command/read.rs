@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use ropeway::content::{ContentPart, EmbeddedResource};
 use ropeway::mcp::{Mcp, ResourceTemplate};
-use ropeway::tool::{Alias, CallContext, CallError};
+use ropeway::tool::{Alias, CallError};
 use serde_json::{Value, json};
 
 use crate::connect::command_context::CommandContext;
 use crate::connect::fan_out::fan_out;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
+use crate::connect::trace_variable::call_context;
 use crate::failure::{Exit, Failure};
 use crate::output::exact_output::{TextMode, exact_parts};
 use crate::output::json_output::SavedParts;
@@ -44,7 +45,7 @@ impl Read {
         let servers = self.server.servers(&context)?.eager().maybe_only(name)?;
         Session::with(servers, &context, async |session| {
             let (alias, server) = owner(session, uri).await?;
-            let cx = CallContext::default();
+            let cx = call_context();
             let contents = match session.step("reading from", &alias, server.read_resource_with(uri, &cx)).await? {
                 Ok(contents) => contents,
                 Err(error) => return Err(read_failure(session, &alias, &server, uri, error).await?),

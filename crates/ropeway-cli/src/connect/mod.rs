@@ -18,3 +18,4 @@ pub(crate) mod server_options;
 pub(crate) mod servers;
 pub(crate) mod session;
 pub(crate) mod tool_call;
+pub(crate) mod trace_variable;

@@ -8,13 +8,14 @@ use ropeway::config::LockPolicy;
 use ropeway::envelope::Envelope;
 use ropeway::lock::{Difference, DifferenceKind};
 use ropeway::registry::{ServerState, ServerStatus};
-use ropeway::tool::{Alias, Arguments, CallContext, CallError, ToolDefinition};
+use ropeway::tool::{Alias, Arguments, CallError, ToolDefinition};
 
 use crate::arguments::argument::mistyped;
 use crate::arguments::names::server_of;
 use crate::connect::advice::{is_pending, is_unavailable};
 use crate::connect::likely_servers::RememberedTools;
 use crate::connect::session::{Session, hidden};
+use crate::connect::trace_variable::call_context;
 use crate::failure::Failure;
 use crate::output::print::say;
 use crate::terminal::style::warning;
@@ -117,7 +118,7 @@ impl Session {
     /// Calls a tool. A result with `isError` is not a failure.
     pub(crate) async fn call(&self, tool: &CheckedTool, arguments: Arguments) -> Result<Envelope, Failure> {
         let status = self.status.clone();
-        let context = CallContext::default().with_progress(move |progress| status.progress(progress));
+        let context = call_context().with_progress(move |progress| status.progress(progress));
         let definition = tool.definition();
         let local = Alias::from(definition.name.as_str());
         let server = server_of(definition).unwrap_or(&local);

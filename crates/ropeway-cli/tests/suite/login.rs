@@ -400,7 +400,8 @@ fn entries_with_accounts_use_their_own_sign_ins() {
     };
     let place = Place::with(&[entry("work"), entry("home")]);
     let log_in = |alias: &str| {
-        let (running, url, rest) = start_and_find_url(place.ropeway(&["login", alias, "--no-browser"]), &protected.server);
+        let (running, url, rest) =
+            start_and_find_url(place.ropeway(&["login", alias, "--no-browser"]), &protected.server);
         get(&approve(&url));
         end(running, rest).expect(0)
     };

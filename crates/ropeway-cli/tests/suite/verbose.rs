@@ -65,6 +65,30 @@ fn every_message_is_logged_in_both_directions_over_every_transport() {
 }
 
 #[test]
+fn calls_and_chats_join_the_trace_of_their_caller() {
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let joins = |ropeway: crate::Ropeway, value: &str| {
+        let run = ropeway.with(|command| {
+            command.env("TRACEPARENT", value);
+        });
+        let run = run.run().expect(0);
+        let is_call = |line: &&&str| is_message(line, "demo", "→", "tools/call") && line.contains(trace);
+        logged(&run.stderr).iter().find(is_call).map(|line| (*line).to_owned())
+    };
+    let call = || crate::Ropeway::new(&["call", "calculate", "expression=1+1", "-vv"]);
+    let parent = format!("00-{trace}-b7ad6b7169203331-01");
+    let sent = joins(call(), &parent).expect("a call in the trace");
+    assert!(sent.contains(&format!("\"traceparent\":\"00-{trace}-")), "{sent}");
+    assert!(!sent.contains("b7ad6b7169203331"), "the call has a span of its own: {sent}");
+    assert_eq!(joins(call(), "00-0-0-00"), None);
+    let model = Model::saying([
+        ScriptedReply::call("a", "calculate", json!({"expression": "1+1"})),
+        ScriptedReply::text("Two."),
+    ]);
+    assert!(joins(model.chat(&["-p", "go", "-vv", "--yes"]), &parent).is_some());
+}
+
+#[test]
 fn doctor_and_tools_and_chat_log_messages_on_standard_error_only() {
     for command in [&["tools", "-vv"][..], &["doctor", "-vv"], &["health", "-vv", "--json"]] {
         let run = Run::of(command).expect(0);

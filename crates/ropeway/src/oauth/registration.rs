@@ -115,9 +115,15 @@ pub(super) async fn register(
     }
     if matches!(response.status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN) {
         let what = if server.is_assumed {
-            format!("`{}` has no OAuth metadata, so its server may need another kind of token: set `auth.bearer`", server.issuer)
+            format!(
+                "`{}` has no OAuth metadata, so its server may need another kind of token: set `auth.bearer`",
+                server.issuer
+            )
         } else {
-            format!("the authorization server `{}` does not register clients: set `auth.oauth.client_id`", server.issuer)
+            format!(
+                "the authorization server `{}` does not register clients: set `auth.oauth.client_id`",
+                server.issuer
+            )
         };
         return Err(OAuthError::unsupported(what));
     }
