@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::auth::header;
 use super::kit::{
-    GatewayKit, HttpReply, all_capabilities, bare, call, call_with, entry, input_required, next_message, post,
+    GatewayKit, HttpReply, all_capabilities, bare, call, call_with, entry, input_required, modern, next_message, post,
     read_rest,
 };
 use crate::hasty::{hasty, until};
@@ -126,6 +126,13 @@ impl SignInKit {
     async fn call(&self, headers: &str) -> Value {
         let reply = self.send(&with(&call_with(json!({}), "web_scopes", &json!({}), json!({})), headers)).await;
         reply.json()
+    }
+
+    /// Returns the names of the tools that a client sees.
+    async fn tool_names(&self, headers: &str) -> Vec<String> {
+        let reply = self.send(&with(&modern("tools/list", json!({})), headers)).await.json();
+        let tools = reply["result"]["tools"].as_array().unwrap_or_else(|| panic!("no list: {reply}"));
+        tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect()
     }
 
     /// Makes the tokens of the server invalid.
@@ -385,6 +392,39 @@ fn a_call_of_a_modern_client_goes_on_after_a_sign_in() {
         let reply = ask(json!({"requestState": result["requestState"], "inputResponses": answers})).await;
         assert!(is_result(&reply.json()), "{reply:?}");
         kit.stop().await;
+    });
+}
+
+#[test]
+fn later_calls_join_the_sign_in_of_the_shared_account() {
+    scene(|_| async move {
+        let kit = Arc::new(SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await);
+        let listed = kit.tool_names("").await;
+        assert!(listed.iter().any(|name| name == "web_scopes"), "{listed:?}");
+        kit.expire();
+        let request = |more: Value| call_with(all_capabilities(), "web_scopes", &json!({}), more);
+        let result = input_required(&kit.send(&request(json!({}))).await);
+        kit.until("", "needs_auth").await;
+        assert_eq!(kit.tool_names("").await, listed, "the tools stay listed");
+        // A client that cannot ask a person gets an error with the command and the page.
+        let error = kit.call("").await["error"].clone();
+        let message = error["message"].as_str().expect("an error");
+        let expected = "server `web` needs a sign-in: run `ropeway login web`, or open http://127.0.0.1:";
+        assert!(message.starts_with(expected), "{message}");
+        assert_eq!(error["data"], json!({"server": "web", "reason": "needs_auth"}));
+        let waiting = tokio::spawn({
+            let (kit, request) = (kit.clone(), request(json!({})));
+            async move { kit.send(&request).await }
+        });
+        until("both calls", || kit.gateway.status().requests >= 2).await;
+        kit.sign_in("").await;
+        let answers = json!({"q1": {"action": "accept"}});
+        let more = json!({"requestState": result["requestState"], "inputResponses": answers});
+        for reply in [kit.send(&request(more)).await, waiting.await.expect("a reply")] {
+            assert!(is_result(&reply.json()), "{reply:?}");
+        }
+        assert_eq!(kit.server.token_requests("authorization_code").len(), 2, "one sign-in for both calls");
+        Arc::into_inner(kit).expect("the only kit").stop().await;
     });
 }
 
