@@ -241,17 +241,18 @@ fn a_second_callback_is_answered_and_ignored() {
     let place = protected.place();
     let (running, url, rest) = start_and_find_url(place.ropeway(&["login", "web", "--no-browser"]), &protected.server);
     let callback = approve(&url);
-    let first = std::thread::spawn({
-        let callback = callback.clone();
-        move || get(&callback)
-    });
-    // The listener may have ended by then.
-    if let Ok(stream) = TcpStream::connect(&callback[7..callback.find("/callback").expect("a path")]) {
-        drop(stream);
-    }
-    assert!(first.join().expect("a page").contains("Sign-in received"));
+    // The server answers no request before the second callback.
+    let paused = protected.server.state();
+    assert!(get(&callback).contains("Sign-in received"));
+    let again = get(&with_query(&callback, "code", "code-of-another-page"));
+    assert!(again.contains("Sign-in already received"), "{again}");
+    drop(paused);
     end(running, rest).expect(0);
-    assert_eq!(protected.server.token_requests("authorization_code").len(), 1);
+    let codes: Vec<String> =
+        protected.server.token_requests("authorization_code").iter().map(|form| form["code"].clone()).collect();
+    let url = Url::parse(&callback).expect("a URL");
+    let code = url.query_pairs().find(|(name, _)| name == "code").expect("a code").1.into_owned();
+    assert_eq!(codes, [code]);
 }
 
 #[test]
