@@ -393,6 +393,28 @@ fn sign_ins_are_listed_moved_and_removed() {
 }
 
 #[test]
+fn a_sign_out_states_which_tokens_are_revoked() {
+    let protected = Protected::start();
+    let place = protected.place();
+    protected.server.change(|behaviour| behaviour.revokes_access_tokens = false);
+    log_in(&place, &protected.server, &[]);
+    let run = place.run("logout web").expect(0);
+    let expected = "signed out of `web` · refresh token revoked; the access token may stay valid for ";
+    assert!(run.stdout.starts_with(expected), "{}", run.stdout);
+    assert_no_secrets(&run);
+    log_in(&place, &protected.server, &[]);
+    let removed = place.run("logout web --json").expect(0).json()["removed"][0].clone();
+    assert_eq!(
+        (&removed["revoked"], &removed["refresh_token_revoked"], &removed["access_token_revoked"]),
+        (&json!(false), &json!(true), &json!(false))
+    );
+    protected.server.change(|behaviour| behaviour.issues_refresh_tokens = false);
+    protected.server.change(|behaviour| behaviour.revokes_access_tokens = true);
+    log_in(&place, &protected.server, &[]);
+    assert_eq!(place.run("logout web").expect(0).stdout, "signed out of `web` · access token revoked\n");
+}
+
+#[test]
 fn a_passphrase_is_typed_without_echo() {
     let protected = Protected::start();
     let place = protected.place();

@@ -205,11 +205,12 @@ impl SignIns {
             is_removed.then_some(credentials)
         };
         let Some(credentials) = removed else { return Ok(false) };
-        if let Some(credentials) = credentials
-            && let Err(error) = within(revoke(&credentials, &target.settings), &target.url).await
-        {
-            // They are removed here, and expire there.
-            tracing::debug!(server = %key.0, "could not revoke the tokens: {}", chain(&error));
+        if let Some(credentials) = credentials {
+            let revoked = within(revoke(&credentials, &target.settings), &target.url).await;
+            if let Some(error) = revoked.map_or_else(Some, |revocation| revocation.problem) {
+                // They are removed here, and expire there.
+                tracing::debug!(server = %key.0, "could not revoke the tokens: {}", chain(&error));
+            }
         }
         Ok(true)
     }
