@@ -415,6 +415,29 @@ fn a_sign_out_states_which_tokens_are_revoked() {
 }
 
 #[test]
+fn only_the_default_folder_of_tokens_is_made_private() {
+    let protected = Protected::start();
+    let place = protected.place();
+    let chosen = place.path().join("chosen");
+    let tokens = tokens_folder(&place);
+    let parent = tokens.parent().expect("a folder");
+    for folder in [parent, &tokens, &chosen] {
+        std::fs::create_dir_all(folder).expect("a folder");
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    }
+    log_in(&place, &protected.server, &[]);
+    assert_eq!((mode(&tokens), mode(parent)), (0o700, 0o755), "the folder above is left as it is");
+    let ropeway = place.ropeway(&["login", "web", "--no-browser"]).with(|command| {
+        command.env("ROPEWAY_TOKENS_DIR", &chosen);
+    });
+    let (running, url, rest) = start_and_find_url(ropeway, &protected.server);
+    get(&approve(&url));
+    end(running, rest).expect(0);
+    assert_eq!(mode(&chosen), 0o755);
+    assert!(std::fs::read_dir(&chosen).expect("a folder").next().is_some());
+}
+
+#[test]
 fn a_passphrase_is_typed_without_echo() {
     let protected = Protected::start();
     let place = protected.place();
