@@ -19,6 +19,7 @@ use crate::error_chain::chain;
 use crate::event::{Event, Events};
 use crate::mcp::RateLimit;
 use crate::oauth::{Challenge, Credentials, OAuthError, SignIn, SignInOptions, StoreError, TokenStore, revoke};
+use crate::secret::AccountRedactor;
 use crate::sync::lock;
 
 /// Maximum time in which the authorization server is found and a client registered, and in which a code is exchanged.
@@ -40,6 +41,8 @@ pub(crate) struct SignIns {
     pub(crate) waiting: Arc<WaitingCalls>,
     bridge: Bridge,
     events: Events,
+    /// Learns the tokens.
+    redactor: Arc<AccountRedactor>,
     open: Mutex<OpenSignIns>,
     starts: Mutex<RateLimit>,
 }
@@ -101,9 +104,10 @@ impl Drop for Reservation<'_> {
 }
 
 impl SignIns {
-    pub(crate) fn new(bridge: Bridge, store: TokenStore) -> Self {
+    pub(crate) fn new(bridge: Bridge, store: TokenStore, redactor: Arc<AccountRedactor>) -> Self {
         Self {
             store,
+            redactor,
             waiting: Arc::default(),
             events: bridge.event_channel(),
             bridge,
@@ -175,6 +179,7 @@ impl SignIns {
         let finished = async {
             let mut credentials = within(open.sign_in.finish(query), &target.url).await?;
             credentials.account = key.1.as_deref().map(str::to_owned);
+            self.redactor.learn(&(key.0.to_string(), credentials.account.clone()), credentials.secrets());
             self.save(&credentials).await
         };
         if let Err(error) = finished.await {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ropeway::config::{AuthSettings, Config, GatewaySettings, HttpServer, OAuthSettings, ServerAuth, ServerEntry};
+use ropeway::config::{
+    AuditSettings, AuthSettings, Config, GatewaySettings, HttpServer, OAuthSettings, ServerAuth, ServerEntry,
+};
 use ropeway::gateway::{Gateway, KeyFile, NewKey};
 use ropeway::oauth::{SignIn, SignInOptions, TokenStore};
 use ropeway::testing::{Script, ScriptedServer};
@@ -21,13 +23,16 @@ use crate::scene::scene;
 const HOST: &str = "Host: localhost:8931\r\n";
 const JSON: &str = "Content-Type: application/json\r\n";
 
+/// The name of the audit log.
+const AUDIT: &str = "audit.jsonl";
+
 /// A gateway in front of a protected server, `web`, and a scripted one.
 struct SignInKit {
     kit: GatewayKit,
     server: AuthorizationServer,
     store: TokenStore,
     keys: KeyFile,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl std::ops::Deref for SignInKit {
@@ -55,7 +60,8 @@ impl SignInKit {
         let folder = tempfile::tempdir().expect("a folder");
         let keys = KeyFile::new(folder.path().join("keys.json"));
         keys.add(NewKey::new("first")).expect("a key");
-        let mut settings = GatewaySettings::default();
+        let audit = AuditSettings::new(folder.path().join(AUDIT)).with_arguments(true);
+        let mut settings = GatewaySettings::default().with_audit(audit);
         if setup.needs_keys {
             settings = settings.with_auth(AuthSettings::default().with_keys_file(Some(keys.path().to_owned())));
         }
@@ -68,7 +74,7 @@ impl SignInKit {
         let scripted = ScriptedServer::new(Script::default());
         let config = Config::default().with_server(ServerEntry::new(web)).with_server(entry("other", &scripted));
         let builder = Gateway::builder(config).settings(settings).token_store(store.clone());
-        Self { kit: GatewayKit::launch(scripted, builder).await, server, store, keys, _folder: folder }
+        Self { kit: GatewayKit::launch(scripted, builder).await, server, store, keys, folder }
     }
 
     fn key(&self, name: &str, change: impl FnOnce(&mut NewKey)) -> String {
@@ -503,6 +509,27 @@ fn a_sign_in_for_further_scopes_asks_for_them() {
         let answers = json!({"q1": {"action": "accept"}});
         let reply = ask(json!({"requestState": result["requestState"], "inputResponses": answers})).await;
         assert!(reply.json()["result"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("write")));
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn tokens_of_sign_ins_and_refreshes_stay_out_of_the_audit_log() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup::default()).await;
+        kit.sign_in("").await;
+        kit.until("", "ready").await;
+        let first = kit.token(None).await.expect("a token");
+        kit.server.expire_access_tokens();
+        assert!(is_result(&kit.call("").await), "the token is refreshed");
+        let second = kit.token(None).await.expect("a token");
+        assert_ne!(first, second);
+        let arguments = json!({"note": format!("{first} {second} end")});
+        kit.send(&call_with(json!({}), "web_scopes", &arguments, json!({}))).await;
+        let audited = || std::fs::read_to_string(kit.folder.path().join(AUDIT)).unwrap_or_default();
+        until("a line", || audited().contains("note")).await;
+        assert!(audited().contains("*** *** end"), "{}", audited());
+        assert!(!audited().contains(&first) && !audited().contains(&second), "{}", audited());
         kit.stop().await;
     });
 }
