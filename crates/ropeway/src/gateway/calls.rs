@@ -17,7 +17,7 @@ use super::router::{CallRoute, Router};
 use super::search;
 use super::server_params::{Forwarded, push_members, target, write_params};
 use super::shared::GatewayShared;
-use super::sign_in_offer::sign_in_required;
+use super::sign_in_offer::{sign_in_advice, sign_in_required};
 use super::tasks::send;
 use super::uris::UriRoute;
 use crate::protocol::{ClientParams, Era};
@@ -119,8 +119,8 @@ fn find_route(
         let mut error = ErrorReply::unknown_tool(name, current.nearest_tool(name).as_deref());
         // The tool may be one of a server that lists none before a sign-in.
         if let Some(server) = current.missing_tools().into_iter().find(|server| server.state == "needs_auth") {
-            let alias = server.alias;
-            error.message.push_str(&format!("; server `{alias}` needs a sign-in: run `ropeway login {alias}`"));
+            let advice = sign_in_advice(shared, &client.principal, &server.alias);
+            error.message.push_str(&format!("; server `{}` needs a sign-in: {advice}", server.alias));
         }
         error
     })

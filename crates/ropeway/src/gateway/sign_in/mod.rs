@@ -3,6 +3,7 @@
 mod open;
 mod waiting;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::bridge::{Bridge, SignInTarget};
 use crate::error_chain::chain;
 use crate::event::{Event, Events};
 use crate::mcp::RateLimit;
+use crate::oauth::store::StoreStamp;
 use crate::oauth::{Challenge, Credentials, OAuthError, SignIn, SignInOptions, StoreError, TokenStore, revoke};
 use crate::secret::AccountRedactor;
 use crate::sync::lock;
@@ -41,6 +43,8 @@ pub(crate) struct SignIns {
     pub(crate) waiting: Arc<WaitingCalls>,
     bridge: Bridge,
     events: Events,
+    /// The accounts whose tokens could not list tools. They are tried again when they have changed.
+    pub(crate) tried: Mutex<HashMap<AccountKey, StoreStamp>>,
     /// Learns the tokens.
     redactor: Arc<AccountRedactor>,
     open: Mutex<OpenSignIns>,
@@ -107,6 +111,7 @@ impl SignIns {
     pub(crate) fn new(bridge: Bridge, store: TokenStore, redactor: Arc<AccountRedactor>) -> Self {
         Self {
             store,
+            tried: Mutex::default(),
             redactor,
             waiting: Arc::default(),
             events: bridge.event_channel(),

@@ -165,9 +165,14 @@ fn with(request: &str, headers: &str) -> String {
 
 /// Signs in to the shared account, as `ropeway login` does.
 async fn sign_in(server: &AuthorizationServer, store: &TokenStore) {
+    sign_in_as(server, store, None).await;
+}
+
+async fn sign_in_as(server: &AuthorizationServer, store: &TokenStore, account: Option<&str>) {
     let mut sign_in = SignIn::start(SignInOptions::new(server.mcp())).await.expect("a sign-in");
     let url = sign_in.prepare("http://127.0.0.1:7/callback").await.expect("a URL");
-    let credentials = sign_in.finish(&browse(&url).await).await.expect("tokens");
+    let mut credentials = sign_in.finish(&browse(&url).await).await.expect("tokens");
+    credentials.account = account.map(str::to_owned);
     store.save(&credentials).await.expect("stored");
 }
 
@@ -357,6 +362,56 @@ fn each_principal_uses_tokens_of_its_own() {
         assert_eq!(reply.json(), json!({"signed_out": true}));
         assert!(!is_result(&kit.call(&ann).await));
         assert!(is_result(&kit.call(&bob).await));
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn without_a_shared_sign_in_tools_are_listed_with_the_tokens_of_a_principal() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        kit.until(&ann, "needs_auth").await;
+        // Without any sign-in, the list and the error of a call name the one of the principal.
+        let advice = "needs a sign-in: run `ropeway login web --account 'key:ann'`, or open http://127.0.0.1:";
+        let listed = kit.send(&with(&modern("tools/list", json!({})), &ann)).await.json()["result"].clone();
+        let missing = listed["_meta"]["dev.ropeway/servers"][0].clone();
+        assert_eq!((&missing["alias"], &missing["state"]), (&json!("web"), &json!("needs_auth")), "{listed}");
+        assert!(missing["reason"].as_str().is_some_and(|reason| reason.starts_with(advice)), "{missing}");
+        let error = kit.call(&ann).await["error"]["message"].as_str().expect("an error").to_owned();
+        assert!(error.contains(&format!("server `web` {advice}")), "{error}");
+        // The sign-in of one principal lists the tools for all.
+        kit.sign_in(&ann).await;
+        let is_scopes = |name: &String| name == "web_scopes";
+        for _ in 0..100 {
+            if kit.tool_names(&bob).await.iter().any(is_scopes) {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert!(kit.tool_names(&ann).await.iter().any(is_scopes));
+        assert!(is_result(&kit.call(&ann).await));
+        let error = kit.call(&bob).await["error"]["message"].as_str().expect("an error").to_owned();
+        assert!(error.starts_with("server `web` needs a sign-in: ") && error.contains("'key:bob'"), "{error}");
+        assert_eq!(kit.status(&ann).await["state"], "needs_auth", "the shared account has no tokens");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_principal_that_signed_in_before_the_start_lists_the_tools() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        kit.until(&ann, "needs_auth").await;
+        // As `ropeway login web --account key:ann` does.
+        sign_in_as(&kit.server, &kit.store, Some("key:ann")).await;
+        assert!(
+            !kit.tool_names(&bob).await.iter().any(|name| name == "web_scopes"),
+            "tokens serve their principal only"
+        );
+        assert!(kit.tool_names(&ann).await.iter().any(|name| name == "web_scopes"));
+        assert!(is_result(&kit.call(&ann).await));
         kit.stop().await;
     });
 }
