@@ -1,11 +1,12 @@
 //! `ropeway logout`: revokes and removes stored sign-ins.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ropeway::config::OAuthSettings;
+use ropeway::duration::format_duration;
 use ropeway::oauth::store::{CredentialsSummary, canonical_server};
-use ropeway::oauth::{TokenStore, revoke};
+use ropeway::oauth::{Revocation, TokenStore, revoke};
 use serde_json::{Value, json};
 
 use crate::connect::command_context::CommandContext;
@@ -24,7 +25,7 @@ Examples:
   ropeway logout github --all
   ropeway logout --all
 
-The tokens are revoked at the authorization server if it supports that, and removed from this machine in any case.";
+The tokens are revoked at the authorization server as far as it supports that, and removed from this machine in any case.";
 
 /// Time limit for the revocation of one sign-in.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -52,9 +53,11 @@ pub(super) struct Logout {
 struct Removed {
     server: String,
     account: Option<String>,
-    /// `None` if the authorization server cannot revoke tokens.
-    revoked: Option<bool>,
-    /// Why the tokens were not revoked.
+    /// What the authorization server did; `None` if it did not respond, or if the tokens could not be read.
+    revocation: Option<Revocation>,
+    /// When the access token expires.
+    expires_at: Option<SystemTime>,
+    /// Why a token was not revoked.
     problem: Option<String>,
 }
 
@@ -110,29 +113,66 @@ async fn sign_out(
     let loaded = store.load(&server, account.as_deref()).await;
     let is_removed = store.remove(&server, account.as_deref()).await.map_err(|error| store_failure(&error))?;
     drop(lock);
-    let (revoked, problem) = match loaded {
+    let mut removed = Removed { server, account, revocation: None, expires_at: None, problem: None };
+    match loaded {
         Ok(Some(credentials)) => {
             redact_credentials(&credentials);
+            removed.expires_at = credentials.tokens.expires_at;
             match tokio::time::timeout(REVOKE_TIMEOUT, revoke(&credentials, settings)).await {
-                Ok(Ok(true)) => (Some(true), None),
-                Ok(Ok(false)) => (None, None),
-                Ok(Err(error)) => (Some(false), Some(chain_text(&error))),
-                Err(_) => (Some(false), Some("the authorization server did not respond".to_owned())),
+                Ok(Ok(revocation)) => {
+                    removed.problem = revocation.problem.as_ref().map(|error| chain_text(error));
+                    removed.revocation = Some(revocation);
+                }
+                Ok(Err(error)) => removed.problem = Some(chain_text(&error)),
+                Err(_) => removed.problem = Some("the authorization server did not respond".to_owned()),
             }
         }
         Ok(None) if !is_removed => return Ok(None),
-        Ok(None) => (None, None),
-        Err(error) => (Some(false), Some(chain_text(&error))),
+        Ok(None) => {}
+        Err(error) => removed.problem = Some(chain_text(&error)),
+    }
+    Ok(Some(removed))
+}
+
+/// Describes what was revoked, and how long the other token may stay valid.
+fn describe(revocation: Option<&Revocation>, expires_at: Option<SystemTime>, now: SystemTime) -> String {
+    let Some(revocation) = revocation else { return "tokens not revoked".to_owned() };
+    let end = match expires_at.map(|expires| expires.duration_since(now)) {
+        Some(Ok(left)) => format!("for {}", format_duration(left)),
+        Some(Err(_)) | None => "until it expires".to_owned(),
     };
-    Ok(Some(Removed { server, account, revoked, problem }))
+    match (revocation.refresh_token, revocation.access_token) {
+        _ if !revocation.is_supported => {
+            "the authorization server has no revocation; its tokens end when they expire".to_owned()
+        }
+        (Some(true), true) => "tokens revoked".to_owned(),
+        (None, true) => "access token revoked".to_owned(),
+        (Some(true), false) => format!("refresh token revoked; the access token may stay valid {end}"),
+        (Some(false), true) => "access token revoked; the refresh token may stay valid until it expires".to_owned(),
+        (Some(false) | None, false) => "tokens not revoked".to_owned(),
+    }
+}
+
+/// Returns the JSON of a sign-in that was removed. `revoked` is `null` if the authorization server has no revocation.
+fn document(removed: &Removed) -> Value {
+    let of = |read: fn(&Revocation) -> Option<bool>| removed.revocation.as_ref().map_or(Some(false), read);
+    let is_revoked = of(|revocation| {
+        let all = revocation.refresh_token.unwrap_or(true) && revocation.access_token;
+        revocation.is_supported.then_some(all)
+    });
+    json!({
+        "server": removed.server,
+        "account": removed.account,
+        "revoked": is_revoked,
+        "refresh_token_revoked": of(|revocation| revocation.refresh_token),
+        "access_token_revoked": of(|revocation| Some(revocation.access_token)),
+        "problem": removed.problem,
+    })
 }
 
 fn report(removed: &[Removed], target: Option<&SignInTarget>, json: bool) -> Result<Exit, Failure> {
     if json {
-        let describe = |done: &Removed| -> Value {
-            json!({"server": done.server, "account": done.account, "revoked": done.revoked, "problem": done.problem})
-        };
-        print_json(&json!({"removed": removed.iter().map(describe).collect::<Vec<_>>()}))?;
+        print_json(&json!({"removed": removed.iter().map(document).collect::<Vec<_>>()}))?;
         return Ok(Exit::Done);
     }
     if removed.is_empty() {
@@ -141,14 +181,10 @@ fn report(removed: &[Removed], target: Option<&SignInTarget>, json: bool) -> Res
             None => print("not signed in to any server\n")?,
         }
     }
-    for Removed { server, account, revoked, problem } in removed {
+    for Removed { server, account, revocation, expires_at, problem } in removed {
         let name = target.map_or(server.as_str(), |target| target.name.as_str());
         let account = account.as_deref().map(|account| format!(" as `{account}`")).unwrap_or_default();
-        let note = match revoked {
-            Some(true) => "tokens revoked",
-            Some(false) => "tokens not revoked",
-            None => "the authorization server has no revocation; its tokens end when they expire",
-        };
+        let note = describe(revocation.as_ref(), *expires_at, SystemTime::now());
         print(&format!("{}\n", clean_line(&format!("signed out of `{name}`{account} · {note}"))))?;
         if let Some(problem) = problem {
             say(&warning(&format!("tokens of `{name}` may stay valid until they expire: {problem}")));

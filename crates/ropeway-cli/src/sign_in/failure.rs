@@ -18,12 +18,5 @@ pub(crate) fn store_failure(error: &StoreError) -> Failure {
 
 /// Redacts the secrets of a sign-in from all further output.
 pub(crate) fn redact_credentials(credentials: &Credentials) {
-    let tokens = &credentials.tokens;
-    let secrets = [
-        Some(&tokens.access_token),
-        tokens.refresh_token.as_ref(),
-        credentials.client.client_secret.as_ref(),
-        credentials.dpop_key.as_ref(),
-    ];
-    redaction::add_secrets(&Redactor::new(secrets.into_iter().flatten()));
+    redaction::add_secrets(&Redactor::new(credentials.secrets()));
 }

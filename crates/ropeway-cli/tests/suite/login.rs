@@ -241,17 +241,18 @@ fn a_second_callback_is_answered_and_ignored() {
     let place = protected.place();
     let (running, url, rest) = start_and_find_url(place.ropeway(&["login", "web", "--no-browser"]), &protected.server);
     let callback = approve(&url);
-    let first = std::thread::spawn({
-        let callback = callback.clone();
-        move || get(&callback)
-    });
-    // The listener may have ended by then.
-    if let Ok(stream) = TcpStream::connect(&callback[7..callback.find("/callback").expect("a path")]) {
-        drop(stream);
-    }
-    assert!(first.join().expect("a page").contains("Sign-in received"));
+    // The server answers no request before the second callback.
+    let paused = protected.server.state();
+    assert!(get(&callback).contains("Sign-in received"));
+    let again = get(&with_query(&callback, "code", "code-of-another-page"));
+    assert!(again.contains("Sign-in already received"), "{again}");
+    drop(paused);
     end(running, rest).expect(0);
-    assert_eq!(protected.server.token_requests("authorization_code").len(), 1);
+    let codes: Vec<String> =
+        protected.server.token_requests("authorization_code").iter().map(|form| form["code"].clone()).collect();
+    let url = Url::parse(&callback).expect("a URL");
+    let code = url.query_pairs().find(|(name, _)| name == "code").expect("a code").1.into_owned();
+    assert_eq!(codes, [code]);
 }
 
 #[test]
@@ -416,6 +417,51 @@ fn entries_with_accounts_use_their_own_sign_ins() {
     assert!(place.run("logout work").expect(0).stdout.contains("signed out of `work` as `work`"));
     place.run("call work.scopes").expect(4);
     assert_eq!(place.run("call home.scopes").expect(0).stdout, "home");
+}
+
+#[test]
+fn a_sign_out_states_which_tokens_are_revoked() {
+    let protected = Protected::start();
+    let place = protected.place();
+    protected.server.change(|behaviour| behaviour.revokes_access_tokens = false);
+    log_in(&place, &protected.server, &[]);
+    let run = place.run("logout web").expect(0);
+    let expected = "signed out of `web` · refresh token revoked; the access token may stay valid for ";
+    assert!(run.stdout.starts_with(expected), "{}", run.stdout);
+    assert_no_secrets(&run);
+    log_in(&place, &protected.server, &[]);
+    let removed = place.run("logout web --json").expect(0).json()["removed"][0].clone();
+    assert_eq!(
+        (&removed["revoked"], &removed["refresh_token_revoked"], &removed["access_token_revoked"]),
+        (&json!(false), &json!(true), &json!(false))
+    );
+    protected.server.change(|behaviour| behaviour.issues_refresh_tokens = false);
+    protected.server.change(|behaviour| behaviour.revokes_access_tokens = true);
+    log_in(&place, &protected.server, &[]);
+    assert_eq!(place.run("logout web").expect(0).stdout, "signed out of `web` · access token revoked\n");
+}
+
+#[test]
+fn only_the_default_folder_of_tokens_is_made_private() {
+    let protected = Protected::start();
+    let place = protected.place();
+    let chosen = place.path().join("chosen");
+    let tokens = tokens_folder(&place);
+    let parent = tokens.parent().expect("a folder");
+    for folder in [parent, &tokens, &chosen] {
+        std::fs::create_dir_all(folder).expect("a folder");
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    }
+    log_in(&place, &protected.server, &[]);
+    assert_eq!((mode(&tokens), mode(parent)), (0o700, 0o755), "the folder above is left as it is");
+    let ropeway = place.ropeway(&["login", "web", "--no-browser"]).with(|command| {
+        command.env("ROPEWAY_TOKENS_DIR", &chosen);
+    });
+    let (running, url, rest) = start_and_find_url(ropeway, &protected.server);
+    get(&approve(&url));
+    end(running, rest).expect(0);
+    assert_eq!(mode(&chosen), 0o755);
+    assert!(std::fs::read_dir(&chosen).expect("a folder").next().is_some());
 }
 
 #[test]

@@ -235,8 +235,8 @@ impl ServerSource {
         self.listing().state = ListState::Failed(cause, Instant::now() + MIN_LIST_INTERVAL);
     }
 
-    /// Returns the state of the server, and whether its tools are exposed. Tools of a server that reconnects stay exposed: their
-    /// calls fail until it is back.
+    /// Returns the state of the server, and whether its tools are exposed. Tools of a server that reconnects or needs a sign-in stay
+    /// exposed: their calls fail until it is back.
     fn state(&self, listing: &Listing) -> (ServerState, bool) {
         match (&*self.mcp.state().borrow(), &listing.registry, &listing.state) {
             (ConnectionState::Ready { .. }, Some(registry), _) => (ServerState::Ready { tools: registry.len() }, true),
@@ -244,7 +244,7 @@ impl ServerSource {
                 (ServerState::Down { cause: cause.clone() }, false)
             }
             (ConnectionState::Ready { .. } | ConnectionState::Connecting { .. }, ..) => (ServerState::Connecting, true),
-            (ConnectionState::NeedsAuth { .. }, ..) => (ServerState::NeedsAuth, false),
+            (ConnectionState::NeedsAuth { .. }, ..) => (ServerState::NeedsAuth, true),
             (ConnectionState::Down { cause, retry_at }, ..) => {
                 (ServerState::Down { cause: chain(&**cause) }, retry_at.is_some())
             }

@@ -17,6 +17,8 @@ use crate::mcp::ServerTap;
 #[cfg(feature = "gateway")]
 use crate::oauth::TokenStore;
 use crate::registry::Transformer;
+#[cfg(feature = "gateway")]
+use crate::secret::AccountRedactor;
 use crate::secret::Redactor;
 use crate::setters::setters;
 use crate::tool::ToolDefinition;
@@ -101,6 +103,12 @@ impl BridgeBuilder {
     /// Passes the requests of servers to a tap. The handler of sign-ins stays.
     pub(crate) fn tap(mut self, tap: Arc<dyn ServerTap>, tokens: TokenStore) -> Self {
         self.handlers = self.handlers.with_tap(tap).with_token_store(tokens);
+        self
+    }
+
+    /// Makes the tokens of all connections known to a redactor.
+    pub(crate) fn token_redactor(mut self, redactor: Arc<AccountRedactor>) -> Self {
+        self.handlers = self.handlers.with_token_redactor(redactor);
         self
     }
 

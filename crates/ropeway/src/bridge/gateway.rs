@@ -9,6 +9,7 @@ use super::handle::Bridge;
 use super::shutdown::ShutdownSignal;
 use super::slot::ServerSlot;
 use super::slot_task::call_error;
+use super::slot_tools::ServerFeatures;
 use super::tool::{report_failure, with_timeouts};
 use crate::checked::CheckedTool;
 use crate::config::{
@@ -216,6 +217,28 @@ impl Bridge {
             Some(ServerAuth::OAuth(settings)) => settings.per_principal,
             _ => false,
         }
+    }
+
+    /// Returns `true` if the tools of a server are unknown, because the shared account has no tokens. Principals have some.
+    pub(crate) fn is_unlisted(&self, alias: &Alias) -> bool {
+        let snapshot = self.slot(alias).ok().map(|slot| slot.snapshot());
+        let is_unknown = snapshot.is_some_and(|it| it.version == 0 && it.state == ServerState::NeedsAuth);
+        is_unknown && self.has_principal_tokens(alias)
+    }
+
+    /// Lists the tools of a server with the tokens of an account. They stay exposed until the shared account lists its own.
+    pub(crate) async fn list_with_account(&self, alias: &Alias, account: &str) -> Result<(), CallError> {
+        let slot = self.slot(alias)?;
+        let mcp = self.isolated(alias, Handlers::new().with_account(account));
+        let mcp = mcp.ok_or_else(|| CallError::NotConnected { server: alias.clone() })?;
+        mcp.connect().await.map_err(|error| call_error(alias, error))?;
+        let features = ServerFeatures::request(&mcp, slot.entry.prompt_tools).await;
+        mcp.close().await;
+        let features = features?;
+        if self.is_unlisted(alias) {
+            slot.expose_definitions(features);
+        }
+        Ok(())
     }
 
     /// Returns the URL and the settings of a server that people can sign in to.

@@ -16,7 +16,7 @@ use crate::config::{ServerConfig, ServerEntry, ServerSettings};
 use crate::error_chain::chain;
 use crate::event::{Events, Relay};
 use crate::lock::Difference;
-use crate::mcp::{ConnectError, ConnectionState, Mcp};
+use crate::mcp::{ConnectError, ConnectErrorKind, ConnectionState, Mcp};
 use crate::registry::{ServerState, ToolShape};
 use crate::secret::Redactor;
 use crate::sync::lock;
@@ -253,7 +253,8 @@ impl ServerSlot {
 
     /// Returns the state of the server with `tools` exposed tools of `of`, and whether they are listed.
     ///
-    /// Tools of a server that is being reconnected stay listed: calls fail, and the list does not change.
+    /// Tools of a server that is being reconnected stay listed: calls fail, and the list does not change. The same applies to a
+    /// server that needs a sign-in or another token, which calls wait for or ask for.
     fn state(&self, tools: usize, of: usize) -> (ServerState, bool) {
         if !self.entry.enabled {
             return (ServerState::Disabled, false);
@@ -282,9 +283,10 @@ impl ServerSlot {
                 (ServerState::Ready { tools }, true)
             }
             (ConnectionState::Ready { .. } | ConnectionState::Connecting { .. }, _) => (ServerState::Connecting, true),
-            (ConnectionState::NeedsAuth { .. }, _) => (ServerState::NeedsAuth, false),
+            (ConnectionState::NeedsAuth { .. }, _) => (ServerState::NeedsAuth, true),
             (ConnectionState::Down { cause, retry_at }, _) => {
-                (ServerState::Down { cause: chain(&**cause) }, retry_at.is_some())
+                let is_retried = retry_at.is_some() || matches!(**cause, ConnectErrorKind::Auth(_));
+                (ServerState::Down { cause: chain(&**cause) }, is_retried)
             }
             // The task of the connection has not run yet.
             (ConnectionState::Closed, ListingState::Pending) => (ServerState::Connecting, true),

@@ -76,6 +76,18 @@ impl ServerSlot {
         self.shared.notify_changed();
     }
 
+    /// Exposes what another connection has listed, because this one has no tokens.
+    #[cfg(feature = "gateway")]
+    pub(super) fn expose_definitions(self: &Arc<Self>, mut features: ServerFeatures) {
+        let Some(mcp) = self.mcp() else { return };
+        let detached = |tool: &Arc<dyn Tool>| mcp.detached_tool(tool.definition().clone());
+        features.tools = features.tools.iter().map(detached).collect();
+        if self.expose(features) {
+            self.events().emit(Event::ToolsChanged { server: self.alias().clone() });
+            self.shared.notify_changed();
+        }
+    }
+
     fn store_definitions(&self, definitions: &CachedDefinitions) {
         if let (Some(cache), Some(config)) = (&self.shared.cache, self.config())
             && let Err(error) = cache.store(config, definitions, &self.shared.secrets())

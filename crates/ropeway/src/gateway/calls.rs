@@ -17,10 +17,11 @@ use super::router::{CallRoute, Router};
 use super::search;
 use super::server_params::{Forwarded, push_members, target, write_params};
 use super::shared::GatewayShared;
+use super::sign_in_offer::{sign_in_advice, sign_in_required};
 use super::tasks::send;
 use super::uris::UriRoute;
 use crate::protocol::{ClientParams, Era};
-use crate::tool::{ArgumentMapping, Arguments, CallContext};
+use crate::tool::{ArgumentMapping, Arguments, CallContext, CallError};
 
 /// The rule that the audit log names for a tool that a key does not allow. The client cannot tell it from a tool that does not exist.
 const TOOL_RULE: &str = "tools";
@@ -88,7 +89,7 @@ pub(crate) fn call_tool(
                 match shared_.upstreams.account(&route.server, &exchange.client.principal) {
                     // It would use the tokens of the shared account.
                     Some(_) => Outcome::Error(ErrorReply::not_per_principal(&route.server)),
-                    None => call_opaque(&route, &arguments, &exchange).await,
+                    None => call_opaque(&shared_, &route, &arguments, &exchange).await,
                 }
             }
             Ok((_, request)) => send(&shared_, &exchange, request).await,
@@ -118,8 +119,8 @@ fn find_route(
         let mut error = ErrorReply::unknown_tool(name, current.nearest_tool(name).as_deref());
         // The tool may be one of a server that lists none before a sign-in.
         if let Some(server) = current.missing_tools().into_iter().find(|server| server.state == "needs_auth") {
-            let alias = server.alias;
-            error.message.push_str(&format!("; server `{alias}` needs a sign-in: run `ropeway login {alias}`"));
+            let advice = sign_in_advice(shared, &client.principal, &server.alias);
+            error.message.push_str(&format!("; server `{}` needs a sign-in: {advice}", server.alias));
         }
         error
     })
@@ -176,7 +177,7 @@ fn tool_request(
 }
 
 /// Calls a tool that the bridge has made itself.
-async fn call_opaque(route: &CallRoute, arguments: &[u8], exchange: &Exchange) -> Outcome {
+async fn call_opaque(shared: &GatewayShared, route: &CallRoute, arguments: &[u8], exchange: &Exchange) -> Outcome {
     exchange.note(|record| record.note_server(&route.server, Some(&route.own_name)));
     let arguments = match parse_arguments(arguments) {
         Ok(arguments) => arguments,
@@ -190,6 +191,7 @@ async fn call_opaque(route: &CallRoute, arguments: &[u8], exchange: &Exchange) -
             let result = serde_json::to_vec(&output).unwrap_or_else(|_| b"{}".to_vec());
             Outcome::Result { result: result.into(), from: Era::Legacy, extras: ResultExtras::default(), server: None }
         }
+        Err(CallError::NeedsAuth { .. }) => Outcome::Error(sign_in_required(shared, exchange, &route.server, "")),
         Err(error) => Outcome::Error(ErrorReply::from_call(&error, exchange.client.era)),
     }
 }

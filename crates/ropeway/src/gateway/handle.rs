@@ -38,6 +38,7 @@ use crate::bridge::{Bridge, BridgeBuilder, BridgeError};
 use crate::config::{Config, GatewaySettings, Secrets, TlsSettings};
 use crate::oauth::TokenStore;
 use crate::registry::ServerStatus;
+use crate::secret::AccountRedactor;
 use crate::sync::lock;
 use crate::tool::{BoxError, CancelToken};
 
@@ -123,20 +124,21 @@ impl GatewayBuilder {
         let subscriptions = Arc::<Subscriptions>::default();
         let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone());
         let tokens = tokens.or_else(|| bridge.token_store().cloned()).unwrap_or_else(TokenStore::in_memory);
-        let bridge = bridge.tap(switchboard.clone(), tokens.clone()).build()?;
+        let redactor = Arc::<AccountRedactor>::default();
+        let bridge = bridge.tap(switchboard.clone(), tokens.clone()).token_redactor(redactor.clone()).build()?;
         let auth = Auth::new(&settings, bridge.event_channel())?;
         let limits = settings.limits;
         let (exporter, spans) = Exporter::new(otlp);
-        let observer = Observer::new(&settings, spans)
+        let observer = Observer::new(&settings, spans, redactor.clone())
             .map_err(|ObserverError { path, source }| GatewayError::Log { path, source })?;
-        observer.set_redactor(bridge.secrets());
+        observer.set_secrets(bridge.secrets());
         let shared = GatewayShared {
             routers: RwLock::new(Arc::new(RouterSet::build(&settings, &bridge.views(), None))),
             clients,
             modern_clients: ModernClients::default(),
             exchanges,
             subscriptions,
-            sign_ins: SignIns::new(bridge.clone(), tokens),
+            sign_ins: SignIns::new(bridge.clone(), tokens, redactor),
             page_origin: OnceLock::new(),
             upstreams: Upstreams::new(bridge.clone(), switchboard.clone(), &limits),
             switchboard,

@@ -9,6 +9,7 @@ use super::cursor::CursorPayload;
 use super::errors::ErrorReply;
 use super::exchange::{Dispatch, Outcome};
 use super::method::Method;
+use super::principal_tools::{add_advice, list_own};
 use super::reply::ResultExtras;
 use super::requester::Requester;
 use super::router::Entry;
@@ -49,7 +50,11 @@ pub(crate) fn list(
                 Some(cursor) => Some(open_cursor(&shared_, exchange.client.principal.id(), profile, kind, cursor)?),
                 None => None,
             };
-            let listing = shared_.list(&exchange.client, kind).await?;
+            if kind == ListKind::Tools {
+                list_own(&shared_, &exchange.client).await;
+            }
+            let mut listing = shared_.list(&exchange.client, kind).await?;
+            add_advice(&shared_, &exchange.client, &mut listing);
             write_page(&shared_, exchange.client.principal.id(), profile, kind, key, &listing, position)
         };
         match page.await {

@@ -63,6 +63,7 @@ mod page;
 mod parked;
 mod pipe;
 mod principal;
+mod principal_tools;
 mod profile;
 mod relay;
 mod replay;

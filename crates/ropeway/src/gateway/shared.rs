@@ -188,7 +188,7 @@ impl GatewayShared {
                 self.switchboard.add_link(mcp.link(), &view.alias, None);
             }
         }
-        self.observer.set_redactor(self.bridge.secrets());
+        self.observer.set_secrets(self.bridge.secrets());
         self.update_log_levels();
         let mut routers = write(&self.routers);
         let before = routers.clone();

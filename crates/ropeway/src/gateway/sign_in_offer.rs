@@ -15,6 +15,7 @@ use super::errors::ErrorReply;
 use super::exchange::Exchange;
 use super::notification::notification;
 use super::outbound::{Frame, FrameKind};
+use super::principal::Principal;
 use super::shared::GatewayShared;
 use super::sign_in::{AccountKey, Waiter};
 use super::sign_in_rights::{login_command, sign_in_account};
@@ -86,15 +87,20 @@ pub(crate) fn sign_in_required(
     server: &Alias,
     reason: &str,
 ) -> ErrorReply {
-    let account = shared.upstreams.account(server, &exchange.client.principal);
+    let advice = sign_in_advice(shared, &exchange.client.principal, server);
+    ErrorReply::needs_sign_in(server, format!("server `{server}` needs a sign-in{reason}: {advice}"))
+}
+
+/// Returns how a principal can sign in to a server.
+pub(crate) fn sign_in_advice(shared: &GatewayShared, principal: &Principal, server: &Alias) -> String {
+    let account = shared.upstreams.account(server, principal);
     let command = login_command(server, account.as_deref());
-    let url = page_url(shared, server);
-    let page = match (&url, shared.settings().page) {
+    let page = match (page_url(shared, server), shared.settings().page) {
         (Some(url), _) => format!(", or open {url}"),
         (None, true) => ", or open the page of the gateway".to_owned(),
         (None, false) => String::new(),
     };
-    ErrorReply::needs_sign_in(server, format!("server `{server}` needs a sign-in{reason}: run `{command}`{page}"))
+    format!("run `{command}`{page}")
 }
 
 /// Returns the address of the page where a person can sign in to a server, if browsers can reach it.

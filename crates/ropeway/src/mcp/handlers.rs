@@ -12,6 +12,7 @@ use super::tap::ServerTap;
 use crate::config::MAX_TIMEOUT;
 use crate::oauth::{AuthHost, SignInAnswer, SignInRequest, TokenStore};
 use crate::protocol::code;
+use crate::secret::AccountRedactor;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 pub(super) type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
@@ -192,6 +193,14 @@ impl Handlers {
 
 #[cfg(feature = "bridge")]
 impl Handlers {
+    /// Makes the tokens of all connections known to a redactor.
+    #[must_use]
+    #[allow(dead_code, reason = "used by the gateway")]
+    pub(crate) fn with_token_redactor(mut self, redactor: Arc<AccountRedactor>) -> Self {
+        self.auth.redactor = Some(redactor);
+        self
+    }
+
     /// Takes the handler of sign-ins and the token store of other handlers. An account that is set here is kept.
     #[must_use]
     #[allow(dead_code, reason = "used by the gateway")]
@@ -215,6 +224,7 @@ impl Handlers {
             && same(&self.roots, &other.roots)
             && same(&self.tap, &other.tap)
             && same(&self.auth.sign_in, &other.auth.sign_in)
+            && same(&self.auth.redactor, &other.auth.redactor)
             && self.auth.account == other.auth.account
     }
 }

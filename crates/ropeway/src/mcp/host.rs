@@ -86,11 +86,14 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new(alias: Alias, handlers: Handlers, events: Events, redactor: Redactor) -> Self {
+        let auth = &handlers.auth;
+        let account = (alias.to_string(), auth.account.clone());
+        let redactor = SharedRedactor::new(redactor).with_account(auth.redactor.clone(), account);
         Self {
             alias,
             handlers,
             events,
-            redactor: Arc::new(SharedRedactor::new(redactor)),
+            redactor: Arc::new(redactor),
             authorizer: None,
             tools_changed: AtomicU64::new(0),
             prompts_changed: watch::Sender::new(0),

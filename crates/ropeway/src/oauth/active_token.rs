@@ -77,9 +77,7 @@ impl ActiveToken {
 
     /// Returns the values that must not be shown.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        let credentials = self.credentials.as_ref();
-        let client = credentials.and_then(|credentials| credentials.client.client_secret.as_ref());
-        let key = credentials.and_then(|credentials| credentials.dpop_key.as_ref());
-        std::iter::once(&self.tokens.access_token).chain(&self.tokens.refresh_token).chain(client).chain(key)
+        let own = std::iter::once(&self.tokens.access_token).chain(&self.tokens.refresh_token);
+        own.chain(self.credentials.iter().flat_map(Credentials::secrets))
     }
 }

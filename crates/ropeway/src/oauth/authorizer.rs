@@ -21,7 +21,7 @@ use super::sign_in_request::SignInHandler;
 use super::store::{StoreError, StoreStamp, TokenStore};
 use crate::config::{HttpServer, OAuthSettings, ServerAuth, TokenCommand};
 use crate::event::{Event, Events};
-use crate::secret::SharedRedactor;
+use crate::secret::{AccountRedactor, SharedRedactor};
 use crate::sync::{read, write};
 use crate::tool::Alias;
 
@@ -38,6 +38,8 @@ pub(crate) struct AuthHost {
     pub(crate) sign_in_timeout: Option<Duration>,
     pub(crate) store: Option<TokenStore>,
     pub(crate) account: Option<String>,
+    /// Learns the tokens of all connections.
+    pub(crate) redactor: Option<Arc<AccountRedactor>>,
 }
 
 /// How tokens of a server are obtained.
@@ -340,8 +342,7 @@ impl Authorizer {
     }
 
     pub(super) fn learn(&self, credentials: &Credentials) {
-        let tokens = &credentials.tokens;
-        self.redactor.learn(std::iter::once(&tokens.access_token).chain(&tokens.refresh_token));
+        self.redactor.learn(credentials.secrets());
     }
 
     pub(super) fn drop_token(&self) {

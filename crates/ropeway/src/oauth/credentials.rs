@@ -68,4 +68,10 @@ impl Credentials {
             obtained_at: SystemTime::now(),
         }
     }
+
+    /// Returns the values that must not be shown: the tokens, the secret of the client, and the key.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        let tokens = std::iter::once(&self.tokens.access_token).chain(&self.tokens.refresh_token);
+        tokens.chain(&self.client.client_secret).chain(&self.dpop_key)
+    }
 }

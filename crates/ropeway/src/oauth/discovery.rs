@@ -7,7 +7,7 @@ use reqwest::Url;
 use super::challenge::{Challenge, ChallengeScheme};
 use super::error::OAuthError;
 use super::guard::blocked;
-use super::http::{OAuthHttp, invalid};
+use super::http::{JsonResponse, OAuthHttp, invalid};
 use super::metadata::{AuthorizationServer, ResourceMetadata, at_path, canonical};
 use super::text::shown_url;
 
@@ -69,6 +69,23 @@ enum Lookup<T> {
     Missing(Option<OAuthError>),
 }
 
+/// Fetches the document of one place. Returns `None` if the place does not have it, or failed, which is kept as the failure of the
+/// lookup if it is the first one.
+async fn look_at(
+    http: &OAuthHttp,
+    url: &Url,
+    failure: &mut Option<OAuthError>,
+) -> Result<Option<JsonResponse>, OAuthError> {
+    match http.get(url).await {
+        Ok(response) => Ok(Some(response).filter(|response| !response.is_missing())),
+        Err(error @ OAuthError::Blocked { .. }) => Err(error),
+        Err(error) => {
+            failure.get_or_insert(error);
+            Ok(None)
+        }
+    }
+}
+
 /// Fetches the metadata of the server: where the challenge says, and at the well-known places.
 async fn resource_metadata(
     http: &OAuthHttp,
@@ -77,17 +94,7 @@ async fn resource_metadata(
 ) -> Result<Lookup<ResourceMetadata>, OAuthError> {
     let mut failure = None;
     for (url, is_named) in resource_metadata_urls(server, challenge)? {
-        let response = match http.get(&url).await {
-            Ok(response) => response,
-            Err(error @ OAuthError::Blocked { .. }) => return Err(error),
-            Err(error) => {
-                failure = failure.or(Some(error));
-                continue;
-            }
-        };
-        if response.is_missing() {
-            continue;
-        }
+        let Some(response) = look_at(http, &url, &mut failure).await? else { continue };
         match response.into_object().and_then(|document| ResourceMetadata::read(&url, &document)) {
             Ok(metadata) => return Ok(Lookup::Found(metadata)),
             // Other places may have a page for every path, but this one was named.
@@ -184,17 +191,7 @@ async fn issuer_metadata(http: &OAuthHttp, issuer: &str) -> Result<Lookup<Author
     };
     let mut failure = None;
     for url in issuer_metadata_urls(&base) {
-        let response = match http.get(&url).await {
-            Ok(response) => response,
-            Err(error @ OAuthError::Blocked { .. }) => return Err(error),
-            Err(error) => {
-                failure = failure.or(Some(error));
-                continue;
-            }
-        };
-        if response.is_missing() {
-            continue;
-        }
+        let Some(response) = look_at(http, &url, &mut failure).await? else { continue };
         let document = match response.into_object() {
             Ok(document) => document,
             Err(error) => {

@@ -56,7 +56,7 @@ pub use self::device::DeviceAuthorization;
 pub use self::error::{OAuthError, SharedError};
 pub use self::machine_grant::obtain_credentials;
 pub(crate) use self::recovery::{MAX_RECOVERIES, Refusal, Waiting};
-pub use self::refresh::{refresh_credentials, revoke};
+pub use self::refresh::{Revocation, refresh_credentials, revoke};
 pub use self::sign_in::{SignIn, SignInOptions};
 pub use self::sign_in_request::{SignInAnswer, SignInReason, SignInRequest};
 pub use self::store::{StoreError, TokenStore};

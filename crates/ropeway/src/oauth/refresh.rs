@@ -50,37 +50,61 @@ pub(crate) async fn refresh(
     Ok(Credentials { tokens, obtained_at: SystemTime::now(), ..credentials.clone() })
 }
 
-/// Revokes the tokens of a sign-in ([RFC 7009](https://www.rfc-editor.org/rfc/rfc7009)). Returns `false` if the authorization
-/// server has no endpoint for it.
+/// What an authorization server has revoked of a sign-in.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Revocation {
+    /// Whether the authorization server has an endpoint for revocation.
+    pub is_supported: bool,
+    /// Whether the refresh token is revoked; `None` if the sign-in has none.
+    pub refresh_token: Option<bool>,
+    /// Whether the access token is revoked. Servers that cannot do that may end it with the refresh token, or when it expires.
+    pub access_token: bool,
+    /// Why a token is not revoked, unless the server does not revoke tokens of its kind.
+    pub problem: Option<OAuthError>,
+}
+
+/// Revokes the tokens of a sign-in ([RFC 7009](https://www.rfc-editor.org/rfc/rfc7009)).
 ///
 /// # Errors
 ///
-/// Fails if the authorization server cannot be reached or refuses the request. The tokens may then still be valid.
-pub async fn revoke(credentials: &Credentials, settings: &OAuthSettings) -> Result<bool, OAuthError> {
-    let Some(endpoint) = &credentials.revocation_endpoint else { return Ok(false) };
+/// Fails if the stored sign-in is invalid. A failure of the authorization server is part of the result.
+pub async fn revoke(credentials: &Credentials, settings: &OAuthSettings) -> Result<Revocation, OAuthError> {
+    let mut revocation = Revocation {
+        is_supported: credentials.revocation_endpoint.is_some(),
+        refresh_token: credentials.tokens.refresh_token.as_ref().map(|_| false),
+        access_token: false,
+        problem: None,
+    };
+    let Some(endpoint) = &credentials.revocation_endpoint else { return Ok(revocation) };
     let endpoint = parse(endpoint)?;
     let http = OAuthHttp::for_settings(&parse(&credentials.server)?, settings, &Redactor::default());
     let client = current_client(credentials, settings);
     let client = OAuthClient::new(&http, &client, &credentials.issuer, settings)?;
-    // A refresh token goes first: most servers revoke its access tokens with it.
-    if let Some(token) = &credentials.tokens.refresh_token {
-        revoke_token(&client, &endpoint, token, "refresh_token").await?;
-    }
-    revoke_token(&client, &endpoint, &credentials.tokens.access_token, "access_token").await?;
-    Ok(true)
+    let revoked = async {
+        // A refresh token goes first: most servers revoke its access tokens with it.
+        if let Some(token) = &credentials.tokens.refresh_token {
+            revocation.refresh_token = Some(revoke_token(&client, &endpoint, token, "refresh_token").await?);
+        }
+        let token = &credentials.tokens.access_token;
+        revocation.access_token = revoke_token(&client, &endpoint, token, "access_token").await?;
+        Ok::<(), OAuthError>(())
+    };
+    revocation.problem = revoked.await.err();
+    Ok(revocation)
 }
 
-async fn revoke_token(client: &OAuthClient<'_>, url: &Url, token: &Secret, kind: &str) -> Result<(), OAuthError> {
+/// Revokes a token. Returns `false` if the server does not revoke tokens of this kind, which end when they expire.
+async fn revoke_token(client: &OAuthClient<'_>, url: &Url, token: &Secret, kind: &str) -> Result<bool, OAuthError> {
     let fields = [secret_field("token", token), field("token_type_hint", kind)];
     let response = client.post(url, &fields).await?;
     if response.status.is_success() {
-        return Ok(());
+        return Ok(true);
     }
     match refusal(response.status, response.body.as_ref().ok(), &client.redactor(&fields)) {
-        // Such tokens just expire.
-        Some(OAuthError::Refused { error, .. }) if error == "unsupported_token_type" => Ok(()),
+        Some(OAuthError::Refused { error, .. }) if error == "unsupported_token_type" => Ok(false),
         Some(error) => Err(error),
-        None => response.into_object().map(drop),
+        None => response.into_object().map(|_| false),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Secret values, and the redactor that removes them from outgoing text.
 
+#[cfg(feature = "mcp")]
+mod accounts;
 mod automaton;
 mod detection;
 mod encoding;
@@ -14,6 +16,8 @@ mod shared;
 mod stream;
 mod value;
 
+#[cfg(feature = "mcp")]
+pub(crate) use self::accounts::AccountRedactor;
 #[cfg(feature = "providers")]
 pub(crate) use self::detection::in_secret_header;
 pub(crate) use self::detection::{in_header, is_placeholder};

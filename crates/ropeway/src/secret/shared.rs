@@ -1,8 +1,9 @@
 //! A redactor that learns secrets while it is in use.
 
 use std::collections::VecDeque;
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 
+use super::accounts::{AccountId, AccountRedactor};
 use super::redactor::Redactor;
 use super::value::Secret;
 use crate::sync::{read, write};
@@ -16,6 +17,8 @@ pub(crate) struct SharedRedactor {
     /// The secrets of the configuration.
     configured: Redactor,
     state: RwLock<LearnedSecrets>,
+    /// Learns the same secrets, for one account.
+    account: Option<(Arc<AccountRedactor>, AccountId)>,
 }
 
 #[derive(Debug)]
@@ -28,7 +31,12 @@ impl SharedRedactor {
     /// Creates a redactor for the secrets of the configuration.
     pub(crate) fn new(configured: Redactor) -> Self {
         let state = LearnedSecrets { current: configured.clone(), learned: VecDeque::new() };
-        Self { configured, state: RwLock::new(state) }
+        Self { configured, state: RwLock::new(state), account: None }
+    }
+
+    /// Passes all secrets that are learned to the redactor of many accounts.
+    pub(crate) fn with_account(self, redactor: Option<Arc<AccountRedactor>>, account: AccountId) -> Self {
+        Self { account: redactor.map(|redactor| (redactor, account)), ..self }
     }
 
     /// Returns a redactor for all secrets known so far.
@@ -38,6 +46,10 @@ impl SharedRedactor {
 
     /// Adds secrets.
     pub(crate) fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
+        let secrets: Vec<&Secret> = secrets.into_iter().collect();
+        if let Some((redactor, account)) = &self.account {
+            redactor.learn(account, secrets.iter().copied());
+        }
         let mut state = write(&self.state);
         let before = state.learned.len();
         for secret in secrets {

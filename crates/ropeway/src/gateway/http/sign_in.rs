@@ -14,6 +14,7 @@ use super::body::{Body, read_body};
 use super::{head, page, response};
 use crate::error_chain::chain;
 use crate::gateway::principal::Principal;
+use crate::gateway::principal_tools::list_with;
 use crate::gateway::shared::GatewayShared;
 use crate::gateway::sign_in::{AccountKey, LIFETIME, SignInError, StartedSignIn};
 use crate::gateway::sign_in_rights::{SignInDenied, sign_in_account};
@@ -141,8 +142,12 @@ fn failed(error: &SignInError) -> Response<Body> {
 fn apply_tokens(shared: &Arc<GatewayShared>, key: AccountKey) {
     let shared = shared.clone();
     tokio::spawn(async move {
+        let apply = async {
+            shared.upstreams.apply_tokens(&key).await;
+            list_with(&shared, &key).await;
+        };
         tokio::select! {
-            () = shared.upstreams.apply_tokens(&key) => {}
+            () = apply => {}
             () = shared.draining.cancelled() => {}
         }
         shared.sign_ins.waiting.end(&key, true);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -19,8 +19,8 @@ use super::record::{CallRecord, ErrorType};
 use super::sampler::Sampler;
 use crate::config::{GatewaySettings, LogTarget};
 use crate::gateway::method::Method;
-use crate::secret::Redactor;
-use crate::sync::{lock, read, write};
+use crate::secret::{AccountRedactor, Redactor};
+use crate::sync::lock;
 use crate::tool::TraceParent;
 
 /// Number of records that are kept for the page and for `ropeway top`.
@@ -38,7 +38,7 @@ pub(crate) struct Observer {
     started: Instant,
     started_at: SystemTime,
     next_call: AtomicU64,
-    redactor: RwLock<Redactor>,
+    redactor: Arc<AccountRedactor>,
     metrics: Metrics,
     recent: Mutex<VecDeque<Arc<CallRecord>>>,
     audit: Option<LogSink<AuditLine>>,
@@ -55,8 +55,12 @@ pub(crate) struct SpanQueue {
 }
 
 impl Observer {
-    /// Opens the logs.
-    pub(crate) fn new(settings: &GatewaySettings, spans: Option<SpanQueue>) -> Result<Arc<Self>, ObserverError> {
+    /// Opens the logs. The secrets that `redactor` knows are kept out of records.
+    pub(crate) fn new(
+        settings: &GatewaySettings,
+        spans: Option<SpanQueue>,
+        redactor: Arc<AccountRedactor>,
+    ) -> Result<Arc<Self>, ObserverError> {
         let failed = |target: &LogTarget, source| {
             let path = match target {
                 LogTarget::File(path) => path.clone(),
@@ -76,7 +80,7 @@ impl Observer {
             started: Instant::now(),
             started_at: SystemTime::now(),
             next_call: AtomicU64::new(fastrand::u64(..)),
-            redactor: RwLock::default(),
+            redactor,
             metrics: Metrics::default(),
             recent: Mutex::default(),
             has_arguments: audit.is_some_and(|audit| audit.arguments),
@@ -121,9 +125,9 @@ impl Observer {
         self.spans.as_ref().map_or(0, |spans| spans.dropped.load(Ordering::Relaxed))
     }
 
-    /// Sets the secrets that are kept out of records.
-    pub(crate) fn set_redactor(&self, redactor: Redactor) {
-        *write(&self.redactor) = redactor;
+    /// Sets the secrets of the configuration, which are kept out of records like the tokens of all accounts.
+    pub(crate) fn set_secrets(&self, secrets: Redactor) {
+        self.redactor.set_configured(secrets);
     }
 
     /// Opens the log files again, because they were renamed.
@@ -172,7 +176,7 @@ impl Observer {
     }
 
     pub(super) fn redactor(&self) -> Redactor {
-        read(&self.redactor).clone()
+        self.redactor.current()
     }
 
     /// Returns an id that starts at a random number, so that the ids of two gateways differ.
@@ -222,8 +226,8 @@ mod tests {
     use crate::secret::Secret;
 
     fn observer(spans: Option<SpanQueue>) -> Arc<Observer> {
-        let observer = Observer::new(&GatewaySettings::default(), spans).expect("an observer");
-        observer.set_redactor(Redactor::new(&[Secret::new("s3cret-value")]));
+        let observer = Observer::new(&GatewaySettings::default(), spans, Arc::default()).expect("an observer");
+        observer.set_secrets(Redactor::new(&[Secret::new("s3cret-value")]));
         observer
     }
 

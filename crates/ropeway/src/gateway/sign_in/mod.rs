@@ -3,6 +3,7 @@
 mod open;
 mod waiting;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +19,9 @@ use crate::bridge::{Bridge, SignInTarget};
 use crate::error_chain::chain;
 use crate::event::{Event, Events};
 use crate::mcp::RateLimit;
+use crate::oauth::store::StoreStamp;
 use crate::oauth::{Challenge, Credentials, OAuthError, SignIn, SignInOptions, StoreError, TokenStore, revoke};
+use crate::secret::AccountRedactor;
 use crate::sync::lock;
 
 /// Maximum time in which the authorization server is found and a client registered, and in which a code is exchanged.
@@ -40,6 +43,10 @@ pub(crate) struct SignIns {
     pub(crate) waiting: Arc<WaitingCalls>,
     bridge: Bridge,
     events: Events,
+    /// The accounts whose tokens could not list tools. They are tried again when they have changed.
+    pub(crate) tried: Mutex<HashMap<AccountKey, StoreStamp>>,
+    /// Learns the tokens.
+    redactor: Arc<AccountRedactor>,
     open: Mutex<OpenSignIns>,
     starts: Mutex<RateLimit>,
 }
@@ -101,9 +108,11 @@ impl Drop for Reservation<'_> {
 }
 
 impl SignIns {
-    pub(crate) fn new(bridge: Bridge, store: TokenStore) -> Self {
+    pub(crate) fn new(bridge: Bridge, store: TokenStore, redactor: Arc<AccountRedactor>) -> Self {
         Self {
             store,
+            tried: Mutex::default(),
+            redactor,
             waiting: Arc::default(),
             events: bridge.event_channel(),
             bridge,
@@ -175,6 +184,7 @@ impl SignIns {
         let finished = async {
             let mut credentials = within(open.sign_in.finish(query), &target.url).await?;
             credentials.account = account_of(&key, &target).map(str::to_owned);
+            self.redactor.learn(&(key.0.to_string(), credentials.account.clone()), credentials.secrets());
             self.save(&credentials).await
         };
         if let Err(error) = finished.await {
@@ -205,11 +215,12 @@ impl SignIns {
             is_removed.then_some(credentials)
         };
         let Some(credentials) = removed else { return Ok(false) };
-        if let Some(credentials) = credentials
-            && let Err(error) = within(revoke(&credentials, &target.settings), &target.url).await
-        {
-            // They are removed here, and expire there.
-            tracing::debug!(server = %key.0, "could not revoke the tokens: {}", chain(&error));
+        if let Some(credentials) = credentials {
+            let revoked = within(revoke(&credentials, &target.settings), &target.url).await;
+            if let Some(error) = revoked.map_or_else(Some, |revocation| revocation.problem) {
+                // They are removed here, and expire there.
+                tracing::debug!(server = %key.0, "could not revoke the tokens: {}", chain(&error));
+            }
         }
         Ok(true)
     }

@@ -14,9 +14,15 @@ use super::summary::{CredentialsList, CredentialsSummary, Protection};
 use super::{MAX_ENTRIES, MAX_FILE_BYTES};
 use crate::oauth::credentials::Credentials;
 use crate::private_file::FileStamp;
+use crate::user_folders::state_folder;
 
 /// Name of the file that is written to check the folder.
 const PROBE: &str = ".probe";
+
+/// Returns the folder of this user's sign-ins, unless the user has chosen another one.
+pub(super) fn default_folder() -> Option<PathBuf> {
+    Some(state_folder()?.join("tokens"))
+}
 
 /// Sign-ins in a folder.
 pub(super) struct FileStore {
@@ -52,7 +58,7 @@ impl FileStore {
             return Err(StoreError::TooLarge { server: key.server.clone() });
         }
         let (folder, path) = (self.folder.clone(), self.path(key));
-        self.blocking(move || files::replace(&folder, &path, &content)).await
+        self.blocking(move || replace(&folder, &path, &content)).await
     }
 
     pub(super) async fn remove(&self, key: &SignInKey) -> Result<bool, StoreError> {
@@ -83,7 +89,7 @@ impl FileStore {
         let folder = self.folder.clone();
         self.blocking(move || {
             let probe = folder.join(PROBE);
-            files::replace(&folder, &probe, b"")?;
+            replace(&folder, &probe, b"")?;
             files::remove(&probe)
         })
         .await?;
@@ -115,6 +121,18 @@ impl FileStore {
         let interrupted = |error| StoreError::Read { path: self.folder.clone(), source: std::io::Error::other(error) };
         tokio::task::spawn_blocking(work).await.map_err(interrupted)?
     }
+}
+
+/// Replaces a file. Other users lose the access to the default folder, which no other program uses, but not to a folder that the
+/// user has chosen.
+fn replace(folder: &Path, path: &Path, content: &[u8]) -> Result<(), StoreError> {
+    files::replace(folder, path, content)?;
+    if default_folder().is_some_and(|default| default == folder)
+        && let Err(error) = files::tighten(folder)
+    {
+        tracing::warn!("other users may be able to list `{}`: {error}", folder.display());
+    }
+    Ok(())
 }
 
 fn list(folder: &Path) -> Result<CredentialsList, StoreError> {

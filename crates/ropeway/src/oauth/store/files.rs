@@ -21,6 +21,19 @@ pub(super) fn prepare(folder: &Path) -> Result<(), StoreError> {
     check_folder(folder).map(drop)
 }
 
+/// Removes the access of other users to a folder that this program created, and that belongs to this user. They could see how many
+/// sign-ins exist, and when they change. Returns `true` if the mode was changed.
+pub(super) fn tighten(folder: &Path) -> io::Result<bool> {
+    // The folder that is checked is the folder that is changed, and a link is not followed.
+    let opened = private_file::open_direct(folder)?;
+    let metadata = opened.metadata()?;
+    let is_own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
+    if !is_own || metadata.permissions().mode() & 0o077 == 0 {
+        return Ok(false);
+    }
+    opened.set_permissions(fs::Permissions::from_mode(0o700)).map(|()| true)
+}
+
 /// Checks that only this user can replace files in the folder. Returns `false` if it does not exist.
 pub(super) fn check_folder(folder: &Path) -> Result<bool, StoreError> {
     match fs::metadata(folder) {
@@ -176,6 +189,21 @@ mod tests {
         let (problem, fix) = of(0, 0o100600).expect("a problem");
         assert_eq!(problem, "it belongs to another user (uid 0)");
         assert!(fix.starts_with("run as that user, or run `chown 1000 "), "{fix}");
+    }
+
+    #[test]
+    fn a_folder_is_tightened_but_not_the_target_of_a_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (own, link) = (folder.path().join("own"), folder.path().join("link"));
+        fs::create_dir(&own).expect("a folder");
+        std::os::unix::fs::symlink(&own, &link).expect("a link");
+        let mode = || fs::metadata(&own).expect("a folder").permissions().mode() & 0o777;
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).expect("permissions");
+        assert!(tighten(&link).is_err());
+        assert_eq!(mode(), 0o755);
+        assert!(tighten(&own).expect("permissions"));
+        assert_eq!(mode(), 0o700);
+        assert!(!tighten(&own).expect("nothing to do"));
     }
 
     #[test]

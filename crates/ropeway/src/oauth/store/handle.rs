@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::MAX_ENTRIES;
 use super::error::StoreError;
 use super::export;
-use super::file_store::FileStore;
+use super::file_store::{FileStore, default_folder};
 use super::key::SignInKey;
 use super::keyring::{self, Keyring, KeyringMode};
 use super::lock::StoreLock;
@@ -17,7 +17,6 @@ use super::summary::{CredentialsList, Protection, StoredSummary};
 use crate::oauth::credentials::Credentials;
 use crate::private_file::FileStamp;
 use crate::secret::Secret;
-use crate::user_folders::state_folder;
 
 /// The variable that sets the default folder.
 const FOLDER_VARIABLE: &str = "ROPEWAY_TOKENS_DIR";
@@ -26,7 +25,8 @@ const FOLDER_VARIABLE: &str = "ROPEWAY_TOKENS_DIR";
 ///
 /// Every sign-in is a file with mode 0600 in a folder with mode 0700, and is replaced atomically. If the operating system has a
 /// keyring, the tokens are encrypted with a key in it (see [`KeyringMode`]). Files that other users can read, that belong to
-/// another user, or that are symbolic links are refused, as is a folder in which other users can replace files.
+/// another user, or that are symbolic links are refused, as is a folder in which other users can replace files. A default folder
+/// that other users can list gets mode 0700 when tokens are saved.
 ///
 /// Cloning is cheap; clones share the key and the entries in memory. The methods take any spelling of a server's URL (see
 /// [`canonical_server`](super::canonical_server)).
@@ -98,7 +98,7 @@ impl TokenStore {
     /// Fails if the variables do not name an absolute path.
     pub fn default_location() -> Result<Self, StoreError> {
         let named = std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from);
-        let folder = named.or_else(|| state_folder().map(|folder| folder.join("tokens")));
+        let folder = named.or_else(default_folder);
         let folder = folder.filter(|folder| folder.is_absolute());
         folder.map(Self::open).ok_or(StoreError::NoFolder)
     }

@@ -12,7 +12,7 @@ use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::{Alias, CallContext};
 use serde_json::json;
 
-use crate::hasty::{SOON, arguments, connect, event, hasty, ms, state, still_works};
+use crate::hasty::{SOON, arguments, at, call, connect, event, hasty, listening, ms, state, still_works};
 use crate::scene::scene;
 
 /// Returns a script with these tools.
@@ -270,6 +270,24 @@ fn the_tools_of_a_reconnecting_server_stay_listed() {
         at_once(source.ready()).await;
         assert!(source.registry().ptr_eq(&registry));
         assert_eq!(source.context().await, context);
+        mcp.close().await;
+    });
+}
+
+#[test]
+fn the_tools_of_a_server_that_needs_authentication_stay_listed() {
+    scene(|_| async {
+        let refusal = Fault::header_status(401, "WWW-Authenticate", "Bearer");
+        let http = listening(Script::default().fault(FaultTrigger::tool("echo").nth(1), refusal)).await;
+        let mcp = connect(hasty(at(http.url()))).await;
+        let source = source(mcp.clone());
+        source.ready().await;
+        let registry = source.registry();
+        call(&mcp, "echo", json!({"message": "hi"})).await.expect_err("refused");
+        state(&mcp, |state| matches!(state, ConnectionState::NeedsAuth { .. })).await;
+        source.ready().await;
+        assert_eq!(outcome(&source), ServerState::NeedsAuth);
+        assert!(source.registry().ptr_eq(&registry));
         mcp.close().await;
     });
 }

@@ -163,6 +163,24 @@ fn a_server_that_requires_authentication_has_its_own_state() {
 }
 
 #[test]
+fn tools_stay_listed_while_a_server_needs_authentication() {
+    scene(|_| async move {
+        let refusal = Fault::header_status(401, "WWW-Authenticate", "Bearer realm=\"x\"");
+        let web = listening(Script::default().fault(FaultTrigger::tool("echo").nth(1), refusal)).await;
+        let bridge = started(config([entry("a", at(web.url()))])).await;
+        let listing = bridge.tools();
+        for _ in 0..2 {
+            let error = call(&bridge.tools().registry, "mcp_a_echo", json!({"message": "hi"})).await;
+            assert_eq!(error, Err("server `a` needs authentication".to_owned()));
+            until(&bridge, |listing| outcome(listing, "a") == ServerState::NeedsAuth).await;
+            assert_eq!(names(&bridge.tools()), names(&listing));
+        }
+        assert!(!bridge.health_check().await.is_healthy());
+        bridge.stop().await;
+    });
+}
+
+#[test]
 fn a_changed_collision_policy_takes_effect_at_once() {
     scene(|_| async move {
         let twins = ["a", "b"].map(|alias| {

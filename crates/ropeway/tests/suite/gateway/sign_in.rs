@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ropeway::config::{AuthSettings, Config, GatewaySettings, HttpServer, OAuthSettings, ServerAuth, ServerEntry};
+use ropeway::config::{
+    AuditSettings, AuthSettings, Config, GatewaySettings, HttpServer, OAuthSettings, ServerAuth, ServerEntry,
+};
 use ropeway::gateway::{Gateway, KeyFile, NewKey};
 use ropeway::oauth::{SignIn, SignInOptions, TokenStore};
 use ropeway::testing::{Script, ScriptedServer};
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::auth::header;
 use super::kit::{
-    GatewayKit, HttpReply, all_capabilities, bare, call, call_with, entry, input_required, next_message, post,
+    GatewayKit, HttpReply, all_capabilities, bare, call, call_with, entry, input_required, modern, next_message, post,
     read_rest,
 };
 use crate::hasty::{hasty, until};
@@ -21,13 +23,16 @@ use crate::scene::scene;
 const HOST: &str = "Host: localhost:8931\r\n";
 const JSON: &str = "Content-Type: application/json\r\n";
 
+/// The name of the audit log.
+const AUDIT: &str = "audit.jsonl";
+
 /// A gateway in front of a protected server, `web`, and a scripted one.
 struct SignInKit {
     kit: GatewayKit,
     server: AuthorizationServer,
     store: TokenStore,
     keys: KeyFile,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl std::ops::Deref for SignInKit {
@@ -55,7 +60,8 @@ impl SignInKit {
         let folder = tempfile::tempdir().expect("a folder");
         let keys = KeyFile::new(folder.path().join("keys.json"));
         keys.add(NewKey::new("first")).expect("a key");
-        let mut settings = GatewaySettings::default();
+        let audit = AuditSettings::new(folder.path().join(AUDIT)).with_arguments(true);
+        let mut settings = GatewaySettings::default().with_audit(audit);
         if setup.needs_keys {
             settings = settings.with_auth(AuthSettings::default().with_keys_file(Some(keys.path().to_owned())));
         }
@@ -68,7 +74,7 @@ impl SignInKit {
         let scripted = ScriptedServer::new(Script::default());
         let config = Config::default().with_server(ServerEntry::new(web)).with_server(entry("other", &scripted));
         let builder = Gateway::builder(config).settings(settings).token_store(store.clone());
-        Self { kit: GatewayKit::launch(scripted, builder).await, server, store, keys, _folder: folder }
+        Self { kit: GatewayKit::launch(scripted, builder).await, server, store, keys, folder }
     }
 
     fn key(&self, name: &str, change: impl FnOnce(&mut NewKey)) -> String {
@@ -128,6 +134,13 @@ impl SignInKit {
         reply.json()
     }
 
+    /// Returns the names of the tools that a client sees.
+    async fn tool_names(&self, headers: &str) -> Vec<String> {
+        let reply = self.send(&with(&modern("tools/list", json!({})), headers)).await.json();
+        let tools = reply["result"]["tools"].as_array().unwrap_or_else(|| panic!("no list: {reply}"));
+        tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect()
+    }
+
     /// Makes the tokens of the server invalid.
     fn expire(&self) {
         self.server.expire_access_tokens();
@@ -152,9 +165,14 @@ fn with(request: &str, headers: &str) -> String {
 
 /// Signs in to the shared account, as `ropeway login` does.
 async fn sign_in(server: &AuthorizationServer, store: &TokenStore) {
+    sign_in_as(server, store, None).await;
+}
+
+async fn sign_in_as(server: &AuthorizationServer, store: &TokenStore, account: Option<&str>) {
     let mut sign_in = SignIn::start(SignInOptions::new(server.mcp())).await.expect("a sign-in");
     let url = sign_in.prepare("http://127.0.0.1:7/callback").await.expect("a URL");
-    let credentials = sign_in.finish(&browse(&url).await).await.expect("tokens");
+    let mut credentials = sign_in.finish(&browse(&url).await).await.expect("tokens");
+    credentials.account = account.map(str::to_owned);
     store.save(&credentials).await.expect("stored");
 }
 
@@ -349,6 +367,56 @@ fn each_principal_uses_tokens_of_its_own() {
 }
 
 #[test]
+fn without_a_shared_sign_in_tools_are_listed_with_the_tokens_of_a_principal() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        kit.until(&ann, "needs_auth").await;
+        // Without any sign-in, the list and the error of a call name the one of the principal.
+        let advice = "needs a sign-in: run `ropeway login web --account 'key:ann'`, or open http://127.0.0.1:";
+        let listed = kit.send(&with(&modern("tools/list", json!({})), &ann)).await.json()["result"].clone();
+        let missing = listed["_meta"]["dev.ropeway/servers"][0].clone();
+        assert_eq!((&missing["alias"], &missing["state"]), (&json!("web"), &json!("needs_auth")), "{listed}");
+        assert!(missing["reason"].as_str().is_some_and(|reason| reason.starts_with(advice)), "{missing}");
+        let error = kit.call(&ann).await["error"]["message"].as_str().expect("an error").to_owned();
+        assert!(error.contains(&format!("server `web` {advice}")), "{error}");
+        // The sign-in of one principal lists the tools for all.
+        kit.sign_in(&ann).await;
+        let is_scopes = |name: &String| name == "web_scopes";
+        for _ in 0..100 {
+            if kit.tool_names(&bob).await.iter().any(is_scopes) {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert!(kit.tool_names(&ann).await.iter().any(is_scopes));
+        assert!(is_result(&kit.call(&ann).await));
+        let error = kit.call(&bob).await["error"]["message"].as_str().expect("an error").to_owned();
+        assert!(error.starts_with("server `web` needs a sign-in: ") && error.contains("'key:bob'"), "{error}");
+        assert_eq!(kit.status(&ann).await["state"], "needs_auth", "the shared account has no tokens");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_principal_that_signed_in_before_the_start_lists_the_tools() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        kit.until(&ann, "needs_auth").await;
+        // As `ropeway login web --account key:ann` does.
+        sign_in_as(&kit.server, &kit.store, Some("key:ann")).await;
+        assert!(
+            !kit.tool_names(&bob).await.iter().any(|name| name == "web_scopes"),
+            "tokens serve their principal only"
+        );
+        assert!(kit.tool_names(&ann).await.iter().any(|name| name == "web_scopes"));
+        assert!(is_result(&kit.call(&ann).await));
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_call_of_a_legacy_client_goes_on_after_a_sign_in() {
     scene(|_| async move {
         let kit = SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await;
@@ -385,6 +453,39 @@ fn a_call_of_a_modern_client_goes_on_after_a_sign_in() {
         let reply = ask(json!({"requestState": result["requestState"], "inputResponses": answers})).await;
         assert!(is_result(&reply.json()), "{reply:?}");
         kit.stop().await;
+    });
+}
+
+#[test]
+fn later_calls_join_the_sign_in_of_the_shared_account() {
+    scene(|_| async move {
+        let kit = Arc::new(SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await);
+        let listed = kit.tool_names("").await;
+        assert!(listed.iter().any(|name| name == "web_scopes"), "{listed:?}");
+        kit.expire();
+        let request = |more: Value| call_with(all_capabilities(), "web_scopes", &json!({}), more);
+        let result = input_required(&kit.send(&request(json!({}))).await);
+        kit.until("", "needs_auth").await;
+        assert_eq!(kit.tool_names("").await, listed, "the tools stay listed");
+        // A client that cannot ask a person gets an error with the command and the page.
+        let error = kit.call("").await["error"].clone();
+        let message = error["message"].as_str().expect("an error");
+        let expected = "server `web` needs a sign-in: run `ropeway login web`, or open http://127.0.0.1:";
+        assert!(message.starts_with(expected), "{message}");
+        assert_eq!(error["data"], json!({"server": "web", "reason": "needs_auth"}));
+        let waiting = tokio::spawn({
+            let (kit, request) = (kit.clone(), request(json!({})));
+            async move { kit.send(&request).await }
+        });
+        until("both calls", || kit.gateway.status().requests >= 2).await;
+        kit.sign_in("").await;
+        let answers = json!({"q1": {"action": "accept"}});
+        let more = json!({"requestState": result["requestState"], "inputResponses": answers});
+        for reply in [kit.send(&request(more)).await, waiting.await.expect("a reply")] {
+            assert!(is_result(&reply.json()), "{reply:?}");
+        }
+        assert_eq!(kit.server.token_requests("authorization_code").len(), 2, "one sign-in for both calls");
+        Arc::into_inner(kit).expect("the only kit").stop().await;
     });
 }
 
@@ -463,6 +564,27 @@ fn a_sign_in_for_further_scopes_asks_for_them() {
         let answers = json!({"q1": {"action": "accept"}});
         let reply = ask(json!({"requestState": result["requestState"], "inputResponses": answers})).await;
         assert!(reply.json()["result"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("write")));
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn tokens_of_sign_ins_and_refreshes_stay_out_of_the_audit_log() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup::default()).await;
+        kit.sign_in("").await;
+        kit.until("", "ready").await;
+        let first = kit.token(None).await.expect("a token");
+        kit.server.expire_access_tokens();
+        assert!(is_result(&kit.call("").await), "the token is refreshed");
+        let second = kit.token(None).await.expect("a token");
+        assert_ne!(first, second);
+        let arguments = json!({"note": format!("{first} {second} end")});
+        kit.send(&call_with(json!({}), "web_scopes", &arguments, json!({}))).await;
+        let audited = || std::fs::read_to_string(kit.folder.path().join(AUDIT)).unwrap_or_default();
+        until("a line", || audited().contains("note")).await;
+        assert!(audited().contains("*** *** end"), "{}", audited());
+        assert!(!audited().contains(&first) && !audited().contains(&second), "{}", audited());
         kit.stop().await;
     });
 }

@@ -26,6 +26,8 @@ pub(crate) struct Behaviour {
     pub(crate) issues_refresh_tokens: bool,
     /// Whether a refresh token can be used once.
     pub(crate) rotates_refresh_tokens: bool,
+    /// Whether access tokens can be revoked.
+    pub(crate) revokes_access_tokens: bool,
     /// The method that dynamic registrations get.
     pub(crate) registered_method: &'static str,
     /// `iss` of callbacks. `None` leaves it out; `Some(None)` sends the issuer.
@@ -57,6 +59,7 @@ impl Default for Behaviour {
             expires_in: Some(3600),
             issues_refresh_tokens: true,
             rotates_refresh_tokens: true,
+            revokes_access_tokens: true,
             registered_method: "none",
             iss: Some(None),
             state: None,

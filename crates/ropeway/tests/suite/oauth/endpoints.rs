@@ -252,6 +252,9 @@ fn revoke(state: &mut State, request: &Request) -> Result<Answer, Answer> {
     let form = request.form();
     authenticate(state, request, &form)?;
     let token = form.get("token").cloned().unwrap_or_default();
+    if !state.behaviour.revokes_access_tokens && state.access_tokens.contains_key(&token) {
+        return Err(refused(400, "unsupported_token_type"));
+    }
     state.refresh_tokens.remove(&token);
     state.access_tokens.remove(&token);
     Ok(Answer::text(200, "text/plain", ""))

@@ -83,7 +83,8 @@ async fn a_sign_out_revokes_both_tokens() {
     let server = AuthorizationServer::start().await;
     server.change(|behaviour| behaviour.registered_method = "client_secret_post");
     let credentials = sign_in(&server).await.expect("credentials");
-    assert!(revoke(&credentials, &OAuthSettings::new()).await.expect("revoked"));
+    let revocation = revoke(&credentials, &OAuthSettings::new()).await.expect("revoked");
+    assert_eq!((revocation.refresh_token, revocation.access_token), (Some(true), true), "{revocation:?}");
     let hints: Vec<_> =
         server.requests("/revoke").iter().map(|request| request.form()["token_type_hint"].clone()).collect();
     assert_eq!(hints, ["refresh_token", "access_token"]);
@@ -95,11 +96,26 @@ async fn a_server_without_revocation_is_no_error() {
     let server = AuthorizationServer::start().await;
     server.set_metadata("revocation_endpoint", json!(null));
     let credentials = sign_in(&server).await.expect("credentials");
-    assert!(!revoke(&credentials, &OAuthSettings::new()).await.expect("nothing to do"));
+    let revocation = revoke(&credentials, &OAuthSettings::new()).await.expect("nothing to do");
+    assert!(!revocation.is_supported && revocation.problem.is_none(), "{revocation:?}");
+}
+
+#[tokio::test]
+async fn tokens_that_are_not_revoked_are_reported() {
     let server = AuthorizationServer::start().await;
     let credentials = sign_in(&server).await.expect("credentials");
+    let unsupported = Answer::json(400, &json!({"error": "unsupported_token_type"}));
+    server.answer("/revoke", unsupported);
+    let revocation = revoke(&credentials, &OAuthSettings::new()).await.expect("an answer");
+    assert_eq!((revocation.refresh_token, revocation.access_token), (Some(false), false), "{revocation:?}");
+    assert!(revocation.is_supported && revocation.problem.is_none(), "{revocation:?}");
     server.answer("/revoke", Answer::html(500));
-    assert!(matches!(revoke(&credentials, &OAuthSettings::new()).await, Err(OAuthError::Invalid { .. })));
-    server.answer("/revoke", Answer::json(400, &json!({"error": "unsupported_token_type"})));
-    assert!(revoke(&credentials, &OAuthSettings::new()).await.expect("nothing to do"));
+    let revocation = revoke(&credentials, &OAuthSettings::new()).await.expect("an answer");
+    assert!(matches!(revocation.problem, Some(OAuthError::Invalid { .. })), "{revocation:?}");
+    server.state().answers.clear();
+    // Many servers revoke refresh tokens only.
+    server.change(|behaviour| behaviour.revokes_access_tokens = false);
+    let revocation = revoke(&credentials, &OAuthSettings::new()).await.expect("an answer");
+    assert_eq!((revocation.refresh_token, revocation.access_token), (Some(true), false), "{revocation:?}");
+    assert!(revocation.problem.is_none(), "{revocation:?}");
 }

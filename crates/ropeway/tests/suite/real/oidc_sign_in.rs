@@ -265,7 +265,9 @@ fn revoked_tokens_cannot_be_refreshed() {
         let (authority, gateway) = start(&scene).await;
         let settings = OAuthSettings::new();
         let credentials = sign_in(&gateway.url).await.expect("a sign-in");
-        assert!(revoke(&credentials, &settings).await.expect("an answer"));
+        let revocation = revoke(&credentials, &settings).await.expect("an answer");
+        assert!(revocation.is_supported && revocation.problem.is_none(), "{revocation:?}");
+        assert_eq!(revocation.refresh_token, Some(true), "{revocation:?}");
         let error = refresh_credentials(&credentials, &settings).await.expect_err("revoked");
         assert!(error.is_invalid_grant(), "{error:?}");
         let counts = authority.counts().await;
