@@ -1,7 +1,7 @@
 //! The authorization of the requests to one server: holds the current token, and obtains the next one.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -71,7 +71,9 @@ pub(crate) struct Authorizer {
     /// Held while a token is obtained.
     pub(super) flight: Arc<AsyncMutex<Flight>>,
     /// Number of recoveries that have ended.
-    pub(super) recoveries: std::sync::atomic::AtomicU64,
+    pub(super) recoveries: AtomicU64,
+    /// Number of replacements of tokens that were about to expire.
+    pub(super) replacements: AtomicU64,
     /// Whether a request that no call waits for may ask a person to sign in.
     may_offer: AtomicBool,
 }
@@ -91,6 +93,8 @@ pub(super) struct Flight {
     pub(super) stamp: Option<StoreStamp>,
     /// The outcome of the last recovery, for the calls that waited for it.
     pub(super) failure: Option<OAuthError>,
+    /// The error of the last replacement, for the requests that waited for it.
+    pub(super) replacement_failure: Option<OAuthError>,
     /// A sign-in that has ended, for the client and the scopes of the next one.
     pub(super) previous: Option<Credentials>,
     /// The scopes of the last sign-in for further scopes.
@@ -181,7 +185,8 @@ impl Authorizer {
             clock: SignInClock::default(),
             current: RwLock::default(),
             flight: Arc::default(),
-            recoveries: Default::default(),
+            recoveries: AtomicU64::new(0),
+            replacements: AtomicU64::new(0),
             may_offer: AtomicBool::new(false),
         }))
     }
