@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::active_token::{ActiveToken, TokenOrigin};
 use super::credentials::Credentials;
+use super::discovery::is_same_issuer;
 use super::dpop_nonces::DpopNonces;
 use super::error::OAuthError;
 use super::http::OAuthHttp;
@@ -301,7 +302,7 @@ impl Authorizer {
     /// Returns `true` if stored credentials match the settings.
     pub(super) fn is_usable(&self, stored: &Credentials) -> bool {
         let TokenGrant::Person(settings) = &self.grant else { return false };
-        settings.issuer.as_ref().is_none_or(|issuer| *issuer == stored.issuer)
+        settings.issuer.as_ref().is_none_or(|issuer| is_same_issuer(issuer, &stored.issuer))
     }
 
     /// Records that the server accepted a token.

@@ -216,7 +216,7 @@ async fn issuer_metadata(http: &OAuthHttp, issuer: &str) -> Result<Lookup<Author
 ///
 /// Equality is exact, except for the slash of an empty path: URL libraries add or remove it when a server prints its metadata, and
 /// both forms have the same metadata URL.
-fn is_same_issuer(one: &str, other: &str) -> bool {
+pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
     let is_root = |text: &str| Url::parse(text).is_ok_and(|url| url.path() == "/" && url.query().is_none());
     one == other || (one.trim_end_matches('/') == other.trim_end_matches('/') && is_root(one) && is_root(other))
 }

@@ -1,10 +1,11 @@
 //! Authorization servers and protected servers that attack the client.
 
+use ropeway::config::OAuthSettings;
 use ropeway::mcp::{Handlers, Mcp};
 use ropeway::tool::CallError;
 
 use super::authorization_server::AuthorizationServer;
-use super::connection::{call, connection, http, signed_in};
+use super::connection::{Asked, call, connection, http, signed_in};
 use super::wire::Answer;
 
 /// Calls the tool several times at once.
@@ -47,4 +48,19 @@ async fn concurrent_calls_share_the_failure_of_a_token_endpoint() {
     assert!(calls(&mcp, 20).await.iter().all(Result::is_err));
     let requests = server.requests("/token").len() - before;
     assert!((1..=4).contains(&requests), "{requests} requests");
+}
+
+#[tokio::test]
+async fn stored_tokens_of_a_pinned_issuer_are_used_whether_or_not_it_ends_with_a_slash() {
+    let server = AuthorizationServer::start().await;
+    let (asked, store) = (Asked::default(), signed_in(&server).await);
+    for (issuer, expected) in
+        [(format!("{}/", server.url), 0), (server.url.clone(), 0), (format!("{}/x", server.url), 1)]
+    {
+        let handlers = asked.host().with_token_store(store.clone());
+        let mcp = connection(http(&server).with_auth(OAuthSettings::new().with_issuer(issuer)), handlers);
+        // The last issuer is not the one of the server.
+        assert_eq!(mcp.connect().await.is_ok(), expected == 0);
+        assert_eq!(asked.count(), expected);
+    }
 }
