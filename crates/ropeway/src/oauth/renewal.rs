@@ -11,7 +11,7 @@ use super::active_token::{ActiveToken, TokenOrigin};
 use super::authorizer::{Access, Authorizer, Flight, TokenGrant, store_error};
 use super::challenge::Challenge;
 use super::error::OAuthError;
-use super::machine_grant::machine_grant;
+use super::machine_grant::{GrantTarget, machine_grant};
 use super::refresh::refresh;
 use super::token_command;
 use crate::config::{OAuthGrant, OAuthSettings, TokenSource};
@@ -160,13 +160,18 @@ impl Authorizer {
                     None => None,
                 };
                 self.redactor.learn(&assertion);
-                let credentials =
-                    machine_grant(&self.http, &self.server, settings, challenge, granted, assertion.as_ref()).await?;
+                let target = GrantTarget { server: &self.server, settings, issuer: self.issuer() };
+                let credentials = machine_grant(&self.http, &target, challenge, granted, assertion.as_ref()).await?;
                 ActiveToken::stored(credentials, TokenOrigin::Grant)?
             }
         };
         self.adopt(token);
         Ok(())
+    }
+
+    /// Returns the authorization server that issued the current token.
+    fn issuer(&self) -> Option<String> {
+        self.current_token()?.credentials.as_ref().map(|credentials| credentials.issuer.clone())
     }
 }
 

@@ -1,12 +1,15 @@
 //! Authorization servers and protected servers that attack the client.
 
-use ropeway::config::OAuthSettings;
+use ropeway::config::{OAuthGrant, OAuthSettings};
 use ropeway::mcp::{Handlers, Mcp};
+use ropeway::oauth::{OAuthError, SignIn};
 use ropeway::tool::CallError;
+use serde_json::json;
 
 use super::authorization_server::AuthorizationServer;
-use super::connection::{Asked, call, connection, http, signed_in};
+use super::connection::{Asked, call, chain, connection, http, signed_in};
 use super::wire::Answer;
+use super::{options, sign_in_with};
 
 /// Calls the tool several times at once.
 async fn calls(mcp: &Mcp, count: usize) -> Vec<Result<String, CallError>> {
@@ -63,4 +66,53 @@ async fn stored_tokens_of_a_pinned_issuer_are_used_whether_or_not_it_ends_with_a
         assert_eq!(mcp.connect().await.is_ok(), expected == 0);
         assert_eq!(asked.count(), expected);
     }
+}
+
+fn confidential() -> OAuthSettings {
+    OAuthSettings::new().with_client_id("me").with_client_secret("client-s3cret")
+}
+
+/// Two authorization servers that know the client, and a protected server that names the first one.
+async fn two_servers() -> (AuthorizationServer, AuthorizationServer) {
+    let (honest, hostile) = (AuthorizationServer::start().await, AuthorizationServer::start().await);
+    for server in [&honest, &hostile] {
+        server.add_client("me", Some("client-s3cret"), "client_secret_basic");
+    }
+    (honest, hostile)
+}
+
+#[tokio::test]
+async fn a_server_cannot_have_the_secret_of_a_client_sent_elsewhere() {
+    let (server, hostile) = two_servers().await;
+    let first = sign_in_with(options(&server, confidential())).await.expect("credentials");
+    server.set_resource("authorization_servers", json!([hostile.url]));
+    let again = options(&server, confidential()).with_previous(Some(first.clone()));
+    let error = sign_in_with(again).await.expect_err("another authorization server");
+    assert!(matches!(error, OAuthError::Settings { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains(&hostile.url) && text.contains(&server.url) && text.contains("set `issuer`"), "{text}");
+    assert!(hostile.requests("/token").is_empty());
+    // A person who knows of the change confirms it.
+    let settings = confidential().with_issuer(hostile.url.clone());
+    let confirmed = options(&server, settings).with_previous(Some(first.clone()));
+    assert_eq!(SignIn::start(confirmed).await.expect("a sign-in").issuer(), hostile.url);
+    // A client without a secret has nothing to lose.
+    let public = OAuthSettings::new().with_client_id("me");
+    assert!(SignIn::start(options(&server, public).with_previous(Some(first))).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_server_cannot_have_the_secret_of_a_machine_sent_elsewhere() {
+    let (server, hostile) = two_servers().await;
+    let auth = confidential().with_grant(OAuthGrant::ClientCredentials);
+    let mcp = connection(http(&server).with_auth(auth), Handlers::new());
+    mcp.connect().await.expect("connected");
+    call(&mcp).await.expect("a result");
+    server.set_resource("authorization_servers", json!([hostile.url]));
+    server.expire_access_tokens();
+    let error = call(&mcp).await.expect_err("another authorization server");
+    assert!(chain(&error).contains("the issuer does not match"), "{}", chain(&error));
+    assert!(hostile.requests("/token").is_empty());
+    server.set_resource("authorization_servers", json!([server.url]));
+    call(&mcp).await.expect("the first authorization server");
 }
