@@ -68,6 +68,21 @@ async fn stored_tokens_of_a_pinned_issuer_are_used_whether_or_not_it_ends_with_a
     }
 }
 
+#[tokio::test]
+async fn a_challenge_and_a_redirect_of_any_length_are_bounded() {
+    let server = AuthorizationServer::start().await;
+    let long = "x".repeat(100_000);
+    for answer in [
+        Answer::json(401, &json!({})).with("www-authenticate", &format!("Bearer scope=\"{long}\"")),
+        Answer::redirect(&format!("https://other.example/{long}")),
+    ] {
+        server.answer("/mcp", answer);
+        let error = connection(http(&server), Handlers::new()).connect().await.expect_err("no token");
+        let text = format!("{error:?}");
+        assert!(text.len() < 20_000, "{} bytes", text.len());
+    }
+}
+
 fn confidential() -> OAuthSettings {
     OAuthSettings::new().with_client_id("me").with_client_secret("client-s3cret")
 }
