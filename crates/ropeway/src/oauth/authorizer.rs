@@ -22,7 +22,7 @@ use super::sign_in_request::SignInHandler;
 use super::store::{StoreError, StoreStamp, TokenStore};
 use crate::config::{HttpServer, OAuthSettings, ServerAuth, TokenCommand};
 use crate::event::{Event, Events};
-use crate::secret::SharedRedactor;
+use crate::secret::{Redactor, Secret, SharedRedactor};
 use crate::sync::{read, write};
 use crate::tool::Alias;
 
@@ -39,7 +39,11 @@ pub(crate) struct AuthHost {
     pub(crate) sign_in_timeout: Option<Duration>,
     pub(crate) store: Option<TokenStore>,
     pub(crate) account: Option<String>,
+    pub(crate) secrets: Option<SecretListener>,
 }
+
+/// Gets the secrets of a server when they change.
+pub(crate) type SecretListener = Arc<dyn Fn(&Alias, &Redactor) + Send + Sync>;
 
 /// How tokens of a server are obtained.
 #[derive(Debug)]
@@ -66,6 +70,7 @@ pub(crate) struct Authorizer {
     pub(super) http: OAuthHttp,
     pub(super) nonces: DpopNonces,
     pub(super) redactor: Arc<SharedRedactor>,
+    secrets: Option<SecretListener>,
     pub(super) events: Events,
     pub(crate) clock: SignInClock,
     current: RwLock<Current>,
@@ -182,6 +187,7 @@ impl Authorizer {
             sign_in_timeout: host.sign_in_timeout.unwrap_or(SIGN_IN_TIMEOUT),
             nonces: DpopNonces::default(),
             redactor: redactor.clone(),
+            secrets: host.secrets.clone(),
             events: events.clone(),
             clock: SignInClock::default(),
             current: RwLock::default(),
@@ -335,7 +341,7 @@ impl Authorizer {
 
     /// Makes a token the current one.
     pub(super) fn adopt(&self, token: ActiveToken) {
-        self.redactor.learn(token.secrets());
+        self.learn_secrets(token.secrets());
         let mut current = write(&self.current);
         current.generation += 1;
         current.token = Some(Arc::new(token));
@@ -343,7 +349,16 @@ impl Authorizer {
 
     pub(super) fn learn(&self, credentials: &Credentials) {
         let tokens = &credentials.tokens;
-        self.redactor.learn(std::iter::once(&tokens.access_token).chain(&tokens.refresh_token));
+        self.learn_secrets(std::iter::once(&tokens.access_token).chain(&tokens.refresh_token));
+    }
+
+    /// Adds secrets to the redactor of the connection, and reports them to the host.
+    fn learn_secrets<'a>(&self, secrets: impl Iterator<Item = &'a Secret>) {
+        self.redactor.learn(secrets);
+        if let Some(listener) = &self.secrets {
+            // Servers choose the tokens: one that is an ordinary word must not hide it everywhere.
+            listener(&self.alias, &self.redactor.current().only_long_secrets());
+        }
     }
 
     pub(super) fn drop_token(&self) {

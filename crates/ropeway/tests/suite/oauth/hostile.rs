@@ -1,9 +1,13 @@
 //! Authorization servers and protected servers that attack the client.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
 use ropeway::config::{OAuthGrant, OAuthSettings};
 use ropeway::mcp::{Handlers, Mcp};
 use ropeway::oauth::{OAuthError, SignIn};
-use ropeway::tool::CallError;
+use ropeway::secret::Redactor;
+use ropeway::tool::{Alias, CallError};
 use serde_json::json;
 
 use super::authorization_server::AuthorizationServer;
@@ -81,6 +85,29 @@ async fn a_challenge_and_a_redirect_of_any_length_are_bounded() {
         let text = format!("{error:?}");
         assert!(text.len() < 20_000, "{} bytes", text.len());
     }
+}
+
+#[tokio::test]
+async fn a_host_learns_the_tokens_of_a_connection() {
+    let server = AuthorizationServer::start().await;
+    let known: Arc<Mutex<HashMap<String, Redactor>>> = Arc::default();
+    let learned = known.clone();
+    let listener = move |server: &Alias, secrets: &Redactor| {
+        learned.lock().expect("a lock").insert(server.to_string(), secrets.clone());
+    };
+    let store = signed_in(&server).await;
+    let mcp = connection(http(&server), Handlers::new().with_token_store(store).on_secrets(listener));
+    mcp.connect().await.expect("connected");
+    let tokens = || -> Vec<String> {
+        let state = server.state();
+        state.access_tokens.keys().chain(state.refresh_tokens.keys()).cloned().collect()
+    };
+    let redacted = |text: &str| known.lock().expect("a lock")["web"].redact(text).into_owned();
+    assert_eq!(redacted(&tokens().join(" ")), "*** ***");
+    server.expire_access_tokens();
+    call(&mcp).await.expect("a result");
+    assert_eq!(redacted(&tokens().join(" ")), "*** ***", "the refreshed tokens");
+    assert_eq!(redacted("web"), "web");
 }
 
 fn confidential() -> OAuthSettings {
