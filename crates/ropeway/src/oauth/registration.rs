@@ -12,6 +12,7 @@ use super::http::{JsonResponse, OAuthHttp, invalid};
 use super::metadata::AuthorizationServer;
 use super::refusal::refusal;
 use super::serialized::from_unix;
+use super::text::shown;
 use crate::config::{ClientAuthMethod, OAuthSettings};
 use crate::secret::Secret;
 
@@ -96,7 +97,7 @@ pub(super) async fn register(
     let Some(endpoint) = &server.registration_endpoint else {
         let what = format!(
             "the authorization server `{}` does not register clients: register one there, and set `client_id` in the OAuth settings",
-            server.issuer
+            shown(&server.issuer, http.redactor())
         );
         return Err(OAuthError::unsupported(what));
     };
