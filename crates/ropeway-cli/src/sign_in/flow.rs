@@ -7,7 +7,7 @@ use ropeway::oauth::{Credentials, DeviceAuthorization, OAuthError, SignIn, SignI
 use url::Url;
 
 use super::browser::{self, BrowserEnvironment, OpenedBrowser};
-use super::callback::CallbackListener;
+use super::callback::{CallbackListener, ReservedPort};
 use super::failure::{oauth_failure, redact_credentials};
 use crate::failure::{Exit, Failure};
 use crate::output::print::say;
@@ -156,9 +156,9 @@ impl SignInFlow<'_> {
         port: Option<u16>,
         ask: impl AsyncFn(&str) -> Option<String>,
     ) -> Result<Result<Credentials, OAuthError>, Failure> {
-        // Reserves a port, so that no other program on this machine receives the callback by chance.
-        let redirect_uri = CallbackListener::bind(port).await?.redirect_uri();
-        let url = self.prepare(sign_in, &redirect_uri).await?;
+        // No other program on this machine receives the callback while the port is reserved.
+        let reserved = ReservedPort::bind(port)?;
+        let url = self.prepare(sign_in, &reserved.redirect_uri()).await?;
         say(&format!(
             "sign in to {} in a browser on any machine:\n  {}\n",
             self.server(sign_in),
