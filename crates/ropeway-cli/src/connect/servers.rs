@@ -120,10 +120,11 @@ impl ServerOptions {
 
 /// Returns handlers that use the stored sign-ins.
 pub(crate) fn token_handlers() -> Handlers {
+    let handlers = Handlers::new().on_secrets(|server, secrets| redaction::set_secrets(server.as_str(), secrets));
     match TokenStore::default_location() {
-        Ok(store) => Handlers::new().with_token_store(store),
+        Ok(store) => handlers.with_token_store(store),
         // Without a home directory, nothing is stored.
-        Err(_) => Handlers::new(),
+        Err(_) => handlers,
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
 
@@ -46,7 +46,7 @@ impl CallbackListener {
 
     /// Returns the URI that the authorization server redirects the browser to.
     pub(crate) fn redirect_uri(&self) -> String {
-        format!("http://127.0.0.1:{}{CALLBACK_PATH}", self.port)
+        redirect_uri(self.port)
     }
 
     /// Waits for the callback with this state. All other requests are answered and change nothing.
@@ -86,6 +86,36 @@ impl CallbackListener {
             handled.ok().flatten()
         }));
     }
+}
+
+/// A port of 127.0.0.1 on which nothing listens, and which other programs cannot bind meanwhile.
+pub(crate) struct ReservedPort {
+    _socket: TcpSocket,
+    port: u16,
+}
+
+impl ReservedPort {
+    /// Reserves this port, or a free one.
+    pub(crate) fn bind(port: Option<u16>) -> Result<Self, Failure> {
+        let bind = |reuse: bool| -> io::Result<Self> {
+            let socket = TcpSocket::new_v4()?;
+            socket.set_reuseaddr(reuse)?;
+            socket.bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0)).into())?;
+            Ok(Self { port: socket.local_addr()?.port(), _socket: socket })
+        };
+        // Connections of an earlier sign-in may still hold a fixed port.
+        let bound = bind(false).or_else(|error| if port.is_some() { bind(true) } else { Err(error) });
+        bound.map_err(|error| bind_failure(port, &error))
+    }
+
+    /// Returns the URI that the authorization server redirects the browser to.
+    pub(crate) fn redirect_uri(&self) -> String {
+        redirect_uri(self.port)
+    }
+}
+
+fn redirect_uri(port: u16) -> String {
+    format!("http://127.0.0.1:{port}{CALLBACK_PATH}")
 }
 
 /// A listener after the callback.
@@ -211,6 +241,16 @@ mod tests {
         };
         let ((), answer) = tokio::join!(wait, browser);
         assert!(answer.contains("Sign-in received"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_reserved_port_cannot_be_used_and_refuses_connections() {
+        let reserved = ReservedPort::bind(None).expect("a port");
+        assert_eq!(reserved.redirect_uri(), format!("http://127.0.0.1:{}/callback", reserved.port));
+        assert!(CallbackListener::bind(Some(reserved.port)).await.is_err());
+        assert!(TcpStream::connect(("127.0.0.1", reserved.port)).await.is_err());
+        let listener = CallbackListener::bind(None).await.expect("a port");
+        assert!(ReservedPort::bind(Some(listener.port)).is_err());
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use ropeway::oauth::{Credentials, DeviceAuthorization, OAuthError, SignIn, SignI
 use url::Url;
 
 use super::browser::{self, BrowserEnvironment, OpenedBrowser};
-use super::callback::CallbackListener;
+use super::callback::{CallbackListener, ReservedPort};
 use super::failure::{oauth_failure, redact_credentials};
 use crate::failure::{Exit, Failure};
 use crate::output::print::say;
@@ -94,9 +94,15 @@ impl SignInFlow<'_> {
         ask: impl AsyncFn(&str) -> Option<String>,
     ) -> Result<Credentials, Failure> {
         let port = options.settings.redirect_port;
+        let before = options.previous.as_ref().map(|previous| previous.issuer.clone());
         let label = || format!("asking {} how to sign in", self.name);
         let started = self.status.during_labelled(label, SignIn::start(options)).await;
         let mut sign_in = started.map_err(|error| self.start_failure(&error))?;
+        if let Some(before) = before.filter(|before| is_other_issuer(before, sign_in.issuer())) {
+            say(&warning(&format!(
+                "the authorization server was {before} before; sign in only if you expect the change"
+            )));
+        }
         let chosen = self.method.choose(Possibilities {
             browser: BrowserEnvironment::of_process().command(),
             can_ask: self.can_ask,
@@ -150,9 +156,9 @@ impl SignInFlow<'_> {
         port: Option<u16>,
         ask: impl AsyncFn(&str) -> Option<String>,
     ) -> Result<Result<Credentials, OAuthError>, Failure> {
-        // Reserves a port, so that no other program on this machine receives the callback by chance.
-        let redirect_uri = CallbackListener::bind(port).await?.redirect_uri();
-        let url = self.prepare(sign_in, &redirect_uri).await?;
+        // No other program on this machine receives the callback while the port is reserved.
+        let reserved = ReservedPort::bind(port)?;
+        let url = self.prepare(sign_in, &reserved.redirect_uri()).await?;
         say(&format!(
             "sign in to {} in a browser on any machine:\n  {}\n",
             self.server(sign_in),
@@ -234,6 +240,11 @@ impl SignInFlow<'_> {
             _ => failure,
         }
     }
+}
+
+/// Returns `true` for different issuers. A slash at the end makes none.
+fn is_other_issuer(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') != other.trim_end_matches('/')
 }
 
 /// Waits for a sign-in, and tells the user if the browser does not open.

@@ -12,7 +12,7 @@ use super::tap::ServerTap;
 use crate::config::MAX_TIMEOUT;
 use crate::oauth::{AuthHost, SignInAnswer, SignInRequest, TokenStore};
 use crate::protocol::code;
-use crate::secret::AccountRedactor;
+use crate::secret::{AccountRedactor, Redactor};
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 pub(super) type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
@@ -171,6 +171,17 @@ impl Handlers {
     #[must_use]
     pub fn with_account(mut self, account: impl Into<String>) -> Self {
         self.auth.account = Some(account.into());
+        self
+    }
+
+    /// Sets a function that gets the secrets of a server whenever a token of it is obtained or read from the store. They replace
+    /// those of an earlier call for the same server.
+    ///
+    /// The connection redacts them in its events, errors and logs. A host uses the function to redact what it writes itself, such
+    /// as tool results.
+    #[must_use]
+    pub fn on_secrets(mut self, listener: impl Fn(&Alias, &Redactor) + Send + Sync + 'static) -> Self {
+        self.auth.secrets = Some(Arc::new(listener));
         self
     }
 }

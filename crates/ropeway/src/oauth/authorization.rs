@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::client::RegisteredClient;
 use super::discovery::Discovery;
 use super::error::OAuthError;
+use super::http::invalid;
 use super::random::{random_text, sha256_base64url};
 use super::refusal::refused;
 use super::scopes::OFFLINE_ACCESS;
@@ -22,6 +23,20 @@ const MAX_CALLBACK: usize = 64 << 10;
 
 /// Maximum length of a code.
 const MAX_CODE: usize = 16 << 10;
+
+/// Parameters that only the client sets. An endpoint that already has one could replace its value
+/// ([RFC 6749, section 3.1](https://www.rfc-editor.org/rfc/rfc6749#section-3.1)).
+const RESERVED: [&str; 9] = [
+    "response_type",
+    "client_id",
+    "redirect_uri",
+    "state",
+    "scope",
+    "code_challenge",
+    "code_challenge_method",
+    "request",
+    "request_uri",
+];
 
 /// An authorization request with PKCE ([RFC 7636](https://www.rfc-editor.org/rfc/rfc7636)).
 pub(super) struct AuthorizationRequest {
@@ -69,6 +84,10 @@ impl AuthorizationRequest {
         if !server.supports_s256 {
             let what = "the authorization server does not support PKCE with S256, which a secure sign-in needs";
             return Err(OAuthError::unsupported(what));
+        }
+        if let Some((name, _)) = endpoint.query_pairs().find(|(name, _)| RESERVED.contains(&&**name)) {
+            let reason = format!("an `authorization_endpoint` must not have the parameter `{name}`");
+            return Err(invalid(endpoint, reason));
         }
         let (state, verifier) = (random_text()?, random_text()?);
         let mut url = endpoint.clone();
@@ -231,6 +250,18 @@ mod tests {
     fn request(discovery: &Discovery) -> AuthorizationRequest {
         let client = RegisteredClient::public("me");
         AuthorizationRequest::new(discovery, &client, REDIRECT, &["a".to_owned()], None).expect("a request")
+    }
+
+    #[test]
+    fn an_endpoint_that_sets_parameters_of_the_client_is_refused() {
+        for name in RESERVED {
+            let mut discovery = discovery();
+            let endpoint = format!("https://a.example/auth?tenant=7&{name}=x");
+            discovery.server.authorization_endpoint = Some(Url::parse(&endpoint).expect("a URL"));
+            let client = RegisteredClient::public("me");
+            let refused = AuthorizationRequest::new(&discovery, &client, REDIRECT, &[], None).err();
+            assert!(matches!(refused, Some(OAuthError::Invalid { .. })), "{name}");
+        }
     }
 
     fn state(request: &AuthorizationRequest) -> String {

@@ -1,7 +1,7 @@
 //! The authorization of the requests to one server: holds the current token, and obtains the next one.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::active_token::{ActiveToken, TokenOrigin};
 use super::credentials::Credentials;
+use super::discovery::is_same_issuer;
 use super::dpop_nonces::DpopNonces;
 use super::error::OAuthError;
 use super::http::OAuthHttp;
@@ -21,7 +22,7 @@ use super::sign_in_request::SignInHandler;
 use super::store::{StoreError, StoreStamp, TokenStore};
 use crate::config::{HttpServer, OAuthSettings, ServerAuth, TokenCommand};
 use crate::event::{Event, Events};
-use crate::secret::{AccountRedactor, SharedRedactor};
+use crate::secret::{AccountRedactor, Redactor, Secret, SharedRedactor};
 use crate::sync::{read, write};
 use crate::tool::Alias;
 
@@ -40,7 +41,11 @@ pub(crate) struct AuthHost {
     pub(crate) account: Option<String>,
     /// Learns the tokens of all connections.
     pub(crate) redactor: Option<Arc<AccountRedactor>>,
+    pub(crate) secrets: Option<SecretListener>,
 }
+
+/// Gets the secrets of a server when they change.
+pub(crate) type SecretListener = Arc<dyn Fn(&Alias, &Redactor) + Send + Sync>;
 
 /// How tokens of a server are obtained.
 #[derive(Debug)]
@@ -67,13 +72,16 @@ pub(crate) struct Authorizer {
     pub(super) http: OAuthHttp,
     pub(super) nonces: DpopNonces,
     pub(super) redactor: Arc<SharedRedactor>,
+    secrets: Option<SecretListener>,
     pub(super) events: Events,
     pub(crate) clock: SignInClock,
     current: RwLock<Current>,
     /// Held while a token is obtained.
     pub(super) flight: Arc<AsyncMutex<Flight>>,
     /// Number of recoveries that have ended.
-    pub(super) recoveries: std::sync::atomic::AtomicU64,
+    pub(super) recoveries: AtomicU64,
+    /// Number of replacements of tokens that were about to expire.
+    pub(super) replacements: AtomicU64,
     /// Whether a request that no call waits for may ask a person to sign in.
     may_offer: AtomicBool,
 }
@@ -93,6 +101,8 @@ pub(super) struct Flight {
     pub(super) stamp: Option<StoreStamp>,
     /// The outcome of the last recovery, for the calls that waited for it.
     pub(super) failure: Option<OAuthError>,
+    /// The error of the last replacement, for the requests that waited for it.
+    pub(super) replacement_failure: Option<OAuthError>,
     /// A sign-in that has ended, for the client and the scopes of the next one.
     pub(super) previous: Option<Credentials>,
     /// The scopes of the last sign-in for further scopes.
@@ -183,11 +193,13 @@ impl Authorizer {
             sign_in_timeout: host.sign_in_timeout.unwrap_or(SIGN_IN_TIMEOUT),
             nonces: DpopNonces::default(),
             redactor: redactor.clone(),
+            secrets: host.secrets.clone(),
             events: events.clone(),
             clock: SignInClock::default(),
             current: RwLock::default(),
             flight: Arc::default(),
-            recoveries: Default::default(),
+            recoveries: AtomicU64::new(0),
+            replacements: AtomicU64::new(0),
             may_offer: AtomicBool::new(false),
         }))
     }
@@ -302,7 +314,7 @@ impl Authorizer {
     /// Returns `true` if stored credentials match the settings.
     pub(super) fn is_usable(&self, stored: &Credentials) -> bool {
         let TokenGrant::Person(settings) = &self.grant else { return false };
-        settings.issuer.as_ref().is_none_or(|issuer| *issuer == stored.issuer)
+        settings.issuer.as_ref().is_none_or(|issuer| is_same_issuer(issuer, &stored.issuer))
     }
 
     /// Records that the server accepted a token.
@@ -335,14 +347,23 @@ impl Authorizer {
 
     /// Makes a token the current one.
     pub(super) fn adopt(&self, token: ActiveToken) {
-        self.redactor.learn(token.secrets());
+        self.learn_secrets(token.secrets());
         let mut current = write(&self.current);
         current.generation += 1;
         current.token = Some(Arc::new(token));
     }
 
     pub(super) fn learn(&self, credentials: &Credentials) {
-        self.redactor.learn(credentials.secrets());
+        self.learn_secrets(credentials.secrets());
+    }
+
+    /// Adds secrets to the redactor of the connection, and reports them to the host.
+    fn learn_secrets<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
+        self.redactor.learn(secrets);
+        if let Some(listener) = &self.secrets {
+            // Servers choose the tokens: one that is an ordinary word must not hide it everywhere.
+            listener(&self.alias, &self.redactor.current().only_long_secrets());
+        }
     }
 
     pub(super) fn drop_token(&self) {

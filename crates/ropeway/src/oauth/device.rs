@@ -27,6 +27,9 @@ const MAX_LIFETIME: Duration = Duration::from_secs(30 * 60);
 /// Maximum length of a code that a person types.
 const MAX_USER_CODE: usize = 64;
 
+/// Maximum length of the URL of a page that a person opens.
+const MAX_PAGE: usize = 2048;
+
 /// A code that a person enters on another device, and where
 /// ([RFC 8628](https://www.rfc-editor.org/rfc/rfc8628#section-3.2)).
 #[derive(Clone, Debug)]
@@ -61,6 +64,7 @@ pub(super) async fn authorize_device(
     let text = |name: &str| body.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let page = |name: &str| match text(name) {
         None => Ok(None),
+        Some(text) if text.len() > MAX_PAGE => Err(invalid(endpoint, format!("`{name}` is too long"))),
         Some(text) => {
             let url = Url::parse(text).map_err(|_| invalid(endpoint, format!("`{name}` is not a URL")))?;
             client.http.guard().check_for_browser(&url)?;

@@ -9,7 +9,7 @@ use super::error::OAuthError;
 use super::guard::blocked;
 use super::http::{JsonResponse, OAuthHttp, invalid};
 use super::metadata::{AuthorizationServer, ResourceMetadata, at_path, canonical};
-use super::text::shown_url;
+use super::text::{shown, shown_url};
 
 /// Maximum time of a discovery, over all places.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -178,16 +178,16 @@ pub(super) async fn metadata_of(http: &OAuthHttp, issuer: &str) -> Result<Author
         Lookup::Found(found) => Ok(found),
         Lookup::Missing(Some(error)) => Err(error),
         Lookup::Missing(None) => {
-            let what =
-                format!("the authorization server `{}` has no metadata", issuer.split('?').next().unwrap_or_default());
-            Err(OAuthError::unsupported(what))
+            let issuer = shown(issuer.split('?').next().unwrap_or_default(), http.redactor());
+            Err(OAuthError::unsupported(format!("the authorization server `{issuer}` has no metadata")))
         }
     }
 }
 
 async fn issuer_metadata(http: &OAuthHttp, issuer: &str) -> Result<Lookup<AuthorizationServer>, OAuthError> {
     let Ok(base) = Url::parse(issuer) else {
-        return Err(OAuthError::Invalid { url: issuer.chars().take(200).collect(), reason: "not a URL".to_owned() });
+        let url = shown(issuer.split('?').next().unwrap_or_default(), http.redactor());
+        return Err(OAuthError::Invalid { url, reason: "not a URL".to_owned() });
     };
     let mut failure = None;
     for url in issuer_metadata_urls(&base) {
@@ -213,7 +213,7 @@ async fn issuer_metadata(http: &OAuthHttp, issuer: &str) -> Result<Lookup<Author
 ///
 /// Equality is exact, except for the slash of an empty path: URL libraries add or remove it when a server prints its metadata, and
 /// both forms have the same metadata URL.
-fn is_same_issuer(one: &str, other: &str) -> bool {
+pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
     let is_root = |text: &str| Url::parse(text).is_ok_and(|url| url.path() == "/" && url.query().is_none());
     one == other || (one.trim_end_matches('/') == other.trim_end_matches('/') && is_root(one) && is_root(other))
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::text::is_hidden;
+
 /// The cause of an error. It is shared by all calls that wait for the same sign-in.
 pub type SharedError = Arc<dyn std::error::Error + Send + Sync>;
 
@@ -124,7 +126,7 @@ impl OAuthError {
     }
 
     pub(crate) fn mismatch(what: &str, expected: &str, got: &str) -> Self {
-        let bounded = |text: &str| text.chars().filter(|c| !c.is_control()).take(200).collect();
+        let bounded = |text: &str| text.chars().filter(|c| !is_hidden(*c)).take(200).collect();
         Self::Mismatch { what: what.to_owned(), expected: bounded(expected), got: bounded(got) }
     }
 

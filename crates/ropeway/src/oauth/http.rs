@@ -169,6 +169,7 @@ impl OAuthHttp {
         let timeout = |_| OAuthError::Timeout { url: shown_url(url) };
         let response = tokio::time::timeout(TIMEOUT, request.send()).await.map_err(timeout)?;
         let response = response.map_err(|error| self.failure(url, error))?;
+        tracing::debug!("HTTP {} from {}", response.status().as_u16(), shown_url(url));
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         if let Some(date) = header(DATE) {
             self.0.clocks.remember(url, date, SystemTime::now());
@@ -223,6 +224,8 @@ impl OAuthHttp {
             return Ok(client.clone());
         }
         let builder = web::client(url).redirect(redirect::Policy::none()).dns_resolver(Arc::new(self.guard().clone()));
+        // All local names share the client, also those that the resolver of the system decides about.
+        let builder = if is_local { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| self.failure(url, error))?;
         Ok(cell.get_or_init(|| client).clone())
     }

@@ -7,7 +7,7 @@ use reqwest::Url;
 use super::challenge::Challenge;
 use super::client::RegisteredClient;
 use super::credentials::Credentials;
-use super::discovery::{Discovery, discover, metadata_of};
+use super::discovery::{Discovery, discover, is_same_issuer, metadata_of};
 use super::dpop::DpopKey;
 use super::error::OAuthError;
 use super::grants::TokenRequest;
@@ -49,20 +49,30 @@ pub async fn obtain_credentials(
 ) -> Result<Credentials, OAuthError> {
     let server = Url::parse(server).map_err(|_| settings_error("the URL of the server is invalid"))?;
     let http = OAuthHttp::for_settings(&server, settings, &Redactor::default());
-    machine_grant(&http, &server, settings, None, &[], assertion).await
+    let target = GrantTarget { server: &server, settings, issuer: None };
+    machine_grant(&http, &target, None, &[], assertion).await
+}
+
+/// The server that tokens are obtained for, and how.
+pub(super) struct GrantTarget<'a> {
+    pub(super) server: &'a Url,
+    pub(super) settings: &'a OAuthSettings,
+    /// The authorization server that has the secrets of the settings already. No other one gets them: a server that is taken over
+    /// could name one.
+    pub(super) issuer: Option<String>,
 }
 
 /// Obtains tokens with the grant of the settings, which needs no person.
 ///
 /// `assertion` is the JWT of a workload, or the ID token for an identity provider. Scopes in `granted` are requested again.
-pub(crate) async fn machine_grant(
+pub(super) async fn machine_grant(
     http: &OAuthHttp,
-    server: &Url,
-    settings: &OAuthSettings,
+    target: &GrantTarget<'_>,
     challenge: Option<&Challenge>,
     granted: &[String],
     assertion: Option<&Secret>,
 ) -> Result<Credentials, OAuthError> {
+    let &GrantTarget { server, settings, .. } = target;
     if settings.grant.is_interactive() {
         return Err(OAuthError::SignInRequired { server: canonical(server) });
     }
@@ -71,6 +81,12 @@ pub(crate) async fn machine_grant(
         None => http.challenge_of(server).await?.map(Cow::Owned),
     };
     let discovery = discover(http, server, challenge.as_deref(), settings.issuer.as_deref()).await?;
+    match &target.issuer {
+        Some(issuer) if settings.issuer.is_none() && !is_same_issuer(issuer, &discovery.server.issuer) => {
+            return Err(OAuthError::mismatch("issuer", issuer, &discovery.server.issuer));
+        }
+        _ => {}
+    }
     let registered = machine_client(&discovery, settings)?;
     let scopes = requested_scopes(&discovery, challenge.as_deref(), &settings.scopes, granted);
     let dpop = (settings.dpop || discovery.dpop_required).then(DpopKey::generate).transpose()?;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::error::OAuthError;
 use super::guard::OutboundGuard;
 use super::http::invalid;
+use super::text::is_hidden;
 
 /// Maximum number of entries of a list that are read.
 const MAX_ENTRIES: usize = 200;
@@ -166,14 +167,19 @@ pub(super) fn canonical(url: &Url) -> String {
 }
 
 fn text(document: &Map<String, Value>, name: &str) -> Option<String> {
-    let text = document.get(name)?.as_str()?;
-    (!text.is_empty() && text.len() <= MAX_TEXT).then(|| text.to_owned())
+    document.get(name)?.as_str().filter(|text| is_acceptable(text)).map(str::to_owned)
 }
 
 fn texts(document: &Map<String, Value>, name: &str) -> Vec<String> {
     let entries = document.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let texts = entries.iter().filter_map(Value::as_str).filter(|text| !text.is_empty() && text.len() <= MAX_TEXT);
+    let texts = entries.iter().filter_map(Value::as_str).filter(|text| is_acceptable(text));
     texts.take(MAX_ENTRIES).map(str::to_owned).collect()
+}
+
+/// Returns `true` for a text of metadata that can be used. Programs show issuers and scopes, so characters that control a terminal
+/// are not accepted.
+fn is_acceptable(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_TEXT && !text.chars().any(is_hidden)
 }
 
 fn flag(document: &Map<String, Value>, name: &str) -> bool {
@@ -237,6 +243,21 @@ mod tests {
         }
         assert!(read("authorization_endpoint", "javascript:alert(1)").is_err());
         assert!(!read("authorization_endpoint", "https://auth.example/a").expect("a server").supports_s256);
+    }
+
+    #[test]
+    fn texts_that_control_a_terminal_are_not_read() {
+        let document = object(&json!({
+            "resource": "https://a.example", "authorization_servers": ["https://\u{1b}[2J.example", "https://b.example/\u{202e}", "https://c.example"],
+            "scopes_supported": ["a\u{7}", "b"],
+        }));
+        let metadata = ResourceMetadata::read(&url("https://a.example/"), &document).expect("metadata");
+        assert_eq!(metadata.authorization_servers, ["https://c.example"]);
+        assert_eq!(metadata.scopes_supported, ["b"]);
+        let document =
+            object(&json!({"issuer": "https://a.example/\u{1b}[2J", "token_endpoint": "https://a.example/t"}));
+        let guard = OutboundGuard::new(&url("https://a.example/"), &[]);
+        assert!(AuthorizationServer::read(&url("https://a.example/"), &document, &guard).is_err());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::http::{JsonResponse, OAuthHttp, invalid};
 use super::metadata::AuthorizationServer;
 use super::refusal::refusal;
 use super::serialized::from_unix;
+use super::text::shown;
 use crate::config::{ClientAuthMethod, OAuthSettings};
 use crate::secret::Secret;
 
@@ -96,7 +97,7 @@ pub(super) async fn register(
     let Some(endpoint) = &server.registration_endpoint else {
         let what = format!(
             "the authorization server `{}` does not register clients: register one there, and set `auth.oauth.client_id`",
-            server.issuer
+            shown(&server.issuer, http.redactor())
         );
         return Err(OAuthError::unsupported(what));
     };
@@ -114,16 +115,11 @@ pub(super) async fn register(
         return Err(error);
     }
     if matches!(response.status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::FORBIDDEN) {
+        let issuer = shown(&server.issuer, http.redactor());
         let what = if server.is_assumed {
-            format!(
-                "`{}` has no OAuth metadata, so its server may need another kind of token: set `auth.bearer`",
-                server.issuer
-            )
+            format!("`{issuer}` has no OAuth metadata, so its server may need another kind of token: set `auth.bearer`")
         } else {
-            format!(
-                "the authorization server `{}` does not register clients: set `auth.oauth.client_id`",
-                server.issuer
-            )
+            format!("the authorization server `{issuer}` does not register clients: set `auth.oauth.client_id`")
         };
         return Err(OAuthError::unsupported(what));
     }

@@ -1,6 +1,7 @@
 //! The headers of requests, and the renewal of tokens without a person: refreshes, grants of machines, and commands.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderValue;
@@ -10,7 +11,7 @@ use super::active_token::{ActiveToken, TokenOrigin};
 use super::authorizer::{Access, Authorizer, Flight, TokenGrant, store_error};
 use super::challenge::Challenge;
 use super::error::OAuthError;
-use super::machine_grant::machine_grant;
+use super::machine_grant::{GrantTarget, machine_grant};
 use super::refresh::refresh;
 use super::token_command;
 use crate::config::{OAuthGrant, OAuthSettings, TokenSource};
@@ -52,30 +53,41 @@ impl Authorizer {
         }
     }
 
-    /// Replaces the current token before it expires. Concurrent requests share one replacement.
+    /// Replaces the current token before it expires. Concurrent requests share one replacement and its failure.
     async fn replace(self: &Arc<Self>) -> Result<(), OAuthError> {
+        let before = self.replacements.load(Ordering::Acquire);
         let mut flight = self.flight.clone().lock_owned().await;
+        if self.replacements.load(Ordering::Acquire) != before {
+            return self.judge_replacement(flight.replacement_failure.clone());
+        }
         if !self.needs_replacement() {
             return Ok(());
         }
         let this = self.clone();
         // A task, because a request that is dropped now must not lose a refresh token that was just replaced.
         let replacing = tokio::spawn(async move {
-            match &this.grant {
+            let outcome = match &this.grant {
                 TokenGrant::Person(settings) => this.refresh(settings, &mut flight).await.map(|_| ()),
                 TokenGrant::Machine(_) | TokenGrant::Command(_) => {
                     let granted = this.current_token().map(|token| token.granted().to_vec()).unwrap_or_default();
                     this.obtain(None, &granted).await
                 }
-            }
+            };
+            flight.replacement_failure = outcome.as_ref().err().cloned();
+            this.replacements.fetch_add(1, Ordering::AcqRel);
+            outcome
         });
-        let outcome = joined(replacing.await);
-        match outcome {
-            Ok(()) => Ok(()),
+        self.judge_replacement(joined(replacing.await).err())
+    }
+
+    /// Returns an error if a failed replacement means that requests cannot go on.
+    fn judge_replacement(&self, failure: Option<OAuthError>) -> Result<(), OAuthError> {
+        match failure {
+            None => Ok(()),
             // The server rejects the expired token, and a person signs in.
-            Err(error) if error.is_invalid_grant() || error.is_invalid_client() => Ok(()),
-            Err(_) if self.is_still_valid() => Ok(()),
-            Err(error) => Err(error),
+            Some(error) if error.is_invalid_grant() || error.is_invalid_client() => Ok(()),
+            Some(_) if self.is_still_valid() => Ok(()),
+            Some(error) => Err(error),
         }
     }
 
@@ -149,13 +161,18 @@ impl Authorizer {
                     None => None,
                 };
                 self.redactor.learn(&assertion);
-                let credentials =
-                    machine_grant(&self.http, &self.server, settings, challenge, granted, assertion.as_ref()).await?;
+                let target = GrantTarget { server: &self.server, settings, issuer: self.issuer() };
+                let credentials = machine_grant(&self.http, &target, challenge, granted, assertion.as_ref()).await?;
                 ActiveToken::stored(credentials, TokenOrigin::Grant)?
             }
         };
         self.adopt(token);
         Ok(())
+    }
+
+    /// Returns the authorization server that issued the current token.
+    fn issuer(&self) -> Option<String> {
+        self.current_token()?.credentials.as_ref().map(|credentials| credentials.issuer.clone())
     }
 }
 

@@ -64,7 +64,7 @@ impl Scopes {
 }
 
 /// Returns `true` for a valid scope ([RFC 6749, section 3.3](https://www.rfc-editor.org/rfc/rfc6749#section-3.3)).
-fn is_valid(scope: &str) -> bool {
+pub(super) fn is_valid(scope: &str) -> bool {
     !scope.is_empty() && scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
 }
 

@@ -9,7 +9,7 @@ use super::challenge::Challenge;
 use super::client::RegisteredClient;
 use super::credentials::Credentials;
 use super::device::{DeviceAuthorization, authorize_device, wait_for_tokens};
-use super::discovery::{Discovery, discover};
+use super::discovery::{Discovery, discover, is_same_issuer};
 use super::dpop::DpopKey;
 use super::error::OAuthError;
 use super::grants::TokenRequest;
@@ -18,6 +18,7 @@ use super::metadata::canonical;
 use super::oauth_client::OAuthClient;
 use super::registration::{can_reuse, configured_client, register};
 use super::scopes::{requested_scopes, with_offline_access};
+use super::text::shown;
 use super::token_set::TokenSet;
 use crate::config::OAuthSettings;
 use crate::secret::Redactor;
@@ -100,6 +101,26 @@ impl std::fmt::Debug for SignIn {
     }
 }
 
+/// Checks that the configured secret is not sent to another authorization server than before. A server that is taken over could
+/// name one.
+fn check_issuer(settings: &OAuthSettings, previous: Option<&Credentials>, issuer: &str) -> Result<(), OAuthError> {
+    let is_bound = |previous: &&Credentials| {
+        let client = &previous.client;
+        settings.client_secret.is_some() && !client.registered && settings.client_id.as_ref() == Some(&client.client_id)
+    };
+    match previous.filter(is_bound) {
+        Some(previous) if settings.issuer.is_none() && !is_same_issuer(&previous.issuer, issuer) => {
+            let (before, now) = (shown(&previous.issuer, &Redactor::default()), shown(issuer, &Redactor::default()));
+            let reason = format!(
+                "the server names the authorization server `{now}` instead of `{before}`, which has the `client_secret`; \
+                 if that is right, set `issuer` in the OAuth settings"
+            );
+            Err(OAuthError::Settings { reason })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl SignIn {
     /// Finds the authorization server of a server.
     ///
@@ -118,6 +139,7 @@ impl SignIn {
             None => http.challenge_of(&server).await?,
         };
         let discovery = discover(&http, &server, challenge.as_ref(), settings.issuer.as_deref()).await?;
+        check_issuer(&settings, previous.as_ref(), &discovery.server.issuer)?;
         tracing::debug!(issuer = %discovery.server.issuer, resource = %discovery.resource, "found the authorization server");
         // Nothing of another authorization server is used: neither its client nor its scopes.
         let previous = previous.filter(|previous| previous.issuer == discovery.server.issuer);

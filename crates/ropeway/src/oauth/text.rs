@@ -34,7 +34,7 @@ pub(super) fn shown(text: &str, redactor: &Redactor) -> String {
 }
 
 /// Returns `true` for characters that change how a terminal shows the text around them.
-fn is_hidden(c: char) -> bool {
+pub(super) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }

@@ -1,8 +1,10 @@
 //! Tokens of a command: runs it and reads what it prints.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -36,14 +38,25 @@ pub(super) async fn read_token(source: &TokenSource, redactor: &Redactor) -> Res
             let invalid = |reason: String| OAuthError::Settings {
                 reason: format!("could not read the token file `{}`: {reason}", path.display()),
             };
-            let file = tokio::fs::File::open(path).await.map_err(|error| invalid(error.to_string()))?;
-            let mut text = Vec::new();
-            file.take(MAX_TOKEN as u64 + 1).read_to_end(&mut text).await.map_err(|error| invalid(error.to_string()))?;
+            let text = read_file(path).await.map_err(|error| invalid(error.to_string()))?;
             token(&text).map_err(invalid)
         }
         #[allow(unreachable_patterns, reason = "the type is `non_exhaustive` for other crates")]
         _ => Err(OAuthError::Settings { reason: "unsupported token source".to_owned() }),
     }
+}
+
+/// Reads the beginning of a regular file. Opening does not wait for the writer of a pipe.
+async fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut options = tokio::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path).await?;
+    if !file.metadata().await?.is_file() {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let mut text = Vec::new();
+    // White space at the end does not count, so more than a token is read.
+    file.take(MAX_OUTPUT as u64).read_to_end(&mut text).await?;
+    Ok(text)
 }
 
 /// Runs a command and returns the token that it prints.
@@ -318,6 +331,24 @@ mod tests {
         assert_eq!(error.to_string(), "the token command `sh` failed: no output within 200 ms");
         tokio::time::sleep(Duration::from_millis(2500)).await;
         assert!(!mark.exists());
+    }
+
+    #[tokio::test]
+    async fn a_token_file_that_is_a_pipe_or_a_folder_is_refused_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (pipe, file) = (folder.path().join("pipe"), folder.path().join("token"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+        for path in [pipe, folder.path().to_owned(), "/dev/zero".into()] {
+            let source = TokenSource::File(path);
+            let redactor = Redactor::default();
+            let reading = read_token(&source, &redactor);
+            let read = tokio::time::timeout(Duration::from_secs(5), reading).await.expect("in time");
+            let error = read.expect_err("no file").to_string();
+            assert!(error.contains("not a regular file"), "{error}");
+        }
+        std::fs::write(&file, "t0ken\n").expect("a file");
+        let token = read_token(&TokenSource::File(file), &Redactor::default()).await.expect("a token");
+        assert_eq!(token.expose(), "t0ken");
     }
 
     #[tokio::test]

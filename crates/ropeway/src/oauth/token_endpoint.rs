@@ -10,6 +10,7 @@ use super::error::OAuthError;
 use super::http::invalid;
 use super::oauth_client::{Field, OAuthClient, field};
 use super::refusal::refusal;
+use super::scopes::is_valid;
 use super::token_set::TokenSet;
 use crate::secret::Secret;
 
@@ -94,7 +95,7 @@ fn read_tokens(url: &Url, body: &Map<String, Value>, now: SystemTime) -> Result<
         dpop,
         expires_at: seconds(body.get("expires_in")).map(|lifetime| now + lifetime.min(MAX_LIFETIME)),
         refresh_token: read_token(url, body, "refresh_token")?,
-        scopes: scopes.split_whitespace().take(MAX_SCOPES).map(str::to_owned).collect(),
+        scopes: scopes.split_whitespace().filter(|scope| is_valid(scope)).take(MAX_SCOPES).map(str::to_owned).collect(),
         ..TokenSet::bearer(access_token)
     })
 }
@@ -131,6 +132,12 @@ mod tests {
         };
         assert_eq!(read(&body).expect("tokens"), expected);
         assert!(read(&json!({"access_token": "a", "token_type": "DPOP"})).expect("tokens").dpop);
+    }
+
+    #[test]
+    fn scopes_that_are_not_valid_are_left_out() {
+        let tokens = read(&json!({"access_token": "a", "scope": "x \u{1b}[2J y\u{202e} \u{9b}31m z"})).expect("tokens");
+        assert_eq!(tokens.scopes, ["x", "z"]);
     }
 
     #[test]

@@ -11,6 +11,10 @@ use crate::sync::{read, write};
 /// Number of learned secrets that are kept. An access token that was replaced this often has expired.
 const MAX_LEARNED: usize = 64;
 
+/// Maximum bytes of learned secrets, unless those that are in use are larger. The matcher of a redactor takes a few hundred
+/// times the space of its secrets, and authorization servers choose the length of tokens.
+const MAX_LEARNED_BYTES: usize = 64 << 10;
+
 /// A [`Redactor`] to which tokens are added when they are obtained.
 #[derive(Debug)]
 pub(crate) struct SharedRedactor {
@@ -44,24 +48,27 @@ impl SharedRedactor {
         read(&self.state).current.clone()
     }
 
-    /// Adds secrets.
+    /// Adds the secrets that are in use from now on. The oldest ones are forgotten.
     pub(crate) fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
         let secrets: Vec<&Secret> = secrets.into_iter().collect();
         if let Some((redactor, account)) = &self.account {
             redactor.learn(account, secrets.iter().copied());
         }
         let mut state = write(&self.state);
-        let before = state.learned.len();
+        let (mut is_new, mut given) = (false, 0);
         for secret in secrets {
-            if !state.learned.contains(secret) {
-                state.learned.push_back(secret.clone());
-            }
+            let known = state.learned.iter().position(|known| known == secret);
+            is_new |= known.is_none();
+            known.and_then(|at| state.learned.remove(at));
+            state.learned.push_back(secret.clone());
+            given += 1;
         }
-        if state.learned.len() == before {
+        if !is_new {
             return;
         }
-        while state.learned.len() > MAX_LEARNED {
-            state.learned.pop_front();
+        let mut bytes: usize = state.learned.iter().map(|secret| secret.expose().len()).sum();
+        while state.learned.len() > MAX_LEARNED || (bytes > MAX_LEARNED_BYTES && state.learned.len() > given) {
+            bytes -= state.learned.pop_front().map_or(0, |secret| secret.expose().len());
         }
         state.current = self.configured.with(&Redactor::new(&state.learned));
     }
@@ -87,5 +94,17 @@ mod tests {
             redactor.learn(&[Secret::new(format!("token-{number:04}"))]);
         }
         assert_eq!(redactor.current().redact("token-0000 token-0999"), "token-0000 ***");
+    }
+
+    #[test]
+    fn huge_secrets_are_bounded_and_the_latest_ones_are_kept() {
+        let redactor = SharedRedactor::new(Redactor::default());
+        let token = |number: usize| Secret::new(format!("token-{number:04}{}", "x".repeat(MAX_LEARNED_BYTES)));
+        for number in 0..20 {
+            redactor.learn(&[token(2 * number), token(2 * number + 1)]);
+        }
+        assert_eq!(read(&redactor.state).learned, [token(38), token(39)]);
+        redactor.learn(&[token(39), Secret::new("a-short-one"), token(38)]);
+        assert_eq!(read(&redactor.state).learned, [token(39), Secret::new("a-short-one"), token(38)]);
     }
 }

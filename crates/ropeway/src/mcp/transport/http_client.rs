@@ -24,6 +24,9 @@ use crate::web::{SseEvent, SseParser, TransportError, brief, client, looks_like_
 /// Number of bytes of an error body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
+/// Number of bytes of a challenge or of the target of a redirect that are kept. Both are shown.
+const MAX_HEADER: usize = 4 << 10;
+
 /// The accepted response types.
 const ACCEPTED_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
@@ -153,7 +156,7 @@ impl ErrorResponse {
         let status = response.status();
         let header =
             |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let challenge = header(WWW_AUTHENTICATE).map(|challenge| redactor.redact(&challenge).into_owned());
+        let challenge = header(WWW_AUTHENTICATE).map(|challenge| redactor.redact_beginning(&challenge, MAX_HEADER));
         let retry_after = header(RETRY_AFTER).and_then(|value| retry_after(&value, SystemTime::now()));
         let location = header(reqwest::header::LOCATION);
         let mut body = Vec::new();
@@ -175,7 +178,9 @@ impl ErrorResponse {
             }
         });
         let body = match location {
-            Some(location) if status.is_redirection() => format!("a redirect to {}", redactor.redact(&location)),
+            Some(location) if status.is_redirection() => {
+                format!("a redirect to {}", redactor.redact_beginning(&location, MAX_HEADER))
+            }
             _ => brief(&body, redactor),
         };
         Self { status, challenge, retry_after, rpc, request_id, body }

@@ -17,10 +17,10 @@ use super::{REDIRECT, sign_in};
 
 /// Counts the sign-ins that a host was asked for.
 #[derive(Clone, Default)]
-struct Asked(Arc<AtomicUsize>);
+pub(super) struct Asked(Arc<AtomicUsize>);
 
 impl Asked {
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 
@@ -29,7 +29,7 @@ impl Asked {
     }
 
     /// A host whose user signs in at once.
-    fn host(&self) -> Handlers {
+    pub(super) fn host(&self) -> Handlers {
         let asked = self.clone();
         Handlers::new().on_sign_in(move |request| {
             asked.add();
@@ -53,7 +53,7 @@ async fn finish(request: &SignInRequest) -> Result<Credentials, OAuthError> {
     sign_in.finish(&browse(&url).await).await
 }
 
-fn connection(server: HttpServer, handlers: Handlers) -> Mcp {
+pub(super) fn connection(server: HttpServer, handlers: Handlers) -> Mcp {
     connection_with(server, handlers, Events::default())
 }
 
@@ -63,18 +63,18 @@ fn connection_with(server: HttpServer, handlers: Handlers, events: Events) -> Mc
     Mcp::with_host(config, handlers, events)
 }
 
-fn http(server: &AuthorizationServer) -> HttpServer {
+pub(super) fn http(server: &AuthorizationServer) -> HttpServer {
     HttpServer::new(server.mcp())
 }
 
 /// Calls the tool and returns its text.
-async fn call(mcp: &Mcp) -> Result<String, CallError> {
+pub(super) async fn call(mcp: &Mcp) -> Result<String, CallError> {
     let output = mcp.call_tool("scopes", json!({})).await?;
     Ok(output.content.iter().filter_map(|block| block.as_text()).collect())
 }
 
 /// A store with the tokens of one sign-in.
-async fn signed_in(server: &AuthorizationServer) -> TokenStore {
+pub(super) async fn signed_in(server: &AuthorizationServer) -> TokenStore {
     let store = TokenStore::in_memory();
     store.save(&sign_in(server).await.expect("a sign-in")).await.expect("stored");
     store
@@ -90,7 +90,7 @@ fn all_have_tokens(server: &AuthorizationServer) -> bool {
 }
 
 /// Formats an error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -68,6 +68,7 @@ async fn invalid_device_responses_are_refused() {
         ("verification_uri", json!("http://auth.example/activate"), false),
         ("verification_uri", json!("javascript:alert(1)"), false),
         ("verification_uri_complete", json!("file:///etc/passwd"), false),
+        ("verification_uri_complete", json!(format!("https://auth.example/{}", "x".repeat(100_000))), false),
         ("user_code", json!("x".repeat(1000)), false),
         ("device_code", json!(null), false),
     ] {

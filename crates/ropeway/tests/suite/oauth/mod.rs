@@ -5,6 +5,7 @@ mod connection;
 mod device;
 mod discovery;
 mod endpoints;
+mod hostile;
 mod machines;
 mod proofs;
 mod refresh;

@@ -39,7 +39,12 @@ pub(super) fn review_tokens(auth: &RawAuth, salt: &str, all: &mut Vec<ValueRefer
         }
     }
     shown.texts_mut().into_iter().for_each(|text| collect_references(text, &mut review.receives));
-    review.receives.retain(|reference| !of_commands.contains(reference));
+    // Once for each: a value that a command gets may also be sent to the server.
+    for reference in &of_commands {
+        if let Some(at) = review.receives.iter().position(|received| received == reference) {
+            review.receives.remove(at);
+        }
+    }
     all.extend(of_commands);
     if let RawAuth::OAuth(_) = auth {
         let value = serde_json::to_value(&shown).unwrap_or_default();

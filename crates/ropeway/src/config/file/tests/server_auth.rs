@@ -162,6 +162,16 @@ fn a_review_lists_oauth_settings_without_secrets() {
 }
 
 #[test]
+fn a_review_does_not_hide_a_secret_that_a_command_gets_as_well() {
+    let text = with_auth(
+        "{oauth: {grant: workload_identity, client_id: x, client_secret: '${SECRET}', \
+         assertion: {command: ['true', '${SECRET}', '${OTHER}'], env: {A: '${SECRET}'}}}}",
+    );
+    let shown = review(&text, Path::new("nowhere/ropeway.yaml")).expect("a review");
+    assert_eq!(shown.servers[0].receives.iter().map(ToString::to_string).collect::<Vec<_>>(), ["$SECRET"]);
+}
+
+#[test]
 fn every_form_survives_writing_and_reading() {
     for text in [
         "oauth",
