@@ -12,7 +12,9 @@ use super::tap::ServerTap;
 use crate::config::MAX_TIMEOUT;
 use crate::oauth::{AuthHost, SignInAnswer, SignInRequest, TokenStore};
 use crate::protocol::code;
-use crate::secret::{AccountRedactor, Redactor};
+#[cfg(feature = "gateway")]
+use crate::secret::AccountRedactor;
+use crate::secret::Redactor;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 pub(super) type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
@@ -196,6 +198,13 @@ impl Handlers {
         self
     }
 
+    /// Makes the tokens of all connections known to a redactor.
+    #[must_use]
+    pub(crate) fn with_token_redactor(mut self, redactor: Arc<AccountRedactor>) -> Self {
+        self.auth.redactor = Some(redactor);
+        self
+    }
+
     /// Returns the store of the tokens of sign-ins.
     pub(crate) fn token_store(&self) -> Option<&TokenStore> {
         self.auth.store.as_ref()
@@ -204,14 +213,6 @@ impl Handlers {
 
 #[cfg(feature = "bridge")]
 impl Handlers {
-    /// Makes the tokens of all connections known to a redactor.
-    #[must_use]
-    #[allow(dead_code, reason = "used by the gateway")]
-    pub(crate) fn with_token_redactor(mut self, redactor: Arc<AccountRedactor>) -> Self {
-        self.auth.redactor = Some(redactor);
-        self
-    }
-
     /// Takes the handler of sign-ins and the token store of other handlers. An account that is set here is kept.
     #[must_use]
     #[allow(dead_code, reason = "used by the gateway")]
