@@ -41,6 +41,8 @@ impl Gateway {
             fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
             command.env(name, folder);
         }
+        // Nor the keyring of the user.
+        command.env("ROPEWAY_KEYRING", "off");
         let program = Background::start(&mut command)?;
         let url = program.url(START).context("the gateway did not start")?;
         Ok(Self { program, url })

@@ -16,6 +16,7 @@ mod needs;
 mod page;
 mod paths;
 mod process;
+mod protected;
 mod servers;
 mod soak;
 mod test;
@@ -51,7 +52,8 @@ Commands:
   llm [ARGUMENT...]             Download a real model (1.2 GB, once), run it locally, test it over three dialects,
                                 and run an agent with real servers
   page                          Test the web page of the gateway in headless Chromium with five real servers and a hostile one,
-                                and that of a gateway with keys; writes screenshots to target/page/
+                                that of a gateway with keys, and sign-ins at a real authorization server;
+                                writes screenshots to target/page/
   servers                       Install the real servers of the tests, at pinned versions, into target/servers/
   soak [--minutes N] [--pause MILLISECONDS] [--seed N]
                                 Run mixed load on `ropeway serve` while servers are killed, the configuration is reloaded

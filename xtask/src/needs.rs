@@ -56,6 +56,17 @@ pub const FISH: Need = Need { name: "fish", test: ("fish", &["--version"]), pack
 /// For tests of the pager.
 pub const LESS: Need = Need { name: "less", test: ("less", &["--version"]), packages: &["less"] };
 
+/// For tests of tokens whose key is in a keyring.
+pub const DBUS: Need = Need { name: "dbus", test: ("dbus-run-session", &["--version"]), packages: &["dbus"] };
+pub const GNOME_KEYRING: Need = Need {
+    name: "gnome-keyring",
+    // It may lack the right to lock memory in a container, but the tests use a copy.
+    test: ("test", &["-x", "/usr/bin/gnome-keyring-daemon"]),
+    packages: &["gnome-keyring"],
+};
+pub const SECRET_TOOL: Need =
+    Need { name: "secret-tool", test: ("sh", &["-c", "command -v secret-tool"]), packages: &["libsecret-tools"] };
+
 /// For tests of the web page.
 pub const CHROMIUM: Need = Need { name: "chromium", test: ("chromium", &["--version"]), packages: &["chromium"] };
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::gateway::{self, Gateway};
 use crate::needs::{CHROMIUM, Missing};
 use crate::process::{self, cargo};
+use crate::protected::ProtectedServers;
 use crate::{clients, paths, servers};
 
 /// Number of tools of the server that has many.
@@ -33,7 +34,7 @@ pub fn test() -> Result<()> {
     let node = servers::npm_packages(&folder, &fixtures, &["puppeteer-core/package.json", "axe-core/axe.min.js"])?;
     let Ok(node) = node.map_err(|reason| eprintln!("{reason}")) else { bail!("the browser driver is not installed") };
     // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
-    for script in ["browser.mjs", "test.mjs"] {
+    for script in ["browser.mjs", "sign_in.mjs", "test.mjs"] {
         fs::copy(fixtures.join(script), folder.join(script))?;
     }
     let ropeway = paths::program("ropeway");
@@ -54,6 +55,7 @@ pub fn test() -> Result<()> {
     let config = gateway::write_config("page", &config)?;
     let gateway = Gateway::start(&ropeway, &config, "127.0.0.1:0")?;
     let (keyed_gateway, keyed) = start_keyed(&ropeway, &home, &files)?;
+    let protected = start_protected(&ropeway, &home)?;
     let mut browser = Command::new(&node);
     browser
         .arg(folder.join("test.mjs"))
@@ -61,8 +63,10 @@ pub fn test() -> Result<()> {
         .arg(&home)
         .arg(&files)
         // Unlike an argument, this is not part of error messages.
-        .env("KEYED", keyed.to_string());
+        .env("KEYED", keyed.to_string())
+        .env("SIGN_IN", protected.description.to_string());
     process::run(&mut browser)?;
+    protected.stop()?;
     keyed_gateway.program.stop()?;
     gateway.program.stop()
 }
@@ -70,16 +74,7 @@ pub fn test() -> Result<()> {
 /// Starts a gateway that requires keys, and describes it and its keys to the script.
 fn start_keyed(ropeway: &Path, home: &Path, files: &Path) -> Result<(Gateway, Value)> {
     let keys = home.join("keys.json");
-    // Keys of the last run.
-    let _ = fs::remove_file(&keys);
-    let new_key = |args: &[&str]| -> Result<String> {
-        let made = process::output(Command::new(ropeway).args(["key", "new", "--file"]).arg(&keys).args(args))?;
-        if !made.status.success() {
-            bail!("`ropeway key new` failed with {}\n{}", made.status, process::output_text(&made));
-        }
-        Ok(String::from_utf8(made.stdout)?.trim().to_owned())
-    };
-    let (key, restricted) = (new_key(&["alice"])?, new_key(&["coder", "--profile", "coding"])?);
+    let [key, restricted] = new_keys(ropeway, &keys)?;
     let mut config = clients::five_servers(ropeway, files);
     if let Some(servers) = config["servers"].as_array_mut() {
         servers.retain(|server| ["files", "time", "demo"].iter().any(|alias| server["alias"] == *alias));
@@ -91,4 +86,25 @@ fn start_keyed(ropeway: &Path, home: &Path, files: &Path) -> Result<(Gateway, Va
     let revoke = json!([ropeway, "key", "revoke", "--file", keys, "alice"]);
     let keyed = json!({ "url": url, "key": key, "restricted": restricted, "revoke": revoke });
     Ok((gateway, keyed))
+}
+
+/// Starts servers that need a sign-in, and gateways in front of them.
+fn start_protected(ropeway: &Path, home: &Path) -> Result<ProtectedServers> {
+    let keys = home.join("sign-in-keys.json");
+    let [key, restricted] = new_keys(ropeway, &keys)?;
+    ProtectedServers::start(ropeway, &keys, &key, &restricted)
+}
+
+/// Writes a key file with a key for everything and a key for the profile `coding`, and returns both.
+fn new_keys(ropeway: &Path, file: &Path) -> Result<[String; 2]> {
+    // Keys of the last run.
+    let _ = fs::remove_file(file);
+    let new_key = |args: &[&str]| -> Result<String> {
+        let made = process::output(Command::new(ropeway).args(["key", "new", "--file"]).arg(file).args(args))?;
+        if !made.status.success() {
+            bail!("`ropeway key new` failed with {}\n{}", made.status, process::output_text(&made));
+        }
+        Ok(String::from_utf8(made.stdout)?.trim().to_owned())
+    };
+    Ok([new_key(&["alice"])?, new_key(&["coder", "--profile", "coding"])?])
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::{Map, Value, json};
 
-use crate::needs::{FISH, GIT, LESS, Missing, NPM, Need, PYTHON, ZSH};
+use crate::needs::{DBUS, FISH, GIT, GNOME_KEYRING, LESS, Missing, NPM, Need, PYTHON, SECRET_TOOL, ZSH};
 use crate::paths;
 use crate::process::run_quietly;
 
@@ -54,8 +54,9 @@ pub fn run() -> Result<()> {
 pub fn missing() -> Option<Missing> {
     let is_due = parts(&paths::servers()).iter().any(|part| !part.is_installed());
     // Tests use all of these except Python, even if all parts are installed.
-    let needs: &[Need] = if is_due { &[NPM, PYTHON, GIT, ZSH, FISH, LESS] } else { &[NPM, GIT, ZSH, FISH, LESS] };
-    let missing: Vec<Need> = needs.iter().copied().filter(|need| !need.ensure()).collect();
+    let of_tests = [NPM, GIT, ZSH, FISH, LESS, DBUS, GNOME_KEYRING, SECRET_TOOL];
+    let needs = of_tests.into_iter().chain(is_due.then_some(PYTHON));
+    let missing: Vec<Need> = needs.filter(|need| !need.ensure()).collect();
     (!missing.is_empty()).then_some(Missing(missing))
 }
 

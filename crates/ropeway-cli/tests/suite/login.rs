@@ -8,6 +8,8 @@ mod endpoints;
 #[path = "../../../ropeway/tests/suite/oauth/proofs.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod proofs;
+#[cfg(target_os = "linux")]
+mod real;
 #[path = "../../../ropeway/tests/suite/oauth/wire.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod wire;
@@ -132,7 +134,12 @@ fn end(running: Running, rest: JoinHandle<String>) -> Run {
 /// Signs in to `web`.
 fn log_in(place: &Place, server: &AuthorizationServer, more: &[&str]) -> Run {
     let words = [&["login", "web", "--no-browser"], more].concat();
-    let (running, url, rest) = start_and_find_url(place.ropeway(&words), server);
+    sign_in_with(place.ropeway(&words), server)
+}
+
+/// Signs in with a command that prints the URL.
+fn sign_in_with(ropeway: Ropeway, server: &AuthorizationServer) -> Run {
+    let (running, url, rest) = start_and_find_url(ropeway, server);
     let page = get(&approve(&url));
     assert!(page.contains("Sign-in received"), "{page}");
     end(running, rest).expect(0)

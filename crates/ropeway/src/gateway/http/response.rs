@@ -30,7 +30,7 @@ pub(super) fn document(status: u16, text: impl Into<bytes::Bytes>) -> Response<B
 }
 
 /// Responds with plain text.
-pub(super) fn text(status: u16, text: &'static str) -> Response<Body> {
+pub(super) fn text(status: u16, text: impl Into<bytes::Bytes>) -> Response<Body> {
     let mut response = with_status(status, Body::one(text));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response

@@ -29,8 +29,12 @@ const MAX_BODY: usize = 4 << 10;
 /// Maximum number of cookies that a callback is searched for.
 const MAX_COOKIES: usize = 200;
 
-/// The pages after a callback load nothing and are not shown inside of other pages.
-const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The pages after a callback load the style sheet and the icon of the web page only, and are not shown inside of other pages.
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+
+/// Maximum characters of the reason on the page of a sign-in that failed.
+const MAX_REASON: usize = 500;
 
 /// A request of the page.
 #[derive(Deserialize)]
@@ -168,11 +172,12 @@ pub(super) async fn callback(shared: &Arc<GatewayShared>, head: &Parts) -> Respo
         Ok(())
     });
     let (status, text) = match finishing.await {
-        Ok(Ok(())) => (200, include_str!("../page/assets/signed_in.html")),
+        Ok(Ok(())) => (200, include_str!("../page/assets/signed_in.html").to_owned()),
         Ok(Err(SignInError::UnknownState | SignInError::OtherBrowser)) => {
-            (400, include_str!("../page/assets/sign_in_unknown.html"))
+            (400, include_str!("../page/assets/sign_in_unknown.html").to_owned())
         }
-        Ok(Err(_)) | Err(_) => (502, include_str!("../page/assets/sign_in_failed.html")),
+        Ok(Err(error)) => (502, failed_page(&chain(&error))),
+        Err(_) => (502, failed_page("the gateway is stopping")),
     };
     let mut response = response::text(status, text);
     let headers = response.headers_mut();
@@ -182,6 +187,20 @@ pub(super) async fn callback(shared: &Arc<GatewayShared>, head: &Parts) -> Respo
     headers.insert("x-frame-options", HeaderValue::from_static("DENY"));
     page::secure(headers);
     response
+}
+
+/// Returns the page of a sign-in that failed. The reason may contain texts of the authorization server.
+fn failed_page(reason: &str) -> String {
+    let mut escaped = String::new();
+    for c in reason.chars().take(MAX_REASON).filter(|c| !c.is_control()) {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            c => escaped.push(c),
+        }
+    }
+    include_str!("../page/assets/sign_in_failed.html").replacen("{reason}", &escaped, 1)
 }
 
 fn cookies(headers: &HeaderMap) -> Vec<(String, String)> {
@@ -257,6 +276,13 @@ mod tests {
             assert!(!is_own(origin), "{origin}");
         }
         assert!(is_own_origin(&parts(&[(HOST, "localhost:1")]).headers));
+    }
+
+    #[test]
+    fn the_reason_of_a_failure_is_text() {
+        let page = failed_page("declined: <img src=x>&amp; {reason}\u{1b}");
+        assert!(page.contains("declined: &lt;img src=x&gt;&amp;amp; {reason}<"), "{page}");
+        assert!(failed_page(&"x".repeat(9 * MAX_REASON)).len() < 3 * MAX_REASON);
     }
 
     #[test]

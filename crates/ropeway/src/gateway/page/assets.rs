@@ -19,8 +19,8 @@ pub(crate) struct Asset {
 
 impl Asset {
     fn new(path: &'static str, media_type: &'static str, source: &'static str) -> Self {
-        let is_code = path.ends_with(".js") || path.ends_with(".css");
-        let bytes: Bytes = if is_code { compact(source).into() } else { source.into() };
+        let compacted = compact(source);
+        let bytes: Bytes = if path.ends_with(".css") { compact_style(&compacted).into() } else { compacted.into() };
         let mut hash = Fnv::default();
         hash.write(bytes.iter().copied());
         Self { path, media_type, etag: format!("\"{:016x}\"", hash.finish()), bytes }
@@ -58,7 +58,7 @@ pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
 
-/// Leaves out comments and indentation of a script or a style sheet. Only lines that consist of a comment are recognized.
+/// Leaves out comments of scripts and style sheets, and indentation. Only lines that consist of a comment are recognized.
 fn compact(source: &str) -> String {
     let mut compacted = String::with_capacity(source.len());
     let mut is_comment = false;
@@ -71,6 +71,12 @@ fn compact(source: &str) -> String {
         is_comment &= !line.ends_with("*/");
     }
     compacted
+}
+
+/// Leaves out spaces next to punctuation of a style sheet, whose texts have no punctuation.
+fn compact_style(source: &str) -> String {
+    let spaced = [(" {", "{"), ("{ ", "{"), ("; }", "}"), ("; ", ";"), (": ", ":"), (", ", ","), (" > ", ">")];
+    spaced.iter().fold(source.to_owned(), |text, (spaced, bare)| text.replace(spaced, bare))
 }
 
 #[cfg(test)]
@@ -128,6 +134,13 @@ mod tests {
                 .find(|line| line.matches('`').count() % 2 == 1 && !line.contains("/^") && !line.contains("= /"));
             assert_eq!(torn, None, "{path}");
         }
+    }
+
+    #[test]
+    fn spaces_of_a_style_sheet_are_left_out_where_they_have_no_meaning() {
+        let source = ".a :not(p) > b, i { margin: 0 calc(1px + 2px); content: \"← \"; }\n@media (width: 1px) { p { top: 0; } }\n";
+        let expected = ".a :not(p)>b,i{margin:0 calc(1px + 2px);content:\"← \"}\n@media (width:1px){p{top:0} }\n";
+        assert_eq!(compact_style(source), expected);
     }
 
     #[test]

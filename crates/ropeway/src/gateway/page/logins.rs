@@ -6,14 +6,13 @@ use crate::event::timestamp;
 use crate::gateway::principal::Principal;
 use crate::gateway::shared::GatewayShared;
 use crate::gateway::sign_in_rights::{login_command, sign_in_account};
-
 use crate::oauth::store::{CredentialsSummary, canonical_server};
 use crate::registry::{ServerState, ServerStatus};
 
 /// The sign-in of a principal to a server.
 #[derive(Serialize)]
 pub(super) struct LoginRecord {
-    /// Whether calls need a sign-in now.
+    /// Whether calls need a sign-in now, or one waits for it.
     needed: bool,
     /// Whether tokens are stored.
     signed_in: bool,
@@ -25,6 +24,10 @@ pub(super) struct LoginRecord {
     /// When the access token expires. It is refreshed if possible.
     expires: Option<String>,
     refreshable: bool,
+    /// Whether a sign-in was started on the page and is not finished.
+    in_progress: bool,
+    /// Why the latest sign-in on the page failed.
+    failure: Option<String>,
     /// The command that signs in on the machine of the gateway.
     command: String,
 }
@@ -54,11 +57,17 @@ impl Logins {
         let stored_as = account.as_deref().or(target.settings.account.as_deref());
         let is_own = |entry: &&CredentialsSummary| entry.server == url && entry.account.as_deref() == stored_as;
         let stored = self.0.iter().find(is_own);
+        let key = sign_in_account(shared, principal, &status.server).ok();
+        let progress = key.as_ref().map(|key| shared.sign_ins.progress(key)).unwrap_or_default();
         let is_refused = matches!(status.state, ServerState::NeedsAuth);
+        // The tokens of a server that is connected may lack a scope that a call needs.
+        let is_awaited = key.as_ref().is_some_and(|key| shared.sign_ins.waiting.has_call(key));
         Some(LoginRecord {
-            needed: if account.is_some() { stored.is_none() } else { is_refused },
+            needed: is_awaited || if account.is_some() { stored.is_none() } else { is_refused },
             signed_in: stored.is_some(),
-            allowed: sign_in_account(shared, principal, &status.server).is_ok(),
+            allowed: key.is_some(),
+            in_progress: progress.is_open,
+            failure: progress.failure.map(|reason| reason.to_string()),
             issuer: stored.map(|entry| entry.issuer.clone()),
             expires: stored.and_then(|entry| entry.expires_at).map(timestamp),
             refreshable: stored.is_some_and(|entry| entry.refreshable),

@@ -12,8 +12,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Url;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-pub(crate) use self::open::{AccountKey, BrowserCookie, LIFETIME};
-use self::open::{OpenSignIn, OpenSignIns, Unavailable, UnknownCallback};
+pub(crate) use self::open::{AccountKey, BrowserCookie, LIFETIME, SignInProgress};
+use self::open::{OpenSignIn, OpenSignIns, TakenSignIn, Unavailable, UnknownCallback};
 pub(crate) use self::waiting::{Waiter, WaitingCalls};
 use crate::bridge::{Bridge, SignInTarget};
 use crate::error_chain::chain;
@@ -179,22 +179,29 @@ impl SignIns {
     ) -> Result<AccountKey, SignInError> {
         let state = Some(query).filter(|query| query.len() <= MAX_QUERY).and_then(state_of);
         let state = state.ok_or(SignInError::UnknownState)?;
-        let (key, mut open) = lock(&self.open).take(&state, cookie)?;
+        let TakenSignIn { key, principal, mut sign_in } = lock(&self.open).take(&state, cookie)?;
         let target = self.bridge.sign_in_target(&key.0).ok_or(SignInError::NotSupported)?;
         let finished = async {
-            let mut credentials = within(open.sign_in.finish(query), &target.url).await?;
+            let mut credentials = within(sign_in.finish(query), &target.url).await?;
             credentials.account = account_of(&key, &target).map(str::to_owned);
             self.redactor.learn(&(key.0.to_string(), credentials.account.clone()), credentials.secrets());
             self.save(&credentials).await
         };
         if let Err(error) = finished.await {
-            let message = format!("the sign-in failed: {}", chain(&error));
+            let reason = chain(&error);
+            lock(&self.open).fail(&key, principal, &reason);
+            let message = format!("the sign-in failed: {reason}");
             self.events.emit(Event::Warning { server: Some(key.0.clone()), message });
             self.waiting.end(&key, false);
             return Err(error);
         }
         self.events.emit(Event::SignedIn { server: key.0.clone() });
         Ok(key)
+    }
+
+    /// Returns how far the sign-in of an account has got.
+    pub(crate) fn progress(&self, key: &AccountKey) -> SignInProgress {
+        lock(&self.open).progress(key)
     }
 
     async fn save(&self, credentials: &Credentials) -> Result<(), SignInError> {

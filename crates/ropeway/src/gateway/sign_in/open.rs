@@ -1,4 +1,4 @@
-//! Sign-ins in progress: which account they are for, which browser started them, and until when they can be finished.
+//! Sign-ins in progress: which account they are for, which browser started them, until when they can be finished, and why one failed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +17,9 @@ const MAX_OPEN: usize = 64;
 
 /// Maximum number of sign-ins in progress that one principal has started.
 const MAX_OPEN_PER_PRINCIPAL: usize = 8;
+
+/// Maximum characters of the reason of a failure.
+const MAX_REASON: usize = 500;
 
 /// A server, and the account of a principal; `None` is the shared account.
 pub(crate) type AccountKey = (Alias, Option<Arc<str>>);
@@ -38,12 +41,54 @@ pub(super) struct OpenSignIn {
     pub(super) sign_in: SignIn,
 }
 
+/// A sign-in whose callback has arrived.
+pub(super) struct TakenSignIn {
+    pub(super) key: AccountKey,
+    /// The principal that has started it.
+    pub(super) principal: Arc<str>,
+    pub(super) sign_in: SignIn,
+}
+
 /// One entry of the table.
 struct Entry {
     principal: Arc<str>,
     expires_at: Instant,
-    /// `None` while the sign-in is being started.
-    open: Option<OpenSignIn>,
+    phase: Phase,
+}
+
+/// How far a sign-in has got.
+enum Phase {
+    /// The authorization server is looked for.
+    Starting,
+    Open(Box<OpenSignIn>),
+    /// The sign-in has failed for a reason.
+    Failed(Arc<str>),
+}
+
+impl Entry {
+    fn open(&self) -> Option<&OpenSignIn> {
+        match &self.phase {
+            Phase::Open(open) => Some(open),
+            Phase::Starting | Phase::Failed(_) => None,
+        }
+    }
+
+    fn is_starting(&self) -> bool {
+        matches!(self.phase, Phase::Starting)
+    }
+
+    fn is_failed(&self) -> bool {
+        matches!(self.phase, Phase::Failed(_))
+    }
+}
+
+/// The sign-in of an account as the web page shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SignInProgress {
+    /// Whether a callback is awaited.
+    pub(crate) is_open: bool,
+    /// Why the latest sign-in failed.
+    pub(crate) failure: Option<Arc<str>>,
 }
 
 /// Why a sign-in cannot be started.
@@ -63,7 +108,7 @@ pub(super) enum UnknownCallback {
     Browser,
 }
 
-/// The sign-ins in progress: at most one for each account.
+/// The sign-ins in progress or failed: at most one for each account. The rate of starts and the lifetime limit their number.
 #[derive(Default)]
 pub(super) struct OpenSignIns(HashMap<AccountKey, Entry>);
 
@@ -72,15 +117,16 @@ impl OpenSignIns {
     pub(super) fn reserve(&mut self, key: &AccountKey, principal: &Arc<str>) -> Result<(), Unavailable> {
         let now = Instant::now();
         self.0.retain(|_, entry| entry.expires_at > now);
-        if self.0.get(key).is_some_and(|entry| entry.open.is_none()) {
+        if self.0.get(key).is_some_and(Entry::is_starting) {
             return Err(Unavailable::Starting);
         }
         self.0.remove(key);
-        let own = self.0.values().filter(|entry| entry.principal == *principal).count();
-        if self.0.len() >= MAX_OPEN || own >= MAX_OPEN_PER_PRINCIPAL {
+        let in_progress = || self.0.values().filter(|entry| !entry.is_failed());
+        let own = in_progress().filter(|entry| entry.principal == *principal).count();
+        if in_progress().count() >= MAX_OPEN || own >= MAX_OPEN_PER_PRINCIPAL {
             return Err(Unavailable::TooMany);
         }
-        let entry = Entry { principal: principal.clone(), expires_at: now + LIFETIME, open: None };
+        let entry = Entry { principal: principal.clone(), expires_at: now + LIFETIME, phase: Phase::Starting };
         self.0.insert(key.clone(), entry);
         Ok(())
     }
@@ -88,13 +134,30 @@ impl OpenSignIns {
     /// Adds the sign-in that room was made for.
     pub(super) fn fill(&mut self, key: &AccountKey, open: OpenSignIn) {
         if let Some(entry) = self.0.get_mut(key) {
-            entry.open = Some(open);
+            entry.phase = Phase::Open(Box::new(open));
+        }
+    }
+
+    /// Remembers why a sign-in failed, unless another one was started meanwhile.
+    pub(super) fn fail(&mut self, key: &AccountKey, principal: Arc<str>, reason: &str) {
+        let reason = reason.chars().take(MAX_REASON).collect::<String>().into();
+        let expires_at = Instant::now() + LIFETIME;
+        self.0.entry(key.clone()).or_insert(Entry { principal, expires_at, phase: Phase::Failed(reason) });
+    }
+
+    /// Returns how far the sign-in of an account has got.
+    pub(super) fn progress(&self, key: &AccountKey) -> SignInProgress {
+        let now = Instant::now();
+        match self.0.get(key).filter(|entry| entry.expires_at > now).map(|entry| &entry.phase) {
+            Some(Phase::Failed(reason)) => SignInProgress { failure: Some(reason.clone()), ..Default::default() },
+            Some(Phase::Starting | Phase::Open(_)) => SignInProgress { is_open: true, ..Default::default() },
+            None => SignInProgress::default(),
         }
     }
 
     /// Removes a sign-in that could not be started.
     pub(super) fn release(&mut self, key: &AccountKey) {
-        if self.0.get(key).is_some_and(|entry| entry.open.is_none()) {
+        if self.0.get(key).is_some_and(Entry::is_starting) {
             self.0.remove(key);
         }
     }
@@ -109,19 +172,22 @@ impl OpenSignIns {
         &mut self,
         state: &str,
         cookie: impl Fn(&str) -> Option<&'a str>,
-    ) -> Result<(AccountKey, OpenSignIn), UnknownCallback> {
+    ) -> Result<TakenSignIn, UnknownCallback> {
         let now = Instant::now();
-        let is_it =
-            |entry: &Entry| entry.expires_at > now && entry.open.as_ref().is_some_and(|open| open.state == state);
+        let is_it = |entry: &Entry| entry.expires_at > now && entry.open().is_some_and(|open| open.state == state);
         let found = self.0.iter().find(|(_, entry)| is_it(entry)).map(|(key, _)| key.clone());
         let key = found.ok_or(UnknownCallback::State)?;
-        let browser = self.0.get(&key).and_then(|entry| entry.open.as_ref()).map(|open| open.browser.clone());
+        let browser = self.0.get(&key).and_then(Entry::open).map(|open| open.browser.clone());
         // A callback of another browser does not end the sign-in.
         if browser.is_none_or(|browser| cookie(&browser.name) != Some(&browser.value)) {
             return Err(UnknownCallback::Browser);
         }
-        let open = self.0.remove(&key).and_then(|entry| entry.open).ok_or(UnknownCallback::State)?;
-        Ok((key, open))
+        match self.0.remove(&key) {
+            Some(Entry { principal, phase: Phase::Open(open), .. }) => {
+                Ok(TakenSignIn { key, principal, sign_in: open.sign_in })
+            }
+            _ => Err(UnknownCallback::State),
+        }
     }
 
     #[cfg(test)]
@@ -159,6 +225,26 @@ mod tests {
         assert_eq!(open.len(), 1);
         open.release(&key(0));
         assert_eq!(open.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_shown_until_the_next_sign_in_and_takes_no_room() {
+        let (mut open, name) = (OpenSignIns::default(), Arc::<str>::from("key:ann"));
+        assert_eq!(open.progress(&key(0)), SignInProgress::default());
+        for number in 0..2 * MAX_OPEN {
+            open.fail(&key(number), name.clone(), &"x".repeat(2 * MAX_REASON));
+        }
+        let failure = open.progress(&key(0)).failure.expect("a reason");
+        assert_eq!(failure.len(), MAX_REASON);
+        assert_eq!(open.reserve(&key(0), &name), Ok(()));
+        assert_eq!(open.progress(&key(0)), SignInProgress { is_open: true, failure: None });
+        open.fail(&key(0), name, "the sign-in before");
+        assert_eq!(open.progress(&key(0)).failure, None);
+        tokio::time::advance(LIFETIME).await;
+        assert_eq!(
+            [0, 1].map(|number| open.progress(&key(number))),
+            [SignInProgress::default(), SignInProgress::default()]
+        );
     }
 
     #[test]

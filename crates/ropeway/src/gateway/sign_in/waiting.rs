@@ -42,6 +42,11 @@ impl WaitingCalls {
         Waiter { calls: self.clone(), key: key.clone(), progress: account.progress.clone(), is_first }
     }
 
+    /// Returns `true` if a call waits for the sign-in of an account.
+    pub(crate) fn has_call(&self, key: &AccountKey) -> bool {
+        lock(&self.0).contains_key(key)
+    }
+
     /// Returns why the server refused the call that waits for a sign-in.
     pub(super) fn challenge(&self, key: &AccountKey) -> Option<Challenge> {
         lock(&self.0).get(key).and_then(|account| account.challenge.clone())
@@ -96,10 +101,12 @@ mod tests {
         let (calls, key) = (Arc::<WaitingCalls>::default(), (Alias::new("web"), None));
         for is_signed_in in [true, false] {
             let (first, second) = (calls.join(&key, None), calls.join(&key, None));
-            assert!(first.is_first && !second.is_first);
+            assert!(first.is_first && !second.is_first && calls.has_call(&key));
             calls.end(&key, is_signed_in);
             calls.end(&key, !is_signed_in);
             assert_eq!((first.wait().await, second.wait().await), (is_signed_in, is_signed_in));
+            drop((first, second));
+            assert!(!calls.has_call(&key));
         }
     }
 

@@ -257,12 +257,21 @@ fn a_sign_in_that_is_declined_or_fails_ends() {
         let reply = kit.callback(&browse(&url).await, &cookie).await;
         assert_eq!(reply.status, 502, "{reply:?}");
         assert!(reply.body.contains("<h1>Sign-in failed</h1>"), "{reply:?}");
+        assert!(reply.body.contains("tokens: the sign-in was declined"), "{reply:?}");
+        let login = kit.status("").await["login"].clone();
+        let failure = login["failure"].as_str().expect("a reason");
+        assert!(failure.starts_with("the sign-in was declined") && login["in_progress"] == false, "{login}");
         kit.server.change(|behaviour| behaviour.denies = false);
         kit.server.answer_times(1, "/token", Answer::html(500));
         let (url, cookie) = kit.begin("").await;
+        let login = kit.status("").await["login"].clone();
+        assert_eq!((&login["failure"], &login["in_progress"]), (&Value::Null, &json!(true)));
         assert_eq!(kit.callback(&browse(&url).await, &cookie).await.status, 502);
         assert_eq!(kit.token(None).await, None);
+        assert!(kit.status("").await["login"]["failure"].is_string());
         kit.sign_in("").await;
+        let login = kit.status("").await["login"].clone();
+        assert_eq!((&login["failure"], &login["in_progress"]), (&Value::Null, &json!(false)));
         kit.stop().await;
     });
 }

@@ -17,7 +17,7 @@ const views = {
   servers: new ServersView((alias) => {
     setProfile(alias);
     location.hash = "#/tools";
-  }),
+  }, () => poll()),
   tools: tools(),
   resources: resources(),
   prompts: prompts(),
@@ -49,7 +49,8 @@ function route() {
 function refresh() {
   const view = views[active];
   if (active === "events") view.draw();
-  else if (active !== "servers") view.refresh(client).then(() => {
+  else if (active === "servers") poll();
+  else view.refresh(client).then(() => {
     if (view === views.resources && view.chosen && !view.chosen.includes("{")) {
       unlistedResource(view, view.chosen);
       view.open(view.chosen);
@@ -82,15 +83,21 @@ function drawProfiles(profiles) {
   if (profiles.length && !profiles.some((one) => one.name === profile)) setProfile(profiles[0].name);
 }
 
+let shownSince = 0;
+
 /** Asks the gateway how it does. */
 async function poll() {
   const summary = byId("summary");
+  const askedAt = performance.now();
   try {
     const status = await api("status");
+    // A later request was faster.
+    if (askedAt < shownSince) return;
+    shownSince = askedAt;
     byId("name").textContent = clip(status.name, 40);
     byId("name").title = `version ${status.version}`;
     drawProfiles(status.profiles);
-    views.servers.update(status);
+    views.servers.update(status, askedAt);
     const isUp = (server) => ["good", "idle"].includes(stateOf(server)[0]) && server.state !== "disabled";
     const wanted = status.servers.filter((server) => server.state !== "disabled");
     const up = wanted.filter(isUp).length;

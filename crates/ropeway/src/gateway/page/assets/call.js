@@ -3,7 +3,7 @@
 import { button, bytes, clip, duration, el, link } from "./dom.js";
 import { jsonBlock, resultView } from "./content.js";
 import { buildForm } from "./form.js";
-import { toJson } from "./client.js";
+import { needsKey, toJson } from "./client.js";
 
 const MAX_ROUNDS = 20;
 
@@ -129,6 +129,9 @@ export function callPanel({ client, method, schema, label, verb, params, toolSch
 
 const mark = (kind, text) => el(`strong.${kind}`, {}, text);
 
+/** Returns `true` for the sign-in to a server on this page. With a key it is shown here, because another tab would ask for the key. */
+const isOwnSignIn = (url) => needsKey() && url.startsWith(`${location.origin}/#/servers/`);
+
 /** Makes the form of one question. `onAnswer` is called with the answer. */
 function question(request, onAnswer) {
   const asked = request?.params ?? {};
@@ -145,7 +148,7 @@ function question(request, onAnswer) {
   group.append(el("p.question-text", {}, clip(asked.message ?? "", 5000)));
   if (asked.mode === "url") {
     const url = String(asked.url ?? "");
-    group.append(el("p", {}, link(url, clip(url, 500))),
+    group.append(el("p", {}, isOwnSignIn(url) ? el("a", { href: new URL(url).hash }, clip(url, 500)) : link(url, clip(url, 500))),
       el("p.actions", {}, button("Done", () => send({ action: "accept" }), { class: "primary" }), ...others));
     return group;
   }

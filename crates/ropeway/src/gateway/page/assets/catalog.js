@@ -73,8 +73,9 @@ export class CatalogView {
     this.list.choose(key);
     const item = this.items.find((one) => one.key === key);
     if (key === undefined) return this.showNothing();
-    // A call in progress is not replaced by a list that has changed.
-    if (this.shown?.key === key && this.shown.client === this.client && item) return undefined;
+    // A call in progress is not replaced by a list that has changed, or that lacks its tool during a sign-in.
+    const isShown = this.shown?.key === key && this.shown.client === this.client;
+    if (isShown && (item || this.pane.querySelector("[aria-busy]"))) return undefined;
     this.shown = item && { key, client: this.client };
     const back = el("a.back", { href: `#/${this.name}` }, `All ${this.noun}s`);
     if (!item) return this.pane.replaceChildren(back, el("p.empty", {}, this.isLoaded ? `No ${this.noun} has this name.` : "Loading…"));

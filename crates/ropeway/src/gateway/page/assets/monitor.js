@@ -17,15 +17,17 @@ export const stateOf = (server) => STATES[server.state] ?? ["idle", clip(server.
 
 /** The servers, each with its state and the reason for it. */
 export class ServersView {
-  constructor(onProfile) {
+  constructor(onProfile, onLogin) {
     this.onProfile = onProfile;
+    this.onLogin = onLogin;
     this.rows = new Map();
     this.list = el("ul.servers");
     this.counts = el("p.help");
     this.node = el("div.page", {}, el("h1", {}, "Servers"), this.counts, this.list);
   }
 
-  update(status) {
+  /** Shows a status that was requested at a time. */
+  update(status, askedAt) {
     const { counts = {}, servers = [] } = status;
     const parts = [plural(servers.length, "server"), plural(counts.connections ?? 0, "connection"), plural(counts.sessions ?? 0, "session"), `${counts.requests ?? 0} in progress`];
     this.counts.textContent = parts.join(" · ");
@@ -38,7 +40,7 @@ export class ServersView {
     }
     for (const server of servers) {
       if (!this.rows.has(server.server)) this.addRow(server.server);
-      this.rows.get(server.server).update(server);
+      this.rows.get(server.server).update(server, askedAt);
     }
     if (!servers.length) this.list.replaceChildren(el("li.empty", {}, "No servers are configured."));
     this.offer();
@@ -61,13 +63,13 @@ export class ServersView {
     const more = el("div");
     const details = disclosure("Details", () => more);
     const open = button("Open tools", () => this.onProfile(alias), { "aria-label": `Open tools of ${alias}` });
-    const login = new LoginControls(alias);
+    const login = new LoginControls(alias, this.onLogin);
     const node = el("li.server", {},
       el("div.server-line", {}, el("h2.server-name", {}, alias), parts.state, parts.protocol, parts.latency, parts.tools, parts.about),
       reason, login.note, el("div.server-more", {}, details, login.enter, login.leave, open));
     const fill = () => more.replaceChildren(...serverDetails(latest));
     details.addEventListener("toggle", fill);
-    const update = (server) => {
+    const update = (server, askedAt) => {
       latest = server;
       const [kind, name] = stateOf(server);
       parts.state.className = `server-state ${kind}`;
@@ -78,11 +80,12 @@ export class ServersView {
       parts.tools.textContent = server.tools === undefined ? "" : plural(server.tools, "tool");
       parts.about.textContent = clip([server.transport, server.name && `${server.name} ${server.version ?? ""}`].filter(Boolean).join(" · "), 120);
       const isPlain = kind === "good" || server.state === "disabled";
-      const why = [!isPlain && text(server.message).replace(/^is /, ""), text(server.note)].filter(Boolean).join("; ");
+      const message = text(server.message).replace(/^is /, "");
+      const why = [!isPlain && message !== name && message, text(server.note)].filter(Boolean).join("; ");
       reason.textContent = why ? `${why[0].toUpperCase()}${why.slice(1)}` : "";
       reason.className = `reason ${kind}`;
       open.hidden = !server.tools;
-      login.update(server.login);
+      login.update(server.login, askedAt);
       if (details.open) fill();
     };
     this.rows.set(alias, { node, update, offer: () => login.offer() });
@@ -92,24 +95,30 @@ export class ServersView {
 
 /** The sign-in to one server: what is stored, and the buttons to change it. */
 class LoginControls {
-  constructor(alias) {
-    this.alias = alias;
+  constructor(alias, onChange) {
+    this.onChange = onChange;
+    this.changedAt = 0;
     this.note = el("p.help", { role: "status" });
-    this.enter = button("Sign in", () => this.run("Looking for the authorization server", async () => this.go(await signIn(alias))), { "aria-label": `Sign in to ${alias}`, hidden: true });
-    this.leave = button("Sign out", () => this.run("Signing out", () => signIn(alias, "DELETE")), { "aria-label": `Sign out of ${alias}`, hidden: true });
+    this.enter = button("Sign in", () => this.run("Looking for the authorization server…", async () => this.go(await signIn(alias))), { "aria-label": `Sign in to ${alias}`, hidden: true });
+    this.leave = button("Sign out", () => this.run("Signing out…", () => signIn(alias, "DELETE")), { "aria-label": `Sign out of ${alias}`, hidden: true });
   }
 
-  /** Runs a request while its buttons are disabled. */
+  /** Runs one request at a time. A button that is disabled would lose the focus. */
   async run(words, request) {
-    this.enter.disabled = this.leave.disabled = true;
+    if (this.isBusy) return;
+    this.isBusy = true;
+    this.isOpen = false;
+    this.problem = "";
     this.say(words);
     try {
       await request();
-      if (!this.isOpen) this.say("");
     } catch (error) {
-      this.say(clip(error.message, 300));
+      this.problem = clip(error.message, 300);
+      this.say(this.problem, true);
     }
-    this.enter.disabled = this.leave.disabled = false;
+    this.isBusy = false;
+    this.changedAt = performance.now();
+    this.onChange();
   }
 
   /** Opens the authorization server in a new tab, and shows a link in case the browser does not. */
@@ -117,27 +126,44 @@ class LoginControls {
     const href = safeUrl(url);
     if (!href) throw new Error("The address of the authorization server is invalid.");
     this.isOpen = true;
-    this.note.replaceChildren("Continue in the new tab, or open ", link(href, `the sign-in at ${clip(new URL(href).host, 100)}`), ".");
+    this.say(["Continue in the new tab, or open ", link(href, `the sign-in at ${clip(new URL(href).host, 100)}`), "."]);
     window.open(href, "_blank", "noopener,noreferrer");
   }
 
-  say(words) {
-    this.isOpen = false;
-    this.note.replaceChildren(words);
-    this.words = words;
+  /** Shows a text. One that has not changed is not announced again. */
+  say(words, isError = false) {
+    const parts = [words].flat();
+    const shown = parts.map((part) => part.textContent ?? part).join("");
+    if (this.note.textContent !== shown) this.note.replaceChildren(...parts);
+    this.note.className = isError ? "reason bad" : "help";
   }
 
-  update(login) {
-    const { needed, signed_in: isSignedIn, allowed, command, issuer, expires } = login ?? {};
-    this.enter.hidden = !(needed && allowed);
-    this.leave.hidden = !(isSignedIn && allowed);
-    // A sign-in in progress, or the reason why one failed.
-    if (needed && (this.isOpen || this.words)) return;
-    const until = expires ? `, token until ${clock(expires)}` : "";
-    const note = needed ? `${allowed ? "Sign in here, or run" : "Run"}: ${clip(command, 200)}` : isSignedIn ? `Signed in at ${clip(issuer, 200)}${until}` : "";
-    if (this.note.textContent !== note) this.note.replaceChildren(note);
-    this.isOpen = false;
-    this.words = "";
+  update(login = {}, askedAt = 0) {
+    // The gateway responded before the latest change.
+    if (this.isBusy || askedAt < this.changedAt) return;
+    const { needed: isNeeded, signed_in: isSignedIn, allowed: isAllowed, in_progress: isInProgress, failure } = login ?? {};
+    const state = `${isNeeded} ${isSignedIn}`;
+    if (this.state !== state) this.problem = "";
+    this.state = state;
+    this.show(isNeeded && isAllowed, isSignedIn && isAllowed);
+    // The link of a sign-in in progress stays.
+    this.isOpen &&= isNeeded && isInProgress;
+    if (this.isOpen) return;
+    const problem = this.problem || (isNeeded && failure && `Sign-in failed: ${clip(failure, 300)}`);
+    if (problem) this.say(problem, true);
+    else this.say(isNeeded ? offered(login) : isSignedIn ? stored(login) : "");
+  }
+
+  /** Shows the buttons that can be used. The focus of one that disappears moves to the next one that appears. */
+  show(canEnter, canLeave) {
+    const buttons = [this.enter, this.leave];
+    const { activeElement: focused, body } = document;
+    const hadFocus = buttons.includes(focused) || (this.isFocusLost && focused === body);
+    this.enter.hidden = !canEnter;
+    this.leave.hidden = !canLeave;
+    const next = buttons.find((one) => !one.hidden);
+    this.isFocusLost = hadFocus && !next;
+    if (hadFocus && (focused === body || focused.hidden)) next?.focus();
   }
 
   /** Moves the focus to the button. Returns `false` if no sign-in is necessary. */
@@ -148,6 +174,10 @@ class LoginControls {
     return true;
   }
 }
+
+const offered = ({ allowed, command, signed_in: isSignedIn }) => `${!allowed ? "Run" : isSignedIn ? "Sign in again, or run" : "Sign in here, or run"}: ${clip(command, 200)}`;
+
+const stored = ({ issuer, expires, refreshable }) => `Signed in at ${clip(issuer, 200)}${expires && !refreshable ? `, until ${new Date(expires).toLocaleString()}` : ""}`;
 
 const text = (value) => (typeof value === "string" ? value : "");
 
