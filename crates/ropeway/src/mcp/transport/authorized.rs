@@ -57,7 +57,8 @@ impl HttpClient {
     {
         let (mut recoveries, mut has_nonce) = (0, false);
         loop {
-            let access = auth.authorize(&target.method, target.url).await.map_err(|error| failed(error, None))?;
+            let access =
+                auth.authorize(&target.method, target.url).await.map_err(|error| failed(error, None, false))?;
             let response = send(Some(access.clone())).await?;
             let nonce = remember_nonce(auth, target.url, response.headers());
             let Some(refusal) = refusal(auth, &access, &response) else {
@@ -78,11 +79,13 @@ impl HttpClient {
             recoveries += 1;
             if recoveries > MAX_RECOVERIES {
                 let error = OAuthError::Rejected { is_scope: refusal.is_scope, said: None };
-                return Err(failed(error, rejected.challenge));
+                return Err(failed(error, rejected.challenge, false));
             }
             let _paused = target.pending.map(|(pending, id)| pending.pause(id));
             if let Err(error) = auth.recover(&refusal, target.waiting).await {
-                return Err(failed(error, rejected.challenge));
+                // A scope that one call needs must not end the session of the others.
+                let keeps_session = refusal.is_scope && target.waiting == Waiting::Call;
+                return Err(failed(error, rejected.challenge, keeps_session));
             }
         }
     }
@@ -115,13 +118,13 @@ pub(super) fn refusal(auth: &Authorizer, access: &Access, response: &Response) -
     Some(Refusal { generation: access.generation, challenge, is_scope })
 }
 
-/// Converts the error of an authorization. The request was not executed.
-fn failed(error: OAuthError, challenge: Option<String>) -> RequestError {
+/// Converts the error of an authorization. The request was not executed, and is not repeated on another session.
+fn failed(error: OAuthError, challenge: Option<String>, keeps_session: bool) -> RequestError {
     let cause = match error {
         OAuthError::SignInRequired { .. } | OAuthError::Denied { description: None } => {
             ConnectErrorKind::NeedsAuth { challenge }
         }
         error => ConnectErrorKind::Auth(error),
     };
-    RequestError::disconnected(false, cause)
+    RequestError::disconnected(keeps_session, cause)
 }

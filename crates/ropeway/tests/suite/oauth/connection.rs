@@ -297,6 +297,24 @@ async fn a_missing_scope_is_requested_and_the_call_repeated() {
 }
 
 /// Answers all requests to the MCP server with a refusal.
+#[tokio::test]
+async fn a_missing_scope_fails_one_call_and_not_the_connection() {
+    let server = AuthorizationServer::start().await;
+    let mcp = connection(http(&server), Handlers::new().with_token_store(signed_in(&server).await));
+    mcp.connect().await.expect("connected");
+    let handshakes = || {
+        let requests = server.requests("/mcp");
+        requests.iter().filter(|request| !request.body.contains("tools/call")).count()
+    };
+    let before = handshakes();
+    server.change(|behaviour| behaviour.required_scope = Some("write".into()));
+    assert!(matches!(call(&mcp).await, Err(CallError::NeedsAuth { challenge: Some(_), .. })));
+    assert!(matches!(*mcp.state().borrow(), ConnectionState::Ready { .. }));
+    server.change(|behaviour| behaviour.required_scope = None);
+    call(&mcp).await.expect("a result");
+    assert_eq!(handshakes(), before, "the session goes on");
+}
+
 fn refuse_for_ever(server: &AuthorizationServer, status: u16, challenge: &str) {
     server.answer("/mcp", Answer::json(status, &json!({})).with("www-authenticate", challenge));
 }

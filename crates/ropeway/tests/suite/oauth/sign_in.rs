@@ -77,7 +77,10 @@ async fn a_server_that_registers_no_clients_says_what_to_set() {
     let server = AuthorizationServer::start().await;
     server.set_metadata("registration_endpoint", json!(null));
     let error = sign_in(&server).await.expect_err("no registration");
-    assert!(matches!(&error, OAuthError::Unsupported { what } if what.contains("set `client_id`")), "{error}");
+    assert!(
+        matches!(&error, OAuthError::Unsupported { what } if what.contains("set `auth.oauth.client_id`")),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -56,10 +56,21 @@ async fn an_error_with_status_200_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_server_without_oauth_is_not_taken_for_one_without_registration() {
+    let server = AuthorizationServer::start().await;
+    server.remove_resource_metadata();
+    for path in ["/.well-known/oauth-authorization-server", "/register"] {
+        server.answer(path, Answer::text(404, "text/plain", ""));
+    }
+    let error = sign_in(&server).await.expect_err("no OAuth").to_string();
+    assert!(error.contains("has no OAuth metadata") && error.contains("set `auth.bearer`"), "{error}");
+}
+
+#[tokio::test]
 async fn a_registration_that_fails_is_reported() {
     for (answer, text) in [
         (Answer::json(400, &json!({"error": "invalid_redirect_uri"})), "invalid_redirect_uri"),
-        (Answer::text(404, "text/plain", ""), "set `client_id`"),
+        (Answer::text(404, "text/plain", ""), "set `auth.oauth.client_id`"),
         (Answer::html(200), "not a JSON object"),
         (Answer::json(201, &json!({"client_id": ""})), "it has no `client_id`"),
         (Answer::Huge, "larger than 1 MiB"),
