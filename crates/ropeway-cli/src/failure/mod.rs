@@ -8,6 +8,7 @@ use std::error::Error;
 use anstyle::{AnsiColor, Style};
 use ropeway::bridge::BridgeError;
 use ropeway::config::{ConfigError, ConfigProblem};
+use ropeway::oauth::Challenge;
 use ropeway::provider::{ProviderError, ProviderErrorKind};
 use ropeway::tool::{Alias, ArgumentProblem, BoxError, CallError, ToolDefinition};
 use serde_json::{Value, json};
@@ -298,7 +299,8 @@ impl From<&CallError> for Failure {
         match error {
             CallError::NeedsAuth { challenge, .. } => {
                 let asks = challenge.as_ref().map(|challenge| format!("challenge: {}", clean_line(challenge)));
-                asks.into_iter().fold(failure, Self::hint)
+                let scopes = challenge.as_deref().and_then(scope_hint);
+                asks.into_iter().chain(scopes).fold(failure, Self::hint)
             }
             CallError::Refused { data: Some(data), .. } => {
                 failure.hint(format!("details: {}", clean_line(&data.to_string())))
@@ -306,6 +308,15 @@ impl From<&CallError> for Failure {
             _ => failure,
         }
     }
+}
+
+/// Returns how to request the scopes that a token lacks.
+fn scope_hint(challenge: &str) -> Option<String> {
+    let challenge = Challenge::parse([challenge]).filter(Challenge::is_insufficient_scope)?;
+    let options: Vec<String> =
+        challenge.scopes().iter().map(|scope| format!("--scope {}", clean_line(scope))).collect();
+    let requested = format!("the token lacks a scope; `ropeway login` requests it with {}", options.join(" "));
+    (!options.is_empty()).then_some(requested)
 }
 
 /// Formats an argument problem in one line.
@@ -338,6 +349,17 @@ mod tests {
             plain(&failure),
             "error: server `x` is unavailable\n  caused by: could not start `npx`\n  caused by: no such file\n"
         );
+    }
+
+    #[test]
+    fn a_missing_scope_is_named_with_its_option() {
+        let challenge = r#"Bearer error="insufficient_scope", scope="read write""#;
+        let failure = |challenge: &str| {
+            Failure::from(&CallError::NeedsAuth { server: Alias::from("s"), challenge: Some(challenge.to_owned()) })
+        };
+        let shown = plain(&failure(challenge)).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains("requests it with --scope read --scope write"), "{shown}");
+        assert!(!plain(&failure(r#"Bearer scope="read""#)).contains("--scope"));
     }
 
     #[test]
