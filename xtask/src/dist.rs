@@ -10,8 +10,8 @@ use crate::process::{self, cargo};
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
 
-/// The largest binary that is released, in bytes.
-const MOST_BYTES: u64 = 12 << 20;
+/// The size that the binary should have at most, in bytes.
+const GOAL_BYTES: u64 = 12 << 20;
 
 /// Builds everything into `target/dist-files/`. `--host` builds for this machine instead of the static target.
 pub fn run(args: &[String]) -> Result<()> {
@@ -55,8 +55,8 @@ pub fn run(args: &[String]) -> Result<()> {
 
     let bytes = std::fs::metadata(&binary)?.len();
     println!("{} ({:.1} MiB)", binary.display(), bytes as f64 / f64::from(1 << 20));
-    if target.is_some() && bytes > MOST_BYTES {
-        bail!("the binary is larger than {} MiB", MOST_BYTES >> 20);
+    if bytes > GOAL_BYTES {
+        eprintln!("warning: the binary is larger than the goal of {} MiB", GOAL_BYTES >> 20);
     }
     Ok(())
 }
