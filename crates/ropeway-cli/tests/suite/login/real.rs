@@ -115,8 +115,17 @@ impl Keyring {
         let mut command = Command::new(program);
         command.args(["--foreground", "--components=secrets"]).args(password.map(|_| "--unlock"));
         session.put_on(&mut command);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a start");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let began = Instant::now();
+        let mut child = loop {
+            match command.spawn() {
+                // A process that another test is starting still has the copy open.
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy && began.elapsed() < START => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                started => break started.expect("a start"),
+            }
+        };
         let mut input = child.stdin.take().expect("standard input");
         input.write_all(password.unwrap_or_default().as_bytes()).expect("a reader");
         drop(input);
