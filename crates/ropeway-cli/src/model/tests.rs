@@ -23,7 +23,7 @@ struct Line {
 }
 
 /// The compared parts of a choice: dialect, URL, key, model and reason.
-type Told = (Dialect, String, Option<String>, String, String);
+type Selection = (Dialect, String, Option<String>, String, String);
 
 /// The options of a line.
 fn line(words: &str) -> ModelArgs {
@@ -60,7 +60,7 @@ async fn choice(
     chat: Option<&ChatSettings>,
     variables: &[(&str, &str)],
     locals: &[LocalPort],
-) -> Result<Told, Failure> {
+) -> Result<Selection, Failure> {
     choice_in(true, words, chat, variables, locals).await
 }
 
@@ -71,7 +71,7 @@ async fn choice_in(
     chat: Option<&ChatSettings>,
     variables: &[(&str, &str)],
     locals: &[LocalPort],
-) -> Result<Told, Failure> {
+) -> Result<Selection, Failure> {
     let variable =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
     let choice = choose(
@@ -84,7 +84,7 @@ async fn choice_in(
     Ok((choice.provider.dialect, choice.provider.base_url, key, choice.model, choice.why))
 }
 
-fn told(dialect: Dialect, url: &str, key: Option<&str>, model: &str, why: &str) -> Told {
+fn selection(dialect: Dialect, url: &str, key: Option<&str>, model: &str, why: &str) -> Selection {
     (dialect, url.to_owned(), key.map(str::to_owned), model.to_owned(), why.to_owned())
 }
 
@@ -121,46 +121,46 @@ async fn options_win_over_the_file_and_the_file_over_keys() {
     let whole = "{provider: anthropic, base_url: 'http://f/v1', key: key-f, model: m-f}";
     let given = |name: &str| format!("from `--provider {name}`");
     let file_says = "from the configuration";
-    let cases: [(&str, Option<&str>, Told); 21] = [
+    let cases: [(&str, Option<&str>, Selection); 21] = [
         // Keys alone, and keys with a model of a known provider.
-        ("", None, told(Anthropic, ANTHROPIC, Some("key-a"), "claude-sonnet-5-5", "ANTHROPIC_API_KEY is set")),
-        ("--model x", None, told(Anthropic, ANTHROPIC, Some("key-a"), "x", "ANTHROPIC_API_KEY is set")),
-        ("-m gpt-6", None, told(Responses, OPENAI, Some("key-o"), "gpt-6", "OPENAI_API_KEY is set")),
-        ("-m gemini-9", None, told(Gemini, GEMINI, Some("key-g"), "gemini-9", "GEMINI_API_KEY is set")),
+        ("", None, selection(Anthropic, ANTHROPIC, Some("key-a"), "claude-sonnet-5-5", "ANTHROPIC_API_KEY is set")),
+        ("--model x", None, selection(Anthropic, ANTHROPIC, Some("key-a"), "x", "ANTHROPIC_API_KEY is set")),
+        ("-m gpt-6", None, selection(Responses, OPENAI, Some("key-o"), "gpt-6", "OPENAI_API_KEY is set")),
+        ("-m gemini-9", None, selection(Gemini, GEMINI, Some("key-g"), "gemini-9", "GEMINI_API_KEY is set")),
         (
             "-m google/gemini-9",
             None,
-            told(Chat, "https://openrouter.ai/api/v1", Some("key-r"), "google/gemini-9", "OPENROUTER_API_KEY is set"),
+            selection(Chat, "https://openrouter.ai/api/v1", Some("key-r"), "google/gemini-9", "OPENROUTER_API_KEY is set"),
         ),
-        ("-m grok-9", None, told(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
-        ("", Some("{model: grok-9}"), told(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
+        ("-m grok-9", None, selection(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
+        ("", Some("{model: grok-9}"), selection(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
         // A partial and a complete file.
-        ("", Some("{provider: google}"), told(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", file_says)),
-        ("", Some("{provider: openai, key: key-f}"), told(Responses, OPENAI, Some("key-f"), "gpt-6-sol", file_says)),
-        ("", Some("{base_url: 'http://f/v1', model: m-f}"), told(Chat, "http://f/v1", None, "m-f", file_says)),
-        ("", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m-f", file_says)),
-        ("-m m", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m", file_says)),
-        ("--key-env XAI_API_KEY", Some(whole), told(Anthropic, "http://f/v1", Some("key-x"), "m-f", file_says)),
+        ("", Some("{provider: google}"), selection(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", file_says)),
+        ("", Some("{provider: openai, key: key-f}"), selection(Responses, OPENAI, Some("key-f"), "gpt-6-sol", file_says)),
+        ("", Some("{base_url: 'http://f/v1', model: m-f}"), selection(Chat, "http://f/v1", None, "m-f", file_says)),
+        ("", Some(whole), selection(Anthropic, "http://f/v1", Some("key-f"), "m-f", file_says)),
+        ("-m m", Some(whole), selection(Anthropic, "http://f/v1", Some("key-f"), "m", file_says)),
+        ("--key-env XAI_API_KEY", Some(whole), selection(Anthropic, "http://f/v1", Some("key-x"), "m-f", file_says)),
         // Options; the file's settings for another endpoint do not apply.
-        ("--provider claude", Some(whole), told(Anthropic, "http://f/v1", Some("key-f"), "m-f", &given("anthropic"))),
-        ("--provider gemini", Some(whole), told(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", &given("gemini"))),
-        ("--base-url http://l/v1 -m m", Some(whole), told(Chat, "http://l/v1", None, "m", "from `--base-url`")),
+        ("--provider claude", Some(whole), selection(Anthropic, "http://f/v1", Some("key-f"), "m-f", &given("anthropic"))),
+        ("--provider gemini", Some(whole), selection(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", &given("gemini"))),
+        ("--base-url http://l/v1 -m m", Some(whole), selection(Chat, "http://l/v1", None, "m", "from `--base-url`")),
         (
             "--provider deepseek --base-url http://l/v1 -m m",
             Some(whole),
-            told(Chat, "http://l/v1", Some("key-d"), "m", &given("deepseek")),
+            selection(Chat, "http://l/v1", Some("key-d"), "m", &given("deepseek")),
         ),
         (
             "--base-url http://l/v1 -m m --key-env GROQ_API_KEY",
             None,
-            told(Chat, "http://l/v1", Some("key-q"), "m", "from `--base-url`"),
+            selection(Chat, "http://l/v1", Some("key-q"), "m", "from `--base-url`"),
         ),
-        ("--provider openai", Some("{model: m-f}"), told(Responses, OPENAI, Some("key-o"), "m-f", &given("openai"))),
-        ("--provider chat", None, told(Chat, OPENAI, Some("key-o"), "gpt-6-sol", &given("chat"))),
+        ("--provider openai", Some("{model: m-f}"), selection(Responses, OPENAI, Some("key-o"), "m-f", &given("openai"))),
+        ("--provider chat", None, selection(Chat, OPENAI, Some("key-o"), "gpt-6-sol", &given("chat"))),
         (
             "--key-env MISTRAL_API_KEY",
             None,
-            told(Chat, "https://api.mistral.ai/v1", Some("key-m"), "mistral-medium-latest", "from `--key-env`"),
+            selection(Chat, "https://api.mistral.ai/v1", Some("key-m"), "mistral-medium-latest", "from `--key-env`"),
         ),
     ];
     for (words, chat, expected) in cases {
@@ -205,13 +205,13 @@ async fn alternative_key_variables_are_used() {
     let google = [("GOOGLE_API_KEY", "k"), ("GOOGLE_GEMINI_BASE_URL", "http://p")];
     assert_eq!(
         self::choice("-m m", None, &google, &[]).await.expect("a model"),
-        told(Dialect::Gemini, "http://p", Some("k"), "m", "GOOGLE_API_KEY is set")
+        selection(Dialect::Gemini, "http://p", Some("k"), "m", "GOOGLE_API_KEY is set")
     );
     // Of two keys, the reason names the one that is sent.
     let both = [("GEMINI_API_KEY", "other"), ("GOOGLE_API_KEY", "k")];
     assert_eq!(
         self::choice("-m m", None, &both, &[]).await.expect("a model"),
-        told(Dialect::Gemini, GEMINI, Some("k"), "m", "GOOGLE_API_KEY is set")
+        selection(Dialect::Gemini, GEMINI, Some("k"), "m", "GOOGLE_API_KEY is set")
     );
 }
 
@@ -222,14 +222,14 @@ async fn a_custom_openai_url_uses_chat_completions() {
     let variables = [("OPENAI_BASE_URL", url.as_str())];
     assert_eq!(
         choice("", None, &variables, &[]).await.expect("a model"),
-        told(Dialect::Chat, &url, None, "mine", "OPENAI_BASE_URL is set")
+        selection(Dialect::Chat, &url, None, "mine", "OPENAI_BASE_URL is set")
     );
     let named = choice("--provider openai -m m", None, &variables, &[]).await.expect("a model");
-    assert_eq!(named, told(Dialect::Chat, &url, None, "m", "from `--provider openai`"));
+    assert_eq!(named, selection(Dialect::Chat, &url, None, "m", "from `--provider openai`"));
     // Provider and URL together select the provider's own dialect.
     let words = "--provider openai --base-url http://l/v1 -m m";
     let named = choice(words, None, &variables, &[]).await.expect("a model");
-    assert_eq!(named, told(Dialect::Responses, "http://l/v1", None, "m", "from `--provider openai`"));
+    assert_eq!(named, selection(Dialect::Responses, "http://l/v1", None, "m", "from `--provider openai`"));
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -238,7 +238,7 @@ async fn a_url_alone_uses_the_first_model_of_the_server() {
     let (server, port) = server(list(&["one", "two"])).await;
     let url = format!("http://127.0.0.1:{port}/v1");
     let chosen = choice(&format!("--base-url {url} --key-env K"), None, &[("K", "key-k")], &[]).await;
-    assert_eq!(chosen.expect("a model"), told(Dialect::Chat, &url, Some("key-k"), "one", "from `--base-url`"));
+    assert_eq!(chosen.expect("a model"), selection(Dialect::Chat, &url, Some("key-k"), "one", "from `--base-url`"));
     let asked = &server.requests()[0];
     assert_eq!((asked.path.as_str(), asked.header("authorization")), ("/v1/models", Some("Bearer key-k")));
 }
@@ -253,7 +253,7 @@ async fn without_a_key_a_local_server_is_found() {
     let locals = [silent, first, second];
     let at = |local: LocalPort, model: &str| {
         let why = format!("{} answers on port {}", local.title(), local.port);
-        told(Dialect::Chat, &format!("http://127.0.0.1:{}/v1", local.port), None, model, &why)
+        selection(Dialect::Chat, &format!("http://127.0.0.1:{}/v1", local.port), None, model, &why)
     };
     assert_eq!(choice("", None, &[("OPENAI_API_KEY", "")], &locals).await.expect("a model"), at(first, "qwen:latest"));
     for (wanted, local, model) in [("llama", 1, "llama"), ("qwen", 0, "qwen:latest")] {
@@ -285,7 +285,7 @@ async fn a_model_of_no_known_provider_is_searched_locally_first() {
     let local = LocalPort { name: ProviderName::Ollama, port };
     let own = [KEYS[0], ("OPENAI_BASE_URL", "http://l/v1")];
     let chosen = choice("--model qwen", None, &own, &[local]).await.expect("a model");
-    assert_eq!(chosen, told(Dialect::Chat, "http://l/v1", None, "qwen", "OPENAI_BASE_URL is set"));
+    assert_eq!(chosen, selection(Dialect::Chat, "http://l/v1", None, "qwen", "OPENAI_BASE_URL is set"));
 }
 
 #[tokio::test]
@@ -294,7 +294,7 @@ async fn equivalent_urls_are_recognized() {
     for (url, key) in [("http://f/v1/", Some("key-f")), ("HTTP://F:80/v1", Some("key-f")), ("http://f/v2", None)] {
         let words = format!("--base-url {url} -m m");
         let chosen = choice(&words, file.as_ref(), &[], &[]).await.expect("a model");
-        assert_eq!(chosen, told(Dialect::Chat, url, key, "m", "from `--base-url`"));
+        assert_eq!(chosen, selection(Dialect::Chat, url, key, "m", "from `--base-url`"));
     }
 }
 
@@ -330,7 +330,7 @@ async fn a_local_server_can_be_named() {
     let local = LocalPort { name: ProviderName::Ollama, port };
     let chosen = choice("--provider ollama", None, &KEYS, &[local]).await.expect("a model");
     let url = format!("http://127.0.0.1:{port}/v1");
-    assert_eq!(chosen, told(Dialect::Chat, &url, None, "qwen", "from `--provider ollama`"));
+    assert_eq!(chosen, selection(Dialect::Chat, &url, None, "qwen", "from `--provider ollama`"));
 }
 
 #[tokio::test]
@@ -432,12 +432,12 @@ async fn settings_with_unset_variables_are_not_guessed() {
         assert_eq!(failures("-m m", Some(chat), &KEYS, &[]).await, (Exit::NeedsAuth, keyless.to_owned()), "{chat}");
     }
     // Options bypass unset variables of the file, and none of its settings for another endpoint apply.
-    let openai = |why: &str| told(Dialect::Responses, OPENAI, Some("key-o"), "m", why);
+    let openai = |why: &str| selection(Dialect::Responses, OPENAI, Some("key-o"), "m", why);
     let keyless = "{provider: openai, key: '${MINE}'}";
     for (words, chat, expected) in [
         ("-m m --provider openai", homeless, openai("from `--provider openai`")),
         ("-m m --key-env OPENAI_API_KEY", keyless, openai("from the configuration")),
-        ("-m m --base-url http://l", keyless, told(Dialect::Chat, "http://l", None, "m", "from `--base-url`")),
+        ("-m m --base-url http://l", keyless, selection(Dialect::Chat, "http://l", None, "m", "from `--base-url`")),
     ] {
         let chosen = choice(words, file(chat).as_ref(), &KEYS, &[]).await;
         assert_eq!(chosen.map_err(|failure| printed(&failure)), Ok(expected), "{words}");
