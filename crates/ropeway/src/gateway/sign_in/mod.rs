@@ -1,9 +1,9 @@
 //! Sign-ins of people to servers through a browser, which returns to the gateway's own callback.
 
+mod lists;
 mod open;
 mod waiting;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Url;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
+use self::lists::PrincipalLists;
 pub(crate) use self::open::{AccountKey, BrowserCookie, LIFETIME, SignInProgress};
 use self::open::{OpenSignIn, OpenSignIns, TakenSignIn, Unavailable, UnknownCallback};
 pub(crate) use self::waiting::{Waiter, WaitingCalls};
@@ -19,7 +20,6 @@ use crate::bridge::{Bridge, SignInTarget};
 use crate::error_chain::chain;
 use crate::event::{Event, Events};
 use crate::mcp::RateLimit;
-use crate::oauth::store::StoreStamp;
 use crate::oauth::{Challenge, Credentials, OAuthError, SignIn, SignInOptions, StoreError, TokenStore, revoke};
 use crate::secret::AccountRedactor;
 use crate::sync::lock;
@@ -43,8 +43,8 @@ pub(crate) struct SignIns {
     pub(crate) waiting: Arc<WaitingCalls>,
     bridge: Bridge,
     events: Events,
-    /// The accounts whose tokens could not list tools. They are tried again when they have changed.
-    pub(crate) tried: Mutex<HashMap<AccountKey, StoreStamp>>,
+    /// Tool lists of servers where only principals have signed in.
+    pub(crate) lists: PrincipalLists,
     /// Learns the tokens.
     redactor: Arc<AccountRedactor>,
     open: Mutex<OpenSignIns>,
@@ -111,7 +111,7 @@ impl SignIns {
     pub(crate) fn new(bridge: Bridge, store: TokenStore, redactor: Arc<AccountRedactor>) -> Self {
         Self {
             store,
-            tried: Mutex::default(),
+            lists: PrincipalLists::default(),
             redactor,
             waiting: Arc::default(),
             events: bridge.event_channel(),

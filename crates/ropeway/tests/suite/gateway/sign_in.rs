@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::auth::header;
 use super::kit::{
     GatewayKit, HttpReply, all_capabilities, bare, call, call_with, entry, input_required, modern, next_message, post,
-    read_rest,
+    read_rest, read_until,
 };
 use crate::hasty::{hasty, until};
 use crate::oauth::authorization_server::AuthorizationServer;
@@ -421,6 +421,63 @@ fn a_principal_that_signed_in_before_the_start_lists_the_tools() {
         );
         assert!(kit.tool_names(&ann).await.iter().any(|name| name == "web_scopes"));
         assert!(is_result(&kit.call(&ann).await));
+        kit.stop().await;
+    });
+}
+
+/// Opens a stream on which a client hears of changed tools.
+async fn listen(kit: &SignInKit, headers: &str) -> tokio::io::BufReader<tokio::net::TcpStream> {
+    let listen = modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    let mut stream = kit.open(&with(&listen, headers)).await;
+    read_until(&mut stream, "acknowledged").await;
+    stream
+}
+
+#[test]
+fn a_client_hears_of_tools_after_its_principal_signs_in_on_a_terminal() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        kit.until(&ann, "needs_auth").await;
+        let mut stream = listen(&kit, &ann).await;
+        sign_in_as(&kit.server, &kit.store, Some("key:ann")).await;
+        read_until(&mut stream, "notifications/tools/list_changed").await;
+        assert!(kit.tool_names(&bob).await.iter().any(|name| name == "web_scopes"));
+        drop(stream);
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn tools_are_listed_again_after_later_sign_ins_of_principals() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        kit.until(&ann, "needs_auth").await;
+        let mut stream = listen(&kit, &bob).await;
+        kit.sign_in(&ann).await;
+        read_until(&mut stream, "notifications/tools/list_changed").await;
+        // The server was updated.
+        kit.server.change(|behaviour| behaviour.tools.push("more"));
+        kit.sign_in(&bob).await;
+        read_until(&mut stream, "notifications/tools/list_changed").await;
+        assert!(kit.tool_names(&ann).await.iter().any(|name| name == "web_more"));
+        let listed_with = |token: &str| {
+            let requests = kit.server.requests("/mcp");
+            let mut lists = requests.iter().filter(|request| request.json()["method"] == "tools/list");
+            lists.any(|request| request.header("authorization") == format!("Bearer {token}"))
+        };
+        let tokens = [kit.token(Some("key:ann")).await, kit.token(Some("key:bob")).await];
+        let used = tokens.map(|token| listed_with(&token.expect("a token")));
+        assert_eq!(used, [true, false], "the list does not depend on who has signed in last");
+        // Once that account has no tokens, another one lists the tools.
+        let reply = kit.page("DELETE", &format!("{JSON}{ann}"), &json!({"server": "web"})).await;
+        assert_eq!(reply.json(), json!({"signed_out": true}));
+        kit.server.change(|behaviour| behaviour.tools.push("most"));
+        kit.sign_in(&bob).await;
+        read_until(&mut stream, "notifications/tools/list_changed").await;
+        assert!(kit.tool_names(&ann).await.iter().any(|name| name == "web_most"));
+        drop(stream);
         kit.stop().await;
     });
 }
