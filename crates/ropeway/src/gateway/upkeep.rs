@@ -63,6 +63,7 @@ pub(super) async fn run(shared: Weak<GatewayShared>) {
             }
             _ = tokens.tick() => {
                 let Some(shared) = shared.upgrade() else { return };
+                shared.observer.write_refusals(false);
                 let bridge = shared.bridge.clone();
                 if bridge.servers().iter().any(|server| bridge.needs_principal_list(server)) {
                     tokio::spawn(principal_tools::refresh(shared));
