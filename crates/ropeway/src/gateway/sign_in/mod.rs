@@ -144,8 +144,7 @@ impl SignIns {
         let (sign_in, url) = within(self.prepare(&target, key, challenge, redirect_uri), &target.url).await?;
         let state = state_of(Url::parse(&url).ok().as_ref().and_then(Url::query).unwrap_or_default());
         let state = state.ok_or_else(|| OAuthError::Settings { reason: "the sign-in has no state".to_owned() })?;
-        let browser =
-            BrowserCookie { name: format!("ropeway-sign-in-{:016x}", fastrand::u64(..)), value: random_text()? };
+        let browser = BrowserCookie::new(random_text()?, redirect_uri.starts_with("https:"));
         lock(&self.open).fill(key, OpenSignIn { state, browser: browser.clone(), sign_in });
         self.events.emit(Event::SignInStarted { server: key.0.clone(), reason: reason.to_owned() });
         Ok(StartedSignIn { url, browser })

@@ -277,6 +277,49 @@ fn a_sign_in_that_is_declined_or_fails_ends() {
 }
 
 #[test]
+fn the_cookie_of_a_sign_in_has_the_host_prefix_over_tls() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup::default()).await;
+        for (scheme, name, attributes) in [
+            ("https", "__Host-ropeway-sign-in-", "; Path=/; Secure; Max-Age=600; HttpOnly; SameSite=Lax"),
+            ("http", "ropeway-sign-in-", "; Path=/oauth/callback; Max-Age=600; HttpOnly; SameSite=Lax"),
+        ] {
+            let headers = format!("{JSON}Origin: {scheme}://localhost:8931\r\n");
+            let reply = kit.page("POST", &headers, &json!({"server": "web"})).await;
+            let cookie = &reply.headers["set-cookie"];
+            assert!(cookie.starts_with(name) && cookie.ends_with(attributes), "{cookie}");
+            let url = browse(reply.json()["url"].as_str().expect("a URL")).await;
+            let target = url.strip_prefix(&format!("{scheme}://localhost:8931")).expect("the callback of the gateway");
+            let cookie = cookie.split(';').next().expect("a cookie");
+            let reply = kit.send(&bare("GET", target, &format!("{HOST}Cookie: {cookie}\r\n"))).await;
+            assert_eq!(reply.status, 200, "{reply:?}");
+        }
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_sign_out_fails_the_calls_that_wait_for_a_sign_in() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await;
+        let session = kit.session_with(all_capabilities()).await;
+        kit.expire();
+        let mut stream = kit.open(&post(&session, &call(5, "web_scopes", json!({})))).await;
+        let asked = next_message(&mut stream).await;
+        let accepted = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}});
+        assert_eq!(kit.post(&session, &accepted).await.status, 202);
+        let asked = kit.server.requests("/mcp").iter().filter(|it| it.json()["method"] == "tools/call").count();
+        assert_eq!(kit.page("DELETE", JSON, &json!({"server": "web"})).await.status, 200);
+        let rest = read_rest(stream).await;
+        assert!(rest.contains("server `web` needs a sign-in; it was declined or failed"), "{rest}");
+        assert!(!rest.contains("notifications/elicitation/complete"), "{rest}");
+        let calls = kit.server.requests("/mcp").iter().filter(|it| it.json()["method"] == "tools/call").count();
+        assert_eq!(calls, asked, "the call is not sent again");
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn other_origins_cannot_start_a_sign_in() {
     scene(|_| async move {
         let kit = SignInKit::start(Setup::default()).await;
