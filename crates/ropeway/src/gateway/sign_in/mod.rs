@@ -2,6 +2,7 @@
 
 mod lists;
 mod open;
+mod starts;
 mod waiting;
 
 use std::sync::{Arc, Mutex};
@@ -15,11 +16,11 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use self::lists::PrincipalLists;
 pub(crate) use self::open::{AccountKey, BrowserCookie, LIFETIME, SignInProgress};
 use self::open::{OpenSignIn, OpenSignIns, TakenSignIn, Unavailable, UnknownCallback};
+use self::starts::StartLimits;
 pub(crate) use self::waiting::{Waiter, WaitingCalls};
 use crate::bridge::{Bridge, SignInTarget};
 use crate::error_chain::chain;
 use crate::event::{Event, Events};
-use crate::mcp::RateLimit;
 use crate::oauth::{Challenge, Credentials, OAuthError, SignIn, SignInOptions, StoreError, TokenStore, revoke};
 use crate::secret::AccountRedactor;
 use crate::sync::lock;
@@ -29,9 +30,6 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum time to wait for another process that changes the same tokens.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Number of sign-ins that can be started in a minute. Each of them sends requests to an authorization server.
-const STARTS_PER_MINUTE: u32 = 30;
 
 /// Maximum length of the query of a callback.
 const MAX_QUERY: usize = 16 << 10;
@@ -48,7 +46,7 @@ pub(crate) struct SignIns {
     /// Learns the tokens.
     redactor: Arc<AccountRedactor>,
     open: Mutex<OpenSignIns>,
-    starts: Mutex<RateLimit>,
+    starts: Mutex<StartLimits>,
 }
 
 /// A sign-in that goes on in the browser.
@@ -117,7 +115,7 @@ impl SignIns {
             events: bridge.event_channel(),
             bridge,
             open: Mutex::default(),
-            starts: Mutex::new(RateLimit::per(STARTS_PER_MINUTE, Duration::from_secs(60))),
+            starts: Mutex::default(),
         }
     }
 
@@ -129,7 +127,7 @@ impl SignIns {
         redirect_uri: &str,
     ) -> Result<StartedSignIn, SignInError> {
         let target = self.bridge.sign_in_target(&key.0).ok_or(SignInError::NotSupported)?;
-        if !lock(&self.starts).take() {
+        if !lock(&self.starts).take(principal) {
             return Err(SignInError::TooMany);
         }
         lock(&self.open).reserve(key, principal)?;

@@ -356,6 +356,22 @@ fn sign_ins_cannot_be_started_without_end() {
 }
 
 #[test]
+fn a_principal_that_starts_sign_ins_without_end_does_not_block_the_others() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        let mut refused = 0;
+        for _ in 0..40 {
+            let reply = kit.page("POST", &format!("{JSON}{ann}"), &json!({"server": "web"})).await;
+            refused += usize::from(reply.status == 429);
+        }
+        assert!(refused >= 5, "{refused}");
+        kit.sign_in(&bob).await;
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_restricted_key_cannot_sign_in_for_all_clients() {
     scene(|_| async move {
         let kit = SignInKit::start(Setup { needs_keys: true, ..Setup::default() }).await;
