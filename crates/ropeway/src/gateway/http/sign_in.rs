@@ -17,7 +17,7 @@ use crate::gateway::principal::Principal;
 use crate::gateway::principal_tools::list_with;
 use crate::gateway::shared::GatewayShared;
 use crate::gateway::sign_in::{AccountKey, BrowserCookie, LIFETIME, SignInError, StartedSignIn};
-use crate::gateway::sign_in_rights::{SignInDenied, sign_in_account};
+use crate::gateway::sign_in_rights::{SignInDenied, login_command, sign_in_account};
 use crate::tool::Alias;
 
 /// The path of the callback.
@@ -94,7 +94,8 @@ async fn start(
     key: &AccountKey,
 ) -> Response<Body> {
     let Some(origin) = browser_origin(head, scheme) else {
-        let help = format!("use HTTPS, or run `ropeway login {}` on the machine of the gateway", key.0);
+        let command = login_command(shared, &key.0, key.1.as_deref());
+        let help = format!("use HTTPS, or run `{command}` on the machine of the gateway");
         return response::refuse(400, format!("a browser cannot return to this address of the gateway: {help}"));
     };
     let redirect_uri = format!("{origin}{CALLBACK_PATH}");

@@ -49,6 +49,7 @@ struct Setup {
     is_signed_in: bool,
     per_principal: bool,
     needs_keys: bool,
+    config_file: Option<&'static str>,
 }
 
 impl SignInKit {
@@ -73,7 +74,10 @@ impl SignInKit {
         web.alias = "web".into();
         let scripted = ScriptedServer::new(Script::default());
         let config = Config::default().with_server(ServerEntry::new(web)).with_server(entry("other", &scripted));
-        let builder = Gateway::builder(config).settings(settings).token_store(store.clone());
+        let mut builder = Gateway::builder(config).settings(settings).token_store(store.clone());
+        if let Some(file) = setup.config_file {
+            builder = builder.config_file(file);
+        }
         Self { kit: GatewayKit::launch(scripted, builder).await, server, store, keys, folder }
     }
 
@@ -277,6 +281,18 @@ fn a_sign_in_that_is_declined_or_fails_ends() {
 }
 
 #[test]
+fn the_commands_of_a_gateway_name_its_configuration_file() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { config_file: Some("/etc/ropeway.yaml"), ..Setup::default() }).await;
+        let command = "ropeway login web --config /etc/ropeway.yaml";
+        assert_eq!(kit.status("").await["login"]["command"], command);
+        let error = kit.call("").await["error"]["message"].as_str().expect("an error").to_owned();
+        assert!(error.contains(&format!("run `{command}`")), "{error}");
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn the_cookie_of_a_sign_in_has_the_host_prefix_over_tls() {
     scene(|_| async move {
         let kit = SignInKit::start(Setup::default()).await;
@@ -394,7 +410,7 @@ fn a_restricted_key_cannot_sign_in_for_all_clients() {
 #[test]
 fn each_principal_uses_tokens_of_its_own() {
     scene(|_| async move {
-        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true };
+        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true, ..Setup::default() };
         let kit = SignInKit::start(setup).await;
         let ann = kit.key("ann", |key| key.profiles = vec!["default".to_owned()]);
         let bob = kit.key("bob", |_| {});
@@ -618,7 +634,7 @@ fn later_calls_join_the_sign_in_of_the_shared_account() {
 fn a_declined_sign_in_fails_the_waiting_calls_without_another_question() {
     scene(|_| async move {
         // The tools of the shared account stay listed while a principal signs in.
-        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true };
+        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true, ..Setup::default() };
         let kit = Arc::new(SignInKit::start(setup).await);
         let ann = kit.key("ann", |_| {});
         kit.until(&ann, "ready").await;
