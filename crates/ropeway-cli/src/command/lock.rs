@@ -73,6 +73,8 @@ struct Review {
     /// Servers of the lock that were removed from the configuration.
     removed: Vec<Alias>,
     differences: Vec<Difference>,
+    /// Available servers without tools that the lock does not contain.
+    added: Vec<Alias>,
     /// The available servers with their sandboxes.
     sandboxes: Vec<(Alias, Option<Sandbox>)>,
     sandbox_differences: Vec<SandboxDifference>,
@@ -105,7 +107,7 @@ impl Lock {
             Ok(Review::new(&contents, session.listing(), removed).with_sandboxes(&contents, sandboxes))
         })
         .await?;
-        let count = review.differences.len() + review.sandbox_differences.len();
+        let count = review.differences.len() + review.sandbox_differences.len() + review.added.len();
         let has_changes = count > 0;
         let mut written = false;
         if !context.json {
@@ -152,13 +154,16 @@ async fn accepted(differences: usize) -> bool {
 
 impl Review {
     fn new(contents: &Contents, listing: ToolListing, removed: Vec<Alias>) -> Self {
-        let (mut reached, mut unreached, mut differences) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut reached, mut unreached, mut differences, mut added) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for status in listing.statuses {
             let alias = status.server.clone();
             if is_available(&status.state) {
                 let tools: Vec<ToolDefinition> =
                     listing.registry.of_server(&alias).map(|tool| tool.definition().clone()).collect();
                 differences.extend(contents.compare(&alias, &tools));
+                if tools.is_empty() && !contents.contains(&alias) {
+                    added.push(alias.clone());
+                }
                 reached.push((alias, tools));
             } else if is_unavailable(&status.state) {
                 unreached.push(status);
@@ -167,7 +172,8 @@ impl Review {
         for alias in &removed {
             differences.extend(contents.compare(alias, []));
         }
-        Self { reached, unreached, removed, differences, sandboxes: Vec::new(), sandbox_differences: Vec::new() }
+        let (sandboxes, sandbox_differences) = (Vec::new(), Vec::new());
+        Self { reached, unreached, removed, differences, added, sandboxes, sandbox_differences }
     }
 
     /// Compares the sandboxes of all servers. Those of unavailable servers are reported if they are wider, and never accepted.
@@ -205,6 +211,9 @@ impl Review {
                 text.push_str(&format!("    {}{note}\n", escape_invisible(&change.text)));
             }
         }
+        for server in &self.added {
+            text.push_str(&line('+', AnsiColor::Green, &escape_invisible(server.as_str()), "new: no tools"));
+        }
         for difference in &self.differences {
             let name = escape_invisible(&format!("{}.{}", difference.server, difference.tool));
             let now = self.tool(difference).and_then(|tool| tool.original().description.as_deref());
@@ -230,7 +239,7 @@ impl Review {
                 }
             }
         }
-        if self.differences.is_empty() && self.sandbox_differences.is_empty() && exists {
+        if self.differences.is_empty() && self.sandbox_differences.is_empty() && self.added.is_empty() && exists {
             let all = self.reached.iter().map(|(_, tools)| tools.len()).sum();
             text.push_str(&format!("{} is up to date: {}\n", file.path().display(), count(all)));
         }
@@ -257,7 +266,8 @@ impl Review {
         };
         let sandboxes: Vec<Value> = self.sandbox_differences.iter().map(sandbox).collect();
         let (lock, unreached) = (file.path(), &self.unreached);
-        json!({"lock": lock, "written": written, "differences": differences, "sandboxes": sandboxes, "unreached": unreached})
+        json!({"lock": lock, "written": written, "differences": differences, "added": self.added, "sandboxes": sandboxes,
+            "unreached": unreached})
     }
 
     /// Returns the exit code for the unavailable servers.

@@ -52,6 +52,8 @@ pub(super) struct Logout {
 /// A sign-in that was removed.
 struct Removed {
     server: String,
+    /// The name of the server in the configuration.
+    name: Option<String>,
     account: Option<String>,
     /// What the authorization server did; `None` if it did not respond, or if the tokens could not be read.
     revocation: Option<Revocation>,
@@ -81,9 +83,11 @@ impl Logout {
         };
         let mut removed = Vec::new();
         for (server, account) in wanted {
-            let settings = targets.iter().find(|target| target.is_of(&server)).map(SignInTarget::settings);
-            let done = sign_out(&store, server, account, &settings.unwrap_or_default()).await?;
-            removed.extend(done);
+            let of = SignInTarget::of_sign_in(&targets, &server, account.as_deref());
+            let settings = of.map(SignInTarget::settings).unwrap_or_default();
+            let done = sign_out(&store, server, account, &settings).await?;
+            let name = of.map(|target| target.name.clone());
+            removed.extend(done.map(|done| Removed { name, ..done }));
         }
         if target.is_none() {
             // Also removes damaged entries, which are not listed.
@@ -113,7 +117,7 @@ async fn sign_out(
     let loaded = store.load(&server, account.as_deref()).await;
     let is_removed = store.remove(&server, account.as_deref()).await.map_err(|error| store_failure(&error))?;
     drop(lock);
-    let mut removed = Removed { server, account, revocation: None, expires_at: None, problem: None };
+    let mut removed = Removed { server, name: None, account, revocation: None, expires_at: None, problem: None };
     match loaded {
         Ok(Some(credentials)) => {
             redact_credentials(&credentials);
@@ -161,6 +165,7 @@ fn document(removed: &Removed) -> Value {
         revocation.is_supported.then_some(all)
     });
     json!({
+        "name": removed.name,
         "server": removed.server,
         "account": removed.account,
         "revoked": is_revoked,
@@ -181,8 +186,8 @@ fn report(removed: &[Removed], target: Option<&SignInTarget>, json: bool) -> Res
             None => print("not signed in to any server\n")?,
         }
     }
-    for Removed { server, account, revocation, expires_at, problem } in removed {
-        let name = target.map_or(server.as_str(), |target| target.name.as_str());
+    for Removed { server, name, account, revocation, expires_at, problem } in removed {
+        let name = name.as_ref().unwrap_or(server);
         let account = account.as_deref().map(|account| format!(" as `{account}`")).unwrap_or_default();
         let note = describe(revocation.as_ref(), *expires_at, SystemTime::now());
         print(&format!("{}\n", clean_line(&format!("signed out of `{name}`{account} · {note}"))))?;

@@ -66,12 +66,16 @@ impl ConfigPath {
             PathReason::Folder => {
                 // The user configuration file may also be found as the file of the current directory. A symbolic link to it
                 // does not count: relative paths are resolved against the directory of the link.
-                let own = user_folder().and_then(|folder| location(&path_in(&folder)).ok());
-                let is_own = own.is_some() && own == location(&self.path).ok();
-                if is_own { Origin::Own } else { Origin::Project }
+                if is_user_file(&self.path) { Origin::Own } else { Origin::Project }
             }
         }
     }
+}
+
+/// Returns `true` for the user configuration file, which is found in all directories.
+pub(crate) fn is_user_file(path: &Path) -> bool {
+    let own = user_folder().and_then(|folder| location(&path_in(&folder)).ok());
+    own.is_some() && own == location(path).ok()
 }
 
 /// Returns the search path in order.

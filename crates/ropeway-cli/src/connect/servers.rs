@@ -120,7 +120,7 @@ impl ServerOptions {
 
 /// Returns handlers that use the stored sign-ins.
 pub(crate) fn token_handlers() -> Handlers {
-    let handlers = Handlers::new().on_secrets(|server, secrets| redaction::set_secrets(server.as_str(), secrets));
+    let handlers = Handlers::new().with_token_redactor(redaction::token_redactor());
     match TokenStore::default_location() {
         Ok(store) => handlers.with_token_store(store),
         // Without a home directory, nothing is stored.

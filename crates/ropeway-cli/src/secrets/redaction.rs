@@ -1,52 +1,36 @@
 //! Redaction of secrets in all output except tool results.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use ropeway::secret::{Redactor, StreamRedactor};
+use ropeway::secret::{AccountRedactor, Redactor, StreamRedactor};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::terminal::text::{Cleaner, clean_json, escape_controls};
 
-/// The known secrets of all servers.
-static SECRETS: RwLock<KnownSecrets> = RwLock::new(KnownSecrets { fixed: None, tokens: BTreeMap::new(), all: None });
+/// The known secrets, and the tokens of all servers.
+static SECRETS: LazyLock<Arc<AccountRedactor>> = LazyLock::new(Arc::default);
 
-struct KnownSecrets {
-    fixed: Option<Redactor>,
-    /// The tokens of each server, which change.
-    tokens: BTreeMap<String, Redactor>,
-    all: Option<Redactor>,
-}
-
-impl KnownSecrets {
-    fn update(&mut self) {
-        let fixed = self.fixed.clone().unwrap_or_default();
-        self.all = Some(self.tokens.values().fold(fixed, |all, tokens| all.with(tokens)));
-    }
-}
+/// The secrets that were added.
+static ADDED: LazyLock<Mutex<Redactor>> = LazyLock::new(Mutex::default);
 
 /// Adds secrets to redact from now on.
 pub(crate) fn add_secrets(secrets: &Redactor) {
-    let mut known = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
-    known.fixed = Some(known.fixed.take().unwrap_or_default().with(secrets));
-    known.update();
+    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    *added = added.with(secrets);
+    SECRETS.set_configured(added.clone());
 }
 
-/// Sets the secrets of a server, in place of those that were set before.
-pub(crate) fn set_secrets(server: &str, secrets: &Redactor) {
-    let mut known = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
-    if known.tokens.get(server) != Some(secrets) {
-        known.tokens.insert(server.to_owned(), secrets.clone());
-        known.update();
-    }
+/// Returns the redactor that learns the tokens of connections.
+pub(crate) fn token_redactor() -> Arc<AccountRedactor> {
+    SECRETS.clone()
 }
 
 /// Returns a redactor of the known secrets.
 pub(crate) fn redactor() -> Redactor {
-    SECRETS.read().unwrap_or_else(PoisonError::into_inner).all.clone().unwrap_or_default()
+    SECRETS.current()
 }
 
 /// Redacts a text.
@@ -178,16 +162,6 @@ mod tests {
         veiled.write_all(line.as_bytes()).expect("a line");
         let expected = "*** \u{1b}[1mand\u{1b}[0m ***\\r\\u{0}\\u{9b}\\u{202e}\\u{1b}[2J\n";
         assert_eq!(String::from_utf8(lines).expect("text"), expected);
-    }
-
-    #[test]
-    fn the_tokens_of_a_server_replace_its_earlier_ones() {
-        let token = |text: &str| Redactor::new([&Secret::new(text)]);
-        set_secrets("web", &token("the-first-token-of-web"));
-        set_secrets("other", &token("a-token-of-other"));
-        set_secrets("web", &token("the-second-token-of-web"));
-        let shown = redact("the-first-token-of-web the-second-token-of-web a-token-of-other").into_owned();
-        assert_eq!(shown, "the-first-token-of-web *** ***");
     }
 
     #[test]

@@ -94,11 +94,10 @@ impl SignInFlow<'_> {
         ask: impl AsyncFn(&str) -> Option<String>,
     ) -> Result<Credentials, Failure> {
         let port = options.settings.redirect_port;
-        let before = options.previous.as_ref().map(|previous| previous.issuer.clone());
         let label = || format!("asking {} how to sign in", self.name);
         let started = self.status.during_labelled(label, SignIn::start(options)).await;
         let mut sign_in = started.map_err(|error| self.start_failure(&error))?;
-        if let Some(before) = before.filter(|before| is_other_issuer(before, sign_in.issuer())) {
+        if let Some(before) = sign_in.previous_issuer() {
             say(&warning(&format!(
                 "the authorization server was {before} before; sign in only if you expect the change"
             )));
@@ -240,11 +239,6 @@ impl SignInFlow<'_> {
             _ => failure,
         }
     }
-}
-
-/// Returns `true` for different issuers. A slash at the end makes none.
-fn is_other_issuer(one: &str, other: &str) -> bool {
-    one.trim_end_matches('/') != other.trim_end_matches('/')
 }
 
 /// Waits for a sign-in, and tells the user if the browser does not open.

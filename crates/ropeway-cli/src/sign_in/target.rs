@@ -63,7 +63,17 @@ impl SignInTarget {
 
     /// Returns `true` if a stored sign-in is the one that this entry uses.
     pub(crate) fn uses(&self, entry: &CredentialsSummary) -> bool {
-        self.is_of(&entry.server) && self.account() == entry.account.as_deref()
+        self.uses_account(&entry.server, entry.account.as_deref())
+    }
+
+    fn uses_account(&self, server: &str, account: Option<&str>) -> bool {
+        self.is_of(server) && self.account() == account
+    }
+
+    /// Returns the target that uses a stored sign-in, or else one of the same server.
+    pub(crate) fn of_sign_in<'a>(targets: &'a [Self], server: &str, account: Option<&str>) -> Option<&'a Self> {
+        let same_server = || targets.iter().find(|target| target.is_of(server));
+        targets.iter().find(|target| target.uses_account(server, account)).or_else(same_server)
     }
 
     /// Returns the configured account.

@@ -141,6 +141,28 @@ fn a_strict_lock_hides_new_and_changed_tools() {
 }
 
 #[test]
+fn a_strict_lock_starts_no_command_that_is_not_in_it() {
+    let place = place(&[note()]);
+    place.run("lock").expect(0);
+    serve(&place, &[note()], Some("strict"));
+    let config = std::fs::read_to_string(place.path().join("ropeway.yaml")).expect("a file");
+    place.write("ropeway.yaml", &config.replace("\"files\"", "\"renamed\""));
+    let run = place.run("call renamed.note text=x");
+    assert!(run.code != Some(0), "{}", run.stdout);
+    assert!(run.stderr.contains("it is not in `ropeway.lock`; run `ropeway lock` to accept it"), "{}", run.stderr);
+    place.run("lock").expect(0);
+    assert_eq!(place.run("call renamed.note text=x").expect(0).stdout, "done");
+    // A server without tools is accepted, too.
+    serve(&place, &[], Some("strict"));
+    let run = place.run("lock --check").expect(1);
+    assert!(out(&run, &place).contains("+ files new: no tools\n"), "{}", run.stdout);
+    place.run("lock").expect(0);
+    let run = place.run("lock --check").expect(0);
+    assert_eq!(out(&run, &place), "~/ropeway.lock is up to date: no tools\n");
+    assert_eq!(place.run("tools").expect(0).stderr, "");
+}
+
+#[test]
 fn a_strict_lock_that_is_missing_or_broken_is_an_error() {
     let place = Place::new();
     serve(&place, &[note()], Some("strict"));

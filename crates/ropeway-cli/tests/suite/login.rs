@@ -393,7 +393,7 @@ fn sign_ins_are_listed_moved_and_removed() {
     assert_eq!(place.run("logout web --account work").expect(0).stdout, "not signed in to `web`\n");
     protected.server.answer("/revoke", Answer::html(500));
     let run = place.run("logout --all").expect(0);
-    assert!(run.stdout.contains("tokens not revoked"), "{}", run.stdout);
+    assert!(run.stdout.contains("signed out of `web` · tokens not revoked"), "{}", run.stdout);
     assert!(run.stderr.contains("may stay valid"), "{}", run.stderr);
     assert_no_secrets(&run);
     place.run("call web.scopes").expect(4);
@@ -424,6 +424,11 @@ fn entries_with_accounts_use_their_own_sign_ins() {
     assert!(place.run("logout work").expect(0).stdout.contains("signed out of `work` as `work`"));
     place.run("call work.scopes").expect(4);
     assert_eq!(place.run("call home.scopes").expect(0).stdout, "home");
+    log_in("work");
+    let removed = place.run("logout --all").expect(0).stdout;
+    for words in ["signed out of `work` as `work` · ", "signed out of `home` as `home` · "] {
+        assert!(removed.contains(words), "{removed}");
+    }
 }
 
 #[test]

@@ -219,11 +219,15 @@ impl Bridge {
         }
     }
 
-    /// Returns `true` if the tools of a server are unknown, because the shared account has no tokens. Principals have some.
+    /// Returns `true` if only principals can list the tools of a server, because the shared account has no tokens.
+    pub(crate) fn needs_principal_list(&self, alias: &Alias) -> bool {
+        let needs_auth = self.slot(alias).is_ok_and(|slot| slot.snapshot().state == ServerState::NeedsAuth);
+        needs_auth && self.has_principal_tokens(alias)
+    }
+
+    /// Returns `true` if only principals can list the tools of a server, and none has done so.
     pub(crate) fn is_unlisted(&self, alias: &Alias) -> bool {
-        let snapshot = self.slot(alias).ok().map(|slot| slot.snapshot());
-        let is_unknown = snapshot.is_some_and(|it| it.version == 0 && it.state == ServerState::NeedsAuth);
-        is_unknown && self.has_principal_tokens(alias)
+        self.needs_principal_list(alias) && self.slot(alias).is_ok_and(|slot| slot.snapshot().version == 0)
     }
 
     /// Lists the tools of a server with the tokens of an account. They stay exposed until the shared account lists its own.
@@ -235,7 +239,7 @@ impl Bridge {
         let features = ServerFeatures::request(&mcp, slot.entry.prompt_tools).await;
         mcp.close().await;
         let features = features?;
-        if self.is_unlisted(alias) {
+        if self.needs_principal_list(alias) {
             slot.expose_definitions(features);
         }
         Ok(())

@@ -84,7 +84,7 @@ impl BridgeState {
     }
 
     pub(super) fn new_slot(&self, mut entry: ServerEntry) -> Result<Arc<ServerSlot>, BridgeError> {
-        if let Some(reason) = self.shared.widened_sandbox(&entry).filter(|_| self.shared.is_strict()) {
+        if let Some(reason) = self.shared.start_refusal(&entry) {
             entry.settings = ServerSettings::Invalid { reason };
         }
         let settings =

@@ -104,6 +104,14 @@ impl Clients {
         lock(&self.legacy).values().filter_map(Weak::upgrade).collect()
     }
 
+    /// Returns all clients that can be notified: legacy ones, and those that listen.
+    pub(crate) fn connected(&self) -> Vec<Arc<Client>> {
+        let mut clients = self.legacy();
+        let listeners = lock(&self.listeners);
+        clients.extend(listeners.values().filter_map(|it| it.exchange.upgrade()).map(|it| it.client.clone()));
+        clients
+    }
+
     /// Finds a legacy client.
     pub(crate) fn get(&self, client: ClientId) -> Option<Arc<Client>> {
         lock(&self.legacy).get(&client)?.upgrade()

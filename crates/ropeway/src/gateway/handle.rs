@@ -59,6 +59,7 @@ pub struct GatewayBuilder {
     journal: Option<PathBuf>,
     otlp: Option<OtlpSettings>,
     tokens: Option<TokenStore>,
+    config_file: Option<PathBuf>,
 }
 
 impl GatewayBuilder {
@@ -73,38 +74,39 @@ impl GatewayBuilder {
 
     /// Sets the settings of the gateway in place of those of the configuration.
     #[must_use]
-    pub fn settings(mut self, settings: GatewaySettings) -> Self {
-        self.settings = settings;
-        self
+    pub fn settings(self, settings: GatewaySettings) -> Self {
+        Self { settings, ..self }
     }
 
     /// Sets the keys that seal session ids. A restarted gateway with the same keys accepts its earlier sessions. Defaults to
     /// [`KeySource::Ephemeral`].
     #[must_use]
-    pub fn keys(mut self, keys: KeySource) -> Self {
-        self.keys = keys;
-        self
+    pub fn keys(self, keys: KeySource) -> Self {
+        Self { keys, ..self }
     }
 
     /// Stores the log levels and subscriptions of sessions, and which sessions have ended, in a file, for a restarted gateway.
     #[must_use]
-    pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
-        self.journal = Some(path.into());
-        self
+    pub fn journal(self, path: impl Into<PathBuf>) -> Self {
+        Self { journal: Some(path.into()), ..self }
     }
 
     /// Sends spans and metrics to a collector while the gateway runs.
     #[must_use]
-    pub fn otlp(mut self, settings: OtlpSettings) -> Self {
-        self.otlp = Some(settings);
-        self
+    pub fn otlp(self, settings: OtlpSettings) -> Self {
+        Self { otlp: Some(settings), ..self }
     }
 
     /// Sets the store of sign-ins to servers. Defaults to the store of the bridge's handlers, and else to one in memory.
     #[must_use]
-    pub fn token_store(mut self, store: TokenStore) -> Self {
-        self.tokens = Some(store);
-        self
+    pub fn token_store(self, store: TokenStore) -> Self {
+        Self { tokens: Some(store), ..self }
+    }
+
+    /// Names the configuration file in the commands that people should run, unless `ropeway` finds it by itself.
+    #[must_use]
+    pub fn config_file(self, path: impl Into<PathBuf>) -> Self {
+        Self { config_file: Some(path.into()), ..self }
     }
 
     /// Builds the gateway without starting any server.
@@ -113,7 +115,7 @@ impl GatewayBuilder {
     ///
     /// Fails if the configuration is invalid, or if the session keys, the keys of clients, the journal or a log cannot be opened.
     pub fn build(self) -> Result<Gateway, GatewayError> {
-        let Self { bridge, settings, keys, journal, otlp, tokens } = self;
+        let Self { bridge, settings, keys, journal, otlp, tokens, config_file } = self;
         let keys = Arc::new(keys.load()?);
         let journal = match journal {
             Some(path) => Journal::open(&path).map_err(|source| GatewayError::Journal { path, source })?,
@@ -139,6 +141,7 @@ impl GatewayBuilder {
             exchanges,
             subscriptions,
             sign_ins: SignIns::new(bridge.clone(), tokens, redactor),
+            config_file,
             page_origin: OnceLock::new(),
             upstreams: Upstreams::new(bridge.clone(), switchboard.clone(), &limits),
             switchboard,
@@ -206,6 +209,7 @@ impl Gateway {
             journal: None,
             otlp: None,
             tokens: None,
+            config_file: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The state of a gateway that all its parts share.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use serde::Serialize;
@@ -50,6 +51,8 @@ pub(crate) struct GatewayShared {
     pub(crate) switchboard: Arc<Switchboard>,
     pub(crate) upstreams: Upstreams,
     pub(crate) sign_ins: SignIns,
+    /// The configuration file, for commands that people run, unless `ropeway` finds it by itself.
+    pub(crate) config_file: Option<PathBuf>,
     /// The origin of the web page that clients can be sent to.
     pub(crate) page_origin: OnceLock<String>,
     pub(crate) catalog: Catalog,

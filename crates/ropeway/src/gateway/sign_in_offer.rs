@@ -94,7 +94,7 @@ pub(crate) fn sign_in_required(
 /// Returns how a principal can sign in to a server.
 pub(crate) fn sign_in_advice(shared: &GatewayShared, principal: &Principal, server: &Alias) -> String {
     let account = shared.upstreams.account(server, principal);
-    let command = login_command(server, account.as_deref());
+    let command = login_command(shared, server, account.as_deref());
     let page = match (page_url(shared, server), shared.settings().page) {
         (Some(url), _) => format!(", or open {url}"),
         (None, true) => ", or open the page of the gateway".to_owned(),

@@ -1,5 +1,7 @@
 //! Who may sign in to a server, and for which account.
 
+use std::path::Path;
+
 use super::principal::Principal;
 use super::shared::{GatewayShared, permitted};
 use super::sign_in::AccountKey;
@@ -37,9 +39,26 @@ fn may_use(shared: &GatewayShared, principal: &Principal, server: &Alias) -> boo
 }
 
 /// Returns the command that signs in to an account on the machine of the gateway.
-pub(crate) fn login_command(server: &Alias, account: Option<&str>) -> String {
-    let account = account.map(|account| format!(" --account '{}'", account.replace('\'', r"'\''"))).unwrap_or_default();
-    format!("ropeway login {server}{account}")
+pub(crate) fn login_command(shared: &GatewayShared, server: &Alias, account: Option<&str>) -> String {
+    command(server, account, shared.config_file.as_deref())
+}
+
+fn command(server: &Alias, account: Option<&str>, config: Option<&Path>) -> String {
+    let account = account.map(|account| format!(" --account {}", quoted(account))).unwrap_or_default();
+    let config = config.map(|path| format!(" --config {}", shown_path(path))).unwrap_or_default();
+    format!("ropeway login {server}{account}{config}")
+}
+
+/// Quotes a word for a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Returns a path as a word for a shell, quoted if necessary.
+fn shown_path(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@:".contains(&byte));
+    if is_plain { text.into_owned() } else { quoted(&text) }
 }
 
 #[cfg(test)]
@@ -47,9 +66,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_command_quotes_the_account() {
-        let command = |account| login_command(&Alias::new("web"), account);
-        assert_eq!(command(None), "ropeway login web");
-        assert_eq!(command(Some("key:o'neil")), r"ropeway login web --account 'key:o'\''neil'");
+    fn a_login_command_quotes_the_account_and_the_file() {
+        let command = |account, file: Option<&str>| command(&Alias::new("web"), account, file.map(Path::new));
+        assert_eq!(command(None, None), "ropeway login web");
+        assert_eq!(command(Some("key:o'neil"), None), r"ropeway login web --account 'key:o'\''neil'");
+        let plain = command(Some("key:ann"), Some("/etc/ropeway.yaml"));
+        assert_eq!(plain, "ropeway login web --account 'key:ann' --config /etc/ropeway.yaml");
+        assert_eq!(command(None, Some("/a b/$x.yaml")), "ropeway login web --config '/a b/$x.yaml'");
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 use super::clients::ChangedList;
+use super::principal_tools;
 use super::shared::GatewayShared;
 
 /// Changes within this time become one.
@@ -45,7 +46,14 @@ pub(super) async fn run(shared: Weak<GatewayShared>) {
             lists = board.changes() => {
                 tokio::time::sleep(DEBOUNCE).await;
                 let Some(shared) = shared.upgrade() else { return };
-                for (server, list) in lists.into_iter().filter(|(_, list)| *list != ChangedList::Tools) {
+                for (server, list) in lists {
+                    if list == ChangedList::Tools {
+                        // The bridge follows the tools of servers with a shared account.
+                        if shared.bridge.needs_principal_list(&server) {
+                            shared.sign_ins.lists.set_changed(&server);
+                        }
+                        continue;
+                    }
                     shared.catalog.invalidate(&server, list);
                     let routers = shared.routers();
                     shared.clients.notify_changed(list, |profile| {
@@ -54,7 +62,12 @@ pub(super) async fn run(shared: Weak<GatewayShared>) {
                 }
             }
             _ = tokens.tick() => {
-                let Some(bridge) = shared.upgrade().map(|shared| shared.bridge.clone()) else { return };
+                let Some(shared) = shared.upgrade() else { return };
+                shared.observer.write_refusals(false);
+                let bridge = shared.bridge.clone();
+                if bridge.servers().iter().any(|server| bridge.needs_principal_list(server)) {
+                    tokio::spawn(principal_tools::refresh(shared));
+                }
                 for server in bridge.signed_in_servers().await {
                     let bridge = bridge.clone();
                     tokio::spawn(async move { bridge.reconnect_with_tokens(&server).await });

@@ -42,6 +42,11 @@ impl Lock {
         self.servers.keys()
     }
 
+    /// Returns `true` if a server was accepted, with or without tools.
+    pub fn contains(&self, server: &Alias) -> bool {
+        self.servers.contains_key(server)
+    }
+
     /// Returns the tools of a server, by the server's own names.
     // Hidden from the docs: digests of definitions, for the binary.
     #[doc(hidden)]

@@ -12,9 +12,7 @@ use super::tap::ServerTap;
 use crate::config::MAX_TIMEOUT;
 use crate::oauth::{AuthHost, SignInAnswer, SignInRequest, TokenStore};
 use crate::protocol::code;
-#[cfg(feature = "gateway")]
 use crate::secret::AccountRedactor;
-use crate::secret::Redactor;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 pub(super) type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
@@ -176,14 +174,13 @@ impl Handlers {
         self
     }
 
-    /// Sets a function that gets the secrets of a server whenever a token of it is obtained or read from the store. They replace
-    /// those of an earlier call for the same server.
+    /// Adds a redactor that learns the tokens of all connections when they are obtained or read from the store.
     ///
-    /// The connection redacts them in its events, errors and logs. A host uses the function to redact what it writes itself, such
-    /// as tool results.
+    /// A connection redacts them in its events, errors and logs. A host uses the redactor for what it writes itself, such as tool
+    /// results.
     #[must_use]
-    pub fn on_secrets(mut self, listener: impl Fn(&Alias, &Redactor) + Send + Sync + 'static) -> Self {
-        self.auth.secrets = Some(Arc::new(listener));
+    pub fn with_token_redactor(mut self, redactor: Arc<AccountRedactor>) -> Self {
+        self.auth.redactors.push(redactor);
         self
     }
 }
@@ -195,13 +192,6 @@ impl Handlers {
     #[allow(dead_code, reason = "used by the gateway")]
     pub(crate) fn with_tap(mut self, tap: Arc<dyn ServerTap>) -> Self {
         self.tap = Some(tap);
-        self
-    }
-
-    /// Makes the tokens of all connections known to a redactor.
-    #[must_use]
-    pub(crate) fn with_token_redactor(mut self, redactor: Arc<AccountRedactor>) -> Self {
-        self.auth.redactor = Some(redactor);
         self
     }
 
@@ -236,7 +226,7 @@ impl Handlers {
             && same(&self.roots, &other.roots)
             && same(&self.tap, &other.tap)
             && same(&self.auth.sign_in, &other.auth.sign_in)
-            && same(&self.auth.redactor, &other.auth.redactor)
+            && self.auth.redactors.iter().map(Arc::as_ptr).eq(other.auth.redactors.iter().map(Arc::as_ptr))
             && self.auth.account == other.auth.account
     }
 }

@@ -88,7 +88,7 @@ impl Host {
     pub(crate) fn new(alias: Alias, handlers: Handlers, events: Events, redactor: Redactor) -> Self {
         let auth = &handlers.auth;
         let account = (alias.to_string(), auth.account.clone());
-        let redactor = SharedRedactor::new(redactor).with_account(auth.redactor.clone(), account);
+        let redactor = SharedRedactor::new(redactor).with_account(auth.redactors.clone(), account);
         Self {
             alias,
             handlers,

@@ -22,7 +22,7 @@ use super::sign_in_request::SignInHandler;
 use super::store::{StoreError, StoreStamp, TokenStore};
 use crate::config::{HttpServer, OAuthSettings, ServerAuth, TokenCommand};
 use crate::event::{Event, Events};
-use crate::secret::{AccountRedactor, Redactor, Secret, SharedRedactor};
+use crate::secret::{AccountRedactor, SharedRedactor};
 use crate::sync::{read, write};
 use crate::tool::Alias;
 
@@ -39,13 +39,9 @@ pub(crate) struct AuthHost {
     pub(crate) sign_in_timeout: Option<Duration>,
     pub(crate) store: Option<TokenStore>,
     pub(crate) account: Option<String>,
-    /// Learns the tokens of all connections.
-    pub(crate) redactor: Option<Arc<AccountRedactor>>,
-    pub(crate) secrets: Option<SecretListener>,
+    /// Learn the tokens of all connections.
+    pub(crate) redactors: Vec<Arc<AccountRedactor>>,
 }
-
-/// Gets the secrets of a server when they change.
-pub(crate) type SecretListener = Arc<dyn Fn(&Alias, &Redactor) + Send + Sync>;
 
 /// How tokens of a server are obtained.
 #[derive(Debug)]
@@ -72,7 +68,6 @@ pub(crate) struct Authorizer {
     pub(super) http: OAuthHttp,
     pub(super) nonces: DpopNonces,
     pub(super) redactor: Arc<SharedRedactor>,
-    secrets: Option<SecretListener>,
     pub(super) events: Events,
     pub(crate) clock: SignInClock,
     current: RwLock<Current>,
@@ -193,7 +188,6 @@ impl Authorizer {
             sign_in_timeout: host.sign_in_timeout.unwrap_or(SIGN_IN_TIMEOUT),
             nonces: DpopNonces::default(),
             redactor: redactor.clone(),
-            secrets: host.secrets.clone(),
             events: events.clone(),
             clock: SignInClock::default(),
             current: RwLock::default(),
@@ -347,23 +341,14 @@ impl Authorizer {
 
     /// Makes a token the current one.
     pub(super) fn adopt(&self, token: ActiveToken) {
-        self.learn_secrets(token.secrets());
+        self.redactor.learn(token.secrets());
         let mut current = write(&self.current);
         current.generation += 1;
         current.token = Some(Arc::new(token));
     }
 
     pub(super) fn learn(&self, credentials: &Credentials) {
-        self.learn_secrets(credentials.secrets());
-    }
-
-    /// Adds secrets to the redactor of the connection, and reports them to the host.
-    fn learn_secrets<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
-        self.redactor.learn(secrets);
-        if let Some(listener) = &self.secrets {
-            // Servers choose the tokens: one that is an ordinary word must not hide it everywhere.
-            listener(&self.alias, &self.redactor.current().only_long_secrets());
-        }
+        self.redactor.learn(credentials.secrets());
     }
 
     pub(super) fn drop_token(&self) {

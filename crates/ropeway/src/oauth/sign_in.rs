@@ -85,6 +85,8 @@ pub struct SignIn {
     settings: OAuthSettings,
     account: Option<String>,
     discovery: Discovery,
+    /// The issuer of the previous credentials, if it is another one.
+    previous_issuer: Option<String>,
     scopes: Vec<String>,
     dpop: Option<DpopKey>,
     /// The client of this sign-in, or one of an earlier one that may be used again.
@@ -142,7 +144,10 @@ impl SignIn {
         check_issuer(&settings, previous.as_ref(), &discovery.server.issuer)?;
         tracing::debug!(issuer = %discovery.server.issuer, resource = %discovery.resource, "found the authorization server");
         // Nothing of another authorization server is used: neither its client nor its scopes.
-        let previous = previous.filter(|previous| previous.issuer == discovery.server.issuer);
+        let is_same = |previous: &Credentials| is_same_issuer(&previous.issuer, &discovery.server.issuer);
+        let previous_issuer =
+            previous.as_ref().filter(|previous| !is_same(previous)).map(|previous| previous.issuer.clone());
+        let previous = previous.filter(is_same);
         let granted = previous.as_ref().map(|previous| previous.granted.as_slice()).unwrap_or_default();
         let scopes = requested_scopes(&discovery, challenge.as_ref(), &settings.scopes, granted);
         let scopes = with_offline_access(scopes, &discovery);
@@ -151,12 +156,18 @@ impl SignIn {
             Some(client) => Some(client),
             None => previous.map(|previous| previous.client).filter(|client| client.registered),
         };
-        Ok(Self { http, server, settings, account, discovery, scopes, dpop, client, pending: None })
+        Ok(Self { http, server, settings, account, discovery, previous_issuer, scopes, dpop, client, pending: None })
     }
 
     /// Returns the issuer of the authorization server. Show it to the person before the browser opens.
     pub fn issuer(&self) -> &str {
         &self.discovery.server.issuer
+    }
+
+    /// Returns the issuer of the [previous](SignInOptions::with_previous) sign-in if it is another one. Show it to the person as well:
+    /// a server that is taken over could name another authorization server.
+    pub fn previous_issuer(&self) -> Option<&str> {
+        self.previous_issuer.as_deref()
     }
 
     /// Returns the resource that tokens are requested for ([RFC 8707](https://www.rfc-editor.org/rfc/rfc8707)).

@@ -1,6 +1,7 @@
 //! A redactor for the tokens of many accounts, of which it knows the latest ones.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::RwLock;
 
 use super::redactor::Redactor;
@@ -19,9 +20,19 @@ const MAX_SECRET_BYTES: usize = 8 << 10;
 /// Identifies an account: a server, and the name of the account if it is not the shared one.
 pub(crate) type AccountId = (String, Option<String>);
 
-/// A [`Redactor`] for the secrets of the configuration, and for the tokens of all accounts. Replaced tokens are forgotten.
-#[derive(Debug, Default)]
-pub(crate) struct AccountRedactor(RwLock<AccountSecrets>);
+/// A [`Redactor`] for configured secrets, and for the tokens of all accounts of all connections that it is given to.
+///
+/// Connections redact their tokens in events, errors and logs. A host redacts what it writes itself, such as tool results, with
+/// [`current`](Self::current), which also knows tokens that were obtained or refreshed later. Replaced tokens are forgotten.
+/// Tokens shorter than 16 bytes are not redacted: servers choose them, and an ordinary word must not be hidden everywhere.
+#[derive(Default)]
+pub struct AccountRedactor(RwLock<AccountSecrets>);
+
+impl fmt::Debug for AccountRedactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccountRedactor").field("accounts", &read(&self.0).accounts.len()).finish_non_exhaustive()
+    }
+}
 
 #[derive(Debug, Default)]
 struct AccountSecrets {
@@ -31,15 +42,19 @@ struct AccountSecrets {
     current: Redactor,
 }
 
-#[allow(dead_code, reason = "used by the gateway")]
 impl AccountRedactor {
+    /// Creates a redactor that knows no secrets.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// Returns a redactor for all secrets known so far.
-    pub(crate) fn current(&self) -> Redactor {
+    pub fn current(&self) -> Redactor {
         read(&self.0).current.clone()
     }
 
-    /// Replaces the secrets of the configuration.
-    pub(crate) fn set_configured(&self, configured: Redactor) {
+    /// Replaces the configured secrets.
+    pub fn set_configured(&self, configured: Redactor) {
         let mut state = write(&self.0);
         if state.configured != configured {
             state.configured = configured;
@@ -49,12 +64,17 @@ impl AccountRedactor {
 
     /// Adds secrets of an account, which replace its oldest ones.
     pub(crate) fn learn<'a>(&self, account: &AccountId, secrets: impl IntoIterator<Item = &'a Secret>) {
+        let secrets: Vec<&Secret> =
+            secrets.into_iter().filter(|secret| secret.expose().len() <= MAX_SECRET_BYTES).collect();
+        if secrets.is_empty() {
+            return;
+        }
         let mut state = write(&self.0);
         let known = state.accounts.iter().position(|(own, _)| own == account);
         let known = known.and_then(|index| state.accounts.remove(index));
         let (id, mut own) = known.unwrap_or_else(|| (account.clone(), VecDeque::new()));
         let mut is_new = false;
-        for secret in secrets.into_iter().filter(|secret| secret.expose().len() <= MAX_SECRET_BYTES) {
+        for secret in secrets {
             match own.iter().position(|known| known == secret) {
                 Some(index) => drop(own.remove(index)),
                 None => is_new = true,
@@ -86,7 +106,7 @@ impl AccountSecrets {
 
     fn update(&mut self) {
         let learned = Redactor::new(self.accounts.iter().flat_map(|(_, secrets)| secrets));
-        self.current = self.configured.with(&learned);
+        self.current = self.configured.with(&learned.only_long_secrets());
     }
 }
 
@@ -101,26 +121,28 @@ mod tests {
     #[test]
     fn tokens_of_all_accounts_are_redacted_with_the_configured_secrets() {
         let redactor = AccountRedactor::default();
-        redactor.learn(&account("ann"), &[Secret::new("t0ken-of-ann")]);
+        redactor.learn(&account("ann"), &[Secret::new("the-t0ken-of-ann")]);
         redactor.set_configured(Redactor::new(&[Secret::new("configured")]));
-        redactor.learn(&account("bob"), &[Secret::new("t0ken-of-bob")]);
-        assert_eq!(redactor.current().redact("configured t0ken-of-ann t0ken-of-bob"), "*** *** ***");
+        redactor.learn(&account("bob"), &[Secret::new("the-t0ken-of-bob"), Secret::new("an-issue")]);
+        let text = "configured the-t0ken-of-ann the-t0ken-of-bob an-issue";
+        assert_eq!(redactor.current().redact(text), "*** *** *** an-issue");
         redactor.set_configured(Redactor::default());
-        assert_eq!(redactor.current().redact("configured t0ken-of-ann t0ken-of-bob"), "configured *** ***");
+        assert_eq!(redactor.current().redact(text), "configured *** *** an-issue");
     }
 
     #[test]
     fn replaced_tokens_are_forgotten_and_those_of_other_accounts_are_not() {
         let redactor = AccountRedactor::default();
-        let kept = Secret::new("cl1ent-secret");
-        redactor.learn(&account("ann"), &[Secret::new("t0ken-of-ann")]);
+        let kept = Secret::new("the-cl1ent-secret");
+        redactor.learn(&account("ann"), &[Secret::new("the-t0ken-of-ann")]);
         for number in 0..1000 {
-            let access = Secret::new(format!("access-{number:04}"));
+            let access = Secret::new(format!("the-access-t0ken-{number:04}"));
             redactor.learn(&account("bob"), [&access, &kept]);
         }
         let current = redactor.current();
-        assert_eq!(current.redact("t0ken-of-ann cl1ent-secret access-0999 access-0998"), "*** *** *** ***");
-        assert_eq!(current.redact("access-0000 access-0900"), "access-0000 access-0900");
+        assert_eq!(current.redact("the-t0ken-of-ann the-cl1ent-secret"), "*** ***");
+        assert_eq!(current.redact("the-access-t0ken-0999 the-access-t0ken-0998"), "*** ***");
+        assert_eq!(current.redact("the-access-t0ken-0900"), "the-access-t0ken-0900");
     }
 
     #[test]
@@ -133,5 +155,20 @@ mod tests {
         assert!(read(&redactor.0).accounts.len() <= 16);
         redactor.learn(&account("long"), &[Secret::new("x".repeat(MAX_BYTES + 1))]);
         assert!(redactor.current().redact(&format!("t0ken-0099-{}", "x".repeat(8000))).len() < 10);
+    }
+
+    #[test]
+    fn an_account_without_secrets_that_can_be_kept_takes_no_room() {
+        let redactor = AccountRedactor::default();
+        redactor.learn(&account("ann"), &[Secret::new("x".repeat(MAX_SECRET_BYTES + 1))]);
+        redactor.learn(&account("bob"), []);
+        assert!(read(&redactor.0).accounts.is_empty());
+    }
+
+    #[test]
+    fn a_redactor_does_not_show_its_secrets() {
+        let redactor = AccountRedactor::default();
+        redactor.learn(&account("ann"), &[Secret::new("the-t0ken-of-ann")]);
+        assert_eq!(format!("{redactor:?}"), "AccountRedactor { accounts: 1, .. }");
     }
 }

@@ -17,7 +17,7 @@ mod stream;
 mod value;
 
 #[cfg(feature = "mcp")]
-pub(crate) use self::accounts::AccountRedactor;
+pub use self::accounts::AccountRedactor;
 #[cfg(feature = "providers")]
 pub(crate) use self::detection::in_secret_header;
 pub(crate) use self::detection::{in_header, is_placeholder};

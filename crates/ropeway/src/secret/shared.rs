@@ -21,8 +21,9 @@ pub(crate) struct SharedRedactor {
     /// The secrets of the configuration.
     configured: Redactor,
     state: RwLock<LearnedSecrets>,
-    /// Learns the same secrets, for one account.
-    account: Option<(Arc<AccountRedactor>, AccountId)>,
+    /// Learn the same secrets, for one account.
+    hosts: Vec<Arc<AccountRedactor>>,
+    account: AccountId,
 }
 
 #[derive(Debug)]
@@ -35,12 +36,12 @@ impl SharedRedactor {
     /// Creates a redactor for the secrets of the configuration.
     pub(crate) fn new(configured: Redactor) -> Self {
         let state = LearnedSecrets { current: configured.clone(), learned: VecDeque::new() };
-        Self { configured, state: RwLock::new(state), account: None }
+        Self { configured, state: RwLock::new(state), hosts: Vec::new(), account: AccountId::default() }
     }
 
-    /// Passes all secrets that are learned to the redactor of many accounts.
-    pub(crate) fn with_account(self, redactor: Option<Arc<AccountRedactor>>, account: AccountId) -> Self {
-        Self { account: redactor.map(|redactor| (redactor, account)), ..self }
+    /// Passes all secrets that are learned to the redactors of many accounts.
+    pub(crate) fn with_account(self, hosts: Vec<Arc<AccountRedactor>>, account: AccountId) -> Self {
+        Self { hosts, account, ..self }
     }
 
     /// Returns a redactor for all secrets known so far.
@@ -51,8 +52,8 @@ impl SharedRedactor {
     /// Adds the secrets that are in use from now on. The oldest ones are forgotten.
     pub(crate) fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
         let secrets: Vec<&Secret> = secrets.into_iter().collect();
-        if let Some((redactor, account)) = &self.account {
-            redactor.learn(account, secrets.iter().copied());
+        for redactor in &self.hosts {
+            redactor.learn(&self.account, secrets.iter().copied());
         }
         let mut state = write(&self.state);
         let (mut is_new, mut given) = (false, 0);

@@ -90,6 +90,55 @@ fn an_unauthorized_call_enters_needs_auth() {
     });
 }
 
+/// The challenge of a server whose fixed token lacks a scope.
+const NO_SCOPE: &str = "Bearer error=\"insufficient_scope\", scope=\"write\"";
+
+#[test]
+fn a_fixed_token_that_lacks_a_scope_fails_one_call_and_not_the_session() {
+    scene(|_| async {
+        for transport in ["legacy", "modern", "sse"] {
+            let refusal = Fault::header_status(403, "WWW-Authenticate", NO_SCOPE);
+            let http = listening(Script::default().fault(FaultTrigger::tool("echo").nth(1), refusal)).await;
+            let server = connect(match transport {
+                "legacy" => in_era(EraChoice::Legacy, at(http.url()).with_bearer("t-456")),
+                "modern" => in_era(EraChoice::Modern, at(http.url()).with_header("Authorization", "Bearer t-456")),
+                _ => hasty(Transport::Sse(at(http.sse_url()).with_bearer("t-456"))),
+            })
+            .await;
+            let is_handshake = |body: &[u8]| {
+                let body = String::from_utf8_lossy(body);
+                body.contains("\"initialize\"") || body.contains("\"server/discover\"")
+            };
+            let handshakes = || http.requests().iter().filter(|request| is_handshake(&request.body)).count();
+            let before = handshakes();
+            let error = call(&server, "echo", json!({"message": "hi"})).await.expect_err("no answer");
+            assert!(
+                matches!(&error, CallError::NeedsAuth { challenge: Some(it), .. } if it == NO_SCOPE),
+                "{transport}: {error:?}"
+            );
+            assert!(matches!(*server.state().borrow(), ConnectionState::Ready { .. }), "{transport}");
+            still_works(&server).await;
+            assert_eq!(handshakes(), before, "{transport}: the session goes on");
+            server.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_fixed_token_that_lacks_a_scope_for_the_handshake_is_a_failed_start() {
+    scene(|_| async {
+        for message in ["initialize", "notifications/initialized"] {
+            let refusal = Fault::header_status(403, "WWW-Authenticate", NO_SCOPE);
+            let http = listening(Script::default().fault(FaultTrigger::method(message), refusal)).await;
+            let server = Mcp::new(in_era(EraChoice::Legacy, at(http.url()).with_bearer("t-456")));
+            let told = cannot_connect(&server).await;
+            assert_eq!(told, "could not connect to server `peer`: the server needs authentication", "{message}");
+            assert!(matches!(*server.state().borrow(), ConnectionState::NeedsAuth { .. }), "{message}");
+            server.close().await;
+        }
+    });
+}
+
 #[test]
 fn headers_and_tokens_are_sent_and_never_shown() {
     scene(|_| async {

@@ -68,10 +68,8 @@ impl Status {
     pub(super) async fn run(self, store: &TokenStore, context: &CommandContext) -> Result<Exit, Failure> {
         let targets = configured_targets(self.config.as_deref(), context)?;
         let list = store.list().await.map_err(|error| store_failure(&error))?;
-        let name = |entry: &CredentialsSummary| {
-            let same_server = || targets.iter().find(|target| target.is_of(&entry.server));
-            targets.iter().find(|target| target.uses(entry)).or_else(same_server)
-        };
+        let name =
+            |entry: &CredentialsSummary| SignInTarget::of_sign_in(&targets, &entry.server, entry.account.as_deref());
         let is_signed_in = |target: &&SignInTarget| list.entries.iter().any(|entry| target.uses(entry));
         let missing: Vec<&SignInTarget> =
             targets.iter().filter(|target| target.needs_sign_in()).filter(|target| !is_signed_in(target)).collect();

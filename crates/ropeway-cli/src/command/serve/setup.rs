@@ -9,6 +9,7 @@ use ropeway::bridge::BridgeBuilder;
 use ropeway::config::{GatewaySettings, Secret};
 use ropeway::gateway::{Gateway, GatewayError, KeyError, KeyFileError, KeySource, OtlpSettings};
 
+use crate::config::config_paths::is_user_file;
 use crate::connect::command_context::CommandContext;
 use crate::connect::lockfile;
 use crate::connect::servers::{ServerSource, Servers, token_handlers};
@@ -44,6 +45,12 @@ pub(super) fn build(
         }
     };
     let mut builder = Gateway::builder(servers.config.clone()).bridge(bridge);
+    // The person who reads it may be in another directory.
+    if let ServerSource::File(path) = &servers.source
+        && !is_user_file(path)
+    {
+        builder = builder.config_file(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+    }
     if !is_ephemeral {
         let folder = gateway_folder()?;
         builder = builder.keys(keys(&servers.config.gateway, folder.as_deref())?);

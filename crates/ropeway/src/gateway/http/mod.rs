@@ -39,7 +39,7 @@ use self::route::{Route, route};
 use self::sse::SseSessions;
 use super::accept::{Accept, accept};
 use super::errors::ErrorReply;
-use super::observe::AccessRecord;
+use super::observe::{AccessRecord, RefusedRequest};
 use super::origin::HostRules;
 use super::principal::{Principal, StreamPermit};
 use super::shared::GatewayShared;
@@ -305,10 +305,14 @@ async fn serve_principal(
 /// Counts a request of a principal. Fails if there are too many.
 fn take_request(shared: &GatewayShared, principal: &Principal) -> Result<(), ErrorReply> {
     principal.take_request().map_err(|wait| {
-        shared.observer.add_refused("rate");
+        shared.observer.add_refused_request(refused(principal, "rate"));
         let rate = principal.limits().rate.map(|rate| format!(" (limit: {rate})")).unwrap_or_default();
         ErrorReply::limited(format!("too many requests{rate}"), wait)
     })
+}
+
+fn refused(principal: &Principal, rule: &'static str) -> RefusedRequest {
+    RefusedRequest { principal: principal.shared_id(), key_id: principal.key_id(), rule }
 }
 
 /// Counts an event stream of a principal, so that one of them cannot take all connections.
@@ -321,7 +325,7 @@ fn open_stream(shared: &GatewayShared, principal: &Principal) -> Result<StreamPe
         None => (limits.connections / 2).max(1),
     };
     principal.open_stream(limit).ok_or_else(|| {
-        shared.observer.add_refused("streams_per_principal");
+        shared.observer.add_refused_request(refused(principal, "streams_per_principal"));
         let message = format!("too many event streams (limit: {limit} per principal); close one of them");
         ErrorReply::refused(429, message)
     })

@@ -16,8 +16,8 @@ use crate::error_chain::chain;
 use crate::gateway::principal::Principal;
 use crate::gateway::principal_tools::list_with;
 use crate::gateway::shared::GatewayShared;
-use crate::gateway::sign_in::{AccountKey, LIFETIME, SignInError, StartedSignIn};
-use crate::gateway::sign_in_rights::{SignInDenied, sign_in_account};
+use crate::gateway::sign_in::{AccountKey, BrowserCookie, LIFETIME, SignInError, StartedSignIn};
+use crate::gateway::sign_in_rights::{SignInDenied, login_command, sign_in_account};
 use crate::tool::Alias;
 
 /// The path of the callback.
@@ -94,7 +94,8 @@ async fn start(
     key: &AccountKey,
 ) -> Response<Body> {
     let Some(origin) = browser_origin(head, scheme) else {
-        let help = format!("use HTTPS, or run `ropeway login {}` on the machine of the gateway", key.0);
+        let command = login_command(shared, &key.0, key.1.as_deref());
+        let help = format!("use HTTPS, or run `{command}` on the machine of the gateway");
         return response::refuse(400, format!("a browser cannot return to this address of the gateway: {help}"));
     };
     let redirect_uri = format!("{origin}{CALLBACK_PATH}");
@@ -102,15 +103,7 @@ async fn start(
         Ok(StartedSignIn { url, browser }) => {
             let document = json!({"url": url, "expires_in": LIFETIME.as_secs()});
             let mut response = response::document(200, document.to_string());
-            let secure = if origin.starts_with("https:") { "; Secure" } else { "" };
-            // The browser sends it when the authorization server, which is another site, returns to the callback.
-            let cookie = format!(
-                "{}={}; Path={CALLBACK_PATH}; Max-Age={}; HttpOnly; SameSite=Lax{secure}",
-                browser.name,
-                browser.value,
-                LIFETIME.as_secs()
-            );
-            if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+            if let Ok(cookie) = HeaderValue::from_str(&set_cookie(&browser)) {
                 response.headers_mut().insert(SET_COOKIE, cookie);
             }
             response
@@ -119,10 +112,17 @@ async fn start(
     }
 }
 
+/// Returns the value of `Set-Cookie`. `SameSite=Lax` lets the browser send the cookie when the authorization server, which is another
+/// site, returns to the callback. The prefix of a secure cookie needs the path `/`.
+fn set_cookie(BrowserCookie { name, value, is_secure }: &BrowserCookie) -> String {
+    let scope = if *is_secure { "Path=/; Secure".to_owned() } else { format!("Path={CALLBACK_PATH}") };
+    format!("{name}={value}; {scope}; Max-Age={}; HttpOnly; SameSite=Lax", LIFETIME.as_secs())
+}
+
 async fn sign_out(shared: &Arc<GatewayShared>, key: AccountKey) -> Response<Body> {
     match shared.sign_ins.sign_out(&key).await {
         Ok(is_signed_out) => {
-            apply_tokens(shared, key);
+            apply_tokens(shared, key, false);
             response::document(200, json!({"signed_out": is_signed_out}).to_string())
         }
         Err(error) => failed(&error),
@@ -142,8 +142,8 @@ fn failed(error: &SignInError) -> Response<Body> {
     response::refuse(status, chain(error))
 }
 
-/// Connects with changed tokens in the background, and then lets the waiting calls go on.
-fn apply_tokens(shared: &Arc<GatewayShared>, key: AccountKey) {
+/// Connects with changed tokens in the background, and then lets the waiting calls go on, or fail after a sign-out.
+fn apply_tokens(shared: &Arc<GatewayShared>, key: AccountKey, is_signed_in: bool) {
     let shared = shared.clone();
     tokio::spawn(async move {
         let apply = async {
@@ -154,7 +154,7 @@ fn apply_tokens(shared: &Arc<GatewayShared>, key: AccountKey) {
             () = apply => {}
             () = shared.draining.cancelled() => {}
         }
-        shared.sign_ins.waiting.end(&key, true);
+        shared.sign_ins.waiting.end(&key, is_signed_in);
     });
 }
 
@@ -168,7 +168,7 @@ pub(super) async fn callback(shared: &Arc<GatewayShared>, head: &Parts) -> Respo
     let finishing = tokio::spawn(async move {
         let cookie = |name: &str| cookies.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
         let key = shared.sign_ins.finish(&query, cookie).await?;
-        apply_tokens(&shared, key);
+        apply_tokens(&shared, key, true);
         Ok(())
     });
     let (status, text) = match finishing.await {

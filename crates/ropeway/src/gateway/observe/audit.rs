@@ -7,13 +7,20 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
 use super::record::CallRecord;
+use super::refusals::RefusalLine;
 use crate::secret::{Redactor, names_secret};
 
 /// Maximum bytes of arguments in a line.
 const MAX_ARGUMENTS: usize = 16 << 10;
 
 /// One line of the audit log.
-pub(super) struct AuditLine {
+pub(super) enum AuditLine {
+    Call(CallLine),
+    Refusal(RefusalLine),
+}
+
+/// The line of a request.
+pub(super) struct CallLine {
     pub(super) record: Arc<CallRecord>,
     /// The arguments as JSON text.
     pub(super) arguments: Option<Bytes>,
@@ -32,14 +39,18 @@ pub(super) fn bounded_arguments(arguments: &str) -> Bytes {
 /// Appends the JSON of a line.
 pub(super) fn encode(line: &AuditLine, text: &mut Vec<u8>) {
     let before = text.len();
-    if serde_json::to_writer(&mut *text, line).is_err() {
+    let written = match line {
+        AuditLine::Call(line) => serde_json::to_writer(&mut *text, line),
+        AuditLine::Refusal(line) => serde_json::to_writer(&mut *text, line),
+    };
+    if written.is_err() {
         // Only a type that cannot be JSON fails, and the record has none.
         text.truncate(before);
         text.extend_from_slice(b"{}");
     }
 }
 
-impl Serialize for AuditLine {
+impl Serialize for CallLine {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         self.record.write_members(&mut map)?;
@@ -83,7 +94,7 @@ mod tests {
         let redactor = Redactor::new(&[Secret::new("s3cret-value")]);
         let arguments = arguments.map(bounded_arguments);
         let mut text = Vec::new();
-        encode(&AuditLine { record: Arc::new(record()), arguments, redactor }, &mut text);
+        encode(&AuditLine::Call(CallLine { record: Arc::new(record()), arguments, redactor }), &mut text);
         assert!(!text.contains(&b'\n'));
         serde_json::from_slice(&text).expect("JSON")
     }

@@ -11,11 +11,12 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::access::{self, AccessLine};
-use super::audit::{self, AuditLine, bounded_arguments};
+use super::audit::{self, AuditLine, CallLine, bounded_arguments};
 use super::log_sink::LogSink;
 use super::metrics::{Metrics, MetricsTable};
 use super::pending::{PendingRecord, RequestStart};
 use super::record::{CallRecord, ErrorType};
+use super::refusals::{Refusals, RefusedRequest};
 use super::sampler::Sampler;
 use crate::config::{GatewaySettings, LogTarget};
 use crate::gateway::method::Method;
@@ -42,6 +43,7 @@ pub(crate) struct Observer {
     metrics: Metrics,
     recent: Mutex<VecDeque<Arc<CallRecord>>>,
     audit: Option<LogSink<AuditLine>>,
+    refusals: Refusals,
     has_arguments: bool,
     access: Option<LogSink<AccessLine>>,
     spans: Option<SpanQueue>,
@@ -85,6 +87,7 @@ impl Observer {
             recent: Mutex::default(),
             has_arguments: audit.is_some_and(|audit| audit.arguments),
             audit: audit.map(sink).transpose()?,
+            refusals: Refusals::default(),
             access: access.transpose()?,
             spans,
         }))
@@ -140,6 +143,7 @@ impl Observer {
     pub(crate) async fn flush(&self, limit: Duration) {
         let flushed = async {
             if let Some(audit) = &self.audit {
+                self.write_refusals(true);
                 audit.flush().await;
             }
             if let Some(access) = &self.access {
@@ -154,6 +158,23 @@ impl Observer {
     /// Counts a request that was refused before its message was read.
     pub(crate) fn add_refused(&self, rule: &'static str) {
         self.metrics.add_refused(rule);
+    }
+
+    /// Counts a request of a principal that a limit refused before its message was read, and adds it to the audit log.
+    pub(crate) fn add_refused_request(&self, request: RefusedRequest) {
+        self.metrics.add_refused(request.rule);
+        if let Some(audit) = &self.audit
+            && let Some(line) = self.refusals.add(request)
+        {
+            audit.write(AuditLine::Refusal(line));
+        }
+    }
+
+    /// Writes lines about refused requests that have none yet; with `all`, also those whose last line is recent.
+    pub(crate) fn write_refusals(&self, all: bool) {
+        if let Some(audit) = &self.audit {
+            self.refusals.take_due(all).into_iter().for_each(|line| audit.write(AuditLine::Refusal(line)));
+        }
     }
 
     /// Counts an HTTP response.
@@ -199,7 +220,7 @@ impl Observer {
         self.metrics.add(&record);
         if let Some(audit) = &self.audit {
             let redactor = if arguments.is_some() { self.redactor() } else { Redactor::default() };
-            audit.write(AuditLine { record: record.clone(), arguments, redactor });
+            audit.write(AuditLine::Call(CallLine { record: record.clone(), arguments, redactor }));
         }
         let is_sampled = record.trace.is_some_and(|trace| trace.is_own && trace.context.is_sampled());
         if let Some(spans) = self.spans.as_ref().filter(|_| is_sampled)

@@ -71,7 +71,7 @@ impl Logins {
             issuer: stored.map(|entry| entry.issuer.clone()),
             expires: stored.and_then(|entry| entry.expires_at).map(timestamp),
             refreshable: stored.is_some_and(|entry| entry.refreshable),
-            command: login_command(&status.server, account.as_deref()),
+            command: login_command(shared, &status.server, account.as_deref()),
             account: account.map(|account| account.to_string()),
         })
     }

@@ -1,9 +1,10 @@
 //! Sign-ins of people to servers through a browser, which returns to the gateway's own callback.
 
+mod lists;
 mod open;
+mod starts;
 mod waiting;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::Url;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
+use self::lists::PrincipalLists;
 pub(crate) use self::open::{AccountKey, BrowserCookie, LIFETIME, SignInProgress};
 use self::open::{OpenSignIn, OpenSignIns, TakenSignIn, Unavailable, UnknownCallback};
+use self::starts::StartLimits;
 pub(crate) use self::waiting::{Waiter, WaitingCalls};
 use crate::bridge::{Bridge, SignInTarget};
 use crate::error_chain::chain;
 use crate::event::{Event, Events};
-use crate::mcp::RateLimit;
-use crate::oauth::store::StoreStamp;
 use crate::oauth::{Challenge, Credentials, OAuthError, SignIn, SignInOptions, StoreError, TokenStore, revoke};
 use crate::secret::AccountRedactor;
 use crate::sync::lock;
@@ -29,9 +30,6 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum time to wait for another process that changes the same tokens.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Number of sign-ins that can be started in a minute. Each of them sends requests to an authorization server.
-const STARTS_PER_MINUTE: u32 = 30;
 
 /// Maximum length of the query of a callback.
 const MAX_QUERY: usize = 16 << 10;
@@ -43,12 +41,12 @@ pub(crate) struct SignIns {
     pub(crate) waiting: Arc<WaitingCalls>,
     bridge: Bridge,
     events: Events,
-    /// The accounts whose tokens could not list tools. They are tried again when they have changed.
-    pub(crate) tried: Mutex<HashMap<AccountKey, StoreStamp>>,
+    /// Tool lists of servers where only principals have signed in.
+    pub(crate) lists: PrincipalLists,
     /// Learns the tokens.
     redactor: Arc<AccountRedactor>,
     open: Mutex<OpenSignIns>,
-    starts: Mutex<RateLimit>,
+    starts: Mutex<StartLimits>,
 }
 
 /// A sign-in that goes on in the browser.
@@ -111,13 +109,13 @@ impl SignIns {
     pub(crate) fn new(bridge: Bridge, store: TokenStore, redactor: Arc<AccountRedactor>) -> Self {
         Self {
             store,
-            tried: Mutex::default(),
+            lists: PrincipalLists::default(),
             redactor,
             waiting: Arc::default(),
             events: bridge.event_channel(),
             bridge,
             open: Mutex::default(),
-            starts: Mutex::new(RateLimit::per(STARTS_PER_MINUTE, Duration::from_secs(60))),
+            starts: Mutex::default(),
         }
     }
 
@@ -129,7 +127,7 @@ impl SignIns {
         redirect_uri: &str,
     ) -> Result<StartedSignIn, SignInError> {
         let target = self.bridge.sign_in_target(&key.0).ok_or(SignInError::NotSupported)?;
-        if !lock(&self.starts).take() {
+        if !lock(&self.starts).take(principal) {
             return Err(SignInError::TooMany);
         }
         lock(&self.open).reserve(key, principal)?;
@@ -144,8 +142,7 @@ impl SignIns {
         let (sign_in, url) = within(self.prepare(&target, key, challenge, redirect_uri), &target.url).await?;
         let state = state_of(Url::parse(&url).ok().as_ref().and_then(Url::query).unwrap_or_default());
         let state = state.ok_or_else(|| OAuthError::Settings { reason: "the sign-in has no state".to_owned() })?;
-        let browser =
-            BrowserCookie { name: format!("ropeway-sign-in-{:016x}", fastrand::u64(..)), value: random_text()? };
+        let browser = BrowserCookie::new(random_text()?, redirect_uri.starts_with("https:"));
         lock(&self.open).fill(key, OpenSignIn { state, browser: browser.clone(), sign_in });
         self.events.emit(Event::SignInStarted { server: key.0.clone(), reason: reason.to_owned() });
         Ok(StartedSignIn { url, browser })

@@ -32,6 +32,18 @@ pub(crate) type AccountKey = (Alias, Option<Arc<str>>);
 pub(crate) struct BrowserCookie {
     pub(crate) name: String,
     pub(crate) value: String,
+    /// Whether browsers send it over HTTPS only.
+    pub(crate) is_secure: bool,
+}
+
+impl BrowserCookie {
+    /// Creates a cookie. The name of a secure one has the prefix `__Host-`: neither another host of the same domain nor a page
+    /// without HTTPS can set it
+    /// ([cookie name prefixes](https://datatracker.ietf.org/doc/html/draft-ietf-httpbis-rfc6265bis#section-4.1.3.2)).
+    pub(super) fn new(value: String, is_secure: bool) -> Self {
+        let prefix = if is_secure { "__Host-" } else { "" };
+        Self { name: format!("{prefix}ropeway-sign-in-{:016x}", fastrand::u64(..)), value, is_secure }
+    }
 }
 
 /// A sign-in that waits for its callback.

@@ -13,6 +13,7 @@ use crate::mcp::error::{ConnectErrorKind, RequestError};
 use crate::mcp::host::Host;
 use crate::mcp::message_log;
 use crate::mcp::pending::PendingRequests;
+use crate::mcp::request::Request;
 use crate::oauth::{Access, Authorizer, Challenge, MAX_RECOVERIES, OAuthError, Refusal, Waiting};
 
 /// The nonce that a server wants in proofs ([RFC 9449](https://www.rfc-editor.org/rfc/rfc9449#section-8)).
@@ -26,6 +27,11 @@ pub(super) struct Target<'a> {
     pub(super) waiting: Waiting,
     /// The pending request, whose idle timeout does not include the time of a sign-in.
     pub(super) pending: Option<(&'a PendingRequests, u64)>,
+}
+
+/// Returns whether a caller waits for a request, or only the connection.
+pub(super) fn waiting(request: &Request<'_>) -> Waiting {
+    if request.cx.is_background() { Waiting::Background } else { Waiting::Call }
 }
 
 impl HttpClient {

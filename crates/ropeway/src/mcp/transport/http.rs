@@ -10,7 +10,7 @@ use reqwest::header::HeaderValue;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::Instant;
 
-use super::authorized::Target;
+use super::authorized::{Target, waiting};
 use super::background_tasks::BackgroundTasks;
 use super::cancel::CancelOnDrop;
 use super::disconnect::DisconnectReason;
@@ -171,7 +171,7 @@ impl Http {
             let not_started = rejected.status == StatusCode::TOO_MANY_REQUESTS;
             let may_repeat = rejected.is_busy() && (request.idempotent || not_started);
             if !may_repeat || attempts >= BUSY_ATTEMPTS || !in_time {
-                return Err(rejected.into_request_error());
+                return Err(rejected.into_call_error(waiting(request)));
             }
             tokio::time::sleep_until(retry_at).await;
             wait *= 2;
@@ -179,8 +179,7 @@ impl Http {
     }
 
     async fn send(&self, id: u64, request: &Request<'_>, message: &Bytes) -> Result<Response, RequestError> {
-        let waiting = if request.cx.is_background() { Waiting::Background } else { Waiting::Call };
-        let target = Target { pending: Some((&self.pending, id)), ..self.target(Method::POST, waiting) };
+        let target = Target { pending: Some((&self.pending, id)), ..self.target(Method::POST, waiting(request)) };
         self.client.send_authorized(target, |access| self.send_once(request, message, access)).await
     }
 

@@ -14,7 +14,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use crate::config::HttpServer;
 use crate::mcp::error::{ConnectErrorKind, PROXY_AUTH, RequestError, redact_error};
 use crate::mcp::host::Host;
-use crate::oauth::Authorizer;
+use crate::oauth::{Authorizer, Challenge, Waiting};
 use crate::protocol::{self, Incoming, RpcError};
 use crate::secret::{Redactor, SharedRedactor};
 use crate::sync::{read, write};
@@ -144,6 +144,8 @@ fn connect_error(error: reqwest::Error, redactor: &Redactor) -> ConnectErrorKind
 pub(crate) struct ErrorResponse {
     pub(crate) status: StatusCode,
     pub(crate) challenge: Option<String>,
+    /// Whether the credentials are valid, but lack a scope that this request needs.
+    lacks_scope: bool,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) rpc: Option<RpcError>,
     /// The id of the request that the error answers, if it has one.
@@ -157,6 +159,7 @@ impl ErrorResponse {
         let header =
             |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let challenge = header(WWW_AUTHENTICATE).map(|challenge| redactor.redact_beginning(&challenge, MAX_HEADER));
+        let lacks_scope = status == StatusCode::FORBIDDEN && is_insufficient_scope(response.headers());
         let retry_after = header(RETRY_AFTER).and_then(|value| retry_after(&value, SystemTime::now()));
         let location = header(reqwest::header::LOCATION);
         let mut body = Vec::new();
@@ -183,7 +186,7 @@ impl ErrorResponse {
             }
             _ => brief(&body, redactor),
         };
-        Self { status, challenge, retry_after, rpc, request_id, body }
+        Self { status, challenge, lacks_scope, retry_after, rpc, request_id, body }
     }
 
     /// Returns `true` if the server requires authentication.
@@ -194,6 +197,15 @@ impl ErrorResponse {
     /// Returns `true` if the server is overloaded.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    /// Converts the response to the error of a request that a caller waits for. A missing scope fails that request only, and not
+    /// the session of the others. The request was not executed.
+    pub(crate) fn into_call_error(self, waiting: Waiting) -> RequestError {
+        if self.lacks_scope && waiting == Waiting::Call {
+            return RequestError::disconnected(true, ConnectErrorKind::NeedsAuth { challenge: self.challenge });
+        }
+        self.into_request_error()
     }
 
     /// Converts the response to the error of a request.
@@ -211,6 +223,12 @@ impl ErrorResponse {
             }
         }
     }
+}
+
+/// Returns `true` if a challenge asks for further scopes.
+fn is_insufficient_scope(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+    Challenge::parse(lines).is_some_and(|challenge| challenge.is_insufficient_scope())
 }
 
 /// A response body, classified by its first bytes, because some servers send a wrong `Content-Type`.

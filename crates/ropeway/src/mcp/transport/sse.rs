@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::{Method, Url};
 
-use super::authorized::Target;
+use super::authorized::{Target, waiting};
 use super::background_tasks::BackgroundTasks;
 use super::cancel::CancelOnDrop;
 use super::disconnect::DisconnectReason;
@@ -111,9 +111,8 @@ impl Sse {
         let id = receiver.id();
         let message = request.encode(id);
         let cancel = CancelOnDrop::new(id, request.cancellable, |message| send_later(&self.this, message));
-        let waiting = if request.cx.is_background() { Waiting::Background } else { Waiting::Call };
         let posted = async {
-            match self.post(message.into(), waiting, Some(id)).await {
+            match self.post(message.into(), waiting(request), Some(id)).await {
                 // The response arrives on the stream.
                 Ok(()) => std::future::pending().await,
                 Err(error) => error,
@@ -168,7 +167,7 @@ impl Sse {
         }
         let rejected = self.client.error_response(response).await;
         message_log::error_status(self.pending.host(), rejected.status.as_u16(), &rejected.body);
-        let error = rejected.into_request_error();
+        let error = rejected.into_call_error(waiting);
         if let RequestError::Disconnected { started: false, cause } = &error {
             self.retire(cause.clone());
         }

@@ -89,6 +89,24 @@ fn entries_with_different_sandboxes_have_their_own_processes() {
 }
 
 #[test]
+fn a_strict_lock_does_not_start_a_command_that_was_renamed() {
+    scene(|scene| async move {
+        let marker = scene.directory().join("started");
+        let mut lock = Lock::new();
+        lock.accept_sandbox(&"before".into(), Some(&Sandbox::new()));
+        let mut server = child(&scene, &Script::default());
+        (server.command, server.args) = ("touch".to_owned(), vec![marker.display().to_string()]);
+        let builder = Bridge::builder(config([entry("now", server)]));
+        let bridge = builder.lock(lock, LockPolicy::Strict).build().expect("a bridge");
+        bridge.start().await.expect("a start");
+        let reason = "it is not in `ropeway.lock`; run `ropeway lock` to accept it";
+        assert_eq!(outcomes(&bridge.tools())["now"], ServerState::Invalid { reason: reason.to_owned() });
+        assert!(!marker.exists());
+        bridge.stop().await;
+    });
+}
+
+#[test]
 fn a_strict_lock_does_not_start_a_server_with_a_wider_sandbox() {
     scene(|scene| async move {
         let (launcher, stored) = launcher(scene.directory());

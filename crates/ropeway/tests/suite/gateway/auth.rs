@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ropeway::config::{AuthSettings, Config, GatewaySettings, PrincipalLimits, ProfileSettings, Rate};
+use ropeway::config::{AuditSettings, AuthSettings, Config, GatewaySettings, PrincipalLimits, ProfileSettings, Rate};
 use ropeway::gateway::{Gateway, GatewayError, KeyFile, KeyLimits, NewKey};
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
@@ -254,6 +254,33 @@ fn new_rights_apply_to_open_sessions() {
         let echo = call(2, "one_echo", json!({"message": "hi"}));
         assert!(kit.post(&headers, &echo).await.json()["result"].is_object());
         kit.stop().await;
+    });
+}
+
+#[test]
+fn requests_over_the_rate_are_in_the_audit_log_as_one_line_with_a_count() {
+    scene(|_| async move {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit.jsonl");
+        let limits = PrincipalLimits::default().with_rate("1/h".parse::<Rate>().ok());
+        let settings =
+            GatewaySettings::default().with_principal_limits(limits).with_audit(AuditSettings::new(path.clone()));
+        let kit = KeyedKit::start(settings).await;
+        let alice = kit.key("alice", |_| {});
+        let started = std::time::Instant::now();
+        for number in 0..30 {
+            assert_eq!(list(&kit, &alice, "/mcp").await.status, if number == 0 { 200 } else { 429 });
+        }
+        let seconds = started.elapsed().as_secs();
+        kit.stop().await;
+        let text = std::fs::read_to_string(&path).expect("a log");
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let refused: Vec<Value> = lines.filter(|line| line["rule"] == "rate").collect();
+        let is_right = |line: &Value| line["decision"] == "deny" && line["principal"] == "key:alice";
+        assert!(refused.iter().all(is_right) && refused[0]["key_id"].is_string(), "{refused:?}");
+        assert_eq!(refused.iter().filter_map(|line| line["count"].as_u64()).sum::<u64>(), 29, "{refused:?}");
+        // The last one is written at the end.
+        assert!(refused.len() as u64 <= seconds + 2, "{refused:?}");
     });
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::auth::header;
 use super::kit::{
     GatewayKit, HttpReply, all_capabilities, bare, call, call_with, entry, input_required, modern, next_message, post,
-    read_rest,
+    read_rest, read_until,
 };
 use crate::hasty::{hasty, until};
 use crate::oauth::authorization_server::AuthorizationServer;
@@ -49,6 +49,7 @@ struct Setup {
     is_signed_in: bool,
     per_principal: bool,
     needs_keys: bool,
+    config_file: Option<&'static str>,
 }
 
 impl SignInKit {
@@ -73,7 +74,10 @@ impl SignInKit {
         web.alias = "web".into();
         let scripted = ScriptedServer::new(Script::default());
         let config = Config::default().with_server(ServerEntry::new(web)).with_server(entry("other", &scripted));
-        let builder = Gateway::builder(config).settings(settings).token_store(store.clone());
+        let mut builder = Gateway::builder(config).settings(settings).token_store(store.clone());
+        if let Some(file) = setup.config_file {
+            builder = builder.config_file(file);
+        }
         Self { kit: GatewayKit::launch(scripted, builder).await, server, store, keys, folder }
     }
 
@@ -277,6 +281,61 @@ fn a_sign_in_that_is_declined_or_fails_ends() {
 }
 
 #[test]
+fn the_commands_of_a_gateway_name_its_configuration_file() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { config_file: Some("/etc/ropeway.yaml"), ..Setup::default() }).await;
+        let command = "ropeway login web --config /etc/ropeway.yaml";
+        assert_eq!(kit.status("").await["login"]["command"], command);
+        let error = kit.call("").await["error"]["message"].as_str().expect("an error").to_owned();
+        assert!(error.contains(&format!("run `{command}`")), "{error}");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn the_cookie_of_a_sign_in_has_the_host_prefix_over_tls() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup::default()).await;
+        for (scheme, name, attributes) in [
+            ("https", "__Host-ropeway-sign-in-", "; Path=/; Secure; Max-Age=600; HttpOnly; SameSite=Lax"),
+            ("http", "ropeway-sign-in-", "; Path=/oauth/callback; Max-Age=600; HttpOnly; SameSite=Lax"),
+        ] {
+            let headers = format!("{JSON}Origin: {scheme}://localhost:8931\r\n");
+            let reply = kit.page("POST", &headers, &json!({"server": "web"})).await;
+            let cookie = &reply.headers["set-cookie"];
+            assert!(cookie.starts_with(name) && cookie.ends_with(attributes), "{cookie}");
+            let url = browse(reply.json()["url"].as_str().expect("a URL")).await;
+            let target = url.strip_prefix(&format!("{scheme}://localhost:8931")).expect("the callback of the gateway");
+            let cookie = cookie.split(';').next().expect("a cookie");
+            let reply = kit.send(&bare("GET", target, &format!("{HOST}Cookie: {cookie}\r\n"))).await;
+            assert_eq!(reply.status, 200, "{reply:?}");
+        }
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_sign_out_fails_the_calls_that_wait_for_a_sign_in() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { is_signed_in: true, ..Setup::default() }).await;
+        let session = kit.session_with(all_capabilities()).await;
+        kit.expire();
+        let mut stream = kit.open(&post(&session, &call(5, "web_scopes", json!({})))).await;
+        let asked = next_message(&mut stream).await;
+        let accepted = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}});
+        assert_eq!(kit.post(&session, &accepted).await.status, 202);
+        let asked = kit.server.requests("/mcp").iter().filter(|it| it.json()["method"] == "tools/call").count();
+        assert_eq!(kit.page("DELETE", JSON, &json!({"server": "web"})).await.status, 200);
+        let rest = read_rest(stream).await;
+        assert!(rest.contains("server `web` needs a sign-in; it was declined or failed"), "{rest}");
+        assert!(!rest.contains("notifications/elicitation/complete"), "{rest}");
+        let calls = kit.server.requests("/mcp").iter().filter(|it| it.json()["method"] == "tools/call").count();
+        assert_eq!(calls, asked, "the call is not sent again");
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn other_origins_cannot_start_a_sign_in() {
     scene(|_| async move {
         let kit = SignInKit::start(Setup::default()).await;
@@ -313,6 +372,22 @@ fn sign_ins_cannot_be_started_without_end() {
 }
 
 #[test]
+fn a_principal_that_starts_sign_ins_without_end_does_not_block_the_others() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        let mut refused = 0;
+        for _ in 0..40 {
+            let reply = kit.page("POST", &format!("{JSON}{ann}"), &json!({"server": "web"})).await;
+            refused += usize::from(reply.status == 429);
+        }
+        assert!(refused >= 5, "{refused}");
+        kit.sign_in(&bob).await;
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_restricted_key_cannot_sign_in_for_all_clients() {
     scene(|_| async move {
         let kit = SignInKit::start(Setup { needs_keys: true, ..Setup::default() }).await;
@@ -335,7 +410,7 @@ fn a_restricted_key_cannot_sign_in_for_all_clients() {
 #[test]
 fn each_principal_uses_tokens_of_its_own() {
     scene(|_| async move {
-        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true };
+        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true, ..Setup::default() };
         let kit = SignInKit::start(setup).await;
         let ann = kit.key("ann", |key| key.profiles = vec!["default".to_owned()]);
         let bob = kit.key("bob", |_| {});
@@ -425,6 +500,63 @@ fn a_principal_that_signed_in_before_the_start_lists_the_tools() {
     });
 }
 
+/// Opens a stream on which a client hears of changed tools.
+async fn listen(kit: &SignInKit, headers: &str) -> tokio::io::BufReader<tokio::net::TcpStream> {
+    let listen = modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    let mut stream = kit.open(&with(&listen, headers)).await;
+    read_until(&mut stream, "acknowledged").await;
+    stream
+}
+
+#[test]
+fn a_client_hears_of_tools_after_its_principal_signs_in_on_a_terminal() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        kit.until(&ann, "needs_auth").await;
+        let mut stream = listen(&kit, &ann).await;
+        sign_in_as(&kit.server, &kit.store, Some("key:ann")).await;
+        read_until(&mut stream, "notifications/tools/list_changed").await;
+        assert!(kit.tool_names(&bob).await.iter().any(|name| name == "web_scopes"));
+        drop(stream);
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn tools_are_listed_again_after_later_sign_ins_of_principals() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        kit.until(&ann, "needs_auth").await;
+        let mut stream = listen(&kit, &bob).await;
+        kit.sign_in(&ann).await;
+        read_until(&mut stream, "notifications/tools/list_changed").await;
+        // The server was updated.
+        kit.server.change(|behaviour| behaviour.tools.push("more"));
+        kit.sign_in(&bob).await;
+        read_until(&mut stream, "notifications/tools/list_changed").await;
+        assert!(kit.tool_names(&ann).await.iter().any(|name| name == "web_more"));
+        let listed_with = |token: &str| {
+            let requests = kit.server.requests("/mcp");
+            let mut lists = requests.iter().filter(|request| request.json()["method"] == "tools/list");
+            lists.any(|request| request.header("authorization") == format!("Bearer {token}"))
+        };
+        let tokens = [kit.token(Some("key:ann")).await, kit.token(Some("key:bob")).await];
+        let used = tokens.map(|token| listed_with(&token.expect("a token")));
+        assert_eq!(used, [true, false], "the list does not depend on who has signed in last");
+        // Once that account has no tokens, another one lists the tools.
+        let reply = kit.page("DELETE", &format!("{JSON}{ann}"), &json!({"server": "web"})).await;
+        assert_eq!(reply.json(), json!({"signed_out": true}));
+        kit.server.change(|behaviour| behaviour.tools.push("most"));
+        kit.sign_in(&bob).await;
+        read_until(&mut stream, "notifications/tools/list_changed").await;
+        assert!(kit.tool_names(&ann).await.iter().any(|name| name == "web_most"));
+        drop(stream);
+        kit.stop().await;
+    });
+}
+
 #[test]
 fn a_call_of_a_legacy_client_goes_on_after_a_sign_in() {
     scene(|_| async move {
@@ -502,7 +634,7 @@ fn later_calls_join_the_sign_in_of_the_shared_account() {
 fn a_declined_sign_in_fails_the_waiting_calls_without_another_question() {
     scene(|_| async move {
         // The tools of the shared account stay listed while a principal signs in.
-        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true };
+        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true, ..Setup::default() };
         let kit = Arc::new(SignInKit::start(setup).await);
         let ann = kit.key("ann", |_| {});
         kit.until(&ann, "ready").await;

@@ -19,6 +19,8 @@ pub(crate) struct Behaviour {
     pub(crate) challenge_scope: Option<String>,
     /// Whether the challenge names the metadata.
     pub(crate) names_metadata: bool,
+    /// The names of the tools.
+    pub(crate) tools: Vec<&'static str>,
     /// The scope that requests need. Others are answered with 403.
     pub(crate) required_scope: Option<String>,
     /// Lifetime of access tokens, in seconds. `None` leaves it out.
@@ -55,6 +57,7 @@ impl Default for Behaviour {
         Self {
             challenge_scope: None,
             names_metadata: true,
+            tools: vec!["scopes"],
             required_scope: None,
             expires_in: Some(3600),
             issues_refresh_tokens: true,

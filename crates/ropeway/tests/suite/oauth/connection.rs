@@ -296,7 +296,6 @@ async fn a_missing_scope_is_requested_and_the_call_repeated() {
     assert_eq!(*reasons.lock().unwrap(), expected);
 }
 
-/// Answers all requests to the MCP server with a refusal.
 #[tokio::test]
 async fn a_missing_scope_fails_one_call_and_not_the_connection() {
     let server = AuthorizationServer::start().await;
@@ -315,6 +314,7 @@ async fn a_missing_scope_fails_one_call_and_not_the_connection() {
     assert_eq!(handshakes(), before, "the session goes on");
 }
 
+/// Answers all requests to the MCP server with a refusal.
 fn refuse_for_ever(server: &AuthorizationServer, status: u16, challenge: &str) {
     server.answer("/mcp", Answer::json(status, &json!({})).with("www-authenticate", challenge));
 }

@@ -287,7 +287,7 @@ fn mcp(state: &State, request: &Request) -> Answer {
     {
         return challenge(state, 403, Some("insufficient_scope"), Some(required));
     }
-    json_rpc(request, &grant.scope)
+    json_rpc(request, &grant.scope, &state.behaviour.tools)
 }
 
 fn challenge(state: &State, status: u16, error: Option<&str>, scope: Option<&str>) -> Answer {
@@ -302,7 +302,7 @@ fn challenge(state: &State, status: u16, error: Option<&str>, scope: Option<&str
     Answer::json(status, &json!({"error": error.unwrap_or("unauthorized")})).with("www-authenticate", &header)
 }
 
-fn json_rpc(request: &Request, scope: &str) -> Answer {
+fn json_rpc(request: &Request, scope: &str, tools: &[&str]) -> Answer {
     let message = request.json();
     if request.method != "POST" {
         return Answer::text(405, "text/plain", "");
@@ -311,8 +311,10 @@ fn json_rpc(request: &Request, scope: &str) -> Answer {
     let result = match message["method"].as_str().unwrap_or_default() {
         "initialize" => json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
             "serverInfo": {"name": "protected", "version": "1"}}),
-        "tools/list" => json!({"tools": [{"name": "scopes", "description": "Returns the scopes of the caller.",
-            "inputSchema": {"type": "object"}}]}),
+        "tools/list" => {
+            let tool = |name: &&str| json!({"name": name, "description": "Returns the scopes of the caller.", "inputSchema": {"type": "object"}});
+            json!({"tools": tools.iter().map(tool).collect::<Vec<_>>()})
+        }
         "tools/call" => json!({"content": [{"type": "text", "text": scope}]}),
         "ping" => json!({}),
         _ => {

@@ -1,13 +1,12 @@
 //! Authorization servers and protected servers that attack the client.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ropeway::config::{OAuthGrant, OAuthSettings};
 use ropeway::mcp::{Handlers, Mcp};
 use ropeway::oauth::{OAuthError, SignIn};
-use ropeway::secret::Redactor;
-use ropeway::tool::{Alias, CallError};
+use ropeway::secret::AccountRedactor;
+use ropeway::tool::CallError;
 use serde_json::json;
 
 use super::authorization_server::AuthorizationServer;
@@ -90,24 +89,23 @@ async fn a_challenge_and_a_redirect_of_any_length_are_bounded() {
 #[tokio::test]
 async fn a_host_learns_the_tokens_of_a_connection() {
     let server = AuthorizationServer::start().await;
-    let known: Arc<Mutex<HashMap<String, Redactor>>> = Arc::default();
-    let learned = known.clone();
-    let listener = move |server: &Alias, secrets: &Redactor| {
-        learned.lock().expect("a lock").insert(server.to_string(), secrets.clone());
-    };
+    let (known, others) = (Arc::new(AccountRedactor::new()), Arc::new(AccountRedactor::new()));
     let store = signed_in(&server).await;
-    let mcp = connection(http(&server), Handlers::new().with_token_store(store).on_secrets(listener));
+    let handlers = Handlers::new().with_token_store(store);
+    let handlers = handlers.with_token_redactor(known.clone()).with_token_redactor(others.clone());
+    let mcp = connection(http(&server), handlers);
     mcp.connect().await.expect("connected");
     let tokens = || -> Vec<String> {
         let state = server.state();
         state.access_tokens.keys().chain(state.refresh_tokens.keys()).cloned().collect()
     };
-    let redacted = |text: &str| known.lock().expect("a lock")["web"].redact(text).into_owned();
+    let redacted = |text: &str| known.current().redact(text).into_owned();
     assert_eq!(redacted(&tokens().join(" ")), "*** ***");
     server.expire_access_tokens();
     call(&mcp).await.expect("a result");
     assert_eq!(redacted(&tokens().join(" ")), "*** ***", "the refreshed tokens");
     assert_eq!(redacted("web"), "web");
+    assert_eq!(others.current(), known.current());
 }
 
 fn confidential() -> OAuthSettings {

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use ropeway::config::{ClientAuthMethod, OAuthSettings};
-use ropeway::oauth::{Challenge, OAuthError, SignInOptions};
+use ropeway::oauth::{Challenge, OAuthError, SignIn, SignInOptions};
 use serde_json::json;
 
 use super::authorization_server::AuthorizationServer;
@@ -70,6 +70,25 @@ async fn a_client_metadata_document_is_used_where_it_is_supported() {
     server.set_metadata("client_id_metadata_document_supported", false);
     let credentials = sign_in_with(options(&server, settings)).await.expect("credentials");
     assert!(credentials.client.registered);
+}
+
+#[tokio::test]
+async fn a_sign_in_names_the_issuer_before_if_it_is_another_one() {
+    let server = AuthorizationServer::start().await;
+    let before = sign_in(&server).await.expect("credentials");
+    let (same, other) = (server.url.clone(), "https://other.example".to_owned());
+    for (issuer, expected) in [
+        (same.clone(), None),
+        (format!("{same}/"), None),
+        (format!("{same}/x/"), Some(format!("{same}/x/"))),
+        (other.clone(), Some(other)),
+    ] {
+        let mut previous = before.clone();
+        previous.issuer = issuer;
+        let options = SignInOptions::new(server.mcp()).with_previous(Some(previous));
+        let sign_in = SignIn::start(options).await.expect("started");
+        assert_eq!(sign_in.previous_issuer(), expected.as_deref());
+    }
 }
 
 #[tokio::test]
