@@ -38,7 +38,7 @@ use crate::bridge::{Bridge, BridgeBuilder, BridgeError};
 use crate::config::{Config, GatewaySettings, Secrets, TlsSettings};
 use crate::oauth::TokenStore;
 use crate::registry::ServerStatus;
-use crate::secret::AccountRedactor;
+use crate::secret::{AccountRedactor, Secret};
 use crate::sync::lock;
 use crate::tool::{BoxError, CancelToken};
 
@@ -78,8 +78,24 @@ impl GatewayBuilder {
         self
     }
 
-    /// Sets the keys that seal session ids. A restarted gateway with the same keys accepts its earlier sessions. Defaults to
-    /// [`KeySource::Ephemeral`].
+    /// Reads the keys that seal session ids from a file with one key per line, which is created if it does not exist.
+    ///
+    /// A restarted gateway with the same keys accepts its earlier sessions. Without a file and without
+    /// [`session_keys`](Self::session_keys), the keys are new at every start, and sessions end with the gateway.
+    #[must_use]
+    pub fn session_key_file(self, path: impl Into<PathBuf>) -> Self {
+        self.keys(KeySource::File(path.into()))
+    }
+
+    /// Sets the keys that seal session ids: 32 bytes each, in base64 or hexadecimal. The first one seals, all of them open.
+    #[must_use]
+    pub fn session_keys(self, keys: impl IntoIterator<Item = impl Into<Secret>>) -> Self {
+        self.keys(KeySource::Given(keys.into_iter().map(Into::into).collect()))
+    }
+
+    /// Sets the source of the keys that seal session ids.
+    // Hidden from the docs: `session_keys` and `session_key_file` do that; used by the binary.
+    #[doc(hidden)]
     #[must_use]
     pub fn keys(mut self, keys: KeySource) -> Self {
         self.keys = keys;
@@ -93,7 +109,20 @@ impl GatewayBuilder {
         self
     }
 
+    /// Sends spans and metrics to the collector that the `OTEL_*` variables of the environment name, while the gateway runs.
+    ///
+    /// Invalid variables are ignored; [`Bridge::events`] reports them as warnings.
+    #[must_use]
+    pub fn otlp_from_env(mut self) -> Self {
+        let (settings, warnings) = OtlpSettings::from_variables(|name| std::env::var(name).ok());
+        self.bridge = self.bridge.warnings(warnings);
+        self.otlp = settings;
+        self
+    }
+
     /// Sends spans and metrics to a collector while the gateway runs.
+    // Hidden from the docs: `otlp_from_env` does that; used by the binary, which prints the warnings, and by tests.
+    #[doc(hidden)]
     #[must_use]
     pub fn otlp(mut self, settings: OtlpSettings) -> Self {
         self.otlp = Some(settings);

@@ -1,8 +1,8 @@
 //! Model providers: one request and its streamed reply, in four API dialects.
 //!
-//! `encode` turns a [`ChatRequest`] into an HTTP request, and a `Decoder` turns the server-sent events of the response into
-//! [`ReplyEvent`]s. Both are pure. [`Provider`] does the I/O: it sends the request, retries it, records or replays it, and
-//! returns a [`ReplyStream`].
+//! A [`Provider`] sends a [`ChatRequest`], retries it, and returns a [`ReplyStream`], or the whole [`Reply`] with
+//! [`Provider::complete`]. [`ProviderSettings`] sets the address, key and timeouts. A [`Recorder`] stores exchanges, and
+//! [`Provider::replaying`] answers from a [`Recording`] without a network.
 //!
 //! | [`Dialect`](crate::message::Dialect) | reference |
 //! |---|---|

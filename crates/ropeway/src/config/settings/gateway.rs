@@ -25,7 +25,9 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr
 ///
 /// let settings = GatewaySettings::default()
 ///     .with_prefix(PrefixMode::Always)
-///     .with_profile(ProfileSettings::new("reading").with_search(true));
+///     .with_profile(ProfileSettings::new("reading").with_search(true))
+///     .with_keys_file("/etc/ropeway/keys.json")
+///     .with_tls("/etc/ropeway/cert.pem", "/etc/ropeway/key.pem");
 /// assert_eq!(settings.name, "ropeway");
 /// assert_eq!(settings.profiles.len(), 1);
 /// ```
@@ -63,6 +65,8 @@ pub struct GatewaySettings {
     /// Limits on clients.
     pub limits: GatewayLimits,
     /// The certificate for HTTPS. `None` serves HTTP.
+    // Hidden from the docs: `with_tls` sets it.
+    #[doc(hidden)]
     pub tls: Option<TlsSettings>,
     /// How `ropeway serve` ends.
     // Hidden from the docs: used by the binary; a program passes a limit to the gateway.
@@ -71,8 +75,12 @@ pub struct GatewaySettings {
     /// The audit log: one line for each request of a client.
     pub audit: Option<AuditSettings>,
     /// The access log: one line for each HTTP request.
+    // Hidden from the docs: `with_access_log` sets it; used by the binary.
+    #[doc(hidden)]
     pub access_log: Option<LogTarget>,
     /// How clients prove their identity.
+    // Hidden from the docs: `with_keys_file` and `with_jwt` set it; used by the binary.
+    #[doc(hidden)]
     pub auth: AuthSettings,
     /// Limits on each principal, unless its key has others. Without authentication, all HTTP clients are one principal.
     pub principal_limits: PrincipalLimits,
