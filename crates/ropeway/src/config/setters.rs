@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::{
     AuditSettings, AuthSettings, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer,
-    Isolation, JwtAlgorithm, JwtSettings, LogTarget, PrefixMode, PrincipalLimits, ProfileSettings, Rate,
+    Isolation, JwtAlgorithm, JwtSettings, LogTarget, OAuthSettings, PrefixMode, PrincipalLimits, ProfileSettings, Rate,
     ReconnectPolicy, ResourceSettings, Sandbox, SandboxLauncher, SandboxMode, ServerConfig, ServerEntry, ServerLimits,
-    ServerTimeouts, StartMode, StdioServer, TlsSettings, ToolOverride, ToolSettings, Transport,
+    ServerTimeouts, StartMode, StdioServer, TlsSettings, TokenCommand, ToolOverride, ToolSettings, Transport,
 };
 use crate::secret::{Redactor, Secret};
 use crate::setters::setters;
@@ -63,6 +63,13 @@ setters!(Sandbox {
 
 setters!(HttpServer {
     with_sse_fallback => sse_fallback: bool,
+});
+
+setters!(HttpServer {
+    /// Sets the OAuth settings of the server. Without them, a server that needs a sign-in is used with default settings.
+    with_oauth(settings: OAuthSettings) => auth = Some(settings.into());
+    /// Sends the access tokens that a command prints.
+    with_token_command(command: TokenCommand) => auth = Some(command.into());
 });
 
 setters!(ServerTimeouts {

@@ -38,7 +38,7 @@ use crate::bridge::{Bridge, BridgeBuilder, BridgeError};
 use crate::config::{Config, GatewaySettings, Secrets, TlsSettings};
 use crate::oauth::TokenStore;
 use crate::registry::ServerStatus;
-use crate::secret::{AccountRedactor, Secret};
+use crate::secret::AccountRedactor;
 use crate::sync::lock;
 use crate::tool::{BoxError, CancelToken};
 
@@ -78,23 +78,9 @@ impl GatewayBuilder {
         self
     }
 
-    /// Reads the keys that seal session ids from a file with one key per line, which is created if it does not exist.
-    ///
-    /// A restarted gateway with the same keys accepts its earlier sessions. Without a file and without
-    /// [`session_keys`](Self::session_keys), the keys are new at every start, and sessions end with the gateway.
-    #[must_use]
-    pub fn session_key_file(self, path: impl Into<PathBuf>) -> Self {
-        self.keys(KeySource::File(path.into()))
-    }
-
-    /// Sets the keys that seal session ids: 32 bytes each, in base64 or hexadecimal. The first one seals, all of them open.
-    #[must_use]
-    pub fn session_keys(self, keys: impl IntoIterator<Item = impl Into<Secret>>) -> Self {
-        self.keys(KeySource::Given(keys.into_iter().map(Into::into).collect()))
-    }
-
-    /// Sets the source of the keys that seal session ids.
-    // Hidden from the docs: `session_keys` and `session_key_file` do that; used by the binary.
+    /// Sets the keys that seal session ids. A restarted gateway with the same keys accepts its earlier sessions. Defaults to
+    /// [`KeySource::Ephemeral`].
+    // Hidden from the docs: `session_keys` and `session_key_file` set them; used by the binary.
     #[doc(hidden)]
     #[must_use]
     pub fn keys(mut self, keys: KeySource) -> Self {
@@ -106,17 +92,6 @@ impl GatewayBuilder {
     #[must_use]
     pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
         self.journal = Some(path.into());
-        self
-    }
-
-    /// Sends spans and metrics to the collector that the `OTEL_*` variables of the environment name, while the gateway runs.
-    ///
-    /// Invalid variables are ignored; [`Bridge::events`] reports them as warnings.
-    #[must_use]
-    pub fn otlp_from_env(mut self) -> Self {
-        let (settings, warnings) = OtlpSettings::from_variables(|name| std::env::var(name).ok());
-        self.bridge = self.bridge.warnings(warnings);
-        self.otlp = settings;
         self
     }
 
@@ -303,7 +278,7 @@ impl Gateway {
         self.bridge().watch_prepared(file, secrets, accept, prepare);
     }
 
-    /// Serves HTTP clients at `/mcp` until the gateway is drained. With [`GatewaySettings::tls`], clients use HTTPS; the
+    /// Serves HTTP clients at `/mcp` until the gateway is drained. With [`GatewaySettings::with_tls`], clients use HTTPS; the
     /// certificate is reloaded when its files change.
     ///
     /// # Errors

@@ -35,6 +35,7 @@
 
 mod accept;
 mod auth;
+mod builder_shortcuts;
 mod calls;
 mod catalog;
 mod certificate;

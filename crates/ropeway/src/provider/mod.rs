@@ -48,6 +48,8 @@ mod tail_buffer;
 mod transport;
 
 pub use self::client::Provider;
+// Hidden from the docs: `Usage::cost_usd` returns the amount; the binary shows it.
+#[doc(hidden)]
 pub use self::cost::Cost;
 // Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
 #[doc(hidden)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::io::DuplexStream;
 
 use super::sandbox::Sandbox;
-use super::server_auth::{OAuthSettings, ServerAuth, TokenCommand};
+use super::server_auth::ServerAuth;
 use super::server_limits::{ReconnectPolicy, ServerLimits, ServerTimeouts};
 use crate::conversions::conversions;
 use crate::secret::{Redactor, Secret};
@@ -242,18 +242,6 @@ impl HttpServer {
     pub fn with_bearer(mut self, token: impl Into<Secret>) -> Self {
         self.bearer = Some(token.into());
         self
-    }
-
-    /// Sets the OAuth settings of the server. Without them, a server that needs a sign-in is used with default settings.
-    #[must_use]
-    pub fn with_oauth(self, settings: OAuthSettings) -> Self {
-        self.with_auth(settings)
-    }
-
-    /// Sends the access tokens that a command prints.
-    #[must_use]
-    pub fn with_token_command(self, command: TokenCommand) -> Self {
-        self.with_auth(command)
     }
 
     /// Sets how access tokens are obtained.
