@@ -122,7 +122,7 @@ impl Bridge {
         ToolListing { registry, statuses, differences }
     }
 
-    /// Returns the status of each server without building a registry.
+    /// Returns the status of each server, in the order of the configuration.
     pub fn statuses(&self) -> Vec<ServerStatus> {
         self.slots().iter().map(|slot| self.state.status(slot, slot.snapshot())).collect()
     }

@@ -38,6 +38,8 @@ pub struct Credentials {
     #[doc(hidden)]
     pub tokens: TokenSet,
     /// The key that the tokens are bound to, as base64 of PKCS #8.
+    // Hidden from the docs: kept for a refresh.
+    #[doc(hidden)]
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serialized::optional_secret")]
     pub dpop_key: Option<Secret>,
     /// All scopes that were granted so far. A step-up requests them again.

@@ -8,13 +8,13 @@
 //! - [`SignIn`] lets a person sign in, with a browser or with a code on another device.
 //! - [`obtain_credentials`] obtains tokens without a person, for example with the secret of a client.
 //! - [`TokenStore`] keeps the resulting [`Credentials`] for connections of this and other processes.
-//! - [`revoke`] ends a sign-in.
+//! - [`Credentials::revoke`] ends a sign-in.
 //!
 //! [`OAuthSettings`](crate::config::OAuthSettings) sets the client, the scopes and the grant.
 //!
 //! # Examples
 //!
-//! Signs in when a call needs it:
+//! Lets a person sign in when a connection needs it:
 //!
 //! ```no_run
 //! use ropeway::event::Events;
@@ -33,6 +33,7 @@
 //! });
 //! let config = ServerConfig::new("web", HttpServer::new("https://example.com/mcp"));
 //! let server = Mcp::with_host(config, handlers, Events::default());
+//! server.connect().await?;
 //! println!("{}", server.call("search", serde_json::json!({"query": "ropeway"})).await);
 //! # Ok(()) }
 //! ```
@@ -107,6 +108,8 @@ pub(crate) use self::recovery::{MAX_RECOVERIES, Refusal, Waiting};
 // Hidden from the docs: connections refresh their tokens themselves, while they hold the lock of the store; used by tests.
 #[doc(hidden)]
 pub use self::refresh::refresh_credentials;
+// Hidden from the docs: `Credentials::revoke` does the same without details; used by the binary.
+#[doc(hidden)]
 pub use self::refresh::{Revocation, revoke};
 pub use self::sign_in::{SignIn, SignInOptions};
 pub use self::sign_in_request::{SignInAnswer, SignInReason, SignInRequest};

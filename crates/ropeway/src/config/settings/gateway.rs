@@ -16,7 +16,7 @@ use crate::tool::Alias;
 /// The address that a gateway listens on by default.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8931);
 
-/// The settings of `ropeway serve`: one MCP endpoint in front of all servers of a configuration.
+/// The settings of a gateway: one MCP endpoint in front of all servers of a configuration.
 ///
 /// # Examples
 ///
@@ -48,11 +48,14 @@ pub struct GatewaySettings {
     pub allowed_hosts: Vec<String>,
     /// Values of the `Origin` header that are accepted in addition to loopback origins.
     pub allowed_origins: Vec<String>,
-    /// The keys that seal sessions and cursors: 32 bytes each, as base64 or hex. The first one seals, all of them open. Empty
-    /// uses the keys of the environment or of the state directory.
+    /// The keys that seal sessions and cursors: 32 bytes each, as base64 or hex. The first one seals, all of them open.
+    ///
+    /// `ropeway serve` uses them. A program passes them to `GatewayBuilder::session_keys`.
     pub keys: Vec<Secret>,
     /// The secrets that `keys` refers to and that are not set. A gateway must not start with other keys then: it would refuse
     /// the sessions of its clients.
+    // Hidden from the docs: used by the binary.
+    #[doc(hidden)]
     pub missing_keys: Vec<String>,
     /// Maximum entries of one page of a list. Zero returns a list in one page.
     pub page_size: usize,

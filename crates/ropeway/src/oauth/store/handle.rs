@@ -29,7 +29,7 @@ const FOLDER_VARIABLE: &str = "ROPEWAY_TOKENS_DIR";
 /// that other users can list gets mode 0700 when tokens are saved.
 ///
 /// Cloning is cheap; clones share the key and the entries in memory. The methods take any spelling of a server's URL: the case of
-/// the host, a default port and a trailing slash do not matter.
+/// the host, a default port, user information and a fragment do not matter.
 ///
 /// # Examples
 ///
@@ -37,13 +37,13 @@ const FOLDER_VARIABLE: &str = "ROPEWAY_TOKENS_DIR";
 ///
 /// ```no_run
 /// use ropeway::config::OAuthSettings;
-/// use ropeway::oauth::{self, TokenStore};
+/// use ropeway::oauth::TokenStore;
 ///
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = TokenStore::default_location()?;
 /// if let Some(credentials) = store.load("https://example.com/mcp", None).await? {
-///     oauth::revoke(&credentials, &OAuthSettings::new()).await?;
 ///     store.remove("https://example.com/mcp", None).await?;
+///     credentials.revoke(&OAuthSettings::new()).await?;
 /// }
 /// # Ok(()) }
 /// ```
