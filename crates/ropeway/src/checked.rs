@@ -1,4 +1,6 @@
 //! A tool whose calls are validated and always return an envelope.
+//!
+//! A [`Registry`](crate::registry::Registry) holds its tools as [`CheckedTool`]s.
 
 use std::any::Any;
 use std::fmt;

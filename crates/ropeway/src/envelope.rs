@@ -1,4 +1,6 @@
 //! The outcome of a tool call.
+//!
+//! Every call returns one [`Envelope`], which contains the data of the result or the error.
 
 use std::borrow::Cow;
 use std::fmt;

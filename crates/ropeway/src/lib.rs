@@ -74,6 +74,8 @@ pub mod checked;
 pub mod config;
 pub mod content;
 mod conversions;
+// Hidden from the docs: formats durations for messages; used by the binary.
+#[doc(hidden)]
 pub mod duration;
 pub mod envelope;
 mod error;

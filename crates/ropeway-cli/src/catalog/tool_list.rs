@@ -3,7 +3,7 @@
 use anstyle::Style;
 use ropeway::bridge::ToolListing;
 use ropeway::mcp::ServerInfo;
-use ropeway::registry::{SearchHit, ServerState, ServerStatus};
+use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Map, Value, json};
 
@@ -211,7 +211,7 @@ fn entry(name: &str, tool: &ToolDefinition, width: usize) -> String {
 /// Lists the tools that match a query.
 pub(crate) fn found(session: &Session, listing: &ToolListing, words: &str, width: usize) -> String {
     let hits = listing.registry.search(words, MOST_FOUND);
-    let mut text: String = hits.iter().map(|hit| among_many(session, hit.tool.definition(), width)).collect();
+    let mut text: String = hits.iter().map(|(tool, _)| among_many(session, tool.definition(), width)).collect();
     if hits.is_empty() {
         text = format!("No matches for `{}` in {}.\n", clean_line(words), count(listing.registry.len()));
     }
@@ -228,8 +228,8 @@ pub(crate) fn found(session: &Session, listing: &ToolListing, words: &str, width
 
 pub(crate) fn found_json(listing: &ToolListing, words: &str) -> Value {
     let hits = listing.registry.search(words, MOST_FOUND);
-    let hit = |hit: &SearchHit<'_>| json!({"score": hit.score, "tool": hit.tool.definition()});
-    let hits: Vec<Value> = hits.iter().map(hit).collect();
+    let hits: Vec<Value> =
+        hits.iter().map(|(tool, score)| json!({"score": score, "tool": tool.definition()})).collect();
     // `found` is the former name of `matches`.
     json!({"matches": hits, "found": hits, "servers": listing.statuses})
 }

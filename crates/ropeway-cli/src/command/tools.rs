@@ -269,7 +269,7 @@ fn listed_names(session: &Session, listing: &ToolListing, words: Option<&str>) -
     let name = |tool: &ToolDefinition| session.names.dotted(tool);
     match words {
         Some(words) => {
-            listing.registry.search(words, MOST_FOUND).iter().map(|hit| name(hit.tool.definition())).collect()
+            listing.registry.search(words, MOST_FOUND).iter().map(|(tool, _)| name(tool.definition())).collect()
         }
         None => {
             let servers = listing.statuses.iter().map(|status| &status.server);

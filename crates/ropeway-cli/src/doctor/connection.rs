@@ -50,7 +50,7 @@ pub(super) async fn check(
             (&config.clone(), own.connect.max(own.download) + CLOSE_TIMEOUT)
         }
     };
-    let config = &config.clone().with_sandbox_launcher(&sandbox::launcher());
+    let config = &config.clone().with_sandbox_launcher(sandbox::launcher());
     let server = Mcp::with_host(config.clone(), with.handlers.clone(), Events::default());
     let started = Instant::now();
     let connected = tokio::time::timeout(limit, server.connect()).await;

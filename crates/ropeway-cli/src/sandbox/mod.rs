@@ -30,7 +30,7 @@ mod seccomp;
 mod summary;
 mod support;
 
-use ropeway::config::SandboxLauncher;
+use std::path::PathBuf;
 
 pub(crate) use self::coverage::covers;
 pub(crate) use self::launch::launch;
@@ -39,11 +39,11 @@ pub(crate) use self::summary::{describe, lacks_network};
 pub(crate) use self::support::{Support, gap_warnings, missing};
 
 /// Returns the launcher of sandboxes: this program.
-pub(crate) fn launcher() -> SandboxLauncher {
+pub(crate) fn launcher() -> PathBuf {
     if cfg!(target_os = "linux") {
         // The link works even if the file was replaced by an update.
-        SandboxLauncher::new("/proc/self/exe")
+        "/proc/self/exe".into()
     } else {
-        SandboxLauncher::new(std::env::current_exe().unwrap_or_else(|_| "ropeway".into()))
+        std::env::current_exe().unwrap_or_else(|_| "ropeway".into())
     }
 }

@@ -1,5 +1,6 @@
 //! Builder of agents.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::agent_loop::AgentLoop;
@@ -87,11 +88,15 @@ setters!(AgentBuilder {
     options(options: ModelOptions) => options = options;
     /// Sets the limits of a turn.
     limits(limits: TurnLimits) => limits = limits;
-    /// Sets where outputs are stored that are too large for the model.
+    /// Shares stored outputs with other agents.
+    // Hidden from the docs: `spill_folder` and `spill_limit` set up a store; used by tests and hosts that replace agents.
+    #[doc(hidden)]
     spill(store: OutputStore) => store = store;
     /// Sets which calls are allowed, denied, or need approval. By default all are allowed.
     policy(policy: Policy) => approver.policy = policy;
     /// Shares permanent approvals with other agents.
+    // Hidden from the docs: used by the binary, which replaces agents and stores approvals in a lock file.
+    #[doc(hidden)]
     approvals(approvals: Approvals) => approver.approvals = approvals;
     /// Answers sampling requests with this handler, for servers that the agent connects to.
     sampling(sampling: SamplingHandler) => sampling = Some(SamplingModel::Other(sampling));
@@ -106,6 +111,21 @@ setters!(AgentBuilder {
 });
 
 impl AgentBuilder {
+    /// Stores tool outputs that are too large for the model in a new directory below this one, as named files.
+    ///
+    /// Only the owner can access the directory. It is deleted with the agent; a process that is killed leaves it behind. By default,
+    /// text is stored in unnamed temporary files, which the system deletes when the process ends, and binary data is not stored.
+    pub fn spill_folder(mut self, parent: impl Into<PathBuf>) -> Self {
+        self.store = self.store.with_parent_folder(parent);
+        self
+    }
+
+    /// Sets the maximum bytes of stored tool outputs; 1 GiB by default. The oldest outputs are deleted for new ones.
+    pub fn spill_limit(mut self, bytes: u64) -> Self {
+        self.store = self.store.with_limit(bytes);
+        self
+    }
+
     /// Sets how much of each tool's output is sent to the model.
     pub fn budget(mut self, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_default(budget);

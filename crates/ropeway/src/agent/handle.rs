@@ -193,7 +193,7 @@ impl Agent {
         self.shared.sources.exposed_tools().all.clone()
     }
 
-    /// Returns the directory of the spill files, if outputs are stored in files with names; see [`OutputStore::with_parent_folder`].
+    /// Returns the directory of the spill files, if outputs are stored in files with names; see [`AgentBuilder::spill_folder`](super::AgentBuilder::spill_folder).
     pub fn spill_folder(&self) -> Option<PathBuf> {
         self.shared.agent_loop.store.as_ref().and_then(OutputStore::folder)
     }

@@ -1,8 +1,12 @@
 //! Agents: models that use tools.
 //!
-//! An [`Agent`] combines the tools of the host and of MCP servers, runs the calls of one reply concurrently, reports its steps
-//! while they happen, and can be cancelled at any time. Failures, timeouts and panics of tools are reported to the model and do
-//! not end a turn. The history is a plain value that is complete at every moment.
+//! An [`Agent`] keeps a conversation with a model and runs the tool calls of the model. [`Agent::builder`] takes the provider, the
+//! tools of the host and MCP servers; [`Agent::send`] starts a [`Turn`], which reports each [`Step`] and ends in a [`TurnOutcome`].
+//! The calls of one reply run concurrently, and a turn can be cancelled at any time. Failures, timeouts and panics of tools are
+//! reported to the model and do not end a turn. [`Policy`] decides which calls need the approval of the user, and [`TurnLimits`]
+//! bound a turn.
+//!
+//! [`generate`] and [`stream`] run one turn for a host that keeps the conversation and executes the calls itself.
 
 mod agent_loop;
 mod approvals;
@@ -38,6 +42,8 @@ mod truncate;
 mod turn;
 mod turn_context;
 
+// Hidden from the docs: keeps permanent approvals when a host replaces an agent, and restores those of a lock file; used by the binary.
+#[doc(hidden)]
 pub use self::approvals::Approvals;
 pub use self::budget::OutputBudget;
 pub use self::builder::AgentBuilder;
@@ -48,6 +54,8 @@ pub use self::handle::Agent;
 pub use self::input::TurnInput;
 pub use self::limits::{TurnLimit, TurnLimits};
 pub use self::model_options::ModelOptions;
+// Hidden from the docs: `AgentBuilder` creates one; used by tests and hosts that replace agents.
+#[doc(hidden)]
 pub use self::output_store::OutputStore;
 // Hidden from the docs: patterns of a `Policy` that the binary checks one by one.
 #[doc(hidden)]

@@ -76,7 +76,7 @@ setters!(BridgeBuilder {
     /// Compares the tools with definitions that the user accepted.
     ///
     /// With [`LockPolicy::Warn`], each difference is a warning. With [`LockPolicy::Strict`], new and changed tools are hidden and
-    /// cannot be called. [`ToolListing::differences`](super::ToolListing::differences) lists them under both.
+    /// cannot be called; [`Registry::hidden`](crate::registry::Registry::hidden) lists them.
     ///
     /// The bridge does not read the lock file ([`Lock::load`] does), and ignores the key `lock` of
     /// the configuration, which is for the host.
@@ -92,10 +92,10 @@ setters!(BridgeBuilder {
     cache_dir(folder: impl Into<PathBuf>) => cache_dir = Some(folder.into());
     /// Keeps these secrets out of the cache. The secrets of the servers are never cached.
     redact(secrets: Redactor) => secrets = secrets;
-    /// Starts servers with a sandbox through this program, unless their own settings name one.
+    /// Starts servers with a sandbox through this program, unless their own settings name one: the path of `ropeway`, on Linux.
     ///
     /// Without a launcher, a server whose sandbox is required is not started.
-    sandbox_launcher(launcher: SandboxLauncher) => launcher = Some(launcher);
+    sandbox_launcher(program: impl Into<PathBuf>) => launcher = Some(SandboxLauncher::new(program));
 });
 
 #[cfg(feature = "gateway")]
@@ -103,6 +103,12 @@ impl BridgeBuilder {
     /// Passes the requests of servers to a tap. The handler of sign-ins stays.
     pub(crate) fn tap(mut self, tap: Arc<dyn ServerTap>, tokens: TokenStore) -> Self {
         self.handlers = self.handlers.with_tap(tap).with_token_store(tokens);
+        self
+    }
+
+    /// Adds warnings, which are emitted with those of the configuration.
+    pub(crate) fn warnings(mut self, warnings: Vec<String>) -> Self {
+        self.config.warnings.extend(warnings);
         self
     }
 

@@ -114,13 +114,15 @@ impl Bridge {
     }
 
     /// Returns the current tools, and the status of each server. The registry is empty before [`start`](Self::start).
+    // Hidden from the docs: `registry` and `statuses` return its parts; used by the binary.
+    #[doc(hidden)]
     pub fn tools(&self) -> ToolListing {
         let (registry, statuses) = self.state.registry();
         let differences = self.slots().iter().flat_map(|slot| slot.differences()).collect();
         ToolListing { registry, statuses, differences }
     }
 
-    /// Returns the status of each server without building a registry.
+    /// Returns the status of each server, in the order of the configuration.
     pub fn statuses(&self) -> Vec<ServerStatus> {
         self.slots().iter().map(|slot| self.state.status(slot, slot.snapshot())).collect()
     }
@@ -145,6 +147,8 @@ impl Bridge {
     }
 
     /// Waits until `done` returns `true` for the current tools and statuses.
+    // Hidden from the docs: programs use `until_statuses`; used by the binary.
+    #[doc(hidden)]
     pub async fn until(&self, done: impl FnMut(&ToolListing) -> bool) -> ToolListing {
         self.wait_for(|| self.tools(), done).await
     }

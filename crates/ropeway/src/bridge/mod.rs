@@ -1,7 +1,9 @@
 //! Connections to many MCP servers.
 //!
 //! A [`Bridge`] starts the servers of a [`Config`](crate::config::Config) concurrently, keeps them connected and combines their tools
-//! into one [`Registry`](crate::registry::Registry). A server that fails does not affect the others.
+//! into one [`Registry`](crate::registry::Registry). A server that fails does not affect the others. [`Bridge::builder`] adds
+//! handlers, filters, transformers and a lock. [`discover_and_register`] and [`connect_and_discover`] are for hosts that keep the
+//! tools in a registry of their own.
 
 mod builder;
 mod cache;
@@ -38,6 +40,9 @@ pub use self::error::BridgeError;
 #[cfg(feature = "gateway")]
 #[allow(unused_imports, reason = "used by the gateway")]
 pub(crate) use self::gateway::{ServerLease, ServerView, SignInTarget};
-pub use self::handle::{Bridge, ToolListing};
+pub use self::handle::Bridge;
+// Hidden from the docs: the registry, the statuses and the differences at one moment; used by the binary.
+#[doc(hidden)]
+pub use self::handle::ToolListing;
 pub use self::health::{BridgeHealth, ServerHealth};
 pub use self::reload::ReloadReport;

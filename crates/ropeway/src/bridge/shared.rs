@@ -60,7 +60,7 @@ impl BridgeShared {
     /// Returns the settings of a connection, with the launcher of this bridge.
     pub(super) fn connection_config(&self, config: &ServerConfig) -> ServerConfig {
         match &self.launcher {
-            Some(launcher) => config.clone().with_sandbox_launcher(launcher),
+            Some(launcher) => config.clone().with_sandbox_launcher(launcher.program()),
             None => config.clone(),
         }
     }

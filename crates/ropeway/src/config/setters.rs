@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::{
     AuditSettings, AuthSettings, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer,
-    Isolation, JwtAlgorithm, JwtSettings, LogTarget, PrefixMode, PrincipalLimits, ProfileSettings, Rate,
+    Isolation, JwtAlgorithm, JwtSettings, LogTarget, OAuthSettings, PrefixMode, PrincipalLimits, ProfileSettings, Rate,
     ReconnectPolicy, ResourceSettings, Sandbox, SandboxLauncher, SandboxMode, ServerConfig, ServerEntry, ServerLimits,
-    ServerTimeouts, StartMode, StdioServer, TlsSettings, ToolOverride, ToolSettings, Transport,
+    ServerTimeouts, StartMode, StdioServer, TlsSettings, TokenCommand, ToolOverride, ToolSettings, Transport,
 };
 use crate::secret::{Redactor, Secret};
 use crate::setters::setters;
@@ -30,11 +30,11 @@ setters!(ServerConfig {
 });
 
 impl ServerConfig {
-    /// Sets the launcher of the sandbox, if the server has a sandbox without one.
+    /// Sets the [launcher](Sandbox::with_launcher) of the sandbox, if the server has a sandbox without one.
     #[must_use]
-    pub fn with_sandbox_launcher(mut self, launcher: &SandboxLauncher) -> Self {
+    pub fn with_sandbox_launcher(mut self, program: impl Into<PathBuf>) -> Self {
         if let Transport::Stdio(StdioServer { sandbox: Some(sandbox), .. }) = &mut self.transport {
-            sandbox.launcher.get_or_insert_with(|| launcher.clone());
+            sandbox.launcher.get_or_insert_with(|| SandboxLauncher::new(program));
         }
         self
     }
@@ -47,17 +47,29 @@ setters!(StdioServer {
 });
 
 setters!(Sandbox {
-    with_mode => mode: SandboxMode,
     with_network => network: bool,
     with_unix_sockets => unix_sockets: bool,
     with_memory => memory: Option<u64>,
     with_processes => processes: Option<u64>,
     with_files => files: Option<u64>,
-    with_launcher => launcher: Option<SandboxLauncher>,
+});
+
+setters!(Sandbox {
+    /// Sets what happens if the system does not support a restriction.
+    // Hidden from the docs: `best_effort` sets it; used by tests.
+    #[doc(hidden)]
+    with_mode(mode: SandboxMode) => mode = mode;
 });
 
 setters!(HttpServer {
     with_sse_fallback => sse_fallback: bool,
+});
+
+setters!(HttpServer {
+    /// Sets the OAuth settings of the server. Without them, a server that needs a sign-in is used with default settings.
+    with_oauth(settings: OAuthSettings) => auth = Some(settings.into());
+    /// Sends the access tokens that a command prints.
+    with_token_command(command: TokenCommand) => auth = Some(command.into());
 });
 
 setters!(ServerTimeouts {
@@ -112,12 +124,25 @@ setters!(GatewaySettings {
     with_session_life => session_life: Duration,
     with_page => page: bool,
     with_limits => limits: GatewayLimits,
-    with_tls => tls: Option<TlsSettings>,
     with_audit => audit: Option<AuditSettings>,
-    with_access_log => access_log: Option<LogTarget>,
-    with_auth => auth: AuthSettings,
     with_principal_limits => principal_limits: PrincipalLimits,
     with_profiles => profiles: Vec<ProfileSettings>,
+});
+
+setters!(GatewaySettings {
+    /// Serves HTTPS with the certificate chain and private key in these files, which are in PEM format. They are read again when
+    /// they change.
+    with_tls(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) => tls = Some(TlsSettings::new(certificate, key));
+    /// Writes one line for each HTTP request to a file, which is created with mode 0600.
+    with_access_log(file: impl Into<PathBuf>) => access_log = Some(LogTarget::File(file.into()));
+    /// Accepts clients with a key of this file, which `ropeway key` changes.
+    with_keys_file(file: impl Into<PathBuf>) => auth.keys_file = Some(file.into());
+    /// Accepts clients with an access token of an authorization server.
+    with_jwt(jwt: JwtSettings) => auth.jwt = Some(jwt);
+    /// Sets how clients prove their identity.
+    // Hidden from the docs: `with_keys_file` and `with_jwt` set its parts; used by tests.
+    #[doc(hidden)]
+    with_auth(auth: AuthSettings) => auth = auth;
 });
 
 setters!(AuditSettings {
@@ -147,12 +172,18 @@ setters!(JwtSettings {
     with_audience => audience: Vec<String>,
     with_resource => resource: Option<String>,
     with_jwks_url => jwks_url: Option<String>,
-    with_algorithms => algorithms: Vec<JwtAlgorithm>,
     with_clock_skew => clock_skew: Duration,
     with_principal_claim => principal_claim: String,
     with_scopes => scopes: Vec<String>,
     with_profiles => profiles: Option<Vec<String>>,
     with_tools => tools: Option<Vec<String>>,
+});
+
+setters!(JwtSettings {
+    /// Sets the accepted signature algorithms.
+    // Hidden from the docs: a configuration file can restrict them; used by tests.
+    #[doc(hidden)]
+    with_algorithms(algorithms: Vec<JwtAlgorithm>) => algorithms = algorithms;
 });
 
 setters!(PrincipalLimits {

@@ -1,4 +1,6 @@
 //! Content of tool results and messages: text, images, audio and resources.
+//!
+//! [`ContentPart`] is one piece of content, in the form of the MCP specification.
 
 mod base64;
 mod media_type;

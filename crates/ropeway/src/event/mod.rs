@@ -1,4 +1,7 @@
 //! Events of connections, calls and the bridge.
+//!
+//! [`Event`] lists them. [`Mcp::events`](crate::mcp::Mcp::events) and [`Bridge::events`](crate::bridge::Bridge::events) return an
+//! [`EventStream`]; several connections share a channel, [`Events`].
 
 mod display;
 mod events;

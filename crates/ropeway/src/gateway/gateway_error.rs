@@ -25,7 +25,12 @@ pub enum GatewayError {
     ),
     /// The keys of clients could not be loaded.
     #[error("could not load the keys of clients")]
-    ClientKeys(#[from] KeyFileError),
+    ClientKeys(
+        // Hidden from the docs: it is the source of the error, which describes it.
+        #[doc(hidden)]
+        #[from]
+        KeyFileError,
+    ),
     /// The session journal could not be opened.
     #[error("could not open the session journal `{}`", path.display())]
     Journal {

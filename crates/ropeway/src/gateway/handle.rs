@@ -80,6 +80,8 @@ impl GatewayBuilder {
 
     /// Sets the keys that seal session ids. A restarted gateway with the same keys accepts its earlier sessions. Defaults to
     /// [`KeySource::Ephemeral`].
+    // Hidden from the docs: `session_keys` and `session_key_file` set them; used by the binary.
+    #[doc(hidden)]
     #[must_use]
     pub fn keys(self, keys: KeySource) -> Self {
         Self { keys, ..self }
@@ -92,6 +94,8 @@ impl GatewayBuilder {
     }
 
     /// Sends spans and metrics to a collector while the gateway runs.
+    // Hidden from the docs: `otlp_from_env` does that; used by the binary, which prints the warnings, and by tests.
+    #[doc(hidden)]
     #[must_use]
     pub fn otlp(self, settings: OtlpSettings) -> Self {
         Self { otlp: Some(settings), ..self }
@@ -278,7 +282,7 @@ impl Gateway {
         self.bridge().watch_prepared(file, secrets, accept, prepare);
     }
 
-    /// Serves HTTP clients at `/mcp` until the gateway is drained. With [`GatewaySettings::tls`], clients use HTTPS; the
+    /// Serves HTTP clients at `/mcp` until the gateway is drained. With [`GatewaySettings::with_tls`], clients use HTTPS; the
     /// certificate is reloaded when its files change.
     ///
     /// # Errors

@@ -1,32 +1,41 @@
-//! One MCP server in front of all servers of a configuration.
+//! Serves all servers of a configuration as one MCP server.
 //!
-//! A [`Gateway`] serves clients of both protocol eras over HTTP, standard input and output, and Unix sockets, whatever era each
-//! server speaks. Results are passed on byte for byte. [`GatewaySettings`](crate::config::GatewaySettings) sets authentication,
-//! limits, profiles and logs.
+//! [`Gateway::builder`] takes a [`Config`](crate::config::Config). [`Gateway::serve_http`], [`serve_stdio`](Gateway::serve_stdio) and
+//! [`serve_lines`](Gateway::serve_lines) serve clients over HTTP, a pair of streams, and a Unix socket. Clients and servers of both
+//! protocol eras work together. Results are passed on byte for byte. [`GatewaySettings`](crate::config::GatewaySettings), the `gateway` section of a configuration file, sets
+//! authentication, limits, profiles and logs; [`GatewayBuilder`] sets what depends on the program.
 //!
 //! # Examples
 //!
-//! A gateway whose sessions survive a restart, and which uses the sign-ins of `ropeway login`:
+//! A gateway whose sessions survive a restart, which uses the sign-ins of `ropeway login`, and which ends with Ctrl-C:
 //!
 //! ```no_run
+//! use std::time::Duration;
+//!
 //! use ropeway::config::{Config, Secrets};
-//! use ropeway::gateway::{Gateway, KeySource};
+//! use ropeway::gateway::Gateway;
 //! use ropeway::oauth::TokenStore;
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = Config::load("ropeway.yaml".as_ref(), &Secrets::from_env())?;
 //! let gateway = Gateway::builder(config)
-//!     .keys(KeySource::File("/var/lib/ropeway/gateway/keys".into()))
+//!     .session_key_file("/var/lib/ropeway/gateway/keys")
 //!     .token_store(TokenStore::default_location()?)
 //!     .build()?;
-//! gateway.start().await?;
-//! gateway.serve_http(std::net::TcpListener::bind("127.0.0.1:8931")?).await?;
+//! for status in gateway.start().await? {
+//!     println!("{status}");
+//! }
+//! tokio::select! {
+//!     ended = gateway.serve_http(std::net::TcpListener::bind("127.0.0.1:8931")?) => ended?,
+//!     _ = tokio::signal::ctrl_c() => gateway.drain(Duration::from_secs(10)).await,
+//! }
 //! # Ok(())
 //! # }
 //! ```
 
 mod accept;
 mod auth;
+mod builder_shortcuts;
 mod calls;
 mod catalog;
 mod certificate;
@@ -102,7 +111,11 @@ mod uris;
 pub use self::auth::{ClientKey, KeyFile, KeyFileError, KeyLimits, NewKey};
 pub use self::gateway_error::GatewayError;
 pub use self::handle::{Gateway, GatewayBuilder};
+// Hidden from the docs: methods of `GatewayBuilder` set it; used by the binary.
+#[doc(hidden)]
 pub use self::key_source::KeySource;
+// Hidden from the docs: `GatewayBuilder::otlp_from_env` creates it; used by the binary.
+#[doc(hidden)]
 pub use self::otlp::OtlpSettings;
 // Hidden from the docs: used by `ropeway top`.
 #[doc(hidden)]

@@ -63,6 +63,8 @@ impl Lock {
     }
 
     /// Compares a tool with the lock. Returns `None` if it is equal to the accepted one, or local.
+    // Hidden from the docs: a bridge compares its tools; used by the binary.
+    #[doc(hidden)]
     pub fn check(&self, definition: &ToolDefinition) -> Option<Difference> {
         let definition = definition.original();
         let Origin::Server { server, tool } = &definition.origin else { return None };
@@ -82,6 +84,8 @@ impl Lock {
     }
 
     /// Compares all tools of a server with the lock. Removed tools come last.
+    // Hidden from the docs: a bridge compares its tools; used by the binary.
+    #[doc(hidden)]
     pub fn compare<'a>(&self, server: &Alias, tools: impl IntoIterator<Item = &'a ToolDefinition>) -> Vec<Difference> {
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
         for definition in tools {
@@ -112,6 +116,8 @@ impl Lock {
     }
 
     /// Compares the sandbox of a server with the accepted one; `None` stands for no sandbox. Returns `None` if they are equal.
+    // Hidden from the docs: a bridge compares its sandboxes; used by the binary.
+    #[doc(hidden)]
     pub fn compare_sandbox(&self, server: &Alias, sandbox: Option<&Sandbox>) -> Option<SandboxDifference> {
         let before = self.servers.get(server).and_then(|server| server.sandbox.as_ref());
         let now = sandbox.map(SandboxSummary::from);

@@ -46,6 +46,9 @@ pub struct ConnectError {
 ///
 /// Cloning is cheap. Dropping the last clone closes the connection and terminates the server's process.
 ///
+/// Methods that send a request return a [`CallError`] if the server cannot be reached in time, rejects the request, or answers
+/// with something other than the protocol. [`call`](Self::call) reports these errors in its [`Envelope`].
+///
 /// # Examples
 ///
 /// ```no_run
@@ -197,7 +200,7 @@ impl Mcp {
         self.inner.connection.host.invalid_lines()
     }
 
-    /// Returns the server's tools. With a prefix, `prefix_` is added before each name.
+    /// Returns the server's tools, under the names that the server gives them.
     ///
     /// The list is cached until the server reports a change (`notifications/tools/list_changed`), the connection is
     /// re-established, or the server's `ttlMs` expires. With `ttlMs: 0`, each call fetches the list.

@@ -1,4 +1,12 @@
-//! Connections to MCP servers: the handshake, calls, lists, reconnecting and the transports.
+//! Connections to MCP servers.
+//!
+//! [`Mcp`] is the connection to one server: it performs the handshake, calls tools, reads resources and prompts, and reconnects.
+//! [`ServerConfig`](crate::config::ServerConfig) names the server. [`Handlers`] answer the requests of the server: questions to the
+//! user ([`Elicitation`]), model requests ([`SamplingRequest`]) and sign-ins. For many servers, use a
+//! [`Bridge`](crate::bridge::Bridge).
+//!
+//! Dropping the last clone of an [`Mcp`] terminates its server process. A signal ends a program without running destructors;
+//! [`end_children_on_signals`] terminates the servers then, too.
 
 mod backoff;
 mod call;

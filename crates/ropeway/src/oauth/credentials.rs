@@ -30,10 +30,16 @@ pub struct Credentials {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revocation_endpoint: Option<String>,
     /// The client that they were issued to.
+    // Hidden from the docs: kept for a refresh.
+    #[doc(hidden)]
     pub client: RegisteredClient,
     /// The access token, and the refresh token if one was issued.
+    // Hidden from the docs: methods return the access token and its expiry.
+    #[doc(hidden)]
     pub tokens: TokenSet,
     /// The key that the tokens are bound to, as base64 of PKCS #8.
+    // Hidden from the docs: kept for a refresh.
+    #[doc(hidden)]
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serialized::optional_secret")]
     pub dpop_key: Option<Secret>,
     /// All scopes that were granted so far. A step-up requests them again.
@@ -46,6 +52,8 @@ pub struct Credentials {
 
 impl Credentials {
     /// Creates credentials with the required fields.
+    // Hidden from the docs: a sign-in creates them; used by tests.
+    #[doc(hidden)]
     pub fn new(
         server: impl Into<String>,
         resource: impl Into<String>,
@@ -67,6 +75,16 @@ impl Credentials {
             dpop_key: None,
             obtained_at: SystemTime::now(),
         }
+    }
+
+    /// Returns the token for the `Authorization` header of requests to the server.
+    pub fn access_token(&self) -> &Secret {
+        &self.tokens.access_token
+    }
+
+    /// Returns when the access token expires, by the clock of this machine; `None` if the authorization server did not say so.
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.tokens.expires_at
     }
 
     /// Returns the values that must not be shown: the tokens, the secret of the client, and the key.

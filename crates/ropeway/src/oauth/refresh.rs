@@ -50,6 +50,22 @@ pub(crate) async fn refresh(
     Ok(Credentials { tokens, obtained_at: SystemTime::now(), ..credentials.clone() })
 }
 
+impl Credentials {
+    /// Revokes the tokens at the authorization server ([RFC 7009](https://www.rfc-editor.org/rfc/rfc7009)). Returns `false` if it
+    /// does not revoke all of them; the others stay valid until they expire.
+    ///
+    /// A [`TokenStore`](super::TokenStore) keeps them until [`remove`](super::TokenStore::remove).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the authorization server cannot be reached or refuses the request.
+    pub async fn revoke(&self, settings: &OAuthSettings) -> Result<bool, OAuthError> {
+        let revocation = revoke(self, settings).await?;
+        let is_complete = revocation.access_token && revocation.refresh_token != Some(false);
+        revocation.problem.map_or(Ok(is_complete), Err)
+    }
+}
+
 /// What an authorization server has revoked of a sign-in.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -33,6 +33,8 @@ pub struct SignInOptions {
     /// The client, scopes and restrictions of the sign-in.
     pub settings: OAuthSettings,
     /// The challenge that caused the sign-in. `None` asks the server for one.
+    // Hidden from the docs: a connection sets it in the options of a `SignInRequest`.
+    #[doc(hidden)]
     pub challenge: Option<Challenge>,
     /// The name under which the tokens are stored, if there are several sign-ins to one server.
     pub account: Option<String>,
@@ -52,6 +54,8 @@ setters!(SignInOptions {
     /// Sets the OAuth settings of the server.
     with_settings(settings: OAuthSettings) => settings = settings;
     /// Sets the challenge that caused the sign-in.
+    // Hidden from the docs: a connection sets it in the options of a `SignInRequest`.
+    #[doc(hidden)]
     with_challenge(challenge: Option<Challenge>) => challenge = challenge;
     /// Sets the name under which the tokens are stored.
     with_account(account: Option<String>) => account = account;

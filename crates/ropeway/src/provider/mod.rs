@@ -1,8 +1,8 @@
 //! Model providers: one request and its streamed reply, in four API dialects.
 //!
-//! `encode` turns a [`ChatRequest`] into an HTTP request, and a `Decoder` turns the server-sent events of the response into
-//! [`ReplyEvent`]s. Both are pure. [`Provider`] does the I/O: it sends the request, retries it, records or replays it, and
-//! returns a [`ReplyStream`].
+//! A [`Provider`] sends a [`ChatRequest`], retries it, and returns a [`ReplyStream`], or the whole [`Reply`] with
+//! [`Provider::complete`]. [`ProviderSettings`] sets the address, key and timeouts. A [`Recorder`] stores exchanges, and
+//! [`Provider::replaying`] answers from a [`Recording`] without a network.
 //!
 //! | [`Dialect`](crate::message::Dialect) | reference |
 //! |---|---|
@@ -48,6 +48,8 @@ mod tail_buffer;
 mod transport;
 
 pub use self::client::Provider;
+// Hidden from the docs: `Usage::cost_usd` returns the amount; the binary shows it.
+#[doc(hidden)]
 pub use self::cost::Cost;
 // Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
 #[doc(hidden)]

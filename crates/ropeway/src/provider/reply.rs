@@ -108,7 +108,16 @@ pub struct Usage {
     pub reasoning: u64,
     /// The amount charged, if the provider reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    // Hidden from the docs: `cost_usd` returns it; the binary shows it.
+    #[doc(hidden)]
     pub cost: Option<Cost>,
+}
+
+impl Usage {
+    /// Returns the amount charged in US dollars, if the provider reports it. It is never estimated.
+    pub fn cost_usd(&self) -> Option<f64> {
+        self.cost.map(Cost::as_usd)
+    }
 }
 
 impl std::ops::AddAssign for Usage {

@@ -1,4 +1,8 @@
 //! Tools of many servers and of the host, under unique names.
+//!
+//! A [`Registry`] calls tools by name, searches them, and is what a model receives. A [`Bridge`](crate::bridge::Bridge) builds one
+//! from its servers; [`Registry::register`] adds tools of the host. A host with tools that change implements [`ToolSource`], and a
+//! [`Transformer`] renames or rewrites tools.
 
 mod collision;
 mod filter;
@@ -21,7 +25,6 @@ pub(crate) use self::filter::Predicate;
 // Hidden from the docs: `BridgeBuilder` and `ServerEntry` set them; the binary applies them to tools without a bridge.
 #[doc(hidden)]
 pub use self::filter::{ToolFilter, ToolShapeError};
-pub use self::search::SearchHit;
 pub use self::selection::SelectedTools;
 #[doc(hidden)]
 pub use self::shape::ToolShape;

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::schema_arguments;
-use crate::checked::CheckedTool;
 use crate::tool::{Origin, ToolDefinition};
 
 /// Weight of a word by the field that it appears in.
@@ -24,16 +23,6 @@ const EXACT_NAME_BONUS: f64 = 0.2;
 
 /// Maximum number of words of a query.
 const MAX_WORDS: usize = 64;
-
-/// A search result.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SearchHit<'a> {
-    /// The tool.
-    pub tool: &'a CheckedTool,
-    /// Relevance, comparable within one search only.
-    pub score: f64,
-}
 
 /// An inverted index of tools.
 #[derive(Debug)]

@@ -59,7 +59,7 @@ impl FindTools {
             let hint = if servers.is_empty() { String::new() } else { format!(" Servers: {}.", servers.join(", ")) };
             return format!("No tool matches `{query}`. Try other words.{hint}");
         }
-        let found: Vec<Value> = hits.iter().map(|hit| describe(hit.tool.definition())).collect();
+        let found: Vec<Value> = hits.iter().map(|(tool, _)| describe(tool.definition())).collect();
         Value::Array(found).to_string()
     }
 }

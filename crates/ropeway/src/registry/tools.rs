@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::collision::Collision;
 use super::naming;
-use super::search::{Index, SearchHit};
+use super::search::Index;
 use crate::checked::CheckedTool;
 use crate::config::CollisionPolicy;
 use crate::envelope::Envelope;
@@ -183,7 +183,7 @@ impl Registry {
         if !near.is_empty() {
             return near.into_iter().map(str::to_owned).collect();
         }
-        self.search(name, 3).into_iter().map(|hit| hit.tool.definition().name.clone()).collect()
+        self.search(name, 3).into_iter().map(|(tool, _)| tool.definition().name.clone()).collect()
     }
 
     /// Returns the aliases of all servers, in the order of their first tools.
@@ -216,11 +216,12 @@ impl Registry {
         if inner.tools.len() == self.len() { self.clone() } else { Self(Arc::new(inner)) }
     }
 
-    /// Returns the tools that match a query best, best first.
-    pub fn search(&self, words: &str, limit: usize) -> Vec<SearchHit<'_>> {
+    /// Returns the tools that match a query best, best first, each with its relevance. Relevances are comparable within one search
+    /// only.
+    pub fn search(&self, words: &str, limit: usize) -> Vec<(&CheckedTool, f64)> {
         let index = self.0.index.get_or_init(|| Arc::new(Index::new(self.definitions())));
         let ranked = index.search(words, limit).into_iter();
-        ranked.map(|(at, score)| SearchHit { tool: &self.0.tools[at], score }).collect()
+        ranked.map(|(at, score)| (&self.0.tools[at], score)).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! JSON Schema: validation of arguments, and conversion of results to their schema.
 //!
-//! Schemas come from servers and are not trusted: nothing is fetched, and depth, size and time are bounded.
+//! Schemas come from servers and are not trusted: nothing is fetched, and depth, size and time are bounded. [`ValueChange`] is a
+//! change that the conversion of a result made.
 
 pub(crate) mod bounds;
 mod cast;

@@ -1,4 +1,6 @@
 //! Secret values, and the redactor that removes them from outgoing text.
+//!
+//! A [`Secret`] does not show its value in `Debug` output. A [`Redactor`] replaces known secrets in text and JSON.
 
 #[cfg(feature = "mcp")]
 mod accounts;

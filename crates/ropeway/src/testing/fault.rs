@@ -183,6 +183,8 @@ pub enum Fault {
     /// Progress is sent out of order, for unknown tokens and with the wrong type, before the response.
     OddProgress,
     /// Bytes that are not a message are sent before the response.
+    // Hidden from the docs: bytes between messages; tests of this crate use it.
+    #[doc(hidden)]
     Noise(StdoutNoise),
     /// The server writes this much to stderr before it responds (stdio only).
     Stderr {
@@ -192,6 +194,8 @@ pub enum Fault {
     /// The server writes this line to stderr before it responds (stdio only).
     StderrLine(String),
     /// A fault of the HTTP response (HTTP only).
+    // Hidden from the docs: `status`, `redirect` and others create it.
+    #[doc(hidden)]
     Http(HttpFault),
 }
 

@@ -41,10 +41,10 @@ mod tools;
 
 use std::path::Path;
 
-pub use fault::{Fault, FaultTrigger, HttpFault, StdoutNoise};
+pub use fault::{Fault, FaultTrigger};
 // Hidden from the docs: details of the protocol and of processes, for the tests of this crate.
 #[doc(hidden)]
-pub use fault::{FaultCount, FaultRule};
+pub use fault::{FaultCount, FaultRule, HttpFault, StdoutNoise};
 pub use http::HttpScriptedServer;
 pub use http_connection::RecordedHttpRequest;
 pub use model_server::{ModelAnswer, ModelServer};
@@ -60,10 +60,10 @@ pub use scripted::ScriptedServer;
 pub use scripted_reply::replaying;
 pub use scripted_reply::{ScriptedReply, model};
 
-use crate::config::{InProcessServer, StdioServer};
+use crate::config::{StdioServer, Transport};
 
 /// Creates a server in this process. [`ScriptedServer::in_process`] also gives access to its handle.
-pub fn in_process(script: Script) -> InProcessServer {
+pub fn in_process(script: Script) -> Transport {
     ScriptedServer::new(script).in_process()
 }
 

@@ -11,7 +11,7 @@ use super::driver::Driver;
 use super::script::WriteStyle;
 use super::scripted::ScriptedServer;
 use super::session::ScriptedSession;
-use crate::config::InProcessServer;
+use crate::config::Transport;
 
 const PIPE_BYTES: usize = 64 << 10;
 const MERGE_WINDOW: Duration = Duration::from_millis(20);
@@ -34,9 +34,9 @@ pub(super) struct ProcessHooks {
 
 impl ScriptedServer {
     /// Returns a connector to the server in this process; every `open` is a new connection.
-    pub fn in_process(&self) -> InProcessServer {
+    pub fn in_process(&self) -> Transport {
         let scripted = self.clone();
-        InProcessServer::new(move || open(&scripted))
+        Transport::in_process(move || open(&scripted))
     }
 }
 

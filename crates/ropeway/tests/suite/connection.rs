@@ -623,7 +623,7 @@ fn huge_timeouts_do_not_overflow() {
 #[test]
 fn a_panic_while_opening_a_server_fails_the_connection() {
     scene(|_| async {
-        let server = Mcp::new(hasty(ropeway::config::InProcessServer::new(|| panic!("on purpose"))));
+        let server = Mcp::new(hasty(ropeway::config::Transport::in_process(|| panic!("on purpose"))));
         let error = tokio::time::timeout(SOON, server.connect()).await.expect("in time").expect_err("no connection");
         assert_eq!(chain(&error), "could not connect to server `peer`: the connection was closed");
         assert!(tokio::time::timeout(SOON, server.connect()).await.expect("in time").is_err());

@@ -108,7 +108,7 @@ fn the_probe_takes_at_most_half_of_the_timeout() {
         };
         let silent = Script { unknown_methods: UnknownMethods::Silence, ..Script::legacy() };
         let scripted = ScriptedServer::new(silent);
-        let server = connect(impatient(scripted.in_process().into())).await;
+        let server = connect(impatient(scripted.in_process())).await;
         is_legacy(&server, &scripted).await;
         server.close().await;
         let http = listening(Script::default().fault(FaultTrigger::method("server/discover"), Fault::Hang)).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ropeway::config::Transport;
 use ropeway::testing::{
     Fault, FaultRule, FaultTrigger, Grandchild, HttpFault, HttpScript, HttpScriptedServer, OfferedTransports,
     PagingStyle, ProcessScript, ResponseFormat, Script, ScriptedServer, StdoutNoise, SupportedEras, UnknownMethods,
@@ -22,7 +23,8 @@ struct Lines<R, W> {
 type Pipe = Lines<tokio::io::ReadHalf<DuplexStream>, tokio::io::WriteHalf<DuplexStream>>;
 
 fn pipe(scripted: &ScriptedServer) -> Pipe {
-    let (read, write) = tokio::io::split(scripted.in_process().open());
+    let Transport::InProcess(server) = scripted.in_process() else { panic!("another transport") };
+    let (read, write) = tokio::io::split(server.open());
     Lines { read: BufReader::new(read), write }
 }
 

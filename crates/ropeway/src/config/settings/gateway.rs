@@ -16,7 +16,7 @@ use crate::tool::Alias;
 /// The address that a gateway listens on by default.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8931);
 
-/// The settings of `ropeway serve`: one MCP endpoint in front of all servers of a configuration.
+/// The settings of a gateway: one MCP endpoint in front of all servers of a configuration.
 ///
 /// # Examples
 ///
@@ -25,7 +25,9 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr
 ///
 /// let settings = GatewaySettings::default()
 ///     .with_prefix(PrefixMode::Always)
-///     .with_profile(ProfileSettings::new("reading").with_search(true));
+///     .with_profile(ProfileSettings::new("reading").with_search(true))
+///     .with_keys_file("/etc/ropeway/keys.json")
+///     .with_tls("/etc/ropeway/cert.pem", "/etc/ropeway/key.pem");
 /// assert_eq!(settings.name, "ropeway");
 /// assert_eq!(settings.profiles.len(), 1);
 /// ```
@@ -46,11 +48,14 @@ pub struct GatewaySettings {
     pub allowed_hosts: Vec<String>,
     /// Values of the `Origin` header that are accepted in addition to loopback origins.
     pub allowed_origins: Vec<String>,
-    /// The keys that seal sessions and cursors: 32 bytes each, as base64 or hex. The first one seals, all of them open. Empty
-    /// uses the keys of the environment or of the state directory.
+    /// The keys that seal sessions and cursors: 32 bytes each, as base64 or hex. The first one seals, all of them open.
+    ///
+    /// `ropeway serve` uses them. A program passes them to `GatewayBuilder::session_keys`.
     pub keys: Vec<Secret>,
     /// The secrets that `keys` refers to and that are not set. A gateway must not start with other keys then: it would refuse
     /// the sessions of its clients.
+    // Hidden from the docs: used by the binary.
+    #[doc(hidden)]
     pub missing_keys: Vec<String>,
     /// Maximum entries of one page of a list. Zero returns a list in one page.
     pub page_size: usize,
@@ -63,6 +68,8 @@ pub struct GatewaySettings {
     /// Limits on clients.
     pub limits: GatewayLimits,
     /// The certificate for HTTPS. `None` serves HTTP.
+    // Hidden from the docs: `with_tls` sets it.
+    #[doc(hidden)]
     pub tls: Option<TlsSettings>,
     /// How `ropeway serve` ends.
     // Hidden from the docs: used by the binary; a program passes a limit to the gateway.
@@ -71,8 +78,12 @@ pub struct GatewaySettings {
     /// The audit log: one line for each request of a client.
     pub audit: Option<AuditSettings>,
     /// The access log: one line for each HTTP request.
+    // Hidden from the docs: `with_access_log` sets it; used by the binary.
+    #[doc(hidden)]
     pub access_log: Option<LogTarget>,
     /// How clients prove their identity.
+    // Hidden from the docs: `with_keys_file` and `with_jwt` set it; used by the binary.
+    #[doc(hidden)]
     pub auth: AuthSettings,
     /// Limits on each principal, unless its key has others. Without authentication, all HTTP clients are one principal.
     pub principal_limits: PrincipalLimits,

@@ -47,6 +47,8 @@ pub struct JwtSettings {
     /// The URL of the public keys. `None` reads it from the metadata of the issuer.
     pub jwks_url: Option<String>,
     /// The accepted signature algorithms.
+    // Hidden from the docs: all of them use public keys, and all are accepted unless a configuration file restricts them.
+    #[doc(hidden)]
     pub algorithms: Vec<JwtAlgorithm>,
     /// The accepted difference between the clocks of the issuer and the gateway.
     pub clock_skew: Duration,

@@ -7,15 +7,17 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub struct AuditSettings {
     /// Where lines are written.
+    // Hidden from the docs: `new` sets it; used by the binary.
+    #[doc(hidden)]
     pub file: LogTarget,
     /// Whether lines contain the arguments of calls, redacted.
     pub arguments: bool,
 }
 
 impl AuditSettings {
-    /// Creates the settings of a log without arguments.
-    pub fn new(file: impl Into<LogTarget>) -> Self {
-        Self { file: file.into(), arguments: false }
+    /// Creates the settings of a log without arguments, in a file that is created with mode 0600.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self { file: LogTarget::File(file.into()), arguments: false }
     }
 }
 
@@ -27,10 +29,4 @@ pub enum LogTarget {
     Stderr,
     /// A file, which is created with mode 0600.
     File(PathBuf),
-}
-
-impl From<PathBuf> for LogTarget {
-    fn from(path: PathBuf) -> Self {
-        Self::File(path)
-    }
 }

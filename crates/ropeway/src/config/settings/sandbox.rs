@@ -6,25 +6,31 @@ use serde::{Deserialize, Serialize};
 
 /// Restricts the process of a stdio server.
 ///
-/// A [launcher](SandboxLauncher) applies the restrictions and then executes the server; this library only starts the launcher.
-/// Without one, a server with [`SandboxMode::Required`] is not started.
+/// A launcher applies the restrictions and then executes the server: the `ropeway` program, on Linux. This library only starts the
+/// launcher. Without one, the server is not started, unless the sandbox is [`best_effort`](Self::best_effort).
 ///
 /// The process can read system files such as `/usr` and the folder of its program. Everything else has to be listed.
 ///
 /// ```
-/// use ropeway::config::{Sandbox, SandboxLauncher, StdioServer};
+/// use ropeway::config::{Sandbox, StdioServer};
 ///
-/// let sandbox = Sandbox::new().with_read("/srv/docs").with_launcher(SandboxLauncher::new("/usr/bin/ropeway"));
+/// let sandbox = Sandbox::new().with_read("/srv/docs").with_launcher("/usr/bin/ropeway");
 /// let server = StdioServer::command("docs-server").with_sandbox(sandbox);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sandbox {
     /// What happens if the system does not support a restriction.
+    // Hidden from the docs: `best_effort` sets it; used by the binary.
+    #[doc(hidden)]
     pub mode: SandboxMode,
     /// Files and directories that the server may read and execute, in addition to those of the system.
+    // Hidden from the docs: `with_read` adds to it; used by the binary.
+    #[doc(hidden)]
     pub read: Vec<SandboxPath>,
     /// Files and directories that the server may read, execute, change, create and remove.
+    // Hidden from the docs: `with_write` adds to it; used by the binary.
+    #[doc(hidden)]
     pub write: Vec<SandboxPath>,
     /// Whether the server may use the network.
     pub network: bool,
@@ -37,6 +43,8 @@ pub struct Sandbox {
     /// Maximum number of open files of each process.
     pub files: Option<u64>,
     /// The program that applies the restrictions.
+    // Hidden from the docs: `with_launcher` sets it; used by the binary.
+    #[doc(hidden)]
     pub launcher: Option<SandboxLauncher>,
 }
 
@@ -115,6 +123,20 @@ impl Sandbox {
     #[must_use]
     pub fn with_read(mut self, path: impl AsRef<Path>) -> Self {
         self.read.push(path.as_ref().into());
+        self
+    }
+
+    /// Starts the server with the restrictions that the system supports, even if it does not support all of them.
+    #[must_use]
+    pub fn best_effort(mut self) -> Self {
+        self.mode = SandboxMode::BestEffort;
+        self
+    }
+
+    /// Sets the program that applies the restrictions: the path of `ropeway`, on Linux.
+    #[must_use]
+    pub fn with_launcher(mut self, program: impl Into<PathBuf>) -> Self {
+        self.launcher = Some(SandboxLauncher::new(program));
         self
     }
 

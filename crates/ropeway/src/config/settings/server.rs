@@ -85,7 +85,10 @@ pub enum Transport {
     /// Legacy HTTP+SSE (2024-11-05).
     Sse(HttpServer),
     /// A server in the same process.
-    InProcess(InProcessServer),
+    InProcess(
+        // Hidden from the docs: `Transport::in_process` creates it.
+        #[doc(hidden)] InProcessServer,
+    ),
     /// A running gateway, over its Unix socket.
     // Hidden from the docs: the binary connects to `ropeway serve` this way.
     #[doc(hidden)]
@@ -93,6 +96,25 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// Connects to a server in the same process. The function is called for every connection: it starts the server on one end of
+    /// an in-memory pipe and returns the other end.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ropeway::config::{ServerConfig, Transport};
+    ///
+    /// # async fn serve(_pipe: tokio::io::DuplexStream) {}
+    /// let server = ServerConfig::new("local", Transport::in_process(|| {
+    ///     let (client, server) = tokio::io::duplex(64 * 1024);
+    ///     tokio::spawn(serve(server));
+    ///     client
+    /// }));
+    /// ```
+    pub fn in_process(open: impl Fn() -> DuplexStream + Send + Sync + 'static) -> Self {
+        Self::InProcess(InProcessServer::new(open))
+    }
+
     /// Returns the transport that identifies the server: that of a server behind a gateway is its own.
     pub(crate) fn original(&self) -> &Self {
         match self {
@@ -186,6 +208,8 @@ pub struct HttpServer {
     pub bearer: Option<Secret>,
     /// How access tokens are obtained. `None` uses the tokens of an earlier sign-in, unless `bearer` or an `Authorization` header
     /// is set.
+    // Hidden from the docs: `with_oauth` and `with_token_command` set it; used by the binary.
+    #[doc(hidden)]
     pub auth: Option<ServerAuth>,
     /// Whether a server that rejects the Streamable HTTP handshake is tried as a legacy HTTP+SSE server.
     pub sse_fallback: bool,
@@ -221,6 +245,8 @@ impl HttpServer {
     }
 
     /// Sets how access tokens are obtained.
+    // Hidden from the docs: `with_oauth` and `with_token_command` do that; used by tests.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_auth(mut self, auth: impl Into<ServerAuth>) -> Self {
         self.auth = Some(auth.into());

@@ -58,7 +58,7 @@ impl From<TokenCommand> for ServerAuth {
 ///     .with_grant(OAuthGrant::ClientCredentials)
 ///     .with_client_id("ci")
 ///     .with_client_secret("s3cret");
-/// let server = HttpServer::new("https://example.com/mcp").with_auth(settings);
+/// let server = HttpServer::new("https://example.com/mcp").with_oauth(settings);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -76,6 +76,8 @@ pub struct OAuthSettings {
     /// [RFC 7523](https://www.rfc-editor.org/rfc/rfc7523#section-2.2)).
     pub private_key: Option<PrivateKey>,
     /// How the client authenticates at the token endpoint. `None` selects a method that the authorization server supports.
+    // Hidden from the docs: a configuration file sets it.
+    #[doc(hidden)]
     pub token_endpoint_auth: Option<ClientAuthMethod>,
     /// Scopes to request in addition to those that the server asks for.
     pub scopes: Vec<String>,
@@ -133,6 +135,8 @@ setters!(OAuthSettings {
     /// Sets the key with which the client authenticates.
     with_private_key(key: PrivateKey) => private_key = Some(key);
     /// Sets how the client authenticates at the token endpoint.
+    // Hidden from the docs: a method that the authorization server supports is selected; used by tests.
+    #[doc(hidden)]
     with_token_endpoint_auth(method: ClientAuthMethod) => token_endpoint_auth = Some(method);
     /// Sets the scopes to request in addition to those that the server asks for.
     with_scopes(scopes: impl IntoIterator<Item = impl Into<String>>)
@@ -307,6 +311,8 @@ pub struct PrivateKey {
     /// The key as PEM.
     pub pem: Secret,
     /// The signature algorithm. `None` selects one that fits the key.
+    // Hidden from the docs: a configuration file sets it.
+    #[doc(hidden)]
     pub algorithm: Option<JwtAlgorithm>,
     /// The value of `kid`.
     pub key_id: Option<String>,
@@ -321,6 +327,8 @@ impl PrivateKey {
 
 setters!(PrivateKey {
     /// Sets the signature algorithm.
+    // Hidden from the docs: one that fits the key is selected; used by tests.
+    #[doc(hidden)]
     with_algorithm(algorithm: JwtAlgorithm) => algorithm = Some(algorithm);
     /// Sets the value of `kid`.
     with_key_id(id: impl Into<String>) => key_id = Some(id.into());

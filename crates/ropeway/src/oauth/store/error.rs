@@ -84,7 +84,12 @@ pub enum StoreError {
     },
     /// The keyring of the operating system could not be used.
     #[error(transparent)]
-    Keyring(#[from] KeyringError),
+    Keyring(
+        // Hidden from the docs: the text of the error describes it; used by tests.
+        #[doc(hidden)]
+        #[from]
+        KeyringError,
+    ),
     /// The passphrase of an export is wrong.
     #[error("could not decrypt the export: the passphrase is wrong, or the text was changed")]
     Passphrase,

@@ -24,28 +24,28 @@ const FOLDER_VARIABLE: &str = "ROPEWAY_TOKENS_DIR";
 /// Stores sign-ins ([`Credentials`]), for this and other processes.
 ///
 /// Every sign-in is a file with mode 0600 in a folder with mode 0700, and is replaced atomically. If the operating system has a
-/// keyring, the tokens are encrypted with a key in it (see [`KeyringMode`]). Files that other users can read, that belong to
+/// keyring, the tokens are encrypted with a key in it, unless the variable `ROPEWAY_KEYRING` is `off`. Files that other users can read, that belong to
 /// another user, or that are symbolic links are refused, as is a folder in which other users can replace files. A default folder
 /// that other users can list gets mode 0700 when tokens are saved.
 ///
-/// Cloning is cheap; clones share the key and the entries in memory. The methods take any spelling of a server's URL (see
-/// [`canonical_server`](super::canonical_server)).
+/// Cloning is cheap; clones share the key and the entries in memory. The methods take any spelling of a server's URL: the case of
+/// the host, a default port, user information and a fragment do not matter.
 ///
 /// # Examples
 ///
-/// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use ropeway::oauth::{Credentials, RegisteredClient, TokenSet, TokenStore};
+/// Signs out of a server, if `ropeway login` or this program signed in to it before:
 ///
-/// let store = TokenStore::in_memory();
-/// let (server, issuer) = ("https://example.com/mcp", "https://login.example.com");
-/// let client = RegisteredClient::public("my-client");
-/// let tokens = TokenSet::bearer("secret");
-/// store.save(&Credentials::new(server, server, issuer, "https://login.example.com/token", client, tokens)).await?;
+/// ```no_run
+/// use ropeway::config::OAuthSettings;
+/// use ropeway::oauth::TokenStore;
 ///
-/// let stored = store.load("https://EXAMPLE.com/mcp", None).await?;
-/// assert_eq!(stored.unwrap().issuer, issuer);
-/// # Ok::<_, ropeway::oauth::StoreError>(()) }).unwrap();
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = TokenStore::default_location()?;
+/// if let Some(credentials) = store.load("https://example.com/mcp", None).await? {
+///     store.remove("https://example.com/mcp", None).await?;
+///     credentials.revoke(&OAuthSettings::new()).await?;
+/// }
+/// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct TokenStore {
@@ -79,11 +79,14 @@ pub struct ImportReport {
 
 impl TokenStore {
     /// Time to wait for another process in [`lock`](Self::lock).
+    // Hidden from the docs: connections hold the lock while they refresh tokens; used by the binary and tests.
+    #[doc(hidden)]
     pub const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Opens the store in a folder, which is created when tokens are saved.
     ///
-    /// The variable `ROPEWAY_KEYRING` sets the [`KeyringMode`]. An invalid value is reported by the first operation.
+    /// The variable `ROPEWAY_KEYRING` sets whether tokens are encrypted with a key in the keyring: `off`, `auto` (the default, if
+    /// there is a keyring) or `required`. An invalid value is reported by the first operation.
     pub fn open(folder: impl Into<PathBuf>) -> Self {
         let setting = std::env::var_os(keyring::VARIABLE).unwrap_or_default();
         let mode = setting.to_string_lossy().parse().map_err(|_| setting.to_string_lossy().chars().take(40).collect());
@@ -109,12 +112,16 @@ impl TokenStore {
     }
 
     /// Sets whether tokens are encrypted with a key in the keyring, regardless of `ROPEWAY_KEYRING`.
+    // Hidden from the docs: used by the binary and tests; `ROPEWAY_KEYRING` sets the mode.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_keyring(self, mode: KeyringMode) -> Self {
         self.with_keyring_timeout(mode, keyring::DEFAULT_TIMEOUT)
     }
 
     /// Sets the mode of the keyring, and the time limit of one access to it. A person may have to unlock the keyring in that time.
+    // Hidden from the docs: used by the binary and tests; `ROPEWAY_KEYRING` sets the mode.
+    #[doc(hidden)]
     #[must_use]
     pub fn with_keyring_timeout(self, mode: KeyringMode, limit: Duration) -> Self {
         match &*self.backend {
@@ -200,6 +207,8 @@ impl TokenStore {
     /// # Errors
     ///
     /// Fails if the folder cannot be read. Files that cannot be read are part of the list.
+    // Hidden from the docs: used by `ropeway auth status`.
+    #[doc(hidden)]
     pub async fn list(&self) -> Result<CredentialsList, StoreError> {
         match &*self.backend {
             Backend::Files(store) => store.list().await,
@@ -212,6 +221,8 @@ impl TokenStore {
     /// # Errors
     ///
     /// Fails in the same way as [`save`](Self::save).
+    // Hidden from the docs: used by `ropeway login`.
+    #[doc(hidden)]
     pub async fn check(&self) -> Result<Protection, StoreError> {
         match &*self.backend {
             Backend::Files(store) => store.check().await,
@@ -226,6 +237,8 @@ impl TokenStore {
     /// # Errors
     ///
     /// Returns [`StoreError::Busy`] if the time is up, and fails if the folder cannot be used.
+    // Hidden from the docs: connections hold the lock while they refresh tokens; used by the binary and tests.
+    #[doc(hidden)]
     pub async fn lock(&self, server: &str, account: Option<&str>) -> Result<StoreLock, StoreError> {
         self.lock_within(server, account, Self::LOCK_TIMEOUT).await
     }
@@ -235,6 +248,8 @@ impl TokenStore {
     /// # Errors
     ///
     /// Returns [`StoreError::Busy`] if the time is up, and fails if the folder cannot be used.
+    // Hidden from the docs: connections hold the lock while they refresh tokens; used by the binary and tests.
+    #[doc(hidden)]
     pub async fn lock_within(
         &self,
         server: &str,
@@ -251,6 +266,8 @@ impl TokenStore {
     /// Returns the version of a stored sign-in. This reads only the metadata of its file.
     ///
     /// Take the stamp before [`load`](Self::load), so that a change between the two is noticed.
+    // Hidden from the docs: connections notice the changes of other processes with it.
+    #[doc(hidden)]
     pub fn stamp(&self, server: &str, account: Option<&str>) -> StoreStamp {
         let key = SignInKey::new(server, account);
         StoreStamp(match &*self.backend {
@@ -260,6 +277,8 @@ impl TokenStore {
     }
 
     /// Returns `true` if a sign-in was stored or removed since the stamp was taken, for example by another process.
+    // Hidden from the docs: connections notice the changes of other processes with it.
+    #[doc(hidden)]
     pub fn changed_since(&self, server: &str, account: Option<&str>, stamp: &StoreStamp) -> bool {
         self.stamp(server, account) != *stamp
     }
@@ -269,6 +288,8 @@ impl TokenStore {
     /// # Errors
     ///
     /// Fails if the passphrase is too short, or if a sign-in cannot be loaded.
+    // Hidden from the docs: used by `ropeway auth export`.
+    #[doc(hidden)]
     pub async fn export(&self, passphrase: &Secret) -> Result<Secret, StoreError> {
         export::check_passphrase(passphrase)?;
         let mut list = self.list().await?;
@@ -291,6 +312,8 @@ impl TokenStore {
     /// # Errors
     ///
     /// Fails if the text is not a complete export, if the passphrase is wrong, or if a sign-in cannot be stored.
+    // Hidden from the docs: used by `ropeway auth import`.
+    #[doc(hidden)]
     pub async fn import(&self, text: &str, passphrase: &Secret) -> Result<ImportReport, StoreError> {
         let (text, passphrase) = (text.to_owned(), passphrase.clone());
         let sign_ins = self.computing(move || export::read(&text, &passphrase)).await?;

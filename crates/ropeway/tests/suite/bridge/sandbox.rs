@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use ropeway::bridge::Bridge;
-use ropeway::config::{LockPolicy, Sandbox, SandboxLauncher, SandboxMode, SandboxProfile};
+use ropeway::config::{LockPolicy, Sandbox, SandboxProfile};
 use ropeway::lock::Lock;
 use ropeway::registry::ServerState;
 use ropeway::testing::Script;
@@ -13,7 +13,7 @@ use super::{child, config, entry, outcomes, pid, started};
 use crate::scene::scene;
 
 /// Writes a launcher that stores the profile and restricts nothing.
-fn launcher(folder: &Path) -> (SandboxLauncher, PathBuf) {
+fn launcher(folder: &Path) -> (PathBuf, PathBuf) {
     let (program, profile) = (folder.join("launcher"), folder.join("profile"));
     let digits = "$(dd bs=1 count=8 2>/dev/null)";
     let text = format!(
@@ -23,7 +23,7 @@ fn launcher(folder: &Path) -> (SandboxLauncher, PathBuf) {
     );
     std::fs::write(&program, text).expect("a file");
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("permissions");
-    (SandboxLauncher::new(program), profile)
+    (program, profile)
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn without_a_launcher_only_a_required_sandbox_is_refused() {
     scene(|scene| async move {
         let script = Script::default();
         let required = child(&scene, &script).with_sandbox(Sandbox::new());
-        let optional = Sandbox::new().with_mode(SandboxMode::BestEffort);
+        let optional = Sandbox::new().best_effort();
         let optional = child(&scene, &script).with_sandbox(optional);
         let bridge = started(config([entry("a", required), entry("b", optional)])).await;
         let listing = bridge.tools();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ropeway::config::{AuthSettings, GatewaySettings, JwtSettings};
+use ropeway::config::{GatewaySettings, JwtSettings};
 use ropeway::testing::Script;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::scene::scene;
 
 fn settings(issuer: &Issuer, change: impl FnOnce(JwtSettings) -> JwtSettings) -> GatewaySettings {
     let jwt = change(JwtSettings::new(&*issuer.url, "https://gateway.example/mcp"));
-    GatewaySettings::default().with_auth(AuthSettings::default().with_jwt(Some(jwt)))
+    GatewaySettings::default().with_jwt(jwt)
 }
 
 async fn start(issuer: &Issuer) -> GatewayKit {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ropeway::config::{AuditSettings, Config, GatewaySettings, LogTarget};
+use ropeway::config::{AuditSettings, Config, GatewaySettings};
 use ropeway::gateway::{Gateway, OtlpSettings, fetch_stats};
 use ropeway::testing::{ModelAnswer, ModelServer, Script, ScriptedServer};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ fn logging(folder: &Path) -> (GatewaySettings, PathBuf, PathBuf) {
     let (audit, access) = (folder.join("audit.jsonl"), folder.join("access.jsonl"));
     let settings = GatewaySettings::default()
         .with_audit(AuditSettings::new(audit.clone()).with_arguments(true))
-        .with_access_log(LogTarget::File(access.clone()));
+        .with_access_log(&access);
     (settings, audit, access)
 }
 

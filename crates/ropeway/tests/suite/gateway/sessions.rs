@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ropeway::config::{Config, GatewaySettings};
-use ropeway::gateway::{Gateway, KeySource};
+use ropeway::gateway::Gateway;
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 async fn durable(directory: &Path, script: Script, settings: GatewaySettings) -> GatewayKit {
     let scripted = ScriptedServer::new(script);
     let config = Config::default().with_server(entry("scripted", &scripted));
-    let builder = Gateway::builder(config).settings(settings).keys(KeySource::File(directory.join("keys")));
+    let builder = Gateway::builder(config).settings(settings).session_key_file(directory.join("keys"));
     GatewayKit::launch(scripted, builder.journal(directory.join("sessions.jsonl"))).await
 }
 

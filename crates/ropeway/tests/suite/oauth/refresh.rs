@@ -109,9 +109,12 @@ async fn tokens_that_are_not_revoked_are_reported() {
     let revocation = revoke(&credentials, &OAuthSettings::new()).await.expect("an answer");
     assert_eq!((revocation.refresh_token, revocation.access_token), (Some(false), false), "{revocation:?}");
     assert!(revocation.is_supported && revocation.problem.is_none(), "{revocation:?}");
+    assert!(!credentials.revoke(&OAuthSettings::new()).await.expect("an answer"));
     server.answer("/revoke", Answer::html(500));
     let revocation = revoke(&credentials, &OAuthSettings::new()).await.expect("an answer");
     assert!(matches!(revocation.problem, Some(OAuthError::Invalid { .. })), "{revocation:?}");
+    let error = credentials.revoke(&OAuthSettings::new()).await.expect_err("refused");
+    assert!(matches!(error, OAuthError::Invalid { .. }), "{error:?}");
     server.state().answers.clear();
     // Many servers revoke refresh tokens only.
     server.change(|behaviour| behaviour.revokes_access_tokens = false);

@@ -137,7 +137,7 @@ fn gateway_settings_are_optional() {
 #[test]
 fn logs_go_to_standard_error_by_default() {
     let settings = gateway("{audit: {}, access_log: {file: access.jsonl}}");
-    assert_eq!(settings.audit, Some(AuditSettings::new(LogTarget::Stderr)));
+    assert_eq!(settings.audit, Some(AuditSettings { file: LogTarget::Stderr, arguments: false }));
     assert_eq!(settings.access_log, Some(LogTarget::File("nowhere/access.jsonl".into())));
     let empty = gateway_problems("{audit: {file: ''}}");
     assert_eq!(empty, ["ropeway.yaml:1:25: gateway.audit.file: file is empty (try `stderr`)"]);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::*;
-use crate::config::{EraChoice, InProcessServer, ServerConfig, Transport};
+use crate::config::{EraChoice, ServerConfig, Transport};
 use crate::event::{Event, Events};
 use crate::mcp::Handlers;
 use crate::mcp::raw_caller::ExchangeKey;
@@ -86,8 +86,8 @@ pub(super) fn text(reply: &RawReply) -> String {
 }
 
 /// A legacy server that answers every call with this text as the result.
-fn answering(result: &'static str) -> InProcessServer {
-    InProcessServer::new(move || {
+fn answering(result: &'static str) -> Transport {
+    Transport::in_process(move || {
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         tokio::spawn(async move {
             let (read, mut write) = tokio::io::split(ours);
