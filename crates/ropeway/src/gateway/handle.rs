@@ -39,6 +39,7 @@ use crate::config::{Config, GatewaySettings, Secrets, TlsSettings};
 use crate::oauth::TokenStore;
 use crate::registry::ServerStatus;
 use crate::secret::AccountRedactor;
+use crate::setters::setters;
 use crate::sync::lock;
 use crate::tool::{BoxError, CancelToken};
 
@@ -68,42 +69,6 @@ impl GatewayBuilder {
     #[must_use]
     pub fn bridge(mut self, change: impl FnOnce(BridgeBuilder) -> BridgeBuilder) -> Self {
         self.bridge = change(self.bridge);
-        self
-    }
-
-    /// Sets the settings of the gateway in place of those of the configuration.
-    #[must_use]
-    pub fn settings(mut self, settings: GatewaySettings) -> Self {
-        self.settings = settings;
-        self
-    }
-
-    /// Sets the keys that seal session ids. A restarted gateway with the same keys accepts its earlier sessions. Defaults to
-    /// [`KeySource::Ephemeral`].
-    #[must_use]
-    pub fn keys(mut self, keys: KeySource) -> Self {
-        self.keys = keys;
-        self
-    }
-
-    /// Stores the log levels and subscriptions of sessions, and which sessions have ended, in a file, for a restarted gateway.
-    #[must_use]
-    pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
-        self.journal = Some(path.into());
-        self
-    }
-
-    /// Sends spans and metrics to a collector while the gateway runs.
-    #[must_use]
-    pub fn otlp(mut self, settings: OtlpSettings) -> Self {
-        self.otlp = Some(settings);
-        self
-    }
-
-    /// Sets the store of sign-ins to servers. Defaults to the store of the bridge's handlers, and else to one in memory.
-    #[must_use]
-    pub fn token_store(mut self, store: TokenStore) -> Self {
-        self.tokens = Some(store);
         self
     }
 
@@ -167,6 +132,20 @@ impl GatewayBuilder {
         Ok(Gateway { inner: Arc::new(inner) })
     }
 }
+
+setters!(GatewayBuilder {
+    /// Sets the settings of the gateway in place of those of the configuration.
+    settings(settings: GatewaySettings) => settings = settings;
+    /// Sets the keys that seal session ids. A restarted gateway with the same keys accepts its earlier sessions. Defaults to
+    /// [`KeySource::Ephemeral`].
+    keys(keys: KeySource) => keys = keys;
+    /// Stores the log levels and subscriptions of sessions, and which sessions have ended, in a file, for a restarted gateway.
+    journal(path: impl Into<PathBuf>) => journal = Some(path.into());
+    /// Sends spans and metrics to a collector while the gateway runs.
+    otlp(settings: OtlpSettings) => otlp = Some(settings);
+    /// Sets the store of sign-ins to servers. Defaults to the store of the bridge's handlers, and else to one in memory.
+    token_store(store: TokenStore) => tokens = Some(store);
+});
 
 /// One MCP server in front of all servers of a configuration.
 ///

@@ -15,6 +15,7 @@ use crate::protocol::code;
 #[cfg(feature = "gateway")]
 use crate::secret::AccountRedactor;
 use crate::secret::Redactor;
+use crate::setters::setters;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 pub(super) type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
@@ -154,39 +155,22 @@ impl Handlers {
         self.auth.sign_in = Some(Arc::new(move |request| Box::pin(handler(request))));
         self
     }
+}
 
+setters!(Handlers {
     /// Sets the maximum time of a sign-in. Defaults to five minutes.
-    #[must_use]
-    pub fn with_sign_in_timeout(mut self, timeout: Duration) -> Self {
-        self.auth.sign_in_timeout = Some(timeout.min(MAX_TIMEOUT));
-        self
-    }
-
+    with_sign_in_timeout(timeout: Duration) => auth.sign_in_timeout = Some(timeout.min(MAX_TIMEOUT));
     /// Sets the store of the tokens of sign-ins. Without it, they are kept in memory and end with the connection.
-    #[must_use]
-    pub fn with_token_store(mut self, store: TokenStore) -> Self {
-        self.auth.store = Some(store);
-        self
-    }
-
+    with_token_store(store: TokenStore) => auth.store = Some(store);
     /// Sets the account whose tokens are used. Each account of a server signs in on its own.
-    #[must_use]
-    pub fn with_account(mut self, account: impl Into<String>) -> Self {
-        self.auth.account = Some(account.into());
-        self
-    }
-
+    with_account(account: impl Into<String>) => auth.account = Some(account.into());
     /// Sets a function that gets the secrets of a server whenever a token of it is obtained or read from the store. They replace
     /// those of an earlier call for the same server.
     ///
     /// The connection redacts them in its events, errors and logs. A host uses the function to redact what it writes itself, such
     /// as tool results.
-    #[must_use]
-    pub fn on_secrets(mut self, listener: impl Fn(&Alias, &Redactor) + Send + Sync + 'static) -> Self {
-        self.auth.secrets = Some(Arc::new(listener));
-        self
-    }
-}
+    on_secrets(listener: impl Fn(&Alias, &Redactor) + Send + Sync + 'static) => auth.secrets = Some(Arc::new(listener));
+});
 
 #[cfg(feature = "gateway")]
 impl Handlers {
