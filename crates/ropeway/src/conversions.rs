@@ -1,4 +1,4 @@
-//! `From` implementations of one line.
+//! `From` implementations of one line, and the names of enum variants.
 
 /// Implements `From` for each listed type: `argument: Type => value;`.
 macro_rules! conversions {
@@ -13,4 +13,27 @@ macro_rules! conversions {
     };
 }
 
+/// Names the variants of an enum: `method: "what the name is" { Variant => "name"; }`. Implements the method, and `parse`.
+macro_rules! names {
+    ($visibility:vis $type:ty, $method:ident: $what:literal { $($variant:ident => $name:literal;)+ }) => {
+        impl $type {
+            #[doc = concat!("Returns ", $what, ".")]
+            $visibility fn $method(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            #[doc = concat!("Finds a value by ", $what, ".")]
+            $visibility fn parse(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
 pub(crate) use conversions;
+pub(crate) use names;

@@ -1,4 +1,4 @@
-//! Locks without poisoning, and a timer that may never fire.
+//! Locks without poisoning, a timer that may never fire, and a guard.
 //!
 //! No lock of this crate is held across an `.await` or a call into foreign code, so a panic cannot leave the value behind one
 //! half-changed. A poisoned lock is therefore used as if nothing had happened.
@@ -27,5 +27,14 @@ pub(crate) async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Calls a function when dropped.
+pub(crate) struct OnDrop<F: FnMut()>(pub(crate) F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }

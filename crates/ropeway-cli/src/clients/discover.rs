@@ -49,16 +49,8 @@ impl Client {
     }
 
     /// Returns the name as an identifier.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::ClaudeDesktop => "claude-desktop",
-            Self::ClaudeCode => "claude-code",
-            Self::Cursor => "cursor",
-            Self::Vscode => "vscode",
-            Self::Windsurf => "windsurf",
-            Self::Codex => "codex",
-            Self::Zed => "zed",
-        }
+    pub(crate) fn word(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// Returns strings that a file with servers must contain, to skip other files quickly.

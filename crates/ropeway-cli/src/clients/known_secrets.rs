@@ -65,7 +65,8 @@ impl KnownSecrets {
         // These names are placeholders.
         let mut read = theirs.server.clone();
         for ExtractedSecret { name, value, key } in literal::extract(&mut read, &mut SecretNames::default()) {
-            let (Some(ours), Some(theirs_text)) = (literal::text_at(&changed, &key), literal::text_at(&read, &key))
+            let (Some(ours), Some(theirs_text)) =
+                (literal::text_at(&mut changed, &key), literal::text_at(&mut read, &key))
             else {
                 continue;
             };

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::ValueEnum;
-use ropeway::config::raw::{RawAuth, RawMap, RawServer, RawStart, RawText, RawTransport};
-use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerSettings, edit};
+use ropeway::config::raw::{RawAuth, RawMap, RawServer, RawText, RawTransport};
+use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerSettings, StartMode, edit};
 use serde_json::json;
 
 use super::doctor::examine_settings;
@@ -218,7 +218,7 @@ impl Add {
                     .hint(format!("or `ropeway add {} --url URL`", self.name)));
             }
         }
-        server.start = self.lazy.then_some(RawStart::Lazy);
+        server.start = self.lazy.then_some(StartMode::Lazy);
         server.trust_hints = self.trust_hints.then_some(true);
         server.prefix.clone_from(&self.prefix);
         Ok(server)

@@ -18,7 +18,7 @@ use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
 use crate::doctor::{Environment, ExamineSettings, Finding, Report, examine, examine_entry};
 use crate::failure::{Exit, Failure, worst_exit};
-use crate::output::print::{print, print_json};
+use crate::output::print::print;
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::text::terminal_width;
 
@@ -57,11 +57,8 @@ impl Doctor {
         let label = format!("examining {}", config.alias);
         let examined = examine(config, &settings);
         let report = context.status.during(&label, examined).await;
-        if context.json {
-            print_json(&json!({"servers": [report.json()]}))?
-        } else {
-            print(&report.render(terminal_width(&std::io::stdout())))?
-        }
+        let servers = json!({"servers": [report.json()]});
+        context.print(&servers, || report.render(terminal_width(&std::io::stdout())))?;
         Ok(report.exit())
     }
 
@@ -97,12 +94,9 @@ impl Doctor {
         };
         let reports = stream::iter(entries.iter().map(examine_server)).buffered(AT_ONCE).collect();
         let reports: Vec<Report> = context.status.during(&label, reports).await;
-        if context.json {
-            let records: Vec<Value> = reports.iter().map(Report::json).collect();
-            print_json(&json!({"config": file, "warnings": servers.config.warnings, "servers": records}))?;
-        } else {
-            print(&show(file, &reports))?
-        }
+        let records: Vec<Value> = reports.iter().map(Report::json).collect();
+        let record = json!({"config": file, "warnings": servers.config.warnings, "servers": records});
+        context.print(&record, || show(file, &reports))?;
         Ok(worst_exit(reports.iter().map(Report::exit)))
     }
 }

@@ -8,7 +8,6 @@ use super::gateway_status::files_in_use;
 use crate::connect::command_context::CommandContext;
 use crate::connect::gateway_process;
 use crate::failure::{Exit, Failure};
-use crate::output::print::{print, print_json};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -40,11 +39,8 @@ impl Down {
             }
             _ => false,
         };
-        if context.json {
-            print_json(&json!({ "stopped": was_running }))?;
-        } else {
-            print(if was_running { "stopped\n" } else { "not running\n" })?;
-        }
+        let text = if was_running { "stopped\n" } else { "not running\n" };
+        context.print(&json!({ "stopped": was_running }), || text.to_owned())?;
         Ok(Exit::Done)
     }
 }

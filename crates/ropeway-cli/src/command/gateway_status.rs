@@ -15,7 +15,6 @@ use crate::connect::gateway_files::{GatewayFiles, GatewayInfo};
 use crate::connect::gateway_process::{self, RunningStatus};
 use crate::connect::servers::ServerSource;
 use crate::failure::{Exit, Failure};
-use crate::output::print::{print, print_json};
 use crate::terminal::text::clean_line;
 
 /// Shown at the end of `--help`.
@@ -53,20 +52,14 @@ impl GatewayStatus {
                     .hint("try `ropeway up` to restart it, or `ropeway down`"));
             }
             Err(GatewayProblem::NotRunning) => {
-                if context.json {
-                    print_json(&json!({ "running": false }))?;
-                } else {
-                    print("not running; try `ropeway up`\n")?;
-                }
+                context.print(&json!({ "running": false }), || "not running; try `ropeway up`\n".to_owned())?;
                 return Ok(Exit::Unreachable);
             }
         };
-        if context.json {
-            print_json(&summary_json(info.as_ref(), &status))?;
-            return Ok(Exit::Done);
-        }
         let source = info.as_ref().map_or(ServerSource::Demo, |info| ServerSource::File(info.config.clone()));
-        print(&(render(info.as_ref(), &status) + &render_servers(&status.servers, &source)))?;
+        context.print(&summary_json(info.as_ref(), &status), || {
+            render(info.as_ref(), &status) + &render_servers(&status.servers, &source)
+        })?;
         Ok(Exit::Done)
     }
 }

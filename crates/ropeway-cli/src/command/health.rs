@@ -11,7 +11,6 @@ use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure, worst_exit};
-use crate::output::print::{print, print_json};
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::style::faint;
 use crate::terminal::table::{Cell, Overflow, Table};
@@ -47,11 +46,7 @@ impl Health {
         let servers = self.server.servers(&context)?.lists_servers().only_these(&self.names)?;
         Session::with_any(servers, &context, async |session| {
             let health = session.health().await;
-            if context.json {
-                print_json(&health)?
-            } else {
-                print(&show(&health, &session.advice))?
-            }
+            context.print(&health, || show(&health, &session.advice))?;
             let failing = health.servers.iter().filter(|server| !server.is_healthy());
             let failing = failing.map(|server| ServerStatus::new(server.server.clone(), server.state.clone()));
             Ok(worst_exit(failing.map(|status| session.exit_of(&status))))

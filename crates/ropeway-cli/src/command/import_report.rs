@@ -12,7 +12,7 @@ use crate::config::config_target::ConfigTarget;
 use crate::secrets::literal::ExtractedSecret;
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::table::{Cell, Overflow, Table};
-use crate::terminal::text::{clean_line, wrap};
+use crate::terminal::text::{clean_line, counted, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 const HEADING: Style = Style::new().bold();
@@ -50,8 +50,7 @@ impl ImportReport<'_> {
         let file = clean_line(&self.target.path.display().to_string());
         let count = match self.merged.servers.len() {
             0 => "no new servers".to_owned(),
-            1 => "1 server".to_owned(),
-            count => format!("{count} servers"),
+            count => counted(count, "server"),
         };
         let words = match (self.merged.servers.is_empty(), self.dry_run) {
             (true, true) if self.is_changed => format!("Would replace secrets in {file} by references:"),

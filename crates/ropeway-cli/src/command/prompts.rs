@@ -10,7 +10,6 @@ use crate::connect::fan_out::{Replies, fan_out};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::output::print::{print, print_json};
 use crate::terminal::text::{clean, clean_line, width, wrap};
 
 const NAME: Style = Style::new().bold();
@@ -31,11 +30,7 @@ impl Prompts {
         let servers = self.server.servers(&context)?.lists_servers().eager().only_these(&self.names)?;
         Session::with_list(servers, &context, async |session| {
             let found = fan_out(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
-            if context.json {
-                print_json(&found.json(|prompts| json!({"prompts": prompts})))?
-            } else {
-                print(&list(&found))?
-            }
+            context.print(&found.json(|prompts| json!({"prompts": prompts})), || list(&found))?;
             Ok(found.exit())
         })
         .await

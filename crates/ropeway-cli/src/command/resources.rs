@@ -11,10 +11,9 @@ use crate::connect::fan_out::{Replies, fan_out};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
-use crate::output::print::{print, print_json};
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::style::faint;
-use crate::terminal::text::{clean, clean_line, columns, size, width, wrap};
+use crate::terminal::text::{clean, clean_line, columns, counted, size, width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 
@@ -43,11 +42,7 @@ impl Resources {
                 Ok(ServerResources { resources, templates })
             });
             let found = found.await?;
-            if context.json {
-                print_json(&json(&found))?
-            } else {
-                print(&list(&found, session.single().is_some(), width()))?
-            }
+            context.print(&json(&found), || list(&found, session.single().is_some(), width()))?;
             Ok(found.exit())
         })
         .await
@@ -74,11 +69,7 @@ fn list(found: &Replies<ServerResources>, whole: bool, width: usize) -> String {
 }
 
 fn count(found: &ServerResources) -> String {
-    let some = |count: usize, what: &str| match count {
-        0 => None,
-        1 => Some(format!("1 {what}")),
-        count => Some(format!("{count} {what}s")),
-    };
+    let some = |count: usize, what: &str| (count > 0).then(|| counted(count, what));
     let parts = [some(found.resources.len(), "resource"), some(found.templates.len(), "template")];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -81,11 +81,8 @@ fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Fail
     if file.origin != Origin::Project {
         let reason =
             if file.origin == Origin::Own { "it is the user configuration file" } else { "ROPEWAY_CONFIG names it" };
-        if context.json {
-            print_json(&json!({"file": file.path, "trusted": true, "needed": false}))?
-        } else {
-            print(&format!("{shown} needs no trust: {reason}\n"))?
-        }
+        let record = json!({"file": file.path, "trusted": true, "needed": false});
+        context.print(&record, || format!("{shown} needs no trust: {reason}\n"))?;
         return Ok(Exit::Done);
     }
     let review = TrustReview::new(&file.path, &file.text, Vec::new())?;

@@ -16,7 +16,7 @@ use crate::describe::signature::signature;
 use crate::failure::{Exit, Failure};
 use crate::output::print::{print, print_json};
 use crate::terminal::table::{Cell, Overflow, Table};
-use crate::terminal::text::{clean, clean_line, first_sentence, width, wrap};
+use crate::terminal::text::{clean, clean_line, counted, first_sentence, width, wrap};
 
 const HEADING: Style = Style::new().bold().underline();
 const FAINT: Style = Style::new().dimmed();
@@ -93,8 +93,11 @@ fn configured(file: &Path, servers: &Servers, is_trusted: bool, context: &Comman
         return Ok(Exit::Done);
     }
     let (width, program) = (width(), program());
-    let mut text =
-        wrap(&format!("{} in {}: {}", count(names.len()), file.display(), clean_line(&names.join(", "))), width, 0);
+    let mut text = wrap(
+        &format!("{} in {}: {}", counted(names.len(), "server"), file.display(), clean_line(&names.join(", "))),
+        width,
+        0,
+    );
     if !is_trusted {
         let note = format!("The file is not trusted. Review and accept it with `{program} trust`.");
         text.push_str(&format!("\n{}", wrap(&note, width, 0)));
@@ -108,13 +111,6 @@ fn configured(file: &Path, servers: &Servers, is_trusted: bool, context: &Comman
     text.push_str(&format!("\n{FAINT}See {program} --help for all commands.{FAINT:#}\n"));
     print(&text)?;
     Ok(Exit::Done)
-}
-
-fn count(servers: usize) -> String {
-    match servers {
-        1 => "1 server".to_owned(),
-        count => format!("{count} servers"),
-    }
 }
 
 /// Returns the program as it was called, such as `target/release/ropeway`, so that examples can be pasted.

@@ -18,7 +18,7 @@ use crate::doctor::{ConfigSource, remedy};
 use crate::failure::{Exit, Failure, worst_exit};
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::style::faint;
-use crate::terminal::text::{clean_line, width, wrap};
+use crate::terminal::text::{clean_line, counted, width, wrap};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -34,11 +34,7 @@ pub(crate) struct ServerAdvice {
 
 /// Formats a number of tools.
 pub(crate) fn tool_count(count: usize) -> String {
-    match count {
-        0 => "no tools".to_owned(),
-        1 => "1 tool".to_owned(),
-        count => format!("{count} tools"),
-    }
+    if count == 0 { "no tools".to_owned() } else { counted(count, "tool") }
 }
 
 impl ServerAdvice {

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use ropeway::event::Events;
+use serde::Serialize;
 
 use crate::connect::deadline::{Deadline, PendingServers};
+use crate::failure::Failure;
+use crate::output::print::{print, print_json};
 use crate::terminal::pager::Pager;
 use crate::terminal::status::Status;
 use crate::trust::TrustMode;
@@ -35,5 +38,10 @@ impl CommandContext {
         let deadline = timeout.map(|timeout| Deadline::new(timeout, waiting.clone()));
         let (status, events, pager) = (Status::new(verbose), Events::default(), Pager::default());
         Self { json, verbose, deadline, waiting, status, events, trust, pager }
+    }
+
+    /// Prints a result: JSON with `--json`, and text otherwise.
+    pub(crate) fn print(&self, json: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.json { print_json(json) } else { print(&text()) }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::failure::{Exit, worst_exit};
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::table::{Cell, Overflow, Table};
-use crate::terminal::text::clean_line;
+use crate::terminal::text::{clean_line, counted};
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
@@ -161,11 +161,7 @@ impl Report {
 
     fn summary(&self) -> String {
         let count = |wanted: fn(&Finding) -> bool| self.findings.iter().filter(|finding| wanted(finding)).count();
-        let plural = |count: usize, word: &str| match count {
-            0 => None,
-            1 => Some(format!("1 {word}")),
-            count => Some(format!("{count} {word}s")),
-        };
+        let plural = |count: usize, word: &str| (count > 0).then(|| counted(count, word));
         let problems = plural(count(Finding::is_problem), "problem");
         let notes = plural(count(|finding| finding.level == Level::Note), "note");
         let parts: Vec<String> = problems.into_iter().chain(notes).collect();

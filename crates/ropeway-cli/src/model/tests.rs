@@ -130,20 +130,42 @@ async fn options_win_over_the_file_and_the_file_over_keys() {
         (
             "-m google/gemini-9",
             None,
-            selection(Chat, "https://openrouter.ai/api/v1", Some("key-r"), "google/gemini-9", "OPENROUTER_API_KEY is set"),
+            selection(
+                Chat,
+                "https://openrouter.ai/api/v1",
+                Some("key-r"),
+                "google/gemini-9",
+                "OPENROUTER_API_KEY is set",
+            ),
         ),
         ("-m grok-9", None, selection(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
-        ("", Some("{model: grok-9}"), selection(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set")),
+        (
+            "",
+            Some("{model: grok-9}"),
+            selection(Chat, "https://api.x.ai/v1", Some("key-x"), "grok-9", "XAI_API_KEY is set"),
+        ),
         // A partial and a complete file.
         ("", Some("{provider: google}"), selection(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", file_says)),
-        ("", Some("{provider: openai, key: key-f}"), selection(Responses, OPENAI, Some("key-f"), "gpt-6-sol", file_says)),
+        (
+            "",
+            Some("{provider: openai, key: key-f}"),
+            selection(Responses, OPENAI, Some("key-f"), "gpt-6-sol", file_says),
+        ),
         ("", Some("{base_url: 'http://f/v1', model: m-f}"), selection(Chat, "http://f/v1", None, "m-f", file_says)),
         ("", Some(whole), selection(Anthropic, "http://f/v1", Some("key-f"), "m-f", file_says)),
         ("-m m", Some(whole), selection(Anthropic, "http://f/v1", Some("key-f"), "m", file_says)),
         ("--key-env XAI_API_KEY", Some(whole), selection(Anthropic, "http://f/v1", Some("key-x"), "m-f", file_says)),
         // Options; the file's settings for another endpoint do not apply.
-        ("--provider claude", Some(whole), selection(Anthropic, "http://f/v1", Some("key-f"), "m-f", &given("anthropic"))),
-        ("--provider gemini", Some(whole), selection(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", &given("gemini"))),
+        (
+            "--provider claude",
+            Some(whole),
+            selection(Anthropic, "http://f/v1", Some("key-f"), "m-f", &given("anthropic")),
+        ),
+        (
+            "--provider gemini",
+            Some(whole),
+            selection(Gemini, GEMINI, Some("key-g"), "gemini-3.8-flash", &given("gemini")),
+        ),
         ("--base-url http://l/v1 -m m", Some(whole), selection(Chat, "http://l/v1", None, "m", "from `--base-url`")),
         (
             "--provider deepseek --base-url http://l/v1 -m m",
@@ -155,7 +177,11 @@ async fn options_win_over_the_file_and_the_file_over_keys() {
             None,
             selection(Chat, "http://l/v1", Some("key-q"), "m", "from `--base-url`"),
         ),
-        ("--provider openai", Some("{model: m-f}"), selection(Responses, OPENAI, Some("key-o"), "m-f", &given("openai"))),
+        (
+            "--provider openai",
+            Some("{model: m-f}"),
+            selection(Responses, OPENAI, Some("key-o"), "m-f", &given("openai")),
+        ),
         ("--provider chat", None, selection(Chat, OPENAI, Some("key-o"), "gpt-6-sol", &given("chat"))),
         (
             "--key-env MISTRAL_API_KEY",

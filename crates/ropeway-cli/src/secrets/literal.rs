@@ -135,7 +135,7 @@ pub(crate) fn extract(server: &mut RawServer, names: &mut SecretNames) -> Vec<Ex
 }
 
 /// Returns the text at a key such as `env.TOKEN` or `args[2]`.
-pub(crate) fn text_at<'a>(server: &'a RawServer, key: &str) -> Option<&'a str> {
+pub(crate) fn text_at<'a>(server: &'a mut RawServer, key: &str) -> Option<&'a str> {
     let of = |pairs: &'a [(String, RawText)], name: &str| {
         pairs.iter().find(|(known, _)| known == name).map(|(_, RawText(value))| value.as_str())
     };
@@ -149,7 +149,10 @@ pub(crate) fn text_at<'a>(server: &'a RawServer, key: &str) -> Option<&'a str> {
         return server.args.get(index.parse::<usize>().ok()?).map(|RawText(text)| text.as_str());
     }
     match key.strip_prefix("auth.") {
-        Some(path) => server.auth.as_ref()?.secret(path),
+        Some(path) => {
+            let secrets = server.auth.as_mut()?.secrets_mut();
+            secrets.into_iter().find(|(known, _)| *known == path).map(|(_, text)| text.as_str())
+        }
         None => server.url.as_ref().filter(|_| key == "url").map(|RawText(url)| url.as_str()),
     }
 }

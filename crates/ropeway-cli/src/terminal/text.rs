@@ -362,6 +362,11 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     wrapped
 }
 
+/// Formats a number of things: `1 tool`, `2 tools`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Formats a number of bytes: `812 B`, `12 KB`, `3.4 MB`.
 pub(crate) fn size(bytes: usize) -> String {
     const UNITS: [&str; 3] = ["KB", "MB", "GB"];

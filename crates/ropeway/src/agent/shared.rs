@@ -18,6 +18,7 @@ use crate::duration::format_duration;
 use crate::event::Events;
 use crate::mcp::Handlers;
 use crate::registry::{ServerState, ServerStatus};
+use crate::sync::OnDrop;
 use crate::tool::TraceParent;
 
 /// How long a turn waits for servers that an earlier turn has given up on.
@@ -59,7 +60,8 @@ impl AgentShared {
         input: Option<TurnInput>,
     ) {
         let TurnTask { sink, control, outcome } = task;
-        let end_guard = EndOnDrop(control.clone());
+        // Marks the turn as ended, even if its task panics.
+        let end_guard = OnDrop(|| control.end());
         let mut previous = std::pin::pin!(wait_for(previous));
         let early_end = tokio::select! {
             biased;
@@ -171,15 +173,6 @@ impl AgentShared {
 /// Returns a number with its noun, such as `2 tool sources`.
 fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
-/// Marks a turn as ended, even if its task panics.
-struct EndOnDrop(TurnControl);
-
-impl Drop for EndOnDrop {
-    fn drop(&mut self) {
-        self.0.end();
-    }
 }
 
 /// Waits until the previous turn ends, which drops its sender.

@@ -316,7 +316,7 @@ fn is_asleep(bridge: &Bridge, alias: &Alias) -> bool {
 /// Returns `true` unless the server has declared that it does not have a list.
 fn may_have(bridge: &Bridge, alias: &Alias, kind: ListKind) -> bool {
     let info = bridge.server(alias).and_then(|mcp| mcp.server_info());
-    info.is_none_or(|info| info.capabilities.is_empty() || info.has_capability(&[kind.capability()]))
+    info.is_none_or(|info| info.capabilities.is_empty() || info.has_capability(&[kind.names().capability]))
 }
 
 /// Describes why the entries of a server are missing.
@@ -355,7 +355,7 @@ fn routed_entries(router: &Router, kind: ListKind, fetched: &[Fetched<'_>]) -> V
 /// Returns an entry under another name or URI.
 fn renamed(json: &Arc<str>, kind: ListKind, name: &str) -> Arc<str> {
     let value = serde_json::Value::from(name).to_string();
-    replace_member(json, kind.id(), &value).map_or_else(|| json.clone(), |text| one_line(text.into()).into())
+    replace_member(json, kind.names().id, &value).map_or_else(|| json.clone(), |text| one_line(text.into()).into())
 }
 
 #[cfg(test)]

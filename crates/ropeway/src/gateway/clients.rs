@@ -41,12 +41,8 @@ impl ChangedList {
     }
 
     /// Returns the method of the notification.
-    pub(crate) fn method(self) -> &'static str {
-        match self {
-            Self::Tools => "notifications/tools/list_changed",
-            Self::Prompts => "notifications/prompts/list_changed",
-            Self::Resources => "notifications/resources/list_changed",
-        }
+    pub(crate) fn method(self) -> String {
+        format!("notifications/{}/list_changed", self.name())
     }
 }
 
@@ -117,11 +113,15 @@ impl Clients {
         lock(&self.legacy).get(&client)?.upgrade()
     }
 
-    /// Adds a listener until the guard is dropped.
-    pub(crate) fn listen(self: &Arc<Self>, exchange: &Arc<Exchange>, filter: ListenFilter) -> ListenGuard {
+    /// Adds a listener.
+    pub(crate) fn add_listener(&self, exchange: &Arc<Exchange>, filter: ListenFilter) {
         let listener = Listener { exchange: Arc::downgrade(exchange), filter };
         lock(&self.listeners).insert(exchange.key, listener);
-        ListenGuard { clients: self.clone(), key: exchange.key }
+    }
+
+    /// Removes a listener.
+    pub(crate) fn remove_listener(&self, key: ExchangeKey) {
+        lock(&self.listeners).remove(&key);
     }
 
     /// Returns the number of listeners.
@@ -142,7 +142,7 @@ impl Clients {
             wanted.filter_map(|listener| listener.exchange.upgrade()).collect()
         };
         for exchange in listeners.into_iter().filter(|exchange| concerns(&exchange.client.profile)) {
-            exchange.outbound.send(Frame::new(FrameKind::Change, listened(method, "", &exchange.id())));
+            exchange.outbound.send(Frame::new(FrameKind::Change, listened(&method, "", &exchange.id())));
         }
     }
 }
@@ -155,18 +155,6 @@ pub(crate) fn listened(method: &str, params: &str, id: &RawValue) -> String {
         meta::SUBSCRIPTION_ID,
         id.get()
     )
-}
-
-/// Removes a listener when dropped.
-pub(crate) struct ListenGuard {
-    clients: Arc<Clients>,
-    key: ExchangeKey,
-}
-
-impl Drop for ListenGuard {
-    fn drop(&mut self) {
-        lock(&self.clients.listeners).remove(&self.key);
-    }
 }
 
 /// Maximum number and bytes of the remembered descriptions of modern clients.

@@ -39,6 +39,7 @@ use crate::config::{Config, GatewaySettings, Secrets, TlsSettings};
 use crate::oauth::TokenStore;
 use crate::registry::ServerStatus;
 use crate::secret::AccountRedactor;
+use crate::setters::setters;
 use crate::sync::lock;
 use crate::tool::{BoxError, CancelToken};
 
@@ -70,47 +71,6 @@ impl GatewayBuilder {
     pub fn bridge(mut self, change: impl FnOnce(BridgeBuilder) -> BridgeBuilder) -> Self {
         self.bridge = change(self.bridge);
         self
-    }
-
-    /// Sets the settings of the gateway in place of those of the configuration.
-    #[must_use]
-    pub fn settings(self, settings: GatewaySettings) -> Self {
-        Self { settings, ..self }
-    }
-
-    /// Sets the keys that seal session ids. A restarted gateway with the same keys accepts its earlier sessions. Defaults to
-    /// [`KeySource::Ephemeral`].
-    // Hidden from the docs: `session_keys` and `session_key_file` set them; used by the binary.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn keys(self, keys: KeySource) -> Self {
-        Self { keys, ..self }
-    }
-
-    /// Stores the log levels and subscriptions of sessions, and which sessions have ended, in a file, for a restarted gateway.
-    #[must_use]
-    pub fn journal(self, path: impl Into<PathBuf>) -> Self {
-        Self { journal: Some(path.into()), ..self }
-    }
-
-    /// Sends spans and metrics to a collector while the gateway runs.
-    // Hidden from the docs: `otlp_from_env` does that; used by the binary, which prints the warnings, and by tests.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn otlp(self, settings: OtlpSettings) -> Self {
-        Self { otlp: Some(settings), ..self }
-    }
-
-    /// Sets the store of sign-ins to servers. Defaults to the store of the bridge's handlers, and else to one in memory.
-    #[must_use]
-    pub fn token_store(self, store: TokenStore) -> Self {
-        Self { tokens: Some(store), ..self }
-    }
-
-    /// Names the configuration file in the commands that people should run, unless `ropeway` finds it by itself.
-    #[must_use]
-    pub fn config_file(self, path: impl Into<PathBuf>) -> Self {
-        Self { config_file: Some(path.into()), ..self }
     }
 
     /// Builds the gateway without starting any server.
@@ -174,6 +134,26 @@ impl GatewayBuilder {
         Ok(Gateway { inner: Arc::new(inner) })
     }
 }
+
+setters!(GatewayBuilder {
+    /// Sets the settings of the gateway in place of those of the configuration.
+    settings(settings: GatewaySettings) => settings = settings;
+    /// Sets the keys that seal session ids. A restarted gateway with the same keys accepts its earlier sessions. Defaults to
+    /// [`KeySource::Ephemeral`].
+    // Hidden from the docs: `session_keys` and `session_key_file` set them; used by the binary.
+    #[doc(hidden)]
+    keys(keys: KeySource) => keys = keys;
+    /// Stores the log levels and subscriptions of sessions, and which sessions have ended, in a file, for a restarted gateway.
+    journal(path: impl Into<PathBuf>) => journal = Some(path.into());
+    /// Sends spans and metrics to a collector while the gateway runs.
+    // Hidden from the docs: `otlp_from_env` does that; used by the binary, which prints the warnings, and by tests.
+    #[doc(hidden)]
+    otlp(settings: OtlpSettings) => otlp = Some(settings);
+    /// Sets the store of sign-ins to servers. Defaults to the store of the bridge's handlers, and else to one in memory.
+    token_store(store: TokenStore) => tokens = Some(store);
+    /// Names the configuration file in the commands that people should run, unless `ropeway` finds it by itself.
+    config_file(path: impl Into<PathBuf>) => config_file = Some(path.into());
+});
 
 /// One MCP server in front of all servers of a configuration.
 ///

@@ -12,52 +12,31 @@ pub(crate) enum ListKind {
     Templates,
 }
 
+/// The names of a list in the protocol.
+pub(crate) struct ListNames {
+    /// The method that returns the list.
+    pub(crate) method: &'static str,
+    /// The member of the result that holds the entries.
+    pub(crate) key: &'static str,
+    /// The capability of servers that have the list.
+    pub(crate) capability: &'static str,
+    /// The member of an entry that identifies it.
+    pub(crate) id: &'static str,
+    /// The word for an entry, in warnings.
+    pub(crate) noun: &'static str,
+}
+
 impl ListKind {
-    /// Returns the method that returns the list.
-    pub(crate) fn method(self) -> &'static str {
-        match self {
-            Self::Tools => "tools/list",
-            Self::Prompts => "prompts/list",
-            Self::Resources => "resources/list",
-            Self::Templates => "resources/templates/list",
-        }
-    }
-
-    /// Returns the member of the result that holds the entries.
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources => "resources",
-            Self::Templates => "resourceTemplates",
-        }
-    }
-
-    /// Returns the capability of servers that have the list.
-    pub(crate) fn capability(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Prompts => "prompts",
-            Self::Resources | Self::Templates => "resources",
-        }
-    }
-
-    /// Returns the member of an entry that identifies it.
-    pub(crate) fn id(self) -> &'static str {
-        match self {
-            Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
-            Self::Templates => "uriTemplate",
-        }
-    }
-
-    /// Returns the word for an entry, in warnings.
-    pub(crate) fn noun(self) -> &'static str {
-        match self {
-            Self::Tools => "tool",
-            Self::Prompts => "prompt",
-            Self::Resources => "resource",
-            Self::Templates => "resource template",
-        }
+    /// Returns the names of the list.
+    pub(crate) fn names(self) -> ListNames {
+        let (method, key, capability, id, noun) = match self {
+            Self::Tools => ("tools/list", "tools", "tools", "name", "tool"),
+            Self::Prompts => ("prompts/list", "prompts", "prompts", "name", "prompt"),
+            Self::Resources => ("resources/list", "resources", "resources", "uri", "resource"),
+            Self::Templates => {
+                ("resources/templates/list", "resourceTemplates", "resources", "uriTemplate", "resource template")
+            }
+        };
+        ListNames { method, key, capability, id, noun }
     }
 }

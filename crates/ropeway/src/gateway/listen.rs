@@ -12,6 +12,7 @@ use super::shared::GatewayShared;
 use super::subscribe;
 use super::subscriptions::{Subscriber, SubscriberKey};
 use crate::protocol::{ClientParams, meta};
+use crate::sync::OnDrop;
 
 /// Maximum number of resources that one request listens for.
 const MAX_RESOURCES: usize = 1000;
@@ -33,7 +34,7 @@ pub(crate) fn listen(
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {
         let key = SubscriberKey::Listener(exchange.key);
-        let _subscriptions = subscribe::RemoveOnDrop { shared: shared_.clone(), key };
+        let _subscriptions = OnDrop(|| subscribe::remove_all(&shared_, key));
         let mut honoured = Vec::new();
         for uri in std::mem::take(&mut filter.resource_subscriptions) {
             let subscriber = Subscriber::Listener(Arc::downgrade(&exchange));
@@ -43,7 +44,8 @@ pub(crate) fn listen(
         }
         filter.resource_subscriptions = honoured;
         let acknowledged = serde_json::to_string(&filter).unwrap_or_else(|_| "{}".to_owned());
-        let _listener = shared_.clients.listen(&exchange, filter);
+        shared_.clients.add_listener(&exchange, filter);
+        let _listener = OnDrop(|| shared_.clients.remove_listener(exchange.key));
         let params = format!(r#""notifications":{acknowledged}"#);
         let message = listened("notifications/subscriptions/acknowledged", &params, &exchange.id());
         exchange.outbound.send(Frame::new(FrameKind::Question, message));

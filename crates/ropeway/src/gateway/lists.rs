@@ -33,11 +33,11 @@ pub(crate) fn list(
     method: Method,
     params: &ClientParams<'_>,
 ) -> Result<Dispatch, ErrorReply> {
-    let (kind, key) = match method {
-        Method::ListPrompts => (ListKind::Prompts, "prompts"),
-        Method::ListResources => (ListKind::Resources, "resources"),
-        Method::ListTemplates => (ListKind::Templates, "resourceTemplates"),
-        _ => (ListKind::Tools, "tools"),
+    let kind = match method {
+        Method::ListPrompts => ListKind::Prompts,
+        Method::ListResources => ListKind::Resources,
+        Method::ListTemplates => ListKind::Templates,
+        _ => ListKind::Tools,
     };
     let cursor = params.get("cursor").map(|cursor| serde_json::from_str::<String>(cursor.get()));
     let cursor = cursor.transpose().map_err(|_| ErrorReply::invalid_params("`cursor` is not a string"))?;
@@ -55,7 +55,7 @@ pub(crate) fn list(
             }
             let mut listing = shared_.list(&exchange.client, kind).await?;
             add_advice(&shared_, &exchange.client, &mut listing);
-            write_page(&shared_, exchange.client.principal.id(), profile, kind, key, &listing, position)
+            write_page(&shared_, exchange.client.principal.id(), profile, kind, &listing, position)
         };
         match page.await {
             Ok((text, extras)) => Outcome::composed(text, extras, &shared_.info_text()),
@@ -82,7 +82,6 @@ fn write_page(
     principal: &str,
     profile: &str,
     kind: ListKind,
-    key: &str,
     listing: &Listing,
     after: Option<String>,
 ) -> Result<(String, ResultExtras), ErrorReply> {
@@ -93,7 +92,7 @@ fn write_page(
     };
     let page_size = shared.settings().page_size;
     let limit = if page_size == 0 { usize::MAX } else { page_size };
-    let mut text = format!(r#"{{"{key}":["#);
+    let mut text = format!(r#"{{"{}":["#, kind.names().key);
     let mut last: Option<&Entry> = None;
     for (index, entry) in listing.entries.iter().skip(start).enumerate() {
         if index >= limit || (index > 0 && text.len() + entry.json.len() > MAX_PAGE_BYTES) {

@@ -1,5 +1,6 @@
 //! The methods of the protocol that clients call.
 
+use crate::conversions::names;
 use crate::protocol::Era;
 
 /// A method of the protocol.
@@ -34,60 +35,30 @@ enum Eras {
     Both,
 }
 
+names!(pub(crate) Method, as_str: "the name of the method" {
+    Initialize => "initialize";
+    Ping => "ping";
+    SetLevel => "logging/setLevel";
+    Discover => "server/discover";
+    Listen => "subscriptions/listen";
+    ListTools => "tools/list";
+    CallTool => "tools/call";
+    ListPrompts => "prompts/list";
+    GetPrompt => "prompts/get";
+    ListResources => "resources/list";
+    ListTemplates => "resources/templates/list";
+    ReadResource => "resources/read";
+    Subscribe => "resources/subscribe";
+    Unsubscribe => "resources/unsubscribe";
+    Complete => "completion/complete";
+    GetTask => "tasks/get";
+    UpdateTask => "tasks/update";
+    CancelTask => "tasks/cancel";
+    ListTasks => "tasks/list";
+    TaskResult => "tasks/result";
+});
+
 impl Method {
-    /// Finds a method by its name.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "initialize" => Self::Initialize,
-            "ping" => Self::Ping,
-            "logging/setLevel" => Self::SetLevel,
-            "server/discover" => Self::Discover,
-            "subscriptions/listen" => Self::Listen,
-            "tools/list" => Self::ListTools,
-            "tools/call" => Self::CallTool,
-            "prompts/list" => Self::ListPrompts,
-            "prompts/get" => Self::GetPrompt,
-            "resources/list" => Self::ListResources,
-            "resources/templates/list" => Self::ListTemplates,
-            "resources/read" => Self::ReadResource,
-            "resources/subscribe" => Self::Subscribe,
-            "resources/unsubscribe" => Self::Unsubscribe,
-            "completion/complete" => Self::Complete,
-            "tasks/get" => Self::GetTask,
-            "tasks/update" => Self::UpdateTask,
-            "tasks/cancel" => Self::CancelTask,
-            "tasks/list" => Self::ListTasks,
-            "tasks/result" => Self::TaskResult,
-            _ => return None,
-        })
-    }
-
-    /// Returns the name of the method.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Initialize => "initialize",
-            Self::Ping => "ping",
-            Self::SetLevel => "logging/setLevel",
-            Self::Discover => "server/discover",
-            Self::Listen => "subscriptions/listen",
-            Self::ListTools => "tools/list",
-            Self::CallTool => "tools/call",
-            Self::ListPrompts => "prompts/list",
-            Self::GetPrompt => "prompts/get",
-            Self::ListResources => "resources/list",
-            Self::ListTemplates => "resources/templates/list",
-            Self::ReadResource => "resources/read",
-            Self::Subscribe => "resources/subscribe",
-            Self::Unsubscribe => "resources/unsubscribe",
-            Self::Complete => "completion/complete",
-            Self::GetTask => "tasks/get",
-            Self::UpdateTask => "tasks/update",
-            Self::CancelTask => "tasks/cancel",
-            Self::ListTasks => "tasks/list",
-            Self::TaskResult => "tasks/result",
-        }
-    }
-
     /// Returns the parameter that names the target, which modern clients repeat in the header `Mcp-Name`.
     pub(crate) fn target(self) -> Option<&'static str> {
         match self {

@@ -12,6 +12,7 @@ use super::reply::{ResultExtras, ServerInfoText};
 use super::shared::GatewayShared;
 use super::sign_in_offer::{RefusedCall, offer, sign_in_required};
 use super::translate::InputRound;
+use crate::conversions::conversions;
 use crate::mcp::{RawReply, RawRequest};
 use crate::oauth::Challenge;
 use crate::protocol::{Era, meta};
@@ -43,17 +44,10 @@ enum SendError {
     Reply(ErrorReply),
 }
 
-impl From<CallError> for SendError {
-    fn from(error: CallError) -> Self {
-        Self::Call(error)
-    }
-}
-
-impl From<ErrorReply> for SendError {
-    fn from(error: ErrorReply) -> Self {
-        Self::Reply(error)
-    }
-}
+conversions!(SendError {
+    error: CallError => Self::Call(error);
+    error: ErrorReply => Self::Reply(error);
+});
 
 /// Sends a request. If the server needs a sign-in, the client is asked for one, and the request is sent again. A failure is the
 /// outcome for the client.

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::list_kind::ListKind;
+use super::list_kind::{ListKind, ListNames};
 use crate::duration::format_duration;
 use crate::error_chain::chain;
 use crate::mcp::{LinkKey, Mcp, PagedList, RawList};
@@ -129,8 +129,8 @@ struct FetchGuard(Arc<ServerList>);
 
 impl FetchGuard {
     async fn run(self, mcp: Mcp, kind: ListKind, changes: u64) {
-        let paged = PagedList { method: kind.method(), key: kind.key(), noun: kind.noun() };
-        let fetched = mcp.list_raw(paged, kind.capability()).await;
+        let ListNames { method, key, capability, noun, .. } = kind.names();
+        let fetched = mcp.list_raw(PagedList { method, key, noun }, capability).await;
         let mut state = lock(&self.0.state);
         match fetched {
             Ok(RawList { entries, ttl }) => {
@@ -153,28 +153,24 @@ impl Drop for FetchGuard {
 
 /// Reads the entries of a list, within the limits.
 fn read_entries(server: &str, kind: ListKind, raw: &[Box<RawValue>]) -> Vec<ServerEntry> {
+    let ListNames { id: id_key, noun, .. } = kind.names();
     let mut entries = Vec::new();
     let (mut bytes, mut invalid) = (0, 0);
     for entry in raw {
-        let Some(id) = member(entry.get(), kind.id()).filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES) else {
+        let Some(id) = member(entry.get(), id_key).filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES) else {
             invalid += 1;
             continue;
         };
         bytes += entry.get().len();
         if entries.len() >= MAX_ENTRIES || bytes > MAX_BYTES {
             let left_out = raw.len() - entries.len() - invalid;
-            tracing::warn!(server, "left out {left_out} entries of the {} list: it is too large", kind.noun());
+            tracing::warn!(server, "left out {left_out} entries of the {noun} list: it is too large");
             break;
         }
         entries.push(ServerEntry { id: id.into(), json: one_line(entry.get().into()).into() });
     }
     if invalid > 0 {
-        tracing::warn!(
-            server,
-            "left out {invalid} entries of the {} list without a valid `{}`",
-            kind.noun(),
-            kind.id()
-        );
+        tracing::warn!(server, "left out {invalid} entries of the {noun} list without a valid `{id_key}`");
     }
     entries
 }

@@ -22,7 +22,7 @@ use super::sign_in_rights::{login_command, sign_in_account};
 use crate::mcp::{AnswerSink, Callers, LinkKey, Question, QuestionMethod};
 use crate::oauth::Challenge;
 use crate::protocol::{Era, RpcError};
-use crate::sync::lock;
+use crate::sync::{OnDrop, lock};
 use crate::tool::Alias;
 
 /// How long a call waits for a sign-in.
@@ -181,7 +181,11 @@ impl SignInQuestion {
         let method = QuestionMethod::Elicit { url: true };
         let question = Question::new((OWN_LINK, id.clone()), method, self.params.clone(), (callers, 1), sink);
         exchange.ask(question);
-        let _withdrawn = WithdrawOnDrop { exchange, id };
+        // Removes the question if the client has not got it yet.
+        let is_own = |question: &Question| question.link == OWN_LINK && question.id.get() == id.get();
+        let _withdrawn = OnDrop(|| {
+            exchange.withdraw(is_own);
+        });
         answer.await.unwrap_or(false)
     }
 
@@ -190,18 +194,6 @@ impl SignInQuestion {
         let params = json!({"elicitationId": self.id}).to_string();
         let message = notification("notifications/elicitation/complete", &params);
         exchange.outbound.send(Frame::new(FrameKind::Change, message));
-    }
-}
-
-/// Removes a question that the client has not got yet.
-struct WithdrawOnDrop<'a> {
-    exchange: &'a Exchange,
-    id: Box<RawValue>,
-}
-
-impl Drop for WithdrawOnDrop<'_> {
-    fn drop(&mut self) {
-        self.exchange.withdraw(|question| question.link == OWN_LINK && question.id.get() == self.id.get());
     }
 }
 

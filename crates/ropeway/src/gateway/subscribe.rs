@@ -129,15 +129,3 @@ pub(crate) fn remove_all(shared: &GatewayShared, key: SubscriberKey) {
         shared.upstreams.unsubscribe(&resource.server, &resource.uri);
     }
 }
-
-/// Ends the subscriptions of a subscriber when dropped.
-pub(crate) struct RemoveOnDrop {
-    pub(crate) shared: Arc<GatewayShared>,
-    pub(crate) key: SubscriberKey,
-}
-
-impl Drop for RemoveOnDrop {
-    fn drop(&mut self) {
-        remove_all(&self.shared, self.key);
-    }
-}

@@ -13,6 +13,7 @@ use crate::config::MAX_TIMEOUT;
 use crate::oauth::{AuthHost, SignInAnswer, SignInRequest, TokenStore};
 use crate::protocol::code;
 use crate::secret::AccountRedactor;
+use crate::setters::setters;
 use crate::tool::{Alias, BoxError, BoxFuture};
 
 pub(super) type Handler<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, BoxError>> + Send + Sync>;
@@ -152,28 +153,18 @@ impl Handlers {
         self.auth.sign_in = Some(Arc::new(move |request| Box::pin(handler(request))));
         self
     }
+}
 
+setters!(Handlers {
     /// Sets the maximum time of a sign-in. Defaults to five minutes.
-    #[must_use]
-    pub fn with_sign_in_timeout(mut self, timeout: Duration) -> Self {
-        self.auth.sign_in_timeout = Some(timeout.min(MAX_TIMEOUT));
-        self
-    }
-
+    with_sign_in_timeout(timeout: Duration) => auth.sign_in_timeout = Some(timeout.min(MAX_TIMEOUT));
     /// Sets the store of the tokens of sign-ins. Without it, they are kept in memory and end with the connection.
-    #[must_use]
-    pub fn with_token_store(mut self, store: TokenStore) -> Self {
-        self.auth.store = Some(store);
-        self
-    }
-
+    with_token_store(store: TokenStore) => auth.store = Some(store);
     /// Sets the account whose tokens are used. Each account of a server signs in on its own.
-    #[must_use]
-    pub fn with_account(mut self, account: impl Into<String>) -> Self {
-        self.auth.account = Some(account.into());
-        self
-    }
+    with_account(account: impl Into<String>) => auth.account = Some(account.into());
+});
 
+impl Handlers {
     /// Adds a redactor that learns the tokens of all connections when they are obtained or read from the store.
     ///
     /// A connection redacts them in its events, errors and logs. A host uses the redactor for what it writes itself, such as tool

@@ -20,6 +20,7 @@ use super::tools;
 use crate::config::MAX_TIMEOUT;
 use crate::error_chain::chain;
 use crate::protocol::Era;
+use crate::sync::OnDrop;
 use crate::tool::CallContext;
 
 /// A session that lasted this long resets the retry delay.
@@ -49,7 +50,12 @@ pub(crate) enum SupervisorCommand {
 
 /// Runs until the handle drops the command channel.
 pub(crate) async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<SupervisorCommand>) {
-    let _close = CloseOnDrop(&connection);
+    // Also after a panic.
+    let _close = OnDrop(|| {
+        connection.set_session(None);
+        connection.host.abort_requests();
+        connection.enter(ConnectionState::Closed);
+    });
     let mut failures = 0;
     let mut short_sessions = 0;
     loop {
@@ -103,17 +109,6 @@ pub(crate) async fn run(connection: Arc<Connection>, mut commands: mpsc::Unbound
         if !wait_for_retry(&connection, &mut commands, cause, failures_in_row).await {
             break;
         }
-    }
-}
-
-/// Closes the connection when the task ends, also after a panic.
-struct CloseOnDrop<'a>(&'a Connection);
-
-impl Drop for CloseOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.set_session(None);
-        self.0.host.abort_requests();
-        self.0.enter(ConnectionState::Closed);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Errors of a provider.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,8 @@ use crate::secret::Redactor;
 use crate::tool::BoxError;
 
 /// Why a request to a model failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 #[non_exhaustive]
 pub struct ProviderError {
     /// The kind of failure.
@@ -157,7 +157,8 @@ fn shows_secret(error: &(dyn std::error::Error + 'static), redactor: &Redactor) 
 }
 
 /// Replaces an error that shows a secret: the redacted messages of its chain.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 struct RedactedError {
     message: String,
     source: Option<Box<Self>>,
@@ -167,30 +168,6 @@ impl RedactedError {
     fn of(error: &(dyn std::error::Error + 'static), redactor: &Redactor) -> Self {
         let source = error.source().map(|source| Box::new(Self::of(source, redactor)));
         Self { message: redactor.redact(&error.to_string()).into_owned(), source }
-    }
-}
-
-impl fmt::Display for RedactedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for RedactedError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
-    }
-}
-
-impl fmt::Display for ProviderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ProviderError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
     }
 }
 

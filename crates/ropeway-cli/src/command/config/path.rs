@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use crate::config::config_paths::{self, ConfigPath, Origin, PathReason};
 use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};
-use crate::output::print::{print, print_json};
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::table::{Cell, Overflow, Table};
 use crate::terminal::text::{terminal_width, wrap};
@@ -22,12 +21,9 @@ impl Path {
     pub(super) fn run(&self, context: &CommandContext) -> Result<Exit, Failure> {
         let places = config_paths::candidates();
         let used = config_paths::select(&places);
-        if context.json {
-            let places: Vec<Value> = places.iter().map(record).collect();
-            print_json(&json!({"used": used.map(|place| &place.path), "locations": places, "places": places}))?;
-        } else {
-            print(&show(&places, used))?
-        }
+        let records: Vec<Value> = places.iter().map(record).collect();
+        let record = json!({"used": used.map(|place| &place.path), "locations": records, "places": records});
+        context.print(&record, || show(&places, used))?;
         Ok(Exit::Done)
     }
 }

@@ -13,7 +13,7 @@ use crate::arguments::names::expand_prefix;
 use crate::connect::advice::ServerAdvice;
 use crate::output::excerpt::excerpt;
 use crate::terminal::status_icon::StatusIcon;
-use crate::terminal::text::{clean, clean_line, terminal_width, wrap};
+use crate::terminal::text::{clean, clean_line, counted, terminal_width, wrap};
 
 const PLACE: Style = Style::new().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -82,9 +82,8 @@ pub(in crate::command) fn problems_text(error: &ConfigError) -> String {
         text.push_str(&format!("{beneath}\n"));
     }
     let count = match error.problems.len() {
-        1 => "1 problem".to_owned(),
-        count if error.truncated => format!("more than {count} problems"),
-        count => format!("{count} problems"),
+        count if count > 1 && error.truncated => format!("more than {count} problems"),
+        count => counted(count, "problem"),
     };
     let sign = StatusIcon::Bad.symbol();
     text + &format!("{BAD}{sign}{BAD:#} {file} has {count}\n")
@@ -171,11 +170,6 @@ pub(super) fn report_text(file: &Path, config: &Config, names: Option<&NameRepor
         text.push_str(&format!("{FAINT}{}{FAINT:#}\n", wrap(words, width, 2).trim_end()));
     }
     text
-}
-
-fn counted(count: usize, word: &str) -> String {
-    let end = if count == 1 { "" } else { "s" };
-    format!("{count} {word}{end}")
 }
 
 pub(super) fn report_json(file: &Path, config: &Config, names: Option<&NameReport>, is_fine: bool) -> Value {

@@ -10,25 +10,12 @@ use super::format::{MAX_SERVERS, parse_tree};
 use super::node::{Entry, Node, NodeKind, PathStep, ServerNode};
 use super::position::Position;
 use super::problem::{ConfigError, ConfigProblem, MAX_PROBLEMS, in_backticks, nearest, one_of};
-use super::raw::{RawChat, RawCollisions, RawGateway, RawLock, RawMap, RawServer, RawShorthand, SERVER_ONLY_KEYS};
+use super::raw::{RawChat, RawGateway, RawMap, RawServer, RawShorthand, SERVER_ONLY_KEYS};
 use super::resolve::expand_path;
 use super::tree_checks::check_key_count;
 use super::variables::read_variables;
 use super::{decode, manifest};
 use crate::config::settings::{CollisionPolicy, LockPolicy};
-
-/// The keys of a native file.
-const KEYS: [&str; 9] = [
-    "defaults",
-    "servers",
-    "enabled_servers",
-    "tool_allowlist",
-    "collisions",
-    "lock",
-    "secrets_file",
-    "chat",
-    "gateway",
-];
 
 /// The keys of `config` in a manifest.
 const MANIFEST_KEYS: [&str; 10] = [
@@ -43,6 +30,9 @@ const MANIFEST_KEYS: [&str; 10] = [
     "chat",
     "gateway",
 ];
+
+/// The keys of a native file.
+const KEYS: &[&str] = MANIFEST_KEYS.split_at(1).1;
 
 /// Globs of allowed tools: for all servers, or by alias.
 pub(super) type ToolAllowlist = RawShorthand<Vec<String>, RawMap<Vec<String>>>;
@@ -171,7 +161,7 @@ impl Document {
     fn native(tree: Node) -> Self {
         let mut document = Self::default();
         let NodeKind::Map(entries) = tree.kind else {
-            let expected = format!("a map with {}", one_of(KEYS));
+            let expected = format!("a map with {}", one_of(KEYS.iter().copied()));
             document.problems.push(ConfigProblem::mismatch(tree.position, "", tree.describe_kind(), expected));
             return document;
         };
@@ -184,7 +174,7 @@ impl Document {
                 "servers" if !value.is_null() => document.read_servers(value),
                 _ if KEYS.contains(&key.as_str()) => document.read_setting(&key, value),
                 "$schema" => {}
-                _ => document.problems.push(ConfigProblem::unknown_key(position, "", &key, KEYS)),
+                _ => document.problems.push(ConfigProblem::unknown_key(position, "", &key, KEYS.iter().copied())),
             }
         }
         if !has_servers && document.chat.is_none() && document.problems.is_empty() {
@@ -222,20 +212,8 @@ impl Document {
                     self.tool_allowlist = Some((lists, value));
                 }
             }
-            "collisions" => {
-                self.collisions = self.decode_setting(&value, &path).map(|collisions| match collisions {
-                    RawCollisions::Error => CollisionPolicy::Error,
-                    RawCollisions::LastWins => CollisionPolicy::LastWins,
-                    RawCollisions::Suffix => CollisionPolicy::Suffix,
-                });
-            }
-            "lock" => {
-                self.lock = self.decode_setting(&value, &path).map(|lock| match lock {
-                    RawLock::Off => LockPolicy::Off,
-                    RawLock::Warn => LockPolicy::Warn,
-                    RawLock::Strict => LockPolicy::Strict,
-                });
-            }
+            "collisions" => self.collisions = self.decode_setting(&value, &path),
+            "lock" => self.lock = self.decode_setting(&value, &path),
             "secrets_file" => {
                 self.secrets_file = self.decode_setting(&value, &path).map(|file| (file, value.position));
             }

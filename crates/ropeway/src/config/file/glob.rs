@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::fmt;
 
 use globset::{GlobBuilder, GlobMatcher};
 
@@ -17,7 +16,8 @@ const MAX_GLOBS: usize = 20_000;
 pub(crate) struct Glob(GlobMatcher);
 
 /// The error of an invalid glob.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.kind())]
 pub(crate) struct GlobError(globset::Error);
 
 impl Glob {
@@ -36,14 +36,6 @@ impl Glob {
 pub(super) fn escape(text: &str) -> String {
     globset::escape(text).replace('\\', "\\\\")
 }
-
-impl fmt::Display for GlobError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.kind().fmt(f)
-    }
-}
-
-impl std::error::Error for GlobError {}
 
 /// Validates the globs of a file. Compiles each only once, however many servers use it.
 #[derive(Default)]

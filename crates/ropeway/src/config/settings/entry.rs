@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::chat::ChatSettings;
@@ -208,37 +209,47 @@ pub enum ServerSettings {
 }
 
 /// When a server is started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Start")]
 pub enum StartMode {
-    /// At startup.
+    /// Start the server with ropeway.
     #[default]
     Eager,
-    /// At the first call of one of its tools. A server whose tools are not cached is started at startup.
+    /// Start the server at the first call of one of its tools, or with ropeway if its tools are not cached.
+    #[schemars(
+        description = "Start the server at the first call of one of its tools. Its tools are listed from a cache."
+    )]
     Lazy,
 }
 
 /// How tools with the same name are resolved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "Collisions")]
 pub enum CollisionPolicy {
+    /// Startup fails. A collision that appears later keeps the first tool, with a warning.
+    #[schemars(description = "Fail at startup.")]
+    Error,
     /// The tool of the later server replaces the other, with a warning.
     #[default]
+    #[schemars(description = "Use the tool of the later server.")]
     LastWins,
-    /// Startup fails. A collision that appears later keeps the first tool, with a warning.
-    Error,
-    /// The later tool gets a numeric suffix.
+    /// Add a number to the name of the later tool.
     Suffix,
 }
 
 /// How tools that differ from `ropeway.lock` are handled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "Lock")]
 pub enum LockPolicy {
-    /// The lock file is ignored.
+    /// Ignore the lock file.
     #[default]
     Off,
-    /// Changed tools are used, with a warning.
+    /// Use changed tools, with a warning.
     Warn,
-    /// Changed tools are hidden until they are accepted.
+    /// Hide changed tools until `ropeway lock` accepts them.
     Strict,
 }
 

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::entry::ToolSettings;
 use super::gateway_auth::{AuthSettings, PrincipalLimits};
 use super::gateway_observe::{AuditSettings, LogTarget};
@@ -232,27 +235,32 @@ impl Default for DrainSettings {
 }
 
 /// When a gateway adds the prefix of a server to the names of its tools and prompts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(description = "When names get the prefix of their server.")]
 pub enum PrefixMode {
     /// If the profile has more than one server in the configuration, connected or not.
     #[default]
+    #[schemars(description = "If the profile has more than one server in this file.")]
     Auto,
-    /// To all names.
+    /// Always.
     Always,
-    /// Only to a name that an earlier server has already.
+    /// Only for a name that an earlier server has already.
     Never,
 }
 
-/// Whether the clients of a gateway share the connection to a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Whether the clients of a gateway share the connection to the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Isolation {
     /// Clients share a connection, until the server asks a question while several clients use it. Clients that can answer
     /// questions then get connections of their own.
     #[default]
+    #[schemars(description = "Share a connection, until the server asks a question while several clients use it.")]
     Auto,
-    /// All clients share one connection.
+    /// Share one connection among all clients.
     Shared,
-    /// Each client has its own process or session.
+    /// Give each client its own process or session, for servers with state such as a browser or a shell.
     Client,
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::conversions::names;
 use crate::parse_error::ParseError;
 
 /// Maximum number of requests in a [`Rate`].
@@ -118,27 +119,19 @@ impl JwtAlgorithm {
         Self::Es384,
         Self::EdDsa,
     ];
-
-    /// Returns the value of `alg`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rs256 => "RS256",
-            Self::Rs384 => "RS384",
-            Self::Rs512 => "RS512",
-            Self::Ps256 => "PS256",
-            Self::Ps384 => "PS384",
-            Self::Ps512 => "PS512",
-            Self::Es256 => "ES256",
-            Self::Es384 => "ES384",
-            Self::EdDsa => "EdDSA",
-        }
-    }
-
-    /// Finds an algorithm by the value of `alg`.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
-    }
 }
+
+names!(pub JwtAlgorithm, name: "the value of `alg`" {
+    Rs256 => "RS256";
+    Rs384 => "RS384";
+    Rs512 => "RS512";
+    Ps256 => "PS256";
+    Ps384 => "PS384";
+    Ps512 => "PS512";
+    Es256 => "ES256";
+    Es384 => "ES384";
+    EdDsa => "EdDSA";
+});
 
 /// Limits of a gateway on each principal. `None` sets no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

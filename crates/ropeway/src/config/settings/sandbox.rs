@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Restricts the process of a stdio server.
@@ -48,14 +49,14 @@ pub struct Sandbox {
     pub launcher: Option<SandboxLauncher>,
 }
 
-/// What happens if the system does not support a restriction of a [`Sandbox`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What happens if the system does not support a restriction of a sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
-    /// The server is not started.
+    /// Do not start the server.
     #[default]
     Required,
-    /// The server is started with the restrictions that the system supports.
+    /// Start the server with the restrictions that the system supports, with a warning.
     BestEffort,
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::io::DuplexStream;
 
 use super::sandbox::Sandbox;
@@ -11,6 +13,7 @@ use super::server_auth::ServerAuth;
 use super::server_limits::{ReconnectPolicy, ServerLimits, ServerTimeouts};
 use crate::conversions::conversions;
 use crate::secret::{Redactor, Secret};
+use crate::setters::setters;
 use crate::tool::Alias;
 
 /// The settings of a connection to one server.
@@ -237,27 +240,20 @@ impl HttpServer {
         self
     }
 
-    /// Sends a bearer token with every request.
-    #[must_use]
-    pub fn with_bearer(mut self, token: impl Into<Secret>) -> Self {
-        self.bearer = Some(token.into());
-        self
-    }
-
-    /// Sets how access tokens are obtained.
-    // Hidden from the docs: `with_oauth` and `with_token_command` do that; used by tests.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_auth(mut self, auth: impl Into<ServerAuth>) -> Self {
-        self.auth = Some(auth.into());
-        self
-    }
-
     /// Returns `true` if `bearer` or a header is an `Authorization` header.
     pub fn has_fixed_credentials(&self) -> bool {
         self.bearer.is_some() || self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
     }
 }
+
+setters!(HttpServer {
+    /// Sends a bearer token with every request.
+    with_bearer(token: impl Into<Secret>) => bearer = Some(token.into());
+    /// Sets how access tokens are obtained.
+    // Hidden from the docs: `with_oauth` and `with_token_command` do that; used by tests.
+    #[doc(hidden)]
+    with_auth(auth: impl Into<ServerAuth>) => auth = Some(auth.into());
+});
 
 /// A server in the same process. Every connection uses a new in-memory pipe.
 #[derive(Clone)]
@@ -304,21 +300,14 @@ impl SocketServer {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), server: None, replaces: None }
     }
-
-    /// Selects one server of the gateway.
-    #[must_use]
-    pub fn with_server(mut self, alias: impl Into<String>) -> Self {
-        self.server = Some(alias.into());
-        self
-    }
-
-    /// Sets the transport that the gateway uses for the server.
-    #[must_use]
-    pub fn replacing(mut self, transport: Transport) -> Self {
-        self.replaces = Some(Box::new(transport));
-        self
-    }
 }
+
+setters!(SocketServer {
+    /// Selects one server of the gateway.
+    with_server(alias: impl Into<String>) => server = Some(alias.into());
+    /// Sets the transport that the gateway uses for the server.
+    replacing(transport: Transport) => replaces = Some(Box::new(transport));
+});
 
 conversions!(Transport {
     server: SocketServer => Self::Socket(server);
@@ -332,10 +321,13 @@ impl From<HttpServer> for Transport {
     }
 }
 
-/// The protocol era to use with a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The era of the MCP protocol to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Era")]
 pub enum EraChoice {
     /// Probe the server and remember the result.
+    #[schemars(description = "Detect the era by probing the server.")]
     #[default]
     Auto,
     /// Versions up to 2025-11-25, with an `initialize` handshake.

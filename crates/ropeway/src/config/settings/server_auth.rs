@@ -4,7 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::gateway_auth::JwtAlgorithm;
+use crate::conversions::{conversions, names};
 use crate::secret::{self, Redactor, Secret};
 use crate::setters::setters;
 
@@ -35,17 +39,10 @@ impl ServerAuth {
     }
 }
 
-impl From<OAuthSettings> for ServerAuth {
-    fn from(settings: OAuthSettings) -> Self {
-        Self::OAuth(Box::new(settings))
-    }
-}
-
-impl From<TokenCommand> for ServerAuth {
-    fn from(command: TokenCommand) -> Self {
-        Self::Command(command)
-    }
-}
+conversions!(ServerAuth {
+    settings: OAuthSettings => Self::OAuth(Box::new(settings));
+    command: TokenCommand => Self::Command(command);
+});
 
 /// The settings of an OAuth client for one server.
 ///
@@ -336,38 +333,32 @@ setters!(PrivateKey {
 
 /// How a client authenticates at the token endpoint
 /// ([RFC 7591](https://www.rfc-editor.org/rfc/rfc7591#section-2), `token_endpoint_auth_method`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "ClientAuth", description = "How a client authenticates at the token endpoint.")]
 #[non_exhaustive]
 pub enum ClientAuthMethod {
-    /// A public client.
+    /// Not at all: a public client.
     None,
-    /// The secret in the `Authorization` header.
+    /// With the secret in the `Authorization` header.
     ClientSecretBasic,
-    /// The secret in the body.
+    /// With the secret in the body.
     ClientSecretPost,
-    /// A signed assertion.
+    /// With an assertion that `private_key` signs.
     PrivateKeyJwt,
 }
 
 impl ClientAuthMethod {
     /// All methods.
     pub const ALL: [Self; 4] = [Self::None, Self::ClientSecretBasic, Self::ClientSecretPost, Self::PrivateKeyJwt];
-
-    /// Returns the value of `token_endpoint_auth_method`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::ClientSecretBasic => "client_secret_basic",
-            Self::ClientSecretPost => "client_secret_post",
-            Self::PrivateKeyJwt => "private_key_jwt",
-        }
-    }
-
-    /// Finds a method by the value of `token_endpoint_auth_method`.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.name() == name)
-    }
 }
+
+names!(pub ClientAuthMethod, name: "the value of `token_endpoint_auth_method`" {
+    None => "none";
+    ClientSecretBasic => "client_secret_basic";
+    ClientSecretPost => "client_secret_post";
+    PrivateKeyJwt => "private_key_jwt";
+});
 
 #[cfg(test)]
 mod tests {

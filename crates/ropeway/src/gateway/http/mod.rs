@@ -44,6 +44,7 @@ use super::origin::HostRules;
 use super::principal::{Principal, StreamPermit};
 use super::shared::GatewayShared;
 use super::tls::Tls;
+use crate::sync::OnDrop;
 use crate::tool::CancelToken;
 
 /// Maximum size of the head of a request, and of a piece of its body.
@@ -98,15 +99,6 @@ struct Endpoint {
     closed: CancelToken,
 }
 
-/// Cancels a token when dropped.
-struct CancelOnDrop(CancelToken);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
-
 /// Accepts connections until the gateway has drained. Dropping the future closes all of them.
 ///
 /// `tls` is `None` on a Unix socket, whose clients are local users.
@@ -114,7 +106,10 @@ async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRu
     let scheme = tls.as_ref().map(|tls| if tls.is_some() { "https" } else { "http" });
     let (is_local, tls) = (tls.is_none(), tls.flatten());
     let closed = CancelToken::new();
-    let _closed = CancelOnDrop(closed.clone());
+    let _closed = OnDrop({
+        let closed = closed.clone();
+        move || closed.cancel()
+    });
     let (sse, after_drain) = (Arc::default(), CancelToken::new());
     let endpoint = Arc::new(Endpoint { shared, rules, is_local, scheme, sse, drained: after_drain, closed });
     let mut connections = JoinSet::new();

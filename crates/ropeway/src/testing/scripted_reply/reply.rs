@@ -100,13 +100,6 @@ impl ScriptedReply {
         self
     }
 
-    /// Sets the cost in US dollars, as OpenRouter reports it. Only Chat Completions supports it.
-    #[must_use]
-    pub fn charging(mut self, dollars: f64) -> Self {
-        self.usage.cost = Cost::from_usd(dollars);
-        self
-    }
-
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or("answer")
     }
@@ -122,6 +115,8 @@ impl ScriptedReply {
 }
 
 setters!(ScriptedReply {
+    /// Sets the cost in US dollars, as OpenRouter reports it. Only Chat Completions supports it.
+    charging(dollars: f64) => usage.cost = Cost::from_usd(dollars);
     /// Sets the stop reason. The default is a tool call if the reply has any, and the end of the turn otherwise.
     stopping(stop: StopReason) => stop = Some(stop);
     /// Sets the usage in tokens. The default is 10 and 5.

@@ -227,27 +227,6 @@ impl RawAuth {
         secrets.into_iter().filter_map(|(path, text)| Some((path, &mut text?.0))).collect()
     }
 
-    /// Returns the secret at a path below `auth`.
-    pub fn secret(&self, path: &str) -> Option<&str> {
-        let text = match self {
-            Self::Bearer(token) => Some(token).filter(|_| path == "bearer"),
-            Self::Basic(basic) => Some(&basic.password).filter(|_| path == "basic.password"),
-            Self::Command(_) => None,
-            Self::OAuth(oauth) => {
-                let idp = oauth.identity_provider.as_ref();
-                match path.strip_prefix("oauth.")? {
-                    "client_secret" => oauth.client_secret.as_ref(),
-                    "private_key.pem" => oauth.private_key.as_ref()?.pem.as_ref(),
-                    "assertion" => oauth.assertion.as_ref()?.value(),
-                    "identity_provider.client_secret" => idp?.client_secret.as_ref(),
-                    "identity_provider.id_token" => idp?.id_token.as_ref()?.value(),
-                    _ => None,
-                }
-            }
-        };
-        text.map(|RawText(text)| text.as_str())
-    }
-
     /// Returns all texts in which references are replaced.
     pub fn texts_mut(&mut self) -> Vec<&mut String> {
         let mut texts: Vec<&mut RawText> = Vec::new();

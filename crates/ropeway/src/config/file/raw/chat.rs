@@ -48,16 +48,14 @@ record! {
     /// The tools that the model may call, by patterns: `SERVER.TOOL` such as `files.read_*`, or the name shown to the model. `deny`
     /// takes precedence over `ask`, and `ask` over `allow`.
     #[derive(Eq)]
+    #[serde(default)]
     #[schemars(rename = "ToolApproval")]
     pub struct RawApproval {
         /// Tools that are called without asking. Example: `["files.read_*"]`.
-        #[serde(default)]
         pub allow: Vec<String>,
         /// Tools that require approval.
-        #[serde(default)]
         pub ask: Vec<String>,
         /// Tools that are never called. Example: `["*.delete_*"]`.
-        #[serde(default)]
         pub deny: Vec<String>,
     }
 }

@@ -23,20 +23,18 @@ use serde_json::{Map, Value};
 
 pub use self::auth::{RawAuth, RawBasic};
 pub use self::chat::{RawApproval, RawChat, RawProvider, RawTemperature};
-pub use self::gateway::{RawDrain, RawGateway, RawGatewayLimits, RawPrefixMode, RawProfile, RawTls};
+pub use self::gateway::{RawDrain, RawGateway, RawGatewayLimits, RawProfile, RawTls};
 pub use self::gateway_auth::{RawAudience, RawGatewayAuth, RawJwt};
 pub use self::gateway_observe::{RawAccessLog, RawAudit};
-pub use self::oauth::{
-    RawClientAuth, RawGrant, RawIdentityProvider, RawOAuth, RawPrivateKey, RawTokenCommand, RawTokenSource,
-};
-pub use self::sandbox::{RawSandbox, RawSandboxMode};
+pub use self::oauth::{RawGrant, RawIdentityProvider, RawOAuth, RawPrivateKey, RawTokenCommand, RawTokenSource};
+pub use self::sandbox::RawSandbox;
 pub(super) use self::server::CONNECTION_KEYS;
 pub use self::server::{
-    RawEra, RawIsolation, RawLimits, RawPreset, RawPrompts, RawReconnect, RawResources, RawServer, RawStart,
-    RawTimeouts, RawTools, RawTransport,
+    RawLimits, RawPreset, RawPrompts, RawReconnect, RawResources, RawServer, RawTimeouts, RawTools, RawTransport,
 };
 pub use self::shorthand::RawShorthand;
 pub use self::values::{RawByteSize, RawDuration, RawMap, RawRate, RawText};
+use crate::config::settings::{CollisionPolicy, LockPolicy};
 
 /// The keys of a server that `defaults` cannot set.
 pub(super) const SERVER_ONLY_KEYS: [&str; 10] =
@@ -67,10 +65,10 @@ pub struct RawConfig {
     pub tool_allowlist: Option<RawShorthand<Vec<String>, RawMap<Vec<String>>>>,
     /// How tools with the same name are resolved. Defaults to `error`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub collisions: Option<RawCollisions>,
+    pub collisions: Option<CollisionPolicy>,
     /// How tools that differ from `ropeway.lock` are handled. Defaults to `warn` if that file exists, and else to `off`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lock: Option<RawLock>,
+    pub lock: Option<LockPolicy>,
     /// A file with values for `${NAME}`: lines of `NAME=value`, or a YAML map if it ends in `.yaml`, `.yml` or `.json`. The path is
     /// relative to this file. The environment and `.env` take precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,32 +107,6 @@ impl JsonSchema for RawDefaults {
         schema.insert("description".into(), "Defaults for all servers. A server overrides them key by key.".into());
         schema
     }
-}
-
-/// How tools with the same name are resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(rename = "Collisions")]
-pub enum RawCollisions {
-    /// Fail at startup.
-    Error,
-    /// Use the tool of the later server.
-    LastWins,
-    /// Add a number to the name of the later tool.
-    Suffix,
-}
-
-/// How tools that differ from `ropeway.lock` are handled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "Lock")]
-pub enum RawLock {
-    /// Ignore the lock file.
-    Off,
-    /// Use changed tools, with a warning.
-    Warn,
-    /// Hide changed tools until `ropeway lock` accepts them.
-    Strict,
 }
 
 /// Returns the JSON Schema of `ropeway.yaml`, for editors.

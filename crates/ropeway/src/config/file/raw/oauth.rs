@@ -15,6 +15,7 @@ use crate::config::settings::ClientAuthMethod;
 record! {
     /// OAuth. Without keys, a person signs in with `ropeway login`, and the client is registered automatically.
     #[derive(Eq)]
+    #[serde(default)]
     #[schemars(rename = "OAuth")]
     pub struct RawOAuth {
         /// How access tokens are obtained. Defaults to `authorization_code`.
@@ -28,9 +29,8 @@ record! {
         /// The key with which the client authenticates (`private_key_jwt`). Example: `{pem: "${file:client.pem}"}`.
         pub private_key: Option<RawPrivateKey>,
         /// How the client authenticates at the token endpoint. Defaults to a method that the authorization server supports.
-        pub token_endpoint_auth: Option<RawClientAuth>,
+        pub token_endpoint_auth: Option<ClientAuthMethod>,
         /// Scopes to request in addition to those that the server asks for. Example: `[files:read]`.
-        #[serde(default)]
         pub scopes: Vec<String>,
         /// The only accepted authorization server. Defaults to the one that the server names. Example: `https://auth.example`.
         pub issuer: Option<String>,
@@ -39,7 +39,6 @@ record! {
         /// Whether tokens are bound to a key of this client (DPoP). Defaults to `false`.
         pub dpop: Option<bool>,
         /// Hosts on private addresses that the metadata of the server may name. Example: `[auth.internal]`.
-        #[serde(default)]
         pub allow_private: Vec<String>,
         /// The account whose tokens are used, as in `ropeway login --account`. Example: `work`.
         pub account: Option<RawText>,
@@ -66,32 +65,6 @@ pub enum RawGrant {
     WorkloadIdentity,
     /// The `identity_provider` of an organization grants access.
     EnterpriseManaged,
-}
-
-/// How a client authenticates at the token endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, DeriveSerialize, DeriveDeserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "ClientAuth")]
-pub enum RawClientAuth {
-    /// Not at all: a public client.
-    None,
-    /// With the secret in the `Authorization` header.
-    ClientSecretBasic,
-    /// With the secret in the body.
-    ClientSecretPost,
-    /// With an assertion that `private_key` signs.
-    PrivateKeyJwt,
-}
-
-impl From<RawClientAuth> for ClientAuthMethod {
-    fn from(method: RawClientAuth) -> Self {
-        match method {
-            RawClientAuth::None => Self::None,
-            RawClientAuth::ClientSecretBasic => Self::ClientSecretBasic,
-            RawClientAuth::ClientSecretPost => Self::ClientSecretPost,
-            RawClientAuth::PrivateKeyJwt => Self::PrivateKeyJwt,
-        }
-    }
 }
 
 record! {
@@ -131,14 +104,13 @@ record! {
 record! {
     /// A command that prints a token, or JSON with `access_token` and `expires_in` or `expires_at`.
     #[derive(Eq)]
+    #[serde(default)]
     #[schemars(rename = "TokenCommand", extend("required" = ["command"]))]
     pub struct RawTokenCommand {
         /// The program and its arguments. It is executed directly, without a shell. Example: `[vault, read, token]`.
-        #[serde(default)]
         #[schemars(length(min = 1))]
         pub command: Vec<RawText>,
         /// Environment variables of the command, in addition to those of ropeway.
-        #[serde(default)]
         pub env: RawMap<RawText>,
         /// The working directory of the command, relative to this file. Defaults to the directory that ropeway runs in.
         pub cwd: Option<String>,
@@ -240,10 +212,6 @@ impl JsonSchema for RawTokenSource {
 }
 
 impl RawTokenSource {
-    pub(super) fn value(&self) -> Option<&RawText> {
-        if let Self::Value(text) = self { Some(text) } else { None }
-    }
-
     pub(super) fn value_mut(&mut self) -> Option<&mut RawText> {
         if let Self::Value(text) = self { Some(text) } else { None }
     }

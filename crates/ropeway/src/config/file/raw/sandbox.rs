@@ -1,8 +1,5 @@
 //! The sandbox of a server, key for key.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::shorthand::RawShorthand;
 use super::values::{RawByteSize, record};
 use crate::config::settings::{SandboxMode, SandboxSummary};
@@ -11,16 +8,15 @@ record! {
     /// What the process of a stdio server may use. Paths are relative to this file, `~` is the home directory, and `${NAME}` is
     /// replaced by the value of a variable.
     #[derive(Eq)]
+    #[serde(default)]
     #[schemars(rename = "Sandbox")]
     pub struct RawSandbox {
         /// What happens if the system does not support a restriction. Defaults to `required`.
-        pub mode: Option<RawSandboxMode>,
+        pub mode: Option<SandboxMode>,
         /// Files and directories that the server may read and execute, in addition to those of the system and of its program. Example:
         /// `[./docs]`.
-        #[serde(default)]
         pub read: Vec<String>,
         /// Files and directories that the server may read, execute and change. Example: `[./notes]`.
-        #[serde(default)]
         pub write: Vec<String>,
         /// Whether the server may use the network. Defaults to `false`.
         pub network: Option<bool>,
@@ -35,26 +31,6 @@ record! {
     }
 }
 
-/// What happens if the system does not support a restriction of a sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(rename = "SandboxMode")]
-pub enum RawSandboxMode {
-    /// Do not start the server.
-    Required,
-    /// Start the server with the restrictions that the system supports, with a warning.
-    BestEffort,
-}
-
-impl From<RawSandboxMode> for SandboxMode {
-    fn from(mode: RawSandboxMode) -> Self {
-        match mode {
-            RawSandboxMode::Required => Self::Required,
-            RawSandboxMode::BestEffort => Self::BestEffort,
-        }
-    }
-}
-
 impl RawSandbox {
     /// Returns the sandbox as written. `false` stands for no sandbox.
     pub(in crate::config) fn summary(raw: &RawShorthand<bool, Self>) -> Option<SandboxSummary> {
@@ -64,7 +40,7 @@ impl RawSandbox {
             RawShorthand::Full(raw) => raw,
         };
         Some(SandboxSummary {
-            mode: raw.mode.map(SandboxMode::from).unwrap_or_default(),
+            mode: raw.mode.unwrap_or_default(),
             read: raw.read.clone(),
             write: raw.write.clone(),
             network: raw.network.unwrap_or(false),

@@ -12,7 +12,7 @@ use super::auth::RawAuth;
 use super::sandbox::RawSandbox;
 use super::shorthand::RawShorthand;
 use super::values::{RawByteSize, RawDuration, RawMap, RawRate, RawText, record};
-use crate::config::settings::PresetNames;
+use crate::config::settings::{EraChoice, Isolation, PresetNames, StartMode};
 
 record! {
     /// An MCP server: how to connect to it, and how its tools are exposed. Needs an `alias`, and either a `command` or a `url`.
@@ -72,7 +72,7 @@ record! {
         /// in the background.
         pub required: Option<bool>,
         /// When the server is started. Defaults to `eager`.
-        pub start: Option<RawStart>,
+        pub start: Option<StartMode>,
         /// Timeouts of the connection and of calls. Example: `{connect: 30s, total: 5m}`.
         pub timeouts: Option<RawTimeouts>,
         /// Limits on the size of messages and lists. Example: `{message_bytes: 16M}`.
@@ -88,9 +88,9 @@ record! {
         /// Whether tool annotations such as `readOnlyHint` are trusted when deciding which calls need approval. Defaults to `false`.
         pub trust_hints: Option<bool>,
         /// The era of the MCP protocol to use. Defaults to `auto`.
-        pub era: Option<RawEra>,
+        pub era: Option<EraChoice>,
         /// Whether the clients of a gateway share the connection to the server. Defaults to `auto`.
-        pub isolation: Option<RawIsolation>,
+        pub isolation: Option<Isolation>,
     }
 }
 
@@ -154,43 +154,6 @@ impl JsonSchema for RawTransport {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "enum": ["stdio", "sse", "streamable-http", "http", "websocket"] })
     }
-}
-
-/// When a server is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "Start")]
-pub enum RawStart {
-    /// Start the server with ropeway.
-    Eager,
-    /// Start the server at the first call of one of its tools. Its tools are listed from a cache.
-    Lazy,
-}
-
-/// The era of the MCP protocol to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "Era")]
-pub enum RawEra {
-    /// Detect the era by probing the server.
-    Auto,
-    /// Versions up to 2025-11-25, with an `initialize` handshake.
-    Legacy,
-    /// Version 2026-07-28, without sessions.
-    Modern,
-}
-
-/// Whether the clients of a gateway share the connection to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, DeriveDeserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "Isolation")]
-pub enum RawIsolation {
-    /// Share a connection, until the server asks a question while several clients use it.
-    Auto,
-    /// Share one connection among all clients.
-    Shared,
-    /// Give each client its own process or session, for servers with state such as a browser or a shell.
-    Client,
 }
 
 record! {
@@ -286,30 +249,24 @@ record! {
 
 record! {
     /// Which tools of a server are exposed, and how they are changed. Globs match the server's own tool names.
+    #[serde(default)]
     #[schemars(rename = "Tools")]
     pub struct RawTools {
         /// Globs of allowed tools. Defaults to all. Example: `[read_*]`.
-        #[serde(default)]
         pub allow: Vec<String>,
         /// Globs of denied tools, which take precedence over `allow`. Example: `["*_delete"]`.
-        #[serde(default)]
         pub deny: Vec<String>,
         /// New names by glob; the prefix is still added. Example: `{read_file: read}`.
-        #[serde(default)]
         pub rename: RawMap<String>,
         /// New descriptions by glob. Example: `{read_file: Read a text file.}`.
-        #[serde(default)]
         pub describe: RawMap<String>,
         /// The prefix of the descriptions of all tools of the server.
         pub description_prefix: Option<String>,
         /// Arguments that are hidden from the model, by glob. Example: `{search: [page_size]}`.
-        #[serde(default)]
         pub hide: RawMap<Vec<String>>,
         /// Arguments with fixed values, which are hidden from the model, by glob. Example: `{search: {region: eu}}`.
-        #[serde(default)]
         pub preset: RawMap<RawPreset>,
         /// Additional fields of the tool JSON, by glob, then by provider. Example: `{"*": {openai: {strict: true}}}`.
-        #[serde(default)]
         pub provider_options: RawMap<Map<String, Value>>,
     }
 }

@@ -11,12 +11,9 @@ use crate::config::file::alias::{MAX_ALIAS, sanitize_alias};
 use crate::config::file::node::{Entry, Node, PathStep, format_path};
 use crate::config::file::position::Position;
 use crate::config::file::problem::{ConfigProblem, in_backticks, nearest};
-use crate::config::file::raw::{
-    RawByteSize, RawDrain, RawDuration, RawGateway, RawGatewayLimits, RawPrefixMode, RawProfile, RawText,
-};
+use crate::config::file::raw::{RawByteSize, RawDrain, RawDuration, RawGateway, RawGatewayLimits, RawProfile, RawText};
 use crate::config::settings::{
-    DrainSettings, GatewayLimits, GatewaySettings, ListenAddress, PrefixMode, ProfileSettings, TlsSettings,
-    decode_gateway_key,
+    DrainSettings, GatewayLimits, GatewaySettings, ListenAddress, ProfileSettings, TlsSettings, decode_gateway_key,
 };
 use crate::secret::Secret;
 use crate::tool::Alias;
@@ -55,7 +52,7 @@ pub(in crate::config) fn resolve_gateway(
         listen: resolver.listen(raw.listen.as_deref()),
         name: resolver.name_of_gateway(raw.name.as_deref()).unwrap_or(default.name),
         instructions: raw.instructions.clone(),
-        prefix: prefix_mode(raw.prefix).unwrap_or_default(),
+        prefix: raw.prefix.unwrap_or_default(),
         allowed_hosts: resolver.hosts(&raw.allowed_hosts),
         allowed_origins: resolver.origins(&raw.allowed_origins),
         keys,
@@ -89,14 +86,6 @@ pub(in crate::config) fn resolve_gateway(
     } else {
         Err(resolver.problems)
     }
-}
-
-fn prefix_mode(raw: Option<RawPrefixMode>) -> Option<PrefixMode> {
-    raw.map(|mode| match mode {
-        RawPrefixMode::Auto => PrefixMode::Auto,
-        RawPrefixMode::Always => PrefixMode::Always,
-        RawPrefixMode::Never => PrefixMode::Never,
-    })
 }
 
 impl Resolver<'_> {
@@ -289,7 +278,7 @@ impl Resolver<'_> {
             name: name.to_owned(),
             servers,
             tools,
-            prefix: prefix_mode(raw.prefix),
+            prefix: raw.prefix,
             search: raw.search.unwrap_or(false),
         }
     }

@@ -20,8 +20,8 @@ use self::resolver::Resolver;
 pub(super) use self::resolver::{ResolveContext, expand_path};
 use super::node::Node;
 use super::problem::ConfigProblem;
-use super::raw::{RawEra, RawIsolation, RawPrompts, RawServer, RawShorthand, RawStart};
-use crate::config::settings::{EraChoice, Isolation, ServerConfig, ServerEntry, ServerSettings, StartMode};
+use super::raw::{RawPrompts, RawServer, RawShorthand};
+use crate::config::settings::{ServerConfig, ServerEntry, ServerSettings};
 
 /// A resolved server.
 pub(super) struct ResolvedServer {
@@ -49,11 +49,7 @@ pub(super) fn resolve(
     let mut warnings = resolver.warnings;
     let settings = if resolver.missing.names.is_empty() {
         let mut config = ServerConfig::new(raw.alias.as_str(), transport);
-        config.era = match raw.era {
-            None | Some(RawEra::Auto) => EraChoice::Auto,
-            Some(RawEra::Legacy) => EraChoice::Legacy,
-            Some(RawEra::Modern) => EraChoice::Modern,
-        };
+        config.era = raw.era.unwrap_or_default();
         config.timeouts = timeouts(&raw.timeouts.unwrap_or_default());
         config.limits = limits(&raw.limits.unwrap_or_default());
         config.reconnect = reconnect(raw.reconnect.as_ref());
@@ -68,10 +64,7 @@ pub(super) fn resolve(
         warnings.extend(entry.warning());
     }
     entry.required = raw.required.unwrap_or(false);
-    entry.start = match raw.start {
-        None | Some(RawStart::Eager) => StartMode::Eager,
-        Some(RawStart::Lazy) => StartMode::Lazy,
-    };
+    entry.start = raw.start.unwrap_or_default();
     if let Some(prefix) = &raw.prefix {
         entry.prefix.clone_from(prefix);
     }
@@ -83,11 +76,7 @@ pub(super) fn resolve(
         Some(RawShorthand::Short(tools)) => tools,
         Some(RawShorthand::Full(RawPrompts { tools })) => tools.unwrap_or(false),
     };
-    entry.isolation = match raw.isolation {
-        None | Some(RawIsolation::Auto) => Isolation::Auto,
-        Some(RawIsolation::Shared) => Isolation::Shared,
-        Some(RawIsolation::Client) => Isolation::Client,
-    };
+    entry.isolation = raw.isolation.unwrap_or_default();
     entry.instructions = raw.instructions.unwrap_or(false);
     entry.trust_hints = raw.trust_hints.unwrap_or(false);
     Ok(ResolvedServer { entry, warnings, files: resolver.files })

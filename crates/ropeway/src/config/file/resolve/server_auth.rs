@@ -62,7 +62,7 @@ impl Resolver<'_> {
         self.safe_url("oauth.client_metadata_url", raw.client_metadata_url.as_deref());
         settings.issuer.clone_from(&raw.issuer);
         settings.client_metadata_url.clone_from(&raw.client_metadata_url);
-        settings.token_endpoint_auth = raw.token_endpoint_auth.map(Into::into);
+        settings.token_endpoint_auth = raw.token_endpoint_auth;
         for (index, scope) in raw.scopes.iter().enumerate().filter(|(_, scope)| !is_scope(scope)) {
             let steps = [at("oauth.scopes"), vec![PathStep::Index(index)]].concat();
             self.mismatch(&steps, in_backticks(scope), "a scope without spaces and quotes", None::<String>);
