@@ -80,6 +80,10 @@ impl GatewayBuilder {
     /// Fails if the configuration is invalid, or if the session keys, the keys of clients, the journal or a log cannot be opened.
     pub fn build(self) -> Result<Gateway, GatewayError> {
         let Self { bridge, settings, keys, journal, otlp, tokens, config_file } = self;
+        let keys = match keys {
+            KeySource::Ephemeral if !settings.keys.is_empty() => KeySource::Given(settings.keys.clone()),
+            keys => keys,
+        };
         let keys = Arc::new(keys.load()?);
         let journal = match journal {
             Some(path) => Journal::open(&path).map_err(|source| GatewayError::Journal { path, source })?,
@@ -139,7 +143,7 @@ setters!(GatewayBuilder {
     /// Sets the settings of the gateway in place of those of the configuration.
     settings(settings: GatewaySettings) => settings = settings;
     /// Sets the keys that seal session ids. A restarted gateway with the same keys accepts its earlier sessions. Defaults to
-    /// [`KeySource::Ephemeral`].
+    /// those of the settings, and else to [`KeySource::Ephemeral`].
     // Hidden from the docs: `session_keys` and `session_key_file` set them; used by the binary.
     #[doc(hidden)]
     keys(keys: KeySource) => keys = keys;

@@ -53,7 +53,7 @@ pub struct GatewaySettings {
     pub allowed_origins: Vec<String>,
     /// The keys that seal sessions and cursors: 32 bytes each, as base64 or hex. The first one seals, all of them open.
     ///
-    /// `ropeway serve` uses them. A program passes them to `GatewayBuilder::session_keys`.
+    /// `GatewayBuilder::session_keys` and `session_key_file` replace them.
     pub keys: Vec<Secret>,
     /// The secrets that `keys` refers to and that are not set. A gateway must not start with other keys then: it would refuse
     /// the sessions of its clients.

@@ -58,6 +58,25 @@ fn a_session_survives_a_restart() {
 }
 
 #[test]
+fn the_session_keys_of_the_settings_are_used() {
+    scene(|_| async move {
+        let start = async || {
+            let scripted = ScriptedServer::new(Script::default());
+            let config = Config::default().with_server(entry("scripted", &scripted));
+            let mut settings = GatewaySettings::default();
+            settings.keys = vec!["00".repeat(32).into()];
+            GatewayKit::launch(scripted, Gateway::builder(config).settings(settings)).await
+        };
+        let kit = start().await;
+        let session = kit.session().await;
+        kit.stop().await;
+        let kit = start().await;
+        assert_eq!(ping(&kit, &session).await, (200, Value::Null));
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_revived_session_hears_of_changes_that_it_missed() {
     scene(|_| async move {
         let directory = tempfile::tempdir().expect("a directory");
