@@ -215,7 +215,7 @@ impl Gateway {
         {
             let mut task = lock(&self.inner.upkeep);
             if task.is_none() {
-                *task = Some(tokio::spawn(upkeep::run(Arc::downgrade(&self.inner.shared))).abort_handle());
+                *task = Some(upkeep::spawn(Arc::downgrade(&self.inner.shared)));
             }
         }
         self.inner.exporter.start(&self.inner.shared);

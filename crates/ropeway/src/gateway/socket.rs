@@ -20,6 +20,7 @@ use super::reply::Reply;
 use super::shared::{GatewayShared, GatewayStatus};
 use crate::protocol::{ClientMessage, read_client_message};
 use crate::registry::ServerStatus;
+use crate::tool::BoxFuture;
 
 /// The version of the preamble.
 const VERSION: u64 = 1;
@@ -55,7 +56,13 @@ struct SocketStatus {
 }
 
 /// Serves clients of the same user until the gateway stops.
-pub(crate) async fn serve(shared: Arc<GatewayShared>, listener: UnixListener) -> io::Result<()> {
+///
+/// The future is boxed, so that it is compiled here and not again in every crate that awaits it.
+pub(crate) fn serve(shared: Arc<GatewayShared>, listener: UnixListener) -> BoxFuture<'static, io::Result<()>> {
+    Box::pin(accept_clients(shared, listener))
+}
+
+async fn accept_clients(shared: Arc<GatewayShared>, listener: UnixListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let mut clients = JoinSet::new();

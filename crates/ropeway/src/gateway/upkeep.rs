@@ -3,6 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
+use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::clients::ChangedList;
@@ -21,8 +22,13 @@ const TOKEN_INTERVAL: Duration = Duration::from_secs(3);
 /// Minimum time between two searches.
 const MIN_SWEEP: Duration = Duration::from_millis(100);
 
+/// Starts the task. Not `async`, so that it is compiled here and not again in every crate that starts a gateway.
+pub(super) fn spawn(shared: Weak<GatewayShared>) -> AbortHandle {
+    tokio::spawn(run(shared)).abort_handle()
+}
+
 /// Follows the servers until the gateway is gone.
-pub(super) async fn run(shared: Weak<GatewayShared>) {
+async fn run(shared: Weak<GatewayShared>) {
     let Some(strong) = shared.upgrade() else { return };
     let (mut changes, board) = (strong.bridge.changes(), strong.switchboard.clone());
     strong.rebuild_routes();

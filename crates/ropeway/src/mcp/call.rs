@@ -17,7 +17,7 @@ use super::trace::CallTrace;
 use crate::error_chain::chain;
 use crate::event::Event;
 use crate::protocol::{Era, code};
-use crate::tool::{Arguments, CallContext, CallError, ToolOutput};
+use crate::tool::{Arguments, BoxFuture, CallContext, CallError, ToolOutput};
 
 /// Calls a tool by its name on the server, and emits an event with the outcome.
 pub(crate) async fn call_tool(
@@ -179,7 +179,18 @@ fn encode(connection: &Connection, params: &impl Serialize) -> Result<Vec<u8>, C
 }
 
 /// Sends any request of the protocol and returns its final result.
-pub(crate) async fn request(
+///
+/// Boxed, so that it is compiled here and not again in every crate that awaits it.
+pub(crate) fn request<'a>(
+    connection: &'a Arc<Connection>,
+    method: &'a str,
+    params: Map<String, Value>,
+    cx: &'a CallContext,
+) -> BoxFuture<'a, Result<Value, CallError>> {
+    Box::pin(run_request(connection, method, params, cx))
+}
+
+async fn run_request(
     connection: &Arc<Connection>,
     method: &str,
     mut params: Map<String, Value>,

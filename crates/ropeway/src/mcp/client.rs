@@ -26,7 +26,9 @@ use crate::config::ServerConfig;
 use crate::content::EmbeddedResource;
 use crate::envelope::Envelope;
 use crate::event::{EventStream, Events};
-use crate::tool::{Alias, Arguments, CallContext, CallError, IntoArguments, Origin, Tool, ToolDefinition, ToolOutput};
+use crate::tool::{
+    Alias, Arguments, BoxFuture, CallContext, CallError, IntoArguments, Origin, Tool, ToolDefinition, ToolOutput,
+};
 
 /// The error of a failed [`Mcp::connect`].
 #[derive(Clone, Debug, thiserror::Error)]
@@ -143,7 +145,7 @@ impl Mcp {
                 None => {
                     connection.state.send_replace(ConnectionState::Connecting { failures: 0 });
                     let (commands, receiver) = mpsc::unbounded_channel();
-                    let task = tokio::spawn(supervisor::run(connection.clone(), receiver));
+                    let task = supervisor::spawn(connection.clone(), receiver);
                     *running = Some(SupervisorHandle { commands: Some(commands), task });
                     false
                 }
@@ -259,7 +261,17 @@ impl Mcp {
         cx: &CallContext,
     ) -> Result<ToolOutput, CallError> {
         let arguments = arguments.into_arguments().map_err(|problem| CallError::invalid_arguments(tool, problem))?;
-        call::call_tool(&self.inner.connection, tool, arguments, cx).await
+        self.send_call(tool, arguments, cx).await
+    }
+
+    /// Calls a tool. Boxed, so that it is compiled here and not again in every crate that awaits it.
+    fn send_call<'a>(
+        &'a self,
+        tool: &'a str,
+        arguments: Arguments,
+        cx: &'a CallContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        Box::pin(call::call_tool(&self.inner.connection, tool, arguments, cx))
     }
 
     /// Calls a tool by its name on the server and returns the outcome as an [`Envelope`], whether the call succeeded or not.
@@ -274,7 +286,7 @@ impl Mcp {
     pub async fn call_with(&self, tool: &str, arguments: impl IntoArguments, cx: &CallContext) -> Envelope {
         let start = tokio::time::Instant::now();
         let outcome = match arguments.into_arguments() {
-            Ok(arguments) => call::call_tool(&self.inner.connection, tool, arguments, cx).await,
+            Ok(arguments) => self.send_call(tool, arguments, cx).await,
             Err(problem) => Err(CallError::invalid_arguments(tool, problem)),
         };
         let origin = Origin::Server { server: self.alias().clone(), tool: tool.into() };

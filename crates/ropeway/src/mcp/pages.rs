@@ -21,7 +21,7 @@ use crate::error_chain::chain;
 use crate::json;
 use crate::protocol::{Page, code};
 use crate::secret::Redactor;
-use crate::tool::{CallContext, CallError};
+use crate::tool::{BoxFuture, CallContext, CallError};
 
 /// A paginated list of a server.
 #[derive(Clone, Copy, Debug)]
@@ -149,11 +149,25 @@ async fn redacted<'a>(redactor: &Redactor, entries: Vec<&'a RawValue>) -> Vec<Op
 ///
 /// If the server does not know the method, the list is empty. If a later page fails or the list reaches a limit, the entries
 /// so far are used, and a warning is emitted.
-pub(crate) async fn fetch(
+///
+/// Boxed, so that it is compiled here and not again in every crate that awaits it.
+pub(crate) fn fetch<'a>(
+    connection: &'a Arc<Connection>,
+    list: PagedList,
+    cx: &'a CallContext,
+    take: &'a mut TakeEntry<'_>,
+) -> BoxFuture<'a, Result<ListSummary, CallError>> {
+    Box::pin(fetch_pages(connection, list, cx, take))
+}
+
+/// Takes one entry of a list.
+type TakeEntry<'a> = dyn FnMut(&RawValue, &Session, &mut ListWarnings<'_>) + Send + 'a;
+
+async fn fetch_pages(
     connection: &Arc<Connection>,
     list: PagedList,
     cx: &CallContext,
-    mut take: impl FnMut(&RawValue, &Session, &mut ListWarnings<'_>),
+    take: &mut TakeEntry<'_>,
 ) -> Result<ListSummary, CallError> {
     let timeouts = connection.timeouts(cx);
     let noun = list.noun;
@@ -258,11 +272,11 @@ fn hash(text: &str) -> u64 {
 }
 
 /// Fetches and decodes a list. Returns an empty list if the server does not declare the capability.
-pub(crate) async fn entries<T>(
+pub(crate) async fn entries<T: Send>(
     connection: &Arc<Connection>,
     list: PagedList,
     capability: &str,
-    read: impl Fn(Value) -> Result<T, String>,
+    read: impl Fn(Value) -> Result<T, String> + Sync,
 ) -> Result<Vec<T>, CallError> {
     let cx = CallContext::default();
     let session = connection.session(&cx, connection.timeouts(&cx)).await?;
@@ -271,13 +285,13 @@ pub(crate) async fn entries<T>(
         return Ok(Vec::new());
     }
     let mut entries = Vec::new();
-    let take = |entry: &RawValue, _: &Session, warnings: &mut ListWarnings<'_>| match read(
+    let mut take = |entry: &RawValue, _: &Session, warnings: &mut ListWarnings<'_>| match read(
         json::from_str(entry.get()).unwrap_or_default(),
     ) {
         Ok(entry) => entries.push(entry),
         Err(problem) => warnings.warn(&format!("the {} list contains {problem}", list.noun)),
     };
-    fetch(connection, list, &cx, take).await?;
+    fetch(connection, list, &cx, &mut take).await?;
     Ok(entries)
 }
 

@@ -28,8 +28,8 @@ impl Mcp {
             return Ok(RawList::default());
         }
         let mut entries = Vec::new();
-        let take = |entry: &RawValue, _: &Session, _: &mut ListWarnings<'_>| entries.push(entry.to_owned());
-        let summary = pages::fetch(connection, list, &cx, take).await?;
+        let mut take = |entry: &RawValue, _: &Session, _: &mut ListWarnings<'_>| entries.push(entry.to_owned());
+        let summary = pages::fetch(connection, list, &cx, &mut take).await?;
         Ok(RawList { entries, ttl: summary.ttl })
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
@@ -48,8 +49,16 @@ pub(crate) enum SupervisorCommand {
     Retry,
 }
 
+/// Starts the supervisor. Not `async`, so that its task is compiled here and not again in every crate that connects.
+pub(crate) fn spawn(
+    connection: Arc<Connection>,
+    commands: mpsc::UnboundedReceiver<SupervisorCommand>,
+) -> JoinHandle<()> {
+    tokio::spawn(run(connection, commands))
+}
+
 /// Runs until the handle drops the command channel.
-pub(crate) async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<SupervisorCommand>) {
+async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<SupervisorCommand>) {
     // Also after a panic.
     let _close = OnDrop(|| {
         connection.set_session(None);

@@ -37,10 +37,10 @@ pub(crate) async fn fetch(connection: &Arc<Connection>, cx: &CallContext) -> Res
     let changes = connection.host.tools_changed();
     let mut list = ToolList::new(changes);
     let paged = PagedList { method: "tools/list", key: "tools", noun: "tool" };
-    let take = |entry: &RawValue, session: &Session, warnings: &mut ListWarnings<'_>| {
+    let mut take = |entry: &RawValue, session: &Session, warnings: &mut ListWarnings<'_>| {
         list.push(&connection.host, entry, session.wants_headers(), |warning| warnings.warn(warning));
     };
-    let ListSummary { ttl, digest, truncation } = pages::fetch(connection, paged, cx, take).await?;
+    let ListSummary { ttl, digest, truncation } = pages::fetch(connection, paged, cx, &mut take).await?;
     (list.ttl, list.digest, list.truncation) = (ttl, digest, truncation);
     let list = Arc::new(list);
     connection.replace_tools(list.clone());

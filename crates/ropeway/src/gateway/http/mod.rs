@@ -45,7 +45,7 @@ use super::principal::{Principal, StreamPermit};
 use super::shared::GatewayShared;
 use super::tls::Tls;
 use crate::sync::OnDrop;
-use crate::tool::CancelToken;
+use crate::tool::{BoxFuture, CancelToken};
 
 /// Maximum size of the head of a request, and of a piece of its body.
 const MAX_HEAD: usize = 64 << 10;
@@ -57,31 +57,37 @@ const DRAIN_POLL: Duration = Duration::from_millis(20);
 const HEAD_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Serves HTTP, or HTTPS, on a TCP listener until the gateway stops.
-pub(crate) async fn serve_tcp(
+///
+/// The future is boxed, so that it is compiled here and not again in every crate that awaits it.
+pub(crate) fn serve_tcp(
     shared: Arc<GatewayShared>,
     listener: std::net::TcpListener,
     tls: Option<Tls>,
-) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let settings = shared.settings();
-    let rules = HostRules::new(listener.local_addr()?, &settings.allowed_hosts, &settings.allowed_origins);
-    serve(shared, listener, rules, Some(tls)).await;
-    Ok(())
+) -> BoxFuture<'static, io::Result<()>> {
+    Box::pin(async move {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let settings = shared.settings();
+        let rules = HostRules::new(listener.local_addr()?, &settings.allowed_hosts, &settings.allowed_origins);
+        serve(shared, listener, rules, Some(tls)).await;
+        Ok(())
+    })
 }
 
 /// Serves HTTP on a Unix socket until the gateway stops.
 #[cfg(unix)]
-pub(crate) async fn serve_unix(
+pub(crate) fn serve_unix(
     shared: Arc<GatewayShared>,
     listener: std::os::unix::net::UnixListener,
-) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::UnixListener::from_std(listener)?;
-    let settings = shared.settings();
-    let rules = HostRules::unix(&settings.allowed_hosts, &settings.allowed_origins);
-    serve(shared, listener, rules, None).await;
-    Ok(())
+) -> BoxFuture<'static, io::Result<()>> {
+    Box::pin(async move {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        let settings = shared.settings();
+        let rules = HostRules::unix(&settings.allowed_hosts, &settings.allowed_origins);
+        serve(shared, listener, rules, None).await;
+        Ok(())
+    })
 }
 
 /// What all connections of a listener share.
