@@ -31,8 +31,10 @@ pub(crate) async fn sleep_until(deadline: Option<Instant>) {
 }
 
 /// Calls a function when dropped.
+#[cfg(feature = "mcp")]
 pub(crate) struct OnDrop<F: FnMut()>(pub(crate) F);
 
+#[cfg(feature = "mcp")]
 impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
