@@ -4,12 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::call;
-use super::completion::{self, Completion};
 use super::connection::Connection;
 use super::error::ConnectErrorKind;
 use super::handlers::Handlers;
@@ -358,38 +357,6 @@ impl Mcp {
     ) -> Result<PromptResult, CallError> {
         let arguments = arguments.into_arguments().map_err(|problem| CallError::invalid_arguments(name, problem))?;
         prompts::get(&self.inner.connection, name, arguments, cx).await
-    }
-
-    /// Requests completions for the partial `value` of an argument of a prompt. `context` holds the other arguments.
-    ///
-    /// Returns an empty [`Completion`] if the server does not support completion.
-    pub async fn complete_prompt(
-        &self,
-        prompt: &str,
-        argument: &str,
-        value: &str,
-        context: Arguments,
-        cx: &CallContext,
-    ) -> Result<Completion, CallError> {
-        let reference = json!({"type": "ref/prompt", "name": prompt});
-        let argument = json!({"name": argument, "value": value});
-        completion::complete(&self.inner.connection, reference, argument, context, cx).await
-    }
-
-    /// Requests completions for the partial `value` of a variable of a resource template. `context` holds the other variables.
-    ///
-    /// Returns an empty [`Completion`] if the server does not support completion.
-    pub async fn complete_resource(
-        &self,
-        uri_template: &str,
-        variable: &str,
-        value: &str,
-        context: Arguments,
-        cx: &CallContext,
-    ) -> Result<Completion, CallError> {
-        let reference = json!({"type": "ref/resource", "uri": uri_template});
-        let argument = json!({"name": variable, "value": value});
-        completion::complete(&self.inner.connection, reference, argument, context, cx).await
     }
 
     /// Subscribes to changes of a resource. The subscription is renewed after a reconnect.

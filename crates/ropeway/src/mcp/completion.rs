@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::call;
+use super::client::Mcp;
 use super::connection::Connection;
 use super::prompts::to_text_arguments;
 use crate::protocol::code;
@@ -27,8 +28,42 @@ pub struct Completion {
     pub has_more: bool,
 }
 
+impl Mcp {
+    /// Requests completions for the partial `value` of an argument of a prompt. `context` holds the other arguments.
+    ///
+    /// Returns an empty [`Completion`] if the server does not support completion.
+    pub async fn complete_prompt(
+        &self,
+        prompt: &str,
+        argument: &str,
+        value: &str,
+        context: Arguments,
+        cx: &CallContext,
+    ) -> Result<Completion, CallError> {
+        let reference = json!({"type": "ref/prompt", "name": prompt});
+        let argument = json!({"name": argument, "value": value});
+        complete(&self.inner.connection, reference, argument, context, cx).await
+    }
+
+    /// Requests completions for the partial `value` of a variable of a resource template. `context` holds the other variables.
+    ///
+    /// Returns an empty [`Completion`] if the server does not support completion.
+    pub async fn complete_resource(
+        &self,
+        uri_template: &str,
+        variable: &str,
+        value: &str,
+        context: Arguments,
+        cx: &CallContext,
+    ) -> Result<Completion, CallError> {
+        let reference = json!({"type": "ref/resource", "uri": uri_template});
+        let argument = json!({"name": variable, "value": value});
+        complete(&self.inner.connection, reference, argument, context, cx).await
+    }
+}
+
 /// Requests suggestions for an argument of a prompt or resource template. Returns none if the server does not support completion.
-pub(crate) async fn complete(
+async fn complete(
     connection: &Arc<Connection>,
     reference: Value,
     argument: Value,
