@@ -86,7 +86,10 @@ impl Doctor {
             _ if !entry.enabled => switched_off(entry, &servers.config, is_alone),
             ServerSettings::Missing { secrets } => without(secrets, entry, &servers.config),
             ServerSettings::Invalid { reason } => unsupported(reason, entry),
-            ServerSettings::Known(config) => examine_entry(entry, config, &settings).await,
+            ServerSettings::Known(config) => match locked.as_ref().and_then(|locked| locked.start_refusal(entry)) {
+                Some(reason) => not_locked(&reason, entry),
+                None => examine_entry(entry, config, &settings).await,
+            },
         };
         let label = match &entries[..] {
             [entry] => format!("examining {}", entry.alias),
@@ -155,6 +158,13 @@ fn switched_off(entry: &ServerEntry, config: &Config, is_alone: bool) -> Report 
 fn unsupported(reason: &str, entry: &ServerEntry) -> Report {
     let found = Finding::problem("settings", Exit::Usage, reason.to_owned())
         .fix("correct or remove the key, or define the server in a ropeway.yaml");
+    Report { server: entry.alias.clone(), findings: vec![found] }
+}
+
+/// Reports a server that a strict lock does not start.
+fn not_locked(reason: &str, entry: &ServerEntry) -> Report {
+    let found = Finding::problem("lock", Exit::Usage, reason.to_owned())
+        .fix("review the command in the configuration file, and accept it with `ropeway lock`");
     Report { server: entry.alias.clone(), findings: vec![found] }
 }
 

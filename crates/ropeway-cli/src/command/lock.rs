@@ -4,7 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _};
 
 use anstyle::{AnsiColor, Style};
 use ropeway::bridge::ToolListing;
-use ropeway::config::Sandbox;
+use ropeway::config::{LockPolicy, Sandbox};
 use ropeway::lock::{Difference, DifferenceKind, Lock as Contents, LockFile, SandboxDifference};
 use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::{Alias, ToolDefinition};
@@ -73,7 +73,7 @@ struct Review {
     /// Servers of the lock that were removed from the configuration.
     removed: Vec<Alias>,
     differences: Vec<Difference>,
-    /// Available servers without tools that the lock does not contain.
+    /// Available commands without tools that the lock does not contain.
     added: Vec<Alias>,
     /// The available servers with their sandboxes.
     sandboxes: Vec<(Alias, Option<Sandbox>)>,
@@ -96,7 +96,11 @@ impl Lock {
         let sandboxes = complete.map(|entry| (entry.alias.clone(), entry.sandbox().cloned())).collect();
         let all = self.servers.is_empty();
         // Skipped servers are reported as unavailable.
-        let servers = servers.only_these(&self.servers)?.eager().without_lock().lists_servers();
+        let commands = servers.config.servers.iter().filter(|entry| entry.stdio().is_some());
+        let commands: Vec<Alias> = commands.map(|entry| entry.alias.clone()).collect();
+        let mut servers = servers.only_these(&self.servers)?.eager().without_lock().lists_servers();
+        // A gateway in the background does not start what is not locked.
+        servers.may_use_gateway &= servers.config.lock != Some(LockPolicy::Strict);
         let file = LockFile::beside(&config);
         let contents = file.read().map_err(|error| lockfile::lock_failure(&error))?;
         let exists = contents.is_some();
@@ -104,7 +108,7 @@ impl Lock {
         let review = Session::with_any(servers, &context, async |session| {
             session.wait_for_servers().await?;
             let removed = contents.servers().filter(|alias| all && !known.contains(alias)).cloned().collect();
-            Ok(Review::new(&contents, session.listing(), removed).with_sandboxes(&contents, sandboxes))
+            Ok(Review::new(&contents, session.listing(), &commands, removed).with_sandboxes(&contents, sandboxes))
         })
         .await?;
         let count = review.differences.len() + review.sandbox_differences.len() + review.added.len();
@@ -153,7 +157,7 @@ async fn accepted(differences: usize) -> bool {
 }
 
 impl Review {
-    fn new(contents: &Contents, listing: ToolListing, removed: Vec<Alias>) -> Self {
+    fn new(contents: &Contents, listing: ToolListing, commands: &[Alias], removed: Vec<Alias>) -> Self {
         let (mut reached, mut unreached, mut differences, mut added) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for status in listing.statuses {
             let alias = status.server.clone();
@@ -161,7 +165,7 @@ impl Review {
                 let tools: Vec<ToolDefinition> =
                     listing.registry.of_server(&alias).map(|tool| tool.definition().clone()).collect();
                 differences.extend(contents.compare(&alias, &tools));
-                if tools.is_empty() && !contents.contains(&alias) {
+                if tools.is_empty() && commands.contains(&alias) && !contents.contains(&alias) {
                     added.push(alias.clone());
                 }
                 reached.push((alias, tools));

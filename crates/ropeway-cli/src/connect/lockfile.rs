@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ropeway::agent::Approvals;
-use ropeway::config::{Config, LockPolicy};
+use ropeway::config::{Config, LockPolicy, ServerEntry, ServerSettings};
 use ropeway::lock::{Lock, LockError, LockFile};
 use ropeway::tool::ToolDefinition;
 
@@ -46,6 +46,11 @@ pub(crate) fn load(servers: &Servers) -> Result<Option<LoadedLock>, Failure> {
 }
 
 impl LoadedLock {
+    /// Returns a lock that contains nothing.
+    pub(crate) fn empty(policy: LockPolicy) -> Self {
+        Self { lock: Lock::new(), policy, is_trusted: false }
+    }
+
     /// Returns the permanent approvals of earlier chats.
     pub(crate) fn approvals(&self) -> Approvals {
         let approvals = Approvals::new();
@@ -59,6 +64,20 @@ impl LoadedLock {
             }
         }
         approvals
+    }
+
+    /// Returns why the strict policy does not start a server.
+    pub(crate) fn start_refusal(&self, entry: &ServerEntry) -> Option<String> {
+        self.lock.start_refusal(entry).filter(|_| self.policy == LockPolicy::Strict)
+    }
+
+    /// Marks servers that the strict policy does not start as invalid, for programs that connect without this lock.
+    pub(crate) fn refuse_servers(&self, config: &mut Config) {
+        for entry in config.servers.iter_mut().filter(|entry| entry.enabled) {
+            if let Some(reason) = self.start_refusal(entry) {
+                entry.settings = ServerSettings::Invalid { reason };
+            }
+        }
     }
 
     /// Returns warnings about servers whose sandbox is wider than the accepted one. Under the strict policy, they are not started.

@@ -149,7 +149,11 @@ fn a_strict_lock_starts_no_command_that_is_not_in_it() {
     place.write("ropeway.yaml", &config.replace("\"files\"", "\"renamed\""));
     let run = place.run("call renamed.note text=x");
     assert!(run.code != Some(0), "{}", run.stdout);
-    assert!(run.stderr.contains("it is not in `ropeway.lock`; run `ropeway lock` to accept it"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("it is not in `ropeway.lock`; run `ropeway lock` to accept it, and restart"),
+        "{}",
+        run.stderr
+    );
     place.run("lock").expect(0);
     assert_eq!(place.run("call renamed.note text=x").expect(0).stdout, "done");
     // A server without tools is accepted, too.

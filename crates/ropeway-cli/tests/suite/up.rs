@@ -94,6 +94,26 @@ fn servers_keep_running_between_commands() {
 }
 
 #[test]
+fn a_strict_lock_also_applies_to_a_gateway_in_the_background_and_to_doctor() {
+    let up = Background::new(&[counted("a")]);
+    up.run(&["lock", "--yes"]).expect(0);
+    let config = json!({"lock": "strict", "servers": [counted("a"), counted("b")]});
+    up.place.write("ropeway.yaml", &config.to_string());
+    up.run(&["up"]);
+    for command in [&["tools"][..], &["doctor"], &["call", "b.calculate", "expression=6*7"]] {
+        let run = up.run(command);
+        let output = format!("{}{}", run.stdout, run.stderr);
+        assert!(output.contains("it is not in `ropeway.lock`"), "{command:?}: {output}");
+    }
+    assert_eq!(up.run(&["call", "a.calculate", "expression=6*7"]).expect(0).stdout.trim(), "42");
+    assert_eq!(up.starts("b"), 0);
+    up.run(&["lock", "--yes"]).expect(0);
+    up.run(&["down"]).expect(0);
+    up.run(&["up"]).expect(0);
+    assert_eq!(up.run(&["call", "b.calculate", "expression=6*7"]).expect(0).stdout.trim(), "42");
+}
+
+#[test]
 fn the_socket_of_a_killed_gateway_is_replaced() {
     let up = Background::new(&[counted("a")]);
     up.run(&["up"]).expect(0);

@@ -76,7 +76,8 @@ setters!(BridgeBuilder {
     /// Compares the tools with definitions that the user accepted.
     ///
     /// With [`LockPolicy::Warn`], each difference is a warning. With [`LockPolicy::Strict`], new and changed tools are hidden and
-    /// cannot be called; [`Registry::hidden`](crate::registry::Registry::hidden) lists them.
+    /// cannot be called; [`Registry::hidden`](crate::registry::Registry::hidden) lists them. Commands that the lock does not contain
+    /// are not started.
     ///
     /// The bridge does not read the lock file ([`Lock::load`] does), and ignores the key `lock` of
     /// the configuration, which is for the host.

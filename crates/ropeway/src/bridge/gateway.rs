@@ -1,6 +1,7 @@
 //! The servers of a bridge as the gateway sees them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -219,10 +220,15 @@ impl Bridge {
         }
     }
 
-    /// Returns `true` if only principals can list the tools of a server, because the shared account has no tokens.
+    /// Returns `true` if only principals can list the tools of a server, because the shared account has no tokens and has never
+    /// listed them. Tools that it has listed stay as they are.
     pub(crate) fn needs_principal_list(&self, alias: &Alias) -> bool {
-        let needs_auth = self.slot(alias).is_ok_and(|slot| slot.snapshot().state == ServerState::NeedsAuth);
-        needs_auth && self.has_principal_tokens(alias)
+        let needs_list = |slot: Arc<ServerSlot>| {
+            let snapshot = slot.snapshot();
+            let is_own = snapshot.version > 0 && !slot.is_listed_by_principal.load(Ordering::Relaxed);
+            snapshot.state == ServerState::NeedsAuth && !is_own
+        };
+        self.slot(alias).is_ok_and(needs_list) && self.has_principal_tokens(alias)
     }
 
     /// Returns `true` if only principals can list the tools of a server, and none has done so.

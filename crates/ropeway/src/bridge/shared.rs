@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use tokio::sync::watch;
 
 use super::cache::DefinitionCache;
-use crate::config::{LockPolicy, SandboxLauncher, ServerConfig, ServerEntry, Transport};
+use crate::config::{LockPolicy, SandboxLauncher, ServerConfig, ServerEntry};
 use crate::event::{Event, EventStream, Events};
 use crate::lock::Lock;
 use crate::mcp::Handlers;
@@ -83,15 +83,10 @@ impl BridgeShared {
         difference.widens().then(|| difference.reason())
     }
 
-    /// Returns why a strict lock does not allow to start a server: its sandbox is wider than the accepted one, or it is a command that
-    /// was never accepted under this alias, neither its tools nor its sandbox.
+    /// Returns why a strict lock does not allow to start a server.
     pub(super) fn start_refusal(&self, entry: &ServerEntry) -> Option<String> {
         let (lock, _) = self.lock.as_ref().filter(|_| self.is_strict())?;
-        let is_command = matches!(entry.config()?.transport, Transport::Stdio(_));
-        if is_command && !lock.contains(&entry.alias) {
-            return Some("it is not in `ropeway.lock`; run `ropeway lock` to accept it".to_owned());
-        }
-        self.widened_sandbox(entry)
+        lock.start_refusal(entry)
     }
 
     /// Returns `true` if tools that differ from the lock are hidden.

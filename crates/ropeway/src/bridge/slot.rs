@@ -1,5 +1,7 @@
 //! One server of a bridge: its entry, its connection and its tools.
 
+#[cfg(feature = "gateway")]
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -40,6 +42,9 @@ pub(super) struct ServerSlot {
     pub(super) tools: Mutex<SlotTools>,
     pub(super) context_cache: ContextCache,
     last_error: Mutex<Option<LastError>>,
+    /// The exposed tools were listed with the tokens of a principal of the gateway, not by this connection.
+    #[cfg(feature = "gateway")]
+    pub(super) is_listed_by_principal: AtomicBool,
 }
 
 /// Lifecycle of a slot.
@@ -133,6 +138,8 @@ impl ServerSlot {
             tools: Mutex::default(),
             context_cache: ContextCache::default(),
             last_error: Mutex::default(),
+            #[cfg(feature = "gateway")]
+            is_listed_by_principal: AtomicBool::new(false),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+#[cfg(feature = "gateway")]
+use std::sync::atomic::Ordering;
 
 use super::cache::CachedDefinitions;
 use super::generated_tools;
@@ -55,6 +57,8 @@ impl ServerSlot {
                     self.warn(&format!("could not list prompts: {problem}"));
                 }
                 let cached = self.shared.cache.is_some().then(|| features.to_cached());
+                #[cfg(feature = "gateway")]
+                self.is_listed_by_principal.store(false, Ordering::Relaxed);
                 let is_new = self.expose(features);
                 if is_new {
                     cached.iter().for_each(|cached| self.store_definitions(cached));
@@ -82,6 +86,7 @@ impl ServerSlot {
         let Some(mcp) = self.mcp() else { return };
         let detached = |tool: &Arc<dyn Tool>| mcp.detached_tool(tool.definition().clone());
         features.tools = features.tools.iter().map(detached).collect();
+        self.is_listed_by_principal.store(true, Ordering::Relaxed);
         if self.expose(features) {
             self.events().emit(Event::ToolsChanged { server: self.alias().clone() });
             self.shared.notify_changed();

@@ -23,6 +23,7 @@ use super::parked::ParkedCalls;
 use super::profile::Selector;
 use super::replay::Streams;
 use super::router::RouterSet;
+use super::seal::KeyError;
 use super::server_limits::ServerLimiters;
 use super::session::Sessions;
 use super::shared::{GatewayShared, GatewayStatus};
@@ -81,6 +82,10 @@ impl GatewayBuilder {
     pub fn build(self) -> Result<Gateway, GatewayError> {
         let Self { bridge, settings, keys, journal, otlp, tokens, config_file } = self;
         let keys = match keys {
+            // With other keys, it would refuse the sessions of its clients.
+            KeySource::Ephemeral if !settings.missing_keys.is_empty() => {
+                return Err(KeyError::Missing { names: settings.missing_keys.join(", ") }.into());
+            }
             KeySource::Ephemeral if !settings.keys.is_empty() => KeySource::Given(settings.keys.clone()),
             keys => keys,
         };

@@ -47,8 +47,14 @@ pub(super) async fn refresh(shared: Arc<GatewayShared>) {
                 keys.extend(accounts(&shared, &client));
             }
         }
+        // One list is enough for all principals that have signed in since the last run.
+        let mut listed = HashSet::new();
         for key in &keys {
-            list_with(&shared, key).await;
+            if listed.contains(&key.0) {
+                set_tried(&shared, key);
+            } else if list_with(&shared, key).await {
+                listed.insert(key.0.clone());
+            }
         }
     };
     tokio::select! {
@@ -91,6 +97,14 @@ pub(super) async fn list_with(shared: &GatewayShared, key: &AccountKey) -> bool 
     // Taken now, because the attempt may have refreshed the tokens.
     lists.set_tried(key, stamp());
     is_listed
+}
+
+/// Remembers the current tokens of an account as tried.
+fn set_tried(shared: &GatewayShared, key: &AccountKey) {
+    if let Some(target) = shared.bridge.sign_in_target(&key.0) {
+        let stamp = shared.sign_ins.store.stamp(&target.url, key.1.as_deref());
+        shared.sign_ins.lists.set_tried(key, stamp);
+    }
 }
 
 /// Lists the tools of a server with the account that has listed them before, so that they do not depend on who has signed in last. If

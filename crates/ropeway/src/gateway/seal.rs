@@ -77,6 +77,12 @@ pub enum KeyError {
         /// The position of the key, from 1.
         number: usize,
     },
+    /// The settings refer to variables that are not set.
+    #[error("`gateway.keys` needs variables that are not set: {names}")]
+    Missing {
+        /// The names of the variables.
+        names: String,
+    },
     /// The source has no key, or too many.
     #[error("expected 1 to {MAX_KEYS} keys, found {found}")]
     Count {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::difference::{Difference, DifferenceKind, SandboxDifference};
-use crate::config::{Sandbox, SandboxSummary, sandbox_changes};
+use crate::config::{Sandbox, SandboxSummary, ServerEntry, sandbox_changes};
 use crate::tool::{Alias, Digest, Origin, ToolDefinition, differences};
 
 /// Accepted tool definitions, by server and by the server's own name for the tool, and the accepted sandboxes of servers.
@@ -45,6 +45,20 @@ impl Lock {
     /// Returns `true` if a server was accepted, with or without tools.
     pub fn contains(&self, server: &Alias) -> bool {
         self.servers.contains_key(server)
+    }
+
+    /// Returns why the strict policy does not start a server: it is a command that was never accepted under this alias, or its
+    /// sandbox is wider than the accepted one.
+    // Hidden from the docs: bridges apply it; used by the binary where it starts servers without one.
+    #[doc(hidden)]
+    pub fn start_refusal(&self, entry: &ServerEntry) -> Option<String> {
+        entry.config()?;
+        if entry.stdio().is_some() && !self.contains(&entry.alias) {
+            let help = "run `ropeway lock` to accept it, and restart a running gateway";
+            return Some(format!("it is not in `ropeway.lock`; {help}"));
+        }
+        let difference = self.compare_sandbox(&entry.alias, entry.sandbox())?;
+        difference.widens().then(|| difference.reason())
     }
 
     /// Returns the tools of a server, by the server's own names.

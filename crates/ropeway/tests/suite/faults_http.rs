@@ -48,8 +48,8 @@ fn an_unauthorized_connection_enters_needs_auth() {
                 let http = listening(Script::default().fault(FaultTrigger::any(), refusal)).await;
                 let server = Mcp::new(in_era(era, at(http.url())));
                 let mut events = server.events();
-                let told = cannot_connect(&server).await;
-                assert_eq!(told, "could not connect to server `peer`: the server needs authentication");
+                let reported = cannot_connect(&server).await;
+                assert_eq!(reported, "could not connect to server `peer`: the server needs authentication");
                 let state = server.state().borrow().clone();
                 assert!(
                     matches!(state, ConnectionState::NeedsAuth { challenge: Some(ref it) } if it == challenge),
@@ -131,8 +131,8 @@ fn a_fixed_token_that_lacks_a_scope_for_the_handshake_is_a_failed_start() {
             let refusal = Fault::header_status(403, "WWW-Authenticate", NO_SCOPE);
             let http = listening(Script::default().fault(FaultTrigger::method(message), refusal)).await;
             let server = Mcp::new(in_era(EraChoice::Legacy, at(http.url()).with_bearer("t-456")));
-            let told = cannot_connect(&server).await;
-            assert_eq!(told, "could not connect to server `peer`: the server needs authentication", "{message}");
+            let reported = cannot_connect(&server).await;
+            assert_eq!(reported, "could not connect to server `peer`: the server needs authentication", "{message}");
             assert!(matches!(*server.state().borrow(), ConnectionState::NeedsAuth { .. }), "{message}");
             server.close().await;
         }
@@ -167,14 +167,14 @@ fn headers_and_tokens_are_sent_and_never_shown() {
 fn an_error_status_is_reported_with_its_body() {
     scene(|_| async {
         for era in BOTH {
-            for (fault, told) in [
+            for (fault, reported) in [
                 (Fault::status(403, "Host not allowed"), "the server answered HTTP 403: `Host not allowed`"),
                 (Fault::status(500, "<html>\n  <h1>Sorry</h1>\n</html>"), "the server answered HTTP 500: `Sorry`"),
                 (Fault::status(502, ""), "the server answered HTTP 502"),
                 (Fault::status(413, "too big"), "the server answered HTTP 413: `too big`"),
             ] {
                 let (_http, server) = spoiled(era, ResponseFormat::Sse, fault.clone()).await;
-                assert_eq!(echo_fails(&server).await, format!("server `peer` is unavailable: {told}"), "{fault:?}");
+                assert_eq!(echo_fails(&server).await, format!("server `peer` is unavailable: {reported}"), "{fault:?}");
                 assert!(server.is_connected());
                 still_works(&server).await;
                 server.close().await;
@@ -365,8 +365,8 @@ fn an_interrupted_response_fails_and_is_not_repeated() {
                     let server = connect(in_era(era, at(http.url()))).await;
                     let started = Instant::now();
                     let error = call(&server, "sleep", json!({"ms": 1})).await.expect_err("no answer");
-                    let told = chain(&error);
-                    assert!(told.starts_with("server `peer` is unavailable: the "), "{fault:?}: {told}");
+                    let reported = chain(&error);
+                    assert!(reported.starts_with("server `peer` is unavailable: the "), "{fault:?}: {reported}");
                     assert!(error.is_transient());
                     assert!(started.elapsed() < SOON / 2, "{fault:?}: {:?}", started.elapsed());
                     assert_eq!(calls(&http), 1, "{fault:?}");
@@ -497,9 +497,9 @@ fn only_same_origin_redirects_that_keep_the_request_are_followed() {
             for (status, location) in [(307, elsewhere.url()), (308, elsewhere.url()), (302, "/moved/mcp".to_owned())] {
                 let (_http, server) =
                     spoiled(era, ResponseFormat::Sse, Fault::redirect(status, location.clone())).await;
-                let told = echo_fails(&server).await;
+                let reported = echo_fails(&server).await;
                 let expected = format!("the server answered HTTP {status}, a redirect to {location}");
-                assert_eq!(told, format!("server `peer` is unavailable: {expected}"));
+                assert_eq!(reported, format!("server `peer` is unavailable: {expected}"));
                 still_works(&server).await;
                 server.close().await;
             }
@@ -560,8 +560,8 @@ fn a_session_that_expires_in_the_handshake_is_an_error() {
         let fault = HttpFault::ForgetSession;
         let http = listening(Script::default().fault(FaultTrigger::method("notifications/initialized"), fault)).await;
         let server = Mcp::new(in_era(EraChoice::Legacy, at(http.url())));
-        let told = cannot_connect(&server).await;
-        assert_eq!(told, "could not connect to server `peer`: the session has expired");
+        let reported = cannot_connect(&server).await;
+        assert_eq!(reported, "could not connect to server `peer`: the session has expired");
         tokio::time::sleep(ms(500)).await;
         let tries = http.received_of("initialize").len();
         assert!(tries <= 20, "{tries} sessions in half a second");
@@ -605,8 +605,8 @@ fn a_crash_fails_the_call_and_the_next_one_succeeds() {
             for fault in [Fault::exit(), Fault::ExitMidAnswer] {
                 let (http, server) = spoiled(era, ResponseFormat::Sse, fault.clone()).await;
                 let started = Instant::now();
-                let told = echo_fails(&server).await;
-                assert!(told.starts_with("server `peer` is unavailable: the "), "{fault:?}: {told}");
+                let reported = echo_fails(&server).await;
+                assert!(reported.starts_with("server `peer` is unavailable: the "), "{fault:?}: {reported}");
                 assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
                 assert_eq!(calls(&http), 1);
                 still_works(&server).await;
@@ -655,8 +655,8 @@ fn an_sse_server_is_detected_behind_a_plain_url() {
         let http =
             listening(with_http(HttpScript { offers: OfferedTransports::Streamable, ..HttpScript::default() })).await;
         let server = Mcp::new(hasty(at(http.url().replace("/mcp", "/nothing"))));
-        let told = cannot_connect(&server).await;
-        assert_eq!(told, "could not connect to server `peer`: the server answered HTTP 404: `Not Found`");
+        let reported = cannot_connect(&server).await;
+        assert_eq!(reported, "could not connect to server `peer`: the server answered HTTP 404: `Not Found`");
         server.close().await;
     });
 }

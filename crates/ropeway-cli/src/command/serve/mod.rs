@@ -27,6 +27,7 @@ use self::stop_signals::{StopSignal, StopSignals};
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
 use crate::connect::command_context::CommandContext;
+use crate::connect::lockfile;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::Servers;
 use crate::failure::{Exit, Failure};
@@ -97,6 +98,11 @@ impl Serve {
         };
         let mut servers = self.servers(&context)?;
         servers.config = change.apply(servers.config);
+        if change.is_plain
+            && let Some(locked) = lockfile::load(&servers)?
+        {
+            locked.refuse_servers(&mut servers.config);
+        }
         self.check_profile(&servers)?;
         let drain = servers.config.gateway.drain;
         let endpoint = self.endpoint(&servers.config.gateway)?;

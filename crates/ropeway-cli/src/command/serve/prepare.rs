@@ -4,12 +4,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ropeway::config::{
-    AuthSettings, Config, EraChoice, GatewaySettings, ResourceSettings, Secrets, ServerSettings, ToolSettings,
+    AuthSettings, Config, EraChoice, GatewaySettings, LockPolicy, ResourceSettings, Secrets, ServerSettings,
+    ToolSettings,
 };
 use ropeway::gateway::Gateway;
 
 use crate::config::config_paths::Origin;
 use crate::connect::command_context::CommandContext;
+use crate::connect::lockfile::{self, LoadedLock};
 use crate::connect::servers::{ServerSource, Servers};
 use crate::output::print::say;
 use crate::terminal::style::warning;
@@ -75,8 +77,11 @@ pub(super) fn watch(
     let source = Path::to_owned(path);
     let prepare = move |config: Config| {
         let config = change.apply(config);
-        let servers = Servers::new(config, ServerSource::File(source.clone()));
+        let mut servers = Servers::new(config, ServerSource::File(source.clone()));
         servers.redact_secrets();
+        if change.is_plain {
+            refuse_unlocked(&mut servers);
+        }
         let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
         for key in fixed_changes(&before, &servers.config.gateway) {
             say(&warning(&format!("`gateway.{key}` changed; restart the gateway to apply it")));
@@ -85,6 +90,16 @@ pub(super) fn watch(
         servers.config
     };
     gateway.watch(path, Secrets::from_env(), accept, prepare);
+}
+
+/// Marks servers that a strict lock does not contain as invalid; all commands, if it cannot be read.
+fn refuse_unlocked(servers: &mut Servers) {
+    let locked = match lockfile::load(servers) {
+        Ok(Some(locked)) => locked,
+        Ok(None) => return,
+        Err(_) => LoadedLock::empty(servers.config.lock.unwrap_or(LockPolicy::Warn)),
+    };
+    locked.refuse_servers(&mut servers.config);
 }
 
 /// Returns the keys that differ and that a running gateway does not apply.

@@ -122,6 +122,8 @@ fn set_cookie(BrowserCookie { name, value, is_secure }: &BrowserCookie) -> Strin
 async fn sign_out(shared: &Arc<GatewayShared>, key: AccountKey) -> Response<Body> {
     match shared.sign_ins.sign_out(&key).await {
         Ok(is_signed_out) => {
+            // At once: calls that begin to wait later belong to the next sign-in.
+            shared.sign_ins.waiting.end(&key, false);
             apply_tokens(shared, key, false);
             response::document(200, json!({"signed_out": is_signed_out}).to_string())
         }
@@ -142,7 +144,7 @@ fn failed(error: &SignInError) -> Response<Body> {
     response::refuse(status, chain(error))
 }
 
-/// Connects with changed tokens in the background, and then lets the waiting calls go on, or fail after a sign-out.
+/// Connects with changed tokens in the background, and lets the waiting calls go on after a sign-in.
 fn apply_tokens(shared: &Arc<GatewayShared>, key: AccountKey, is_signed_in: bool) {
     let shared = shared.clone();
     tokio::spawn(async move {
@@ -154,7 +156,9 @@ fn apply_tokens(shared: &Arc<GatewayShared>, key: AccountKey, is_signed_in: bool
             () = apply => {}
             () = shared.draining.cancelled() => {}
         }
-        shared.sign_ins.waiting.end(&key, is_signed_in);
+        if is_signed_in {
+            shared.sign_ins.waiting.end(&key, true);
+        }
     });
 }
 

@@ -48,7 +48,7 @@ impl Serialize for RefusalLine {
     }
 }
 
-/// What is known about one principal and limit.
+/// The refusals of one principal and limit.
 struct Refused {
     key_id: Option<Arc<str>>,
     written_at: Instant,

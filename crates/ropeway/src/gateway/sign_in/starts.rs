@@ -39,8 +39,11 @@ impl StartLimits {
         let own = self.principals.get_mut(principal);
         // A principal at its limit takes nothing away from the others.
         if let Some((limit, used_at)) = own {
-            *used_at = now;
-            return limit.take() && self.all.take();
+            let is_allowed = limit.take() && self.all.take();
+            if is_allowed {
+                *used_at = now;
+            }
+            return is_allowed;
         }
         if !self.all.take() {
             return false;

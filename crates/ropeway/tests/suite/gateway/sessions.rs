@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ropeway::config::{Config, GatewaySettings};
-use ropeway::gateway::Gateway;
+use ropeway::gateway::{Gateway, GatewayError};
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
 
@@ -73,6 +73,10 @@ fn the_session_keys_of_the_settings_are_used() {
         let kit = start().await;
         assert_eq!(ping(&kit, &session).await, (200, Value::Null));
         kit.stop().await;
+        let mut settings = GatewaySettings::default();
+        settings.missing_keys = vec!["SESSION_KEY".to_owned()];
+        let error = Gateway::builder(Config::default()).settings(settings).build().err().expect("an error");
+        assert!(matches!(error, GatewayError::Keys(_)), "{error}");
     });
 }
 
