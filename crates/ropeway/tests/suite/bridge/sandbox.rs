@@ -99,7 +99,7 @@ fn a_strict_lock_does_not_start_a_command_that_was_renamed() {
         let builder = Bridge::builder(config([entry("now", server)]));
         let bridge = builder.lock(lock, LockPolicy::Strict).build().expect("a bridge");
         bridge.start().await.expect("a start");
-        let reason = "it is not in `ropeway.lock`; run `ropeway lock` to accept it";
+        let reason = "it is not in `ropeway.lock`; run `ropeway lock` to accept it, and restart a running gateway";
         assert_eq!(outcomes(&bridge.tools())["now"], ServerState::Invalid { reason: reason.to_owned() });
         assert!(!marker.exists());
         bridge.stop().await;
