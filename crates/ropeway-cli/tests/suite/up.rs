@@ -114,6 +114,16 @@ fn a_strict_lock_also_applies_to_a_gateway_in_the_background_and_to_doctor() {
 }
 
 #[test]
+fn a_gateway_in_the_background_needs_no_session_keys() {
+    let up = Background::new(&[]);
+    let config = json!({"gateway": {"keys": ["${ROPEWAY_TEST_UNSET}"]}, "servers": [counted("a")]});
+    up.place.write("ropeway.yaml", &config.to_string());
+    up.run(&["up"]).expect(0);
+    assert_eq!(up.run(&["call", "a.calculate", "expression=6*7"]).expect(0).stdout.trim(), "42");
+    assert_eq!(up.starts("a"), 1);
+}
+
+#[test]
 fn the_socket_of_a_killed_gateway_is_replaced() {
     let up = Background::new(&[counted("a")]);
     up.run(&["up"]).expect(0);

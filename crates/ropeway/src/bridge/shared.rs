@@ -78,9 +78,7 @@ impl BridgeShared {
     /// Returns how the sandbox of a server is wider than the accepted one, if it is.
     pub(super) fn widened_sandbox(&self, entry: &ServerEntry) -> Option<String> {
         let (lock, _) = self.lock.as_ref()?;
-        entry.config()?;
-        let difference = lock.compare_sandbox(&entry.alias, entry.sandbox())?;
-        difference.widens().then(|| difference.reason())
+        lock.widened_sandbox(entry)
     }
 
     /// Returns why a strict lock does not allow to start a server.

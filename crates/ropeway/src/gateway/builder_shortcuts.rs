@@ -10,8 +10,9 @@ use crate::secret::Secret;
 impl GatewayBuilder {
     /// Reads the keys that seal session ids from a file with one key per line, which is created if it does not exist.
     ///
-    /// A restarted gateway with the same keys accepts its earlier sessions. Without a file and without
-    /// [`session_keys`](Self::session_keys), the keys are new at every start, and sessions end with the gateway.
+    /// A restarted gateway with the same keys accepts its earlier sessions. Without a file,
+    /// [`session_keys`](Self::session_keys) and keys in the settings, the keys are new at every start, and sessions end with the
+    /// gateway.
     #[must_use]
     pub fn session_key_file(self, path: impl Into<PathBuf>) -> Self {
         self.keys(KeySource::File(path.into()))

@@ -57,7 +57,8 @@ const LOG_FLUSH: Duration = Duration::from_secs(2);
 pub struct GatewayBuilder {
     bridge: BridgeBuilder,
     settings: GatewaySettings,
-    keys: KeySource,
+    /// `None` for those of the settings.
+    keys: Option<KeySource>,
     journal: Option<PathBuf>,
     otlp: Option<OtlpSettings>,
     tokens: Option<TokenStore>,
@@ -82,12 +83,13 @@ impl GatewayBuilder {
     pub fn build(self) -> Result<Gateway, GatewayError> {
         let Self { bridge, settings, keys, journal, otlp, tokens, config_file } = self;
         let keys = match keys {
+            Some(keys) => keys,
             // With other keys, it would refuse the sessions of its clients.
-            KeySource::Ephemeral if !settings.missing_keys.is_empty() => {
+            None if !settings.missing_keys.is_empty() => {
                 return Err(KeyError::Missing { names: settings.missing_keys.join(", ") }.into());
             }
-            KeySource::Ephemeral if !settings.keys.is_empty() => KeySource::Given(settings.keys.clone()),
-            keys => keys,
+            None if !settings.keys.is_empty() => KeySource::Given(settings.keys.clone()),
+            None => KeySource::Ephemeral,
         };
         let keys = Arc::new(keys.load()?);
         let journal = match journal {
@@ -151,7 +153,7 @@ setters!(GatewayBuilder {
     /// those of the settings, and else to [`KeySource::Ephemeral`].
     // Hidden from the docs: `session_keys` and `session_key_file` set them; used by the binary.
     #[doc(hidden)]
-    keys(keys: KeySource) => keys = keys;
+    keys(keys: KeySource) => keys = Some(keys);
     /// Stores the log levels and subscriptions of sessions, and which sessions have ended, in a file, for a restarted gateway.
     journal(path: impl Into<PathBuf>) => journal = Some(path.into());
     /// Sends spans and metrics to a collector while the gateway runs.
@@ -198,7 +200,7 @@ impl Gateway {
         GatewayBuilder {
             bridge: Bridge::builder(config),
             settings,
-            keys: KeySource::default(),
+            keys: None,
             journal: None,
             otlp: None,
             tokens: None,

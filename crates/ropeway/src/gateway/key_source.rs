@@ -6,11 +6,10 @@ use super::seal::{KeyError, KeyRing};
 use crate::secret::Secret;
 
 /// Where the session keys of a gateway come from. They seal session ids, cursors and all other ids that clients send back.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum KeySource {
     /// New keys at every start. Sessions end with the gateway.
-    #[default]
     Ephemeral,
     /// Given keys: 32 bytes each, in base64 or hexadecimal. The first one seals, all of them open.
     Given(Vec<Secret>),

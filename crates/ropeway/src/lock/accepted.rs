@@ -52,11 +52,16 @@ impl Lock {
     // Hidden from the docs: bridges apply it; used by the binary where it starts servers without one.
     #[doc(hidden)]
     pub fn start_refusal(&self, entry: &ServerEntry) -> Option<String> {
-        entry.config()?;
         if entry.stdio().is_some() && !self.contains(&entry.alias) {
             let help = "run `ropeway lock` to accept it, and restart a running gateway";
             return Some(format!("it is not in `ropeway.lock`; {help}"));
         }
+        self.widened_sandbox(entry)
+    }
+
+    /// Returns how the sandbox of a server is wider than the accepted one, if it is.
+    pub(crate) fn widened_sandbox(&self, entry: &ServerEntry) -> Option<String> {
+        entry.config()?;
         let difference = self.compare_sandbox(&entry.alias, entry.sandbox())?;
         difference.widens().then(|| difference.reason())
     }

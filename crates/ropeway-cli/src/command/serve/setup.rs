@@ -51,7 +51,9 @@ pub(super) fn build(
     {
         builder = builder.config_file(std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     }
-    if !is_ephemeral {
+    if is_ephemeral {
+        builder = builder.keys(KeySource::Ephemeral);
+    } else {
         let folder = gateway_folder()?;
         builder = builder.keys(keys(&servers.config.gateway, folder.as_deref())?);
         if let Some(folder) = folder {
