@@ -22,9 +22,12 @@ pub(super) fn page(text: &str) -> Result<(), Failure> {
     }
     let Some(words) = pager::wanted(text) else { return print_unredacted(text) };
     ignore_interrupts(true);
-    let is_shown = pager::show(&words, text);
+    if pager::show(&words, text) {
+        // Interrupts stay ignored: one that was meant for the pager may be handled after its exit.
+        return Ok(());
+    }
     ignore_interrupts(false);
-    if is_shown { Ok(()) } else { print_unredacted(text) }
+    print_unredacted(text)
 }
 
 /// Prints the failure of a command and returns its exit code.

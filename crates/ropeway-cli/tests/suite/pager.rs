@@ -138,6 +138,17 @@ fn an_interrupt_is_for_the_pager() {
 }
 
 #[test]
+fn an_interrupt_just_before_the_pager_exits_is_ignored() {
+    let place = long();
+    let pager = format!("sh {}", place.write("pager.sh", "cat > /dev/null; kill -INT $PPID\n").display());
+    // The signal can be handled before or after the exit of the pager.
+    for _ in 0..20 {
+        let (text, code) = shown(with_pager(&place, &["tools", "s.long"], &pager));
+        assert_eq!((text.as_str(), code), ("", Some(0)));
+    }
+}
+
+#[test]
 fn less_shows_the_first_page_and_is_left_with_a_key() {
     let setsid = PathBuf::from("/usr/bin/setsid");
     let place = long();
