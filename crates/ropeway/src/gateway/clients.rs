@@ -46,7 +46,7 @@ impl ChangedList {
     }
 }
 
-/// The changes that a modern client wants to hear of
+/// The changes that a modern client is notified of
 /// (`subscriptions/listen`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -1,12 +1,13 @@
 //! Sign-ins to servers: from the page, for each principal, and in the middle of a call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ropeway::config::{
     AuditSettings, AuthSettings, Config, GatewaySettings, HttpServer, OAuthSettings, ServerAuth, ServerEntry,
 };
 use ropeway::gateway::{Gateway, KeyFile, NewKey};
-use ropeway::oauth::{SignIn, SignInOptions, TokenStore};
+use ropeway::oauth::{Credentials, SignIn, SignInOptions, TokenStore};
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
 
@@ -128,7 +129,7 @@ impl SignInKit {
             if self.status(headers).await["state"] == state {
                 return;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         panic!("the server is not `{state}`: {}", self.status(headers).await);
     }
@@ -173,11 +174,16 @@ async fn sign_in(server: &AuthorizationServer, store: &TokenStore) {
 }
 
 async fn sign_in_as(server: &AuthorizationServer, store: &TokenStore, account: Option<&str>) {
+    store.save(&credentials(server, account).await).await.expect("stored");
+}
+
+/// Returns the result of a sign-in.
+async fn credentials(server: &AuthorizationServer, account: Option<&str>) -> Credentials {
     let mut sign_in = SignIn::start(SignInOptions::new(server.mcp())).await.expect("a sign-in");
     let url = sign_in.prepare("http://127.0.0.1:7/callback").await.expect("a URL");
     let mut credentials = sign_in.finish(&browse(&url).await).await.expect("tokens");
     credentials.account = account.map(str::to_owned);
-    store.save(&credentials).await.expect("stored");
+    credentials
 }
 
 fn is_result(reply: &Value) -> bool {
@@ -471,7 +477,7 @@ fn without_a_shared_sign_in_tools_are_listed_with_the_tokens_of_a_principal() {
             if kit.tool_names(&bob).await.iter().any(is_scopes) {
                 break;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert!(kit.tool_names(&ann).await.iter().any(is_scopes));
         assert!(is_result(&kit.call(&ann).await));
@@ -500,7 +506,7 @@ fn a_principal_that_signed_in_before_the_start_lists_the_tools() {
     });
 }
 
-/// Opens a stream on which a client hears of changed tools.
+/// Opens a stream with notifications about changed tools.
 async fn listen(kit: &SignInKit, headers: &str) -> tokio::io::BufReader<tokio::net::TcpStream> {
     let listen = modern("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
     let mut stream = kit.open(&with(&listen, headers)).await;
@@ -509,7 +515,7 @@ async fn listen(kit: &SignInKit, headers: &str) -> tokio::io::BufReader<tokio::n
 }
 
 #[test]
-fn a_client_hears_of_tools_after_its_principal_signs_in_on_a_terminal() {
+fn a_client_is_notified_of_tools_after_its_principal_signs_in_on_a_terminal() {
     scene(|_| async move {
         let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
         let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
@@ -553,6 +559,55 @@ fn tools_are_listed_again_after_later_sign_ins_of_principals() {
         read_until(&mut stream, "notifications/tools/list_changed").await;
         assert!(kit.tool_names(&ann).await.iter().any(|name| name == "web_most"));
         drop(stream);
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn one_list_serves_all_principals_that_have_signed_in_since_the_last_one() {
+    scene(|_| async move {
+        let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
+        let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
+        kit.until(&ann, "needs_auth").await;
+        let (mut stream, other) = (listen(&kit, &ann).await, listen(&kit, &bob).await);
+        let first = credentials(&kit.server, Some("key:ann")).await;
+        let second = credentials(&kit.server, Some("key:bob")).await;
+        kit.store.save(&first).await.expect("stored");
+        kit.store.save(&second).await.expect("stored");
+        read_until(&mut stream, "notifications/tools/list_changed").await;
+        // The gateway looks for tokens every three seconds.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let requests = kit.server.requests("/mcp");
+        let lists = requests.iter().filter(|request| request.json()["method"] == "tools/list").count();
+        assert_eq!(lists, 1);
+        drop((stream, other));
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn the_tools_of_the_shared_account_are_not_replaced_by_those_of_a_principal() {
+    scene(|_| async move {
+        let setup = Setup { is_signed_in: true, per_principal: true, needs_keys: true, ..Setup::default() };
+        let kit = SignInKit::start(setup).await;
+        let ann = kit.key("ann", |_| {});
+        kit.until(&ann, "ready").await;
+        let listed = kit.tool_names(&ann).await;
+        assert!(listed.iter().any(|name| name == "web_scopes"), "{listed:?}");
+        // The tokens of the shared account end, and a principal may use more tools.
+        kit.expire();
+        let refused = kit.gateway.bridge().call("web.scopes", json!({})).await;
+        assert!(refused.meta.is_error, "{refused:?}");
+        kit.until(&ann, "needs_auth").await;
+        kit.server.change(|behaviour| behaviour.tools.push("more"));
+        kit.sign_in(&ann).await;
+        assert!(is_result(&kit.call(&ann).await));
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert_eq!(kit.tool_names(&ann).await, listed);
+        // The next sign-in of the shared account lists them.
+        sign_in(&kit.server, &kit.store).await;
+        kit.until(&ann, "ready").await;
+        assert!(kit.tool_names(&ann).await.iter().any(|name| name == "web_more"));
         kit.stop().await;
     });
 }
@@ -651,7 +706,7 @@ fn a_declined_sign_in_fails_the_waiting_calls_without_another_question() {
         // It waits once the server has refused it, too.
         let mut refused = (asked, asked);
         while refused.1 == asked || refused.0 != refused.1 {
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
             refused = (refused.1, kit.server.requests("/mcp").len());
         }
         let answers = json!({"q1": {"action": "decline"}});
