@@ -132,14 +132,13 @@ pub enum RawTokenSource {
 
 const TOKEN_SOURCE: &str = "a token such as `\"${TOKEN}\"`, or a map with `file` or `command`";
 
-/// The map of a [`RawTokenSource`].
+/// Where a token comes from: a file, or a command that prints it. It is read again for every use.
 #[derive(DeriveDeserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "TokenSource", extend("oneOf" = [
     {"required": ["file"], "maxProperties": 1},
     {"required": ["command"], "properties": {"file": false}},
 ]))]
-/// Where a token comes from: a file, or a command that prints it. It is read again for every use.
 struct TokenSourceMap {
     /// The path of a file that contains only the token, relative to this file.
     file: Option<String>,
