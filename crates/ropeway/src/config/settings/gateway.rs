@@ -41,7 +41,7 @@ pub struct GatewaySettings {
     // Hidden from the docs: used by the binary; a program passes a listener to the gateway.
     #[doc(hidden)]
     pub listen: ListenAddress,
-    /// The name that the gateway gives itself.
+    /// The server name that the gateway reports.
     pub name: String,
     /// Instructions for clients. `None` joins the instructions of the servers.
     pub instructions: Option<String>,
@@ -84,7 +84,7 @@ pub struct GatewaySettings {
     // Hidden from the docs: `with_access_log` sets it; used by the binary.
     #[doc(hidden)]
     pub access_log: Option<LogTarget>,
-    /// How clients prove their identity.
+    /// How clients authenticate.
     // Hidden from the docs: `with_keys_file` and `with_jwt` set it; used by the binary.
     #[doc(hidden)]
     pub auth: AuthSettings,
@@ -130,7 +130,7 @@ impl GatewaySettings {
     }
 }
 
-/// A selection of servers and tools, at an address of its own: `/mcp/NAME`.
+/// A selection of servers and tools, with its own URL: `/mcp/NAME`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProfileSettings {
@@ -175,7 +175,7 @@ pub struct GatewayLimits {
     pub parked: usize,
     /// Maximum time that a call waits for such an answer.
     pub parked_for: Duration,
-    /// Maximum connections of clients to servers of their own ([`Isolation::Client`]).
+    /// Maximum connections that are used by one client each ([`Isolation::Client`]).
     pub isolated: usize,
     /// How long such a connection stays open without a call.
     pub isolated_idle: Duration,

@@ -88,7 +88,7 @@ pub struct OAuthSettings {
     pub allow_private: Vec<String>,
     /// The account whose stored tokens are used, if several people or roles sign in to the server. `None` uses the default one.
     pub account: Option<String>,
-    /// Whether each principal of a gateway has tokens of its own.
+    /// Whether each principal of a gateway has its own tokens.
     pub per_principal: bool,
 }
 
@@ -149,7 +149,7 @@ setters!(OAuthSettings {
         => allow_private = hosts.into_iter().map(Into::into).collect();
     /// Sets the account whose stored tokens are used.
     with_account(account: impl Into<String>) => account = Some(account.into());
-    /// Sets whether each principal of a gateway has tokens of its own.
+    /// Sets whether each principal of a gateway has its own tokens.
     with_per_principal(per_principal: bool) => per_principal = per_principal;
 });
 

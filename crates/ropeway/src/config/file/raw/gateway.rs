@@ -18,7 +18,7 @@ record! {
         /// The address to listen on: an IP address and a port, where port 0 selects a free one, or `unix:` and a path relative to this
         /// file. Defaults to `127.0.0.1:8931`.
         pub listen: Option<String>,
-        /// The name that the gateway gives itself. A profile with one server uses the name of that server. Defaults to `ropeway`.
+        /// The server name that the gateway reports. A profile with one server uses the name of that server. Defaults to `ropeway`.
         #[schemars(length(min = 1))]
         pub name: Option<String>,
         /// Instructions for clients. Defaults to the instructions of the servers, joined.
@@ -31,8 +31,8 @@ record! {
         pub allowed_hosts: Vec<String>,
         /// Values of the `Origin` header that are accepted in addition to loopback origins. Example: `["https://app.example"]`.
         pub allowed_origins: Vec<String>,
-        /// The keys that seal sessions and cursors: 32 bytes each, as base64 or hex. The first one seals, all of them open. `${NAME}` is
-        /// replaced by the value of a secret or variable. Defaults to `ROPEWAY_GATEWAY_KEYS`, and else to a file that is created at the
+        /// The keys that seal sessions and cursors: 32 bytes each, as base64 or hex. The first key seals, and all keys open. `${NAME}` is
+        /// replaced by the value of a secret or variable. Defaults to `ROPEWAY_GATEWAY_KEYS`, otherwise to a file that is created at the
         /// first start. Example: `["${GATEWAY_KEY}"]`.
         pub keys: Vec<RawText>,
         /// Maximum entries of one page of a list. Defaults to 0: a list is one page.
@@ -44,7 +44,7 @@ record! {
         pub session_life: Option<RawDuration>,
         /// The certificate for HTTPS. Defaults to HTTP without TLS. Example: `{cert: gateway.pem, key: gateway.key}`.
         pub tls: Option<RawTls>,
-        /// How the gateway ends after a SIGTERM. Example: `{delay: 5s, timeout: 25s}`.
+        /// How the gateway stops after a SIGTERM. Example: `{delay: 5s, timeout: 25s}`.
         pub drain: Option<RawDrain>,
         /// Whether the web page of the gateway is served at `/`, with its API at `/api`. Defaults to `true`.
         pub page: Option<bool>,
@@ -54,10 +54,10 @@ record! {
         pub audit: Option<RawAudit>,
         /// The access log: one line of JSON for each HTTP request. Example: `{file: access.jsonl}`.
         pub access_log: Option<RawAccessLog>,
-        /// How clients prove their identity: keys, and tokens of an authorization server. Without it, clients are not authenticated, and
+        /// How clients authenticate: keys, and tokens of an authorization server. Without it, clients are not authenticated, and
         /// the gateway listens on loopback addresses and Unix sockets only. Example: `{keys_file: keys.json}`.
         pub auth: Option<RawGatewayAuth>,
-        /// Selections of servers and tools by name, each at an address of its own: `/mcp/NAME`. `default` is the profile of `/mcp`.
+        /// Selections of servers and tools by name, each with its own URL: `/mcp/NAME`. `default` is the profile of `/mcp`.
         /// Example: `{coding: {servers: [files, git], prefix: never}}`.
         pub profiles: RawMap<RawProfile>,
     }
@@ -76,7 +76,7 @@ pub struct RawTls {
 }
 
 record! {
-    /// How the gateway ends after a SIGTERM.
+    /// How the gateway stops after a SIGTERM.
     #[derive(Copy, Eq)]
     #[schemars(rename = "Drain")]
     pub struct RawDrain {
@@ -117,13 +117,13 @@ record! {
         pub parked: Option<u32>,
         /// Maximum time that a call waits for such an answer, from `1s` to `1d`. Defaults to `10m`.
         pub parked_for: Option<RawDuration>,
-        /// Maximum connections of clients to servers of their own, see `isolation`. Defaults to 64.
+        /// Maximum connections that are used by one client each, see `isolation`. Defaults to 64.
         #[schemars(range(min = 1, max = 1000000))]
         pub isolated: Option<u32>,
         /// How long such a connection stays open without a call, from `1s` to `1d`. Defaults to `10m`.
         pub isolated_idle: Option<RawDuration>,
-        /// Maximum requests per time of one principal, unless its key has another rate: `10/s`, `600/m`, `1000/h`. All of them may come
-        /// at once. Without `auth`, all HTTP clients are one principal. Not limited by default.
+        /// Maximum requests per time of one principal, unless its key has another rate: `10/s`, `600/m`, `1000/h`. Bursts of this size
+        /// are allowed. Without `auth`, all HTTP clients are one principal. Not limited by default.
         pub rate: Option<RawRate>,
         /// Maximum concurrent calls of one principal, over all its clients. Not limited by default.
         #[schemars(range(min = 1, max = 1000000))]

@@ -17,7 +17,7 @@ record! {
         /// The file with the keys of clients, relative to this file. `ropeway key new` creates it. Changes are applied at once.
         /// Example: `keys.json`.
         pub keys_file: Option<String>,
-        /// Accepts access tokens of an OAuth authorization server, which MCP clients find by themselves.
+        /// Accepts access tokens of an OAuth authorization server, which MCP clients discover.
         pub jwt: Option<RawJwt>,
     }
 }

@@ -66,7 +66,7 @@ pub struct RawConfig {
     /// How tools with the same name are resolved. Defaults to `error`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collisions: Option<CollisionPolicy>,
-    /// How tools that differ from `ropeway.lock` are handled. Defaults to `warn` if that file exists, and else to `off`.
+    /// How tools that differ from `ropeway.lock` are handled. Defaults to `warn` if that file exists, otherwise to `off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockPolicy>,
     /// A file with values for `${NAME}`: lines of `NAME=value`, or a YAML map if it ends in `.yaml`, `.yml` or `.json`. The path is

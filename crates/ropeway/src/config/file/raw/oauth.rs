@@ -24,7 +24,7 @@ record! {
         pub client_id: Option<RawText>,
         /// The secret of the client. Example: `"${CLIENT_SECRET}"`.
         pub client_secret: Option<RawText>,
-        /// The `https` URL of a client metadata document, which is the client id of authorization servers that support it.
+        /// The `https` URL of a client metadata document, used as the client id at authorization servers that support it.
         pub client_metadata_url: Option<String>,
         /// The key with which the client authenticates (`private_key_jwt`). Example: `{pem: "${file:client.pem}"}`.
         pub private_key: Option<RawPrivateKey>,
@@ -42,7 +42,7 @@ record! {
         pub allow_private: Vec<String>,
         /// The account whose tokens are used, as in `ropeway login --account`. Example: `work`.
         pub account: Option<RawText>,
-        /// Whether each principal of a gateway has tokens of its own. Defaults to `false`: all use those of the operator.
+        /// Whether each principal of a gateway has its own tokens. Defaults to `false`: all use those of the operator.
         pub per_principal: Option<bool>,
         /// The assertion of `grant: workload_identity`, a JWT: the value, a file or a command. Example:
         /// `{file: /var/run/secrets/token}`.
@@ -132,14 +132,13 @@ pub enum RawTokenSource {
 
 const TOKEN_SOURCE: &str = "a token such as `\"${TOKEN}\"`, or a map with `file` or `command`";
 
-/// The map of a [`RawTokenSource`].
+/// Where a token comes from: a file, or a command that prints it. It is read again for every use.
 #[derive(DeriveDeserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "TokenSource", extend("oneOf" = [
     {"required": ["file"], "maxProperties": 1},
     {"required": ["command"], "properties": {"file": false}},
 ]))]
-/// Where a token comes from: a file, or a command that prints it. It is read again for every use.
 struct TokenSourceMap {
     /// The path of a file that contains only the token, relative to this file.
     file: Option<String>,

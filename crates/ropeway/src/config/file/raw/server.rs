@@ -164,7 +164,7 @@ record! {
         /// Maximum time from start to a completed handshake. Defaults to `60s`.
         pub connect: Option<RawDuration>,
         /// The `connect` timeout of a package runner such as `npx` or `uvx` that makes progress downloading the server. Defaults to
-        /// `connect` if that is set, and else to `10m`.
+        /// `connect` if that is set, otherwise to `10m`.
         pub download: Option<RawDuration>,
         /// Time to wait for the response to the era probe before `initialize` is sent as well. Defaults to `5s`.
         pub probe: Option<RawDuration>,
