@@ -394,7 +394,7 @@ fn response(
     let Some(client) = legacy_client(shared, caller)? else { return Ok(()) };
     let answer = outcome.map(ToOwned::to_owned).map_err(ToOwned::to_owned);
     if !client.answer(id, answer) {
-        tracing::debug!("ignored a response to a question that is not open");
+        tracing::debug!("ignored a response to an unknown question");
     }
     Ok(())
 }

@@ -169,7 +169,7 @@ fn strict_tools_respect_the_limits_of_anthropic() {
 fn an_output_schema_is_strict_if_possible() {
     let schema = json!({"properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}, {}]});
     let output = |dialect| lower_output(&schema, dialect).expect("a schema");
-    let told = "(give at least one of these: `a`; or nothing of these)";
+    let told = "(give at least one of these: `a`; or none of these)";
     let chat = output(Dialect::Chat);
     assert_eq!(
         (chat.schema.clone(), chat.strict),
