@@ -38,7 +38,7 @@ const NARROWEST: usize = 20;
 
 /// Start the servers and print their events until Ctrl-C
 ///
-/// Servers that stop are restarted. Changes of the configuration file are applied, unless servers are named; a
+/// Servers that stop are restarted. Changes to the configuration file are applied, unless servers are named; a
 /// changed project file is applied once it is trusted again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Follow {
