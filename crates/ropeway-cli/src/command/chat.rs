@@ -366,7 +366,7 @@ impl Chat {
                 }
                 (None, None) => {
                     if std::io::stdin().is_terminal() {
-                        say(&faint("each line is a message; calls are not prompted for\n"));
+                        say(&faint("each line is a message; calls that need approval are denied\n"));
                     }
                     chat.run_lines().await
                 }

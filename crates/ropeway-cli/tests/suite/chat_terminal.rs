@@ -840,7 +840,7 @@ fn a_chat_with_redirected_output_explains_its_input() {
     let mut window = Window::with(model.chat(&["--no-tools"]), |command| {
         command.stdout(std::process::Stdio::piped());
     });
-    window.see("each line is a message; calls are not prompted for");
+    window.see("each line is a message; calls that need approval are denied");
     window.press("hi\r");
     model.asked(1);
     window.press(CTRL_D);
