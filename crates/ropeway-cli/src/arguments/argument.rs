@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_arguments_by_name_or_by_a_name_that_is_spelled_alike() {
+    fn options_are_arguments_by_name_or_by_a_similar_spelling() {
         let tool = ToolDefinition::new("t").with_input_schema(json!({"properties": {
             "max_length": {"type": "integer"}, "startIndex": {"type": "integer"}, "raw": {"type": "boolean"},
             "url": {"type": "string"}}}));

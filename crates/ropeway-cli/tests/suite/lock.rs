@@ -209,7 +209,7 @@ fn the_accepted_tools_of_a_server_that_is_down_are_kept() {
 }
 
 #[test]
-fn a_server_that_is_configured_no_more_leaves_the_lock() {
+fn a_removed_server_is_removed_from_the_lock() {
     let place = place(&[note()]);
     place.run("lock").expect(0);
     place.write("ropeway.yaml", "servers: []\n");

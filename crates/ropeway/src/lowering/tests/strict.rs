@@ -125,7 +125,7 @@ fn anthropic_gets_closed_objects_and_descriptions() {
 }
 
 #[test]
-fn a_schema_that_cannot_be_strict_says_why() {
+fn a_schema_that_cannot_be_strict_has_a_reason() {
     let cases = [
         (json!({"properties": {"a": {"type": "object"}}}), "`/properties/a` takes properties of any name"),
         (

@@ -509,7 +509,7 @@ async fn listen(kit: &SignInKit, headers: &str) -> tokio::io::BufReader<tokio::n
 }
 
 #[test]
-fn a_client_hears_of_tools_after_its_principal_signs_in_on_a_terminal() {
+fn a_client_gets_tools_after_its_principal_signs_in_on_a_terminal() {
     scene(|_| async move {
         let kit = SignInKit::start(Setup { per_principal: true, needs_keys: true, ..Setup::default() }).await;
         let (ann, bob) = (kit.key("ann", |_| {}), kit.key("bob", |_| {}));
