@@ -334,7 +334,7 @@ fn initialize(
         ClientRef::Pipe(pipe) => {
             let mut legacy = lock(&pipe.legacy);
             if legacy.is_some() {
-                return Err(ErrorReply::invalid_request("the client is initialized already"));
+                return Err(ErrorReply::invalid_request("the client is already initialized"));
             }
             let key = Some(pipe.isolation_key);
             let mut client = Client::new(Era::Legacy, description, caller.principal.clone(), profile, key);
