@@ -114,7 +114,7 @@ fn targets() -> Result<Vec<String>> {
 fn keep(target: &str, file: &Path) -> Result<()> {
     let name = file.file_name().with_context(|| format!("`{}` is not a file", file.display()))?;
     let kept = folder().join("corpus").join(target).join(name);
-    ensure!(!kept.exists(), "`{}` exists already", kept.display());
+    ensure!(!kept.exists(), "`{}` already exists", kept.display());
     fs::copy(file, &kept).with_context(|| format!("could not copy `{}`", file.display()))?;
     println!("kept as {}; rename it to describe the finding", kept.display());
     Ok(())

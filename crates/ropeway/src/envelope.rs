@@ -250,33 +250,33 @@ fn next_step(error: &CallError) -> &'static str {
     match error {
         CallError::InvalidArguments { .. } => "Correct the arguments and call the tool again.",
         CallError::UnknownTool { .. } => "Call only tools that you were offered, by their exact names.",
-        CallError::NotConnected { .. } => "Do not call it again; go on without it, or tell the user.",
+        CallError::NotConnected { .. } => "Do not call it again; continue without it, or tell the user.",
         CallError::Unavailable { .. } => {
-            "It is not known whether the call had an effect. Try it once more if that is safe; else go on without it."
+            "It is not known whether the call had an effect. Try it once more if that is safe; otherwise continue without it."
         }
-        CallError::NeedsAuth { .. } => "Tell the user to sign in to this server; until then the call cannot work.",
+        CallError::NeedsAuth { .. } => "Tell the user to sign in to this server; until then, calls to it fail.",
         CallError::Timeout { idle: true, .. } => {
-            "It is not known whether the call had an effect. Try it once more if that is safe; else go on without it."
+            "It is not known whether the call had an effect. Try it once more if that is safe; otherwise continue without it."
         }
         CallError::Timeout { .. } => {
-            "It is not known whether the call had an effect. Ask for less at once if you can; else go on without it."
+            "It is not known whether the call had an effect. Request less data if you can; otherwise continue without it."
         }
         CallError::Stopped { .. } => {
-            "It is not known whether the call had an effect. Do not call it again; go on without it, or tell the user."
+            "It is not known whether the call had an effect. Do not call it again; continue without it, or tell the user."
         }
         CallError::Failed { .. } if error.is_transient() => {
-            "The same call may succeed later: try it once more, or go on without it."
+            "The same call may succeed later: try it once more, or continue without it."
         }
         CallError::Cancelled => "Do not call it again unless the user asks for it.",
-        CallError::Denied { .. } => "Do not try it again; go on without it, or tell the user.",
+        CallError::Denied { .. } => "Do not try it again; continue without it, or tell the user.",
         CallError::Changed { .. } => {
-            "Call it again if it still does what you need; the user decides about the changed tool."
+            "Call it again if it still does what you need; the changed tool may need approval from the user."
         }
-        CallError::Hidden { .. } => "Do not call it again; go on without it, or tell the user.",
+        CallError::Hidden { .. } => "Do not call it again; continue without it, or tell the user.",
         CallError::Refused { code: -32602, .. } => "Check the arguments against the tool's schema and call it again.",
         CallError::Refused { .. } => "Try another way, or tell the user.",
-        CallError::TooLarge { .. } => "Ask for less: a narrower query, a smaller range, fewer items.",
-        CallError::Protocol { .. } => "The server is at fault; go on without this tool, or tell the user.",
+        CallError::TooLarge { .. } => "Request less data: a narrower query, a smaller range or fewer items.",
+        CallError::Protocol { .. } => "The server is at fault; continue without this tool, or tell the user.",
         _ => "Try another way, or tell the user.",
     }
 }
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(
             failed(CallError::Unavailable { server: "web".into(), source: Box::new(cause) }),
             "Error: server `web` is unavailable: could not start `npx`: no such file. It is not known whether the call \
-             had an effect. Try it once more if that is safe; else go on without it."
+             had an effect. Try it once more if that is safe; otherwise continue without it."
         );
     }
 

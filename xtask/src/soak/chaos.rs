@@ -123,7 +123,7 @@ impl Chaos {
     }
 
     fn kill_server(&mut self) -> Result<()> {
-        let gateway = self.gateway.as_ref().context("the gateway is gone")?;
+        let gateway = self.gateway.as_ref().context("the gateway is not running")?;
         let children = descendants(gateway.program.pid());
         let named: Vec<(u32, &str)> = children.into_iter().filter_map(|pid| Some((pid, server_of(pid)?))).collect();
         if named.is_empty() {
@@ -154,7 +154,7 @@ impl Chaos {
     }
 
     fn restart(&mut self) -> Result<()> {
-        let gateway = self.gateway.take().context("the gateway is gone")?;
+        let gateway = self.gateway.take().context("the gateway is not running")?;
         let at = now();
         gateway.program.stop()?;
         let gateway = Gateway::start(&paths::program("ropeway"), &self.config, &self.listen)?;
@@ -168,7 +168,7 @@ impl Chaos {
 
     /// Ends the gateway and returns what was seen.
     pub fn finish(mut self) -> Result<Observed> {
-        let mut gateway = self.gateway.take().context("the gateway is gone")?;
+        let mut gateway = self.gateway.take().context("the gateway is not running")?;
         if !gateway.program.is_running() {
             bail!("the gateway ended by itself\n{}", gateway.program.output().join("\n"));
         }

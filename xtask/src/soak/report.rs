@@ -50,7 +50,7 @@ impl Report {
     pub fn verdict(&self) -> Result<()> {
         let lost: u64 = self.lost.values().sum();
         if lost > 0 {
-            bail!("{lost} calls were lost that were not in flight on what was killed");
+            bail!("{lost} calls were lost, but were not in flight on a killed process");
         }
         if !self.observed.left.is_empty() {
             bail!("{} processes are left", self.observed.left.len());

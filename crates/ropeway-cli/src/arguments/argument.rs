@@ -250,9 +250,11 @@ fn is_switch(tool: &ToolDefinition, name: &str) -> bool {
 fn behind_switch(name: &str, next: &str) -> Result<Pair, Failure> {
     match Word::parse(next)? {
         Word::Pair(pair) | Word::Option(pair) => Ok(pair),
-        Word::Object(_) => Err(Failure::usage(format!("`{}` is not a value of `--{name}`", cut(next, LONGEST_QUOTE)))
-            .kind(INVALID)
-            .hint(format!("try --{name}=true before it"))),
+        Word::Object(_) => {
+            Err(Failure::usage(format!("`{}` is not a valid value for `--{name}`", cut(next, LONGEST_QUOTE)))
+                .kind(INVALID)
+                .hint(format!("to pass both, use `--{name}=true`")))
+        }
     }
 }
 
@@ -499,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_arguments_by_name_or_by_a_name_that_is_spelled_alike() {
+    fn options_are_arguments_by_name_or_by_a_similar_spelling() {
         let tool = ToolDefinition::new("t").with_input_schema(json!({"properties": {
             "max_length": {"type": "integer"}, "startIndex": {"type": "integer"}, "raw": {"type": "boolean"},
             "url": {"type": "string"}}}));
@@ -521,7 +523,7 @@ mod tests {
         assert!(failed(&[option("urll=x", None)]).contains("has no argument `urll`\n  did you mean `--url`?\n"));
         let mistyped = option_word("jsno", None, Some("json"));
         assert!(failed(&[mistyped]).contains("has no argument `jsno`\n  did you mean `--json`?\n"));
-        assert!(failed(&[option("raw", Some("{}"))]).contains("try --raw=true before it"));
+        assert!(failed(&[option("raw", Some("{}"))]).contains("to pass both, use `--raw=true`"));
     }
 
     #[test]

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_servers_the_suggestion_says_whose_tool_it_is() {
+    fn with_many_servers_the_suggestion_names_the_server() {
         let tools = [tool("web", "fetch", "mcp_web_fetch"), tool("files", "read", "mcp_files_read")];
         for name in ["fecth", "wbe.fetch"] {
             let text = chosen(&tools, name).expect_err("no such tool");

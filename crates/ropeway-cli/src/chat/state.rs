@@ -156,9 +156,9 @@ impl<'a> Chat<'a> {
     /// Restores the terminal and returns the failure of `--timeout`.
     pub(super) fn deadline_failure(&self) -> Failure {
         line_editor::restore();
-        let within =
-            self.session.deadline.as_ref().map(|deadline| format!(" within {}", format_duration(deadline.after())));
-        Failure::new(Exit::Timeout, format!("the chat did not end{}", within.unwrap_or_default()))
+        let after =
+            self.session.deadline.as_ref().map(|deadline| format!(" after {}", format_duration(deadline.after())));
+        Failure::new(Exit::Timeout, format!("the chat timed out{}", after.unwrap_or_default()))
     }
 }
 

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_entries_of_a_gateway_are_our_own() {
+    fn only_entries_that_start_a_gateway_are_recognized() {
         assert!(is_own_entry(&json!({"serverUrl": "http://localhost:1/mcp/coding"}), false));
         let renamed = json!({"command": "/bin/rw-1.2", "args": ["serve", "--stdio", "--profile", "coding"]});
         assert!(is_own_entry(&renamed, true) && !is_own_entry(&renamed, false));

@@ -75,7 +75,7 @@ pub(super) struct Chat {
     /// Continue the latest conversation in this directory
     #[arg(long = "continue", conflicts_with = "resume")]
     continues: bool,
-    /// Continue a saved conversation, by the start of its id or by a file of --save
+    /// Continue a saved conversation, by an id prefix or by a --save file
     #[arg(long, value_name = "ID|FILE")]
     resume: Option<PathBuf>,
     /// List saved conversations
@@ -366,7 +366,7 @@ impl Chat {
                 }
                 (None, None) => {
                     if std::io::stdin().is_terminal() {
-                        say(&faint("each line is a message; calls are not prompted for\n"));
+                        say(&faint("each line is a message; calls that need approval are denied\n"));
                     }
                     chat.run_lines().await
                 }

@@ -1,4 +1,4 @@
-//! `ropeway down`: stops the servers in the background.
+//! `ropeway down`: stops the background servers.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ Examples:
   ropeway down
   ropeway down --config ~/work/ropeway.yaml";
 
-/// Stop the servers in the background
+/// Stop the background servers
 ///
 /// Calls in progress are finished, within 10 s. Succeeds if no gateway is running.
 #[derive(Debug, clap::Args)]

@@ -38,7 +38,7 @@ const NARROWEST: usize = 20;
 
 /// Start the servers and print their events until Ctrl-C
 ///
-/// Servers that stop are restarted. Changes of the configuration file are applied, unless servers are named; a
+/// Servers that stop are restarted. Changes to the configuration file are applied, unless servers are named; a
 /// changed project file is applied once it is trusted again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Follow {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_one_line_whatever_a_server_says() {
+    fn an_event_with_any_server_text_is_one_line() {
         let event = Event::Warning { server: Some("web".into()), message: "odd\n\u{1b}[2Jthing".into() };
         assert_eq!(shown(&event, None), "   1.500s ◐ web            odd thing\n");
         assert_eq!(shown(&event, Some(50)), "   1.500s ◐ web            odd thing\n");

@@ -25,7 +25,7 @@ Examples:
 
 /// Show the gateway that `ropeway up` started
 ///
-/// Shows its process, its servers, and the clients that use it. `ropeway health` checks the servers themselves. Ends with exit
+/// Shows its process, its servers, and the clients that use it. `ropeway health` checks the servers themselves. Exits with
 /// code 3 if no gateway is running.
 #[derive(Debug, clap::Args)]
 pub(super) struct GatewayStatus {

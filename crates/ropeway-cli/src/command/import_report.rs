@@ -90,7 +90,9 @@ impl ImportReport<'_> {
             end.push_str(&table.render(width, 2));
         }
         for name in &self.other {
-            end.push_str(&note(&format!("`{name}` is set to another value than in the other client")));
+            end.push_str(&note(&format!(
+                "`{name}` is set to a different value in the environment than in the other client"
+            )));
         }
         if !end.is_empty() {
             text.push_str(&format!("\n{end}"));

@@ -206,8 +206,9 @@ impl Install {
                 .into_string()
                 .map_err(|path| Failure::usage(format!("the path is not UTF-8: `{}`", path.to_string_lossy())))
         };
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::usage("could not find the program that is running").caused_by(&error))?;
+        let program = std::env::current_exe().map_err(|error| {
+            Failure::usage("could not determine the path of the ropeway executable").caused_by(&error)
+        })?;
         let mut args = vec!["serve".to_owned(), "--stdio".to_owned()];
         if let (ServerSource::File(path), Some(file)) = (&servers.source, &servers.file) {
             let path = std::path::absolute(path)

@@ -48,7 +48,7 @@ Exit codes:
   4    server needs authentication
   5    timeout";
 
-/// Accept the current tool definitions in ropeway.lock
+/// Record the current tool definitions in ropeway.lock
 #[derive(Debug, clap::Args)]
 pub(super) struct Lock {
     /// Only check these servers

@@ -25,7 +25,7 @@ Examples:
   ropeway logout github --all
   ropeway logout --all
 
-The tokens are revoked at the authorization server as far as it supports that, and removed from this machine in any case.";
+The tokens are revoked at the authorization server if it supports revocation, and are always removed from this machine.";
 
 /// Time limit for the revocation of one sign-in.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -147,7 +147,7 @@ fn describe(revocation: Option<&Revocation>, expires_at: Option<SystemTime>, now
     };
     match (revocation.refresh_token, revocation.access_token) {
         _ if !revocation.is_supported => {
-            "the authorization server has no revocation; its tokens end when they expire".to_owned()
+            "the authorization server does not support revocation; the tokens stay valid until they expire".to_owned()
         }
         (Some(true), true) => "tokens revoked".to_owned(),
         (None, true) => "access token revoked".to_owned(),

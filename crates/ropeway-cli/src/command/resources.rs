@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_not_said_twice() {
+    fn a_name_is_not_repeated() {
         assert_eq!(about("x://docs/a.md", "a.md", Some("text/markdown")).collect::<Vec<_>>(), ["text/markdown"]);
         assert_eq!(about("x://docs/1", "First", None).collect::<Vec<_>>(), ["First"]);
     }

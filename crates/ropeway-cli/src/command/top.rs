@@ -40,19 +40,19 @@ Examples:
   ropeway top --once --json
   ropeway top https://gateway.example
 
-The first view counts all requests since the start of the gateway; later ones those since the view before. A gateway \
-that requires a key gets it from the variable ROPEWAY_KEY.";
+The first view counts all requests since the start of the gateway; each later view counts those since the previous \
+one. If the gateway requires a key, it is read from the variable ROPEWAY_KEY.";
 
 /// Show live request statistics of a gateway
 ///
 /// Shows requests per second, latencies and errors of each server and tool, until Ctrl-C. Without a URL, shows the gateway that
-/// `ropeway up` started. Without a terminal, every view is printed below the one before.
+/// `ropeway up` started. Without a terminal, each view is printed below the previous one.
 #[derive(Debug, clap::Args)]
 pub(super) struct Top {
     /// URL of a gateway, if not the one that `ropeway up` started
     #[arg(value_name = "URL")]
     url: Option<String>,
-    /// Print the statistics since the start once
+    /// Print the statistics since the start, and exit
     #[arg(long)]
     once: bool,
     /// Time between two views

@@ -117,7 +117,7 @@ fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Fail
             "file": file.path, "trusted": true, "needed": true, "sha256": trust::sha256(&file.text),
             "review": sections(&summary), "warnings": review.warnings,
         }))?,
-        false if is_known => print(&format!("{shown} is trusted already\n"))?,
+        false if is_known => print(&format!("{shown} is already trusted\n"))?,
         false => print(&format!("{shown} is now trusted\n"))?,
     }
     Ok(Exit::Done)

@@ -23,8 +23,8 @@ Examples:
   ropeway up
   ropeway up --config ~/work/ropeway.yaml
 
-The servers get the environment of `ropeway up`, including the secrets that are set then. Other commands with the same \
-configuration file use them until `ropeway down`; --direct or ROPEWAY_DIRECT=1 make a command start its own servers.";
+The servers use the environment and the secrets of the `ropeway up` command. Other commands with the same configuration \
+file use these servers until `ropeway down`; --direct or ROPEWAY_DIRECT=1 makes a command start its own servers.";
 
 /// Keep the servers running in the background
 ///

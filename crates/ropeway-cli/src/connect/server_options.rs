@@ -159,7 +159,7 @@ impl ServerOptions {
 /// Returns the settings of the demo server, which is this binary.
 fn demo_config() -> Result<ServerConfig, Failure> {
     let program = std::env::current_exe()
-        .map_err(|error| Failure::usage("could not find the program that is running").caused_by(&error))?;
+        .map_err(|error| Failure::usage("could not determine the path of the ropeway executable").caused_by(&error))?;
     let program = program.into_os_string().into_string().map_err(|program| {
         Failure::usage(format!("the path of this program is not UTF-8: `{}`", program.to_string_lossy()))
     })?;

@@ -63,7 +63,8 @@ impl Session {
         let tool = self.names.dotted(tools[chosen].definition());
         let late = late(&listing);
         if let Some(server) = late.iter().find(|server| remembered.has(server, name, &self.names) == Some(true)) {
-            let message = format!("tool `{name}` is ambiguous: server `{server}` had it too and is still connecting");
+            let message =
+                format!("tool `{name}` is ambiguous: server `{server}` is still connecting and may have it too");
             return Err(Failure::usage(message).hint(format!("name the server: `{tool}` or `{server}.{name}`")));
         }
         if !late.is_empty() {

@@ -86,15 +86,16 @@ fn hints(tool: &ToolDefinition) -> Vec<&'static str> {
     let words = |name: &str, yes: &'static str, no: &'static str| said(name).map(|is| if is { yes } else { no });
     // These two apply only to tools that are not read-only.
     let changes = said("readOnlyHint") != Some(true);
-    let destructive = words("destructiveHint", "destructive: may delete or overwrite", "not destructive: only adds")
-        .filter(|_| changes);
+    let destructive =
+        words("destructiveHint", "destructive: may delete or overwrite", "not destructive: only adds data")
+            .filter(|_| changes);
     let idempotent = words(
         "idempotentHint",
-        "idempotent: the same call again changes nothing more",
-        "not idempotent: the same call again has another effect",
+        "idempotent: repeating a call has no further effect",
+        "not idempotent: repeating a call may have a further effect",
     );
     [
-        words("readOnlyHint", "read-only: changes nothing", "not read-only: may change something"),
+        words("readOnlyHint", "read-only: changes nothing", "not read-only: may change data"),
         destructive,
         idempotent.filter(|_| changes),
         words("openWorldHint", "open world: reaches external systems", "closed world: reaches no external systems"),

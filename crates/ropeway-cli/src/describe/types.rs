@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_says_which_json_types_it_allows() {
+    fn the_json_types_that_a_schema_allows_are_found() {
         let root = json!({"$defs": {"N": {"type": "number"}}});
         let of = |schema: Value| json_types(&schema, &root).join(" ");
         assert_eq!(of(json!({"anyOf": [{"$ref": "#/$defs/N"}, {"type": "null"}]})), "number null");

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_words_of_the_server_are_not_repeated() {
+    fn the_only_stderr_line_of_the_server_is_not_repeated() {
         let mut failure = Failure::new(Exit::Unreachable, "gone");
         failure.causes.push("the process exited (exit status: 7): `no licence`".to_owned());
         let said = vec!["no licence".to_owned()];
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_of_the_server_are_shown_without_escapes() {
+    fn the_stderr_of_the_server_is_shown_without_escapes() {
         let said = (0..40).map(|line| format!("line {line}\u{1b}[2J")).collect();
         let text = Failure::new(Exit::Unreachable, "gone").with_stderr(said).render();
         assert!(!text.contains("[2J"));

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names_and_extensions_are_safe_whatever_the_server_says() {
+    fn file_names_and_extensions_from_servers_are_safe() {
         assert_eq!(safe_name("../../etc/passwd"), "etc_passwd");
         assert_eq!(safe_name("日本"), "result");
         assert_eq!(safe_name("-rf"), "rf");

@@ -56,7 +56,7 @@ fn check_links((path, resolved): &(PathBuf, ResolvedPath), changeable: &[PathBuf
     let Some(link) = changeable.iter().find_map(|folder| resolved.link_out_of(folder)) else { return Ok(()) };
     let (path, link, target) = (path.display(), link.display(), resolved.target.display());
     Err(format!(
-        "path `{path}` leads through the link `{link}`, which the server may change; use `{target}` in `sandbox` instead"
+        "path `{path}` contains the symbolic link `{link}`, which the server could replace; use `{target}` in `sandbox` instead"
     ))
 }
 

@@ -50,7 +50,10 @@ impl Places<'_> {
         } else if key == "write" && covers(self.config) {
             "the configuration file, so the server can change its own sandbox"
         } else if Path::new(text).is_relative() && self.is_outside_of_project(&path) && !is_open(text) {
-            return Some(format!("`{key}` path `{text}` leads out of the project, to `{}`", path.display()));
+            return Some(format!(
+                "`{key}` path `{text}` is outside of the project: it resolves to `{}`",
+                path.display()
+            ));
         } else {
             return None;
         };

@@ -51,7 +51,7 @@ pub(super) fn program_paths(program: &OsStr, context: &ProgramContext) -> Result
         } else if !context.covered.iter().any(|folder| file.target.starts_with(folder)) {
             let target = file.target.display();
             return Err(format!(
-                "the server may change which program it runs: `{target}`; add that path to `sandbox.read`"
+                "the server could replace a link to its program `{target}`; add that path to `sandbox.read`"
             ));
         }
         is_chosen_by_server |= may_change(&file.target);
@@ -68,8 +68,8 @@ pub(super) fn program_paths(program: &OsStr, context: &ProgramContext) -> Result
 fn unknown_interpreter(script: &Path, line: &str) -> String {
     let script = script.display();
     format!(
-        "the interpreter in the first line of `{script}` is not certain: `{line}`; set `command` to the interpreter, pass the script \
-         in `args`, and add `{script}` to `sandbox.read`"
+        "could not determine the interpreter from the first line of `{script}`: `{line}`; set `command` to the interpreter, \
+         pass the script in `args`, and add `{script}` to `sandbox.read`"
     )
 }
 

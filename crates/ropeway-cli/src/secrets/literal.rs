@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_tells_whose_secret_it_is() {
+    fn a_variable_is_named_after_its_server() {
         for (alias, what, name) in [
             ("github", "GITHUB_TOKEN", "GITHUB_TOKEN"),
             ("brave-search", "BRAVE_API_KEY", "BRAVE_API_KEY"),

@@ -94,12 +94,12 @@ impl SignInFlow<'_> {
         ask: impl AsyncFn(&str) -> Option<String>,
     ) -> Result<Credentials, Failure> {
         let port = options.settings.redirect_port;
-        let label = || format!("asking {} how to sign in", self.name);
+        let label = || format!("looking up the authorization server of {}", self.name);
         let started = self.status.during_labelled(label, SignIn::start(options)).await;
         let mut sign_in = started.map_err(|error| self.start_failure(&error))?;
         if let Some(before) = sign_in.previous_issuer() {
             say(&warning(&format!(
-                "the authorization server was {before} before; sign in only if you expect the change"
+                "the authorization server changed (previously {before}); sign in only if you expect this"
             )));
         }
         let chosen = self.method.choose(Possibilities {
@@ -183,12 +183,12 @@ impl SignInFlow<'_> {
             }
         }
         Err(Failure::new(Exit::NeedsAuth, format!("sign-in to `{}` was not completed", self.name))
-            .hint("no pasted text was the URL of this sign-in"))
+            .hint("copy the whole URL from the address bar, and try again"))
     }
 
     /// Waits until the user enters a code on another device ([RFC 8628](https://www.rfc-editor.org/rfc/rfc8628)).
     async fn with_device(&self, sign_in: &mut SignIn) -> Result<Result<Credentials, OAuthError>, Failure> {
-        let label = || format!("asking {} for a code", self.name);
+        let label = || format!("requesting a code for {}", self.name);
         let device = match self.status.during_labelled(label, sign_in.device()).await {
             Ok(device) => device,
             Err(error) => return Ok(Err(error)),
@@ -234,7 +234,7 @@ impl SignInFlow<'_> {
         let failure = oauth_failure(format!("could not sign in to `{}`", self.name), error);
         match error {
             OAuthError::Unsupported { .. } | OAuthError::Invalid { .. } => {
-                failure.hint("the server may use other tokens than OAuth; set one with `auth: {bearer: …}`")
+                failure.hint("the server may not use OAuth; set a token with `auth: {bearer: …}`")
             }
             _ => failure,
         }

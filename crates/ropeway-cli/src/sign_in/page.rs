@@ -41,9 +41,9 @@ impl Page {
                 "Not the expected sign-in",
                 "This page belongs to another sign-in. Open the URL that the terminal shows.",
             ),
-            Self::WrongHost => ("403 Forbidden", "Wrong host", "This address is for a sign-in of Ropeway only."),
+            Self::WrongHost => ("403 Forbidden", "Wrong host", "This address only receives Ropeway sign-ins."),
             Self::WrongMethod => ("405 Method Not Allowed", "Method not allowed", "Only GET is allowed."),
-            Self::NotFound => ("404 Not Found", "Not found", "This address is for a sign-in of Ropeway only."),
+            Self::NotFound => ("404 Not Found", "Not found", "This address only receives Ropeway sign-ins."),
             Self::BadRequest => ("400 Bad Request", "Bad request", "The request is not valid HTTP/1.1."),
             Self::TooLarge => ("431 Request Header Fields Too Large", "Too large", "The request is too large."),
         }

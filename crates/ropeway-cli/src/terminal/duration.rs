@@ -11,7 +11,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(split);
     let number = match number.trim().parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => number,
-        _ => return Err("expected a duration above zero, such as `5s`, `500ms` or `2m`".to_owned()),
+        _ => return Err("expected a duration greater than zero, such as `5s`, `500ms` or `2m`".to_owned()),
     };
     let seconds = match unit {
         "ms" => number / 1000.0,

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_progress_from_a_server_does_no_harm() {
+    fn unusual_progress_from_a_server_stays_on_one_line() {
         let odd = [(f64::NAN, Some(1.0)), (5.0, Some(0.0)), (9.0, Some(1.0)), (-1.0, Some(f64::INFINITY))];
         for (done, total) in odd {
             let line = line("a", Some(&progress(done, total, Some("\u{1b}[2J\n\nx"))), 30);

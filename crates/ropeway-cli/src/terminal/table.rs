@@ -261,7 +261,7 @@ empty
     }
 
     #[test]
-    fn words_of_a_server_cannot_break_the_table() {
+    fn text_of_a_server_cannot_break_the_table() {
         let mut table = Table::new(&[], Overflow::Wrap);
         table.row([Cell::new("a\u{1b}[2J\nb"), Cell::new("c\u{9b}31m\nd")]);
         assert_eq!(table.render(Some(80), 2), "  a b  c d\n");

@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_by_columns_and_says_so() {
+    fn text_is_cut_by_columns_with_an_ellipsis() {
         for (text, most, expected) in [
             ("plain", 5, "plain"),
             ("plain", 4, "pla…"),
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_read_as_people_say_them() {
+    fn sizes_have_readable_units() {
         let sizes = [0, 999, 1000, 9_949, 12_345, 999_600, 3_400_000, 7_000_000_000_000].map(size);
         assert_eq!(sizes, ["0 B", "999 B", "1.0 KB", "9.9 KB", "12 KB", "1.0 MB", "3.4 MB", "7000 GB"]);
     }

@@ -140,7 +140,7 @@ pub(crate) fn render_review(review: &TrustReview, before: Option<&TrustSummary>)
 fn changes(before: &TrustSummary, now: &TrustSummary) -> Vec<String> {
     let changes = before.changes(now);
     if changes.is_empty() {
-        return vec!["only comments, formatting, the owner or a redacted value".to_owned()];
+        return vec!["only comments, formatting, the owner or a redacted value changed".to_owned()];
     }
     changes
 }

@@ -26,7 +26,7 @@ fn a_call_can_be_written_as_code() {
 }
 
 #[test]
-fn options_and_commas_are_arguments_where_the_schema_says_so() {
+fn options_and_commas_are_converted_by_the_schema() {
     for words in [
         &["statistics", "values=3,1,2"][..],
         &["statistics", "--values=3,1,2"],

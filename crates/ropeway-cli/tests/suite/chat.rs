@@ -214,7 +214,7 @@ fn the_last_line_of_json_reports_a_failure() {
     for (answer, code, words) in [
         (refused, 4, "Incorrect key"),
         (broken, 3, "request to model `parrot` failed: "),
-        (ModelAnswer::silence(), 5, "the chat did not end within 2 s"),
+        (ModelAnswer::silence(), 5, "the chat timed out after 2 s"),
     ] {
         let run = Model::answering([answer]).run(&["-p", "hi", "--json", "--timeout", "2s"]).expect(code);
         let last = last(&run);
@@ -253,7 +253,7 @@ fn provider_errors_have_their_own_exit_codes() {
         assert_eq!(run.stdout, "");
     }
     let run = Model::answering([ModelAnswer::silence()]).run(&["-p", "hi", "--timeout", "1s"]).expect(5);
-    assert!(run.stderr.ends_with("error: the chat did not end within 1 s\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("error: the chat timed out after 1 s\n"), "{}", run.stderr);
     let down = Place::new().run("chat -p hi --base-url http://127.0.0.1:1/v1 --model parrot --no-tools").expect(3);
     assert!(down.stderr.starts_with("error: request to model `parrot` failed\n  caused by: "), "{}", down.stderr);
 }

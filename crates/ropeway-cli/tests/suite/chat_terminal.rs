@@ -800,13 +800,13 @@ fn a_timeout_is_reported_at_every_stage_of_a_chat() {
     let model = Model::saying([ScriptedReply::call("a", "fail", json!({}))]);
     let mut window = Window::open(model.chat(&["--timeout", "2s"]));
     window.see(PROMPT);
-    let told = window.see("error: the chat did not end within 2 s");
+    let told = window.see("error: the chat timed out after 2 s");
     assert!(!told.contains("did not respond") && !told.contains("timed out"), "{told}");
     window.end().expect(5);
     let mut window = Window::open(model.chat(&["--timeout", "3s", "--ask", "*"]));
     window.say("go");
     window.see("[q]uit turn: ");
-    window.see("error: the chat did not end within 3 s");
+    window.see("error: the chat timed out after 3 s");
     window.end().expect(5);
 }
 
@@ -840,7 +840,7 @@ fn a_chat_with_redirected_output_explains_its_input() {
     let mut window = Window::with(model.chat(&["--no-tools"]), |command| {
         command.stdout(std::process::Stdio::piped());
     });
-    window.see("each line is a message; calls are not prompted for");
+    window.see("each line is a message; calls that need approval are denied");
     window.press("hi\r");
     model.asked(1);
     window.press(CTRL_D);

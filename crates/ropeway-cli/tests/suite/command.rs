@@ -210,7 +210,7 @@ fn logs_go_to_standard_error_only() {
 }
 
 #[test]
-fn a_server_can_be_given_on_the_spot() {
+fn a_server_can_be_given_on_the_command_line() {
     let server = format!("'{}' demo-server", env!("CARGO_BIN_EXE_ropeway"));
     let run = Run::of(&["call", "calculate", "expression=1", "--stdio", &server]).expect(0);
     assert_eq!(run.stdout, "1");

@@ -144,7 +144,7 @@ fn colliding_tools_are_an_error_unless_the_file_allows_them() {
 }
 
 #[test]
-fn names_and_schemas_that_models_stumble_over_are_noted() {
+fn names_and_schemas_that_models_reject_are_noted() {
     let tool = |name: &str, schema: Value| json!({"name": name, "description": "x", "inputSchema": schema});
     let odd = json!({"type": "object", "properties": {"a": {"type": "nonsense"}}});
     let script = Script::default()
@@ -220,7 +220,7 @@ fn commands_that_start_no_server_show_the_warnings_of_the_file_too() {
 }
 
 #[test]
-fn names_that_nothing_has_are_found_once_the_servers_are_connected() {
+fn names_without_a_match_are_found_with_connected_servers() {
     let server = format!("command: {}, args: [demo-server]", env!("CARGO_BIN_EXE_ropeway"));
     let tools = "{allow: [calculate, chrat], hide: {calculate: [expresion]}, preset: {'*': {zone: UTC}}}";
     let text = format!(

@@ -186,7 +186,7 @@ fn calculate_evaluates_and_locates_errors() {
 }
 
 #[test]
-fn time_knows_zones_and_suggests_them() {
+fn time_accepts_zones_and_suggests_similar_ones() {
     let mut server = Server::start();
     let now = server.text("time", json!({"zone": "Asia/Kathmandu"}));
     assert!(now.ends_with("in Asia/Kathmandu (UTC+05:45)"), "{now}");

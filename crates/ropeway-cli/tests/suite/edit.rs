@@ -177,7 +177,7 @@ fn an_invalid_option_is_reported_by_its_name() {
 }
 
 #[test]
-fn words_that_were_quoted_together_are_no_program() {
+fn words_that_were_quoted_together_are_not_a_program() {
     let home = Home::new();
     let run = home.run(&["add", "q", "--", "npx -y foo"]).expect(2);
     assert_eq!(

@@ -88,7 +88,7 @@ fn a_call_is_refused_while_another_owner_is_connecting() {
     let run = place.run("call time").expect(2);
     assert_eq!(
         run.stderr,
-        "error: tool `time` is ambiguous: server `slow` had it too and is still connecting\n  name the server: `quick.time` or `slow.time`\n"
+        "error: tool `time` is ambiguous: server `slow` is still connecting and may have it too\n  name the server: `quick.time` or `slow.time`\n"
     );
     place.run("call quick.time").expect(0);
 }

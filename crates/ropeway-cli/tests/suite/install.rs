@@ -181,7 +181,7 @@ fn a_broken_file_is_not_changed() {
 }
 
 #[test]
-fn a_renamed_program_knows_its_own_entry() {
+fn a_renamed_program_recognizes_its_own_entry() {
     let home = home();
     let renamed = home.path("rw");
     // A copy by this process could still be open for writing in a child of another test, and would not start then.

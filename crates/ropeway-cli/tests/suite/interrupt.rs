@@ -27,7 +27,7 @@ fn is_at_start(shown: &str) -> bool {
 }
 
 #[test]
-fn ctrl_c_wipes_a_status_line_and_leaves_the_cursor_at_its_start() {
+fn ctrl_c_clears_a_status_line_and_resets_the_cursor() {
     let (shown, run) = interrupt(Ropeway::new(&["call", "countdown", "seconds=60"]), "waiting for");
     assert_eq!(run.code, Some(130));
     assert!(is_at_start(&shown), "{shown:?}");

@@ -117,7 +117,7 @@ fn mistakes_are_explained() {
     fails("key new bob --tools '{'", "glob of key `bob`");
     fails("key new bob --profile codin", "unknown profile or server `codin`");
     fails("key new bob --rate 10", "expected a rate such as `10/s`");
-    fails("key new bob --expires soon", "expected a duration above zero");
+    fails("key new bob --expires soon", "expected a duration greater than zero");
     fails("key revoke alise", "did you mean `alice`?");
     let file = place.path().join("keys.json");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).expect("a mode");

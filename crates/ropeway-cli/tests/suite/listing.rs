@@ -68,7 +68,7 @@ fn the_instructions_of_a_server_come_before_its_tools() {
 }
 
 #[test]
-fn where_no_server_is_configured_every_command_says_how_to_add_one() {
+fn without_servers_every_command_shows_how_to_add_one() {
     let place = Place::with(&[]);
     for typed in ["", "tools", "resources", "prompts", "health"] {
         let text = place.run(typed).expect(0).stdout;

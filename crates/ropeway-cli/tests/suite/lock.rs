@@ -179,7 +179,7 @@ fn a_strict_lock_that_is_missing_or_broken_is_an_error() {
             "nonsense",
             "ropeway.lock:1: not valid JSON: invalid value\n  fix or delete the file, then run `ropeway lock`\n",
         ),
-        ("{\"version\": 9}", "ropeway.lock: lock version 9 is newer than version 1, which this program supports"),
+        ("{\"version\": 9}", "ropeway.lock: lock version 9 is not supported (latest supported: 1)"),
     ] {
         place.write("ropeway.lock", text);
         for command in ["tools", "lock", "lock --check", "call note text=x"] {
@@ -209,7 +209,7 @@ fn the_accepted_tools_of_a_server_that_is_down_are_kept() {
 }
 
 #[test]
-fn a_server_that_is_configured_no_more_leaves_the_lock() {
+fn a_removed_server_is_removed_from_the_lock() {
     let place = place(&[note()]);
     place.run("lock").expect(0);
     place.write("ropeway.yaml", "servers: []\n");

@@ -55,7 +55,7 @@ fn a_call_by_server_and_tool_starts_only_that_server() {
 }
 
 #[test]
-fn a_name_that_several_servers_know_is_asked_about() {
+fn an_ambiguous_name_lists_the_servers() {
     let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
     let run = place.run("call echo message=hi").expect(2);
     assert_eq!(run.stderr, "error: tool `echo` is ambiguous\n  name the server: `a.echo`, `b.echo`\n");
@@ -415,7 +415,7 @@ fn events_of_every_command_are_added_to_a_log_file() {
 }
 
 #[test]
-fn a_log_file_with_payloads_is_for_its_owner_alone() {
+fn a_log_file_with_payloads_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = Place::with(&[entry("a", &Script::default())]);
     let mode = || std::fs::metadata(place.path().join("log")).expect("a log").permissions().mode() & 0o777;
@@ -430,7 +430,7 @@ fn a_log_file_with_payloads_is_for_its_owner_alone() {
 }
 
 #[test]
-fn the_era_that_is_asked_for_is_spoken_with_configured_servers_too() {
+fn the_era_option_applies_to_configured_servers() {
     let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
     for (era, expected) in [("legacy", "legacy"), ("modern", "modern"), ("auto", "modern")] {
         let list = place.run(&format!("tools --json --era {era}")).expect(0).json();

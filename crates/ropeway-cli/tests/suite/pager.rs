@@ -76,7 +76,7 @@ fn short_output_and_pipes_are_not_paged() {
 }
 
 #[test]
-fn a_pager_that_is_missing_or_switched_off_is_done_without() {
+fn a_missing_or_disabled_pager_is_not_used() {
     let place = long();
     for pager in ["/no/such/pager --flag", "", "cat", "'open"] {
         let (text, code) = shown(with_pager(&place, &["tools", "s.long"], pager));
@@ -95,7 +95,7 @@ fn a_pager_that_exits_early_is_not_an_error() {
 }
 
 #[test]
-fn the_own_variable_wins_over_the_usual_one() {
+fn ropeway_pager_wins_over_pager() {
     let place = long();
     let usual = |own: Option<&str>| {
         shown(place.ropeway(&["tools", "s.long"]).with(|command| {
@@ -149,7 +149,7 @@ fn an_interrupt_just_before_the_pager_exits_is_ignored() {
 }
 
 #[test]
-fn less_shows_the_first_page_and_is_left_with_a_key() {
+fn less_shows_the_first_page_and_exits_with_a_key() {
     let setsid = PathBuf::from("/usr/bin/setsid");
     let place = long();
     // A separate controlling terminal, from which less reads keys.

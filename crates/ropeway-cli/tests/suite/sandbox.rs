@@ -690,7 +690,7 @@ fn check_warns_about_runners_without_network_and_little_memory() {
     for words in [
         "sandbox of server `s`: `npx` may have to download the server; set `network: true`",
         "sandbox of server `s`: `memory` is too small to start a program",
-        "sandbox of server `s`: `read` path `docs` leads out of the project, to `/etc`",
+        "sandbox of server `s`: `read` path `docs` is outside of the project: it resolves to `/etc`",
     ] {
         assert!(text.contains(words), "{words}\n{text}");
     }

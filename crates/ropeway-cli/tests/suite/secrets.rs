@@ -179,7 +179,7 @@ fn only_tool_results_are_not_redacted() {
 }
 
 #[test]
-fn a_secret_that_is_given_on_the_command_line_is_not_seen_either() {
+fn a_secret_on_the_command_line_is_redacted() {
     let site = Site::start(&talkative(&[URL, HEADER, BEARER].join(" and ")));
     let url = format!("{}?api_key={URL}", site.url);
     let header = format!("X-Api-Key: {HEADER}");
@@ -251,7 +251,7 @@ fn json_stays_json_whatever_the_secret_is() {
 }
 
 #[test]
-fn logs_hold_nothing_that_a_terminal_would_obey() {
+fn logs_contain_no_terminal_escapes() {
     let words = "safe\u{202e}txt\u{2066}\r\0\u{9b}31m\u{1b}[2J\u{85}\u{2028}end";
     let script = saying(words).fault(FaultTrigger::connect(), Fault::StderrLine(words.replace('\r', " ")));
     let place = Place::with(&[entry("peer", &script)]);

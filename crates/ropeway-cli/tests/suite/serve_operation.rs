@@ -149,7 +149,7 @@ fn https_is_served_and_a_new_certificate_is_used_without_a_restart() {
     std::thread::sleep(Duration::from_secs(6));
     assert!(get(address, "/health").0 == second.der);
     let run = serving.end().expect(0);
-    let words = "kept the previous certificate: `";
+    let words = "certificate not reloaded, using the previous one: `";
     assert!(run.stderr.contains(words) && run.stderr.contains("contains no certificate in PEM"), "{}", run.stderr);
 }
 

@@ -33,7 +33,7 @@ impl Run {
 }
 
 #[test]
-fn a_tool_that_reports_a_failure_ends_with_1_and_its_words() {
+fn a_tool_that_reports_a_failure_exits_with_1_and_its_message() {
     let run = Trial::scripted("call fail message=sorry", &Script::default()).run().expect(1);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry", "error: tool `fail` failed\n"));
 }
@@ -73,13 +73,13 @@ fn a_server_that_cannot_be_started_ends_with_3_and_the_cause_once() {
 }
 
 #[test]
-fn a_server_that_dies_at_once_ends_with_3_and_its_last_words() {
+fn a_server_that_dies_at_once_exits_with_3_and_its_stderr() {
     let run = Trial::new("tools", "sh -c 'echo no licence >&2; exit 7'").run();
     run.fails(3, &["server `sh` is unavailable", "exit status: 7", "no licence"]);
 }
 
 #[test]
-fn a_server_that_dies_on_the_way_ends_with_3() {
+fn a_server_that_dies_during_a_call_exits_with_3() {
     for (command, script) in [
         ("tools", Script::legacy().fault(FaultTrigger::method("initialize"), Fault::exit())),
         ("tools", faulty("tools/list", Fault::exit())),
@@ -108,7 +108,7 @@ fn a_url_without_a_listener_ends_with_3() {
 }
 
 #[test]
-fn a_url_that_is_a_web_page_ends_with_3_and_says_so() {
+fn a_url_of_a_web_page_exits_with_3_and_the_reason() {
     let page = Fault::status(200, "<!doctype html><title>Welcome</title>");
     let site = Site::start(&Script::default().fault(FaultTrigger::any(), page));
     site.run("tools").fails(3, &["is unavailable"]);
@@ -125,7 +125,7 @@ fn a_connection_that_breaks_during_a_call_ends_with_3() {
 }
 
 #[test]
-fn a_server_that_asks_who_we_are_ends_with_4_and_says_how_to_answer() {
+fn a_server_that_requires_authentication_exits_with_4_and_a_fix() {
     let who = Fault::header_status(401, "WWW-Authenticate", "Bearer realm=\"here\"");
     for method in ["server/discover", "tools/list", "tools/call"] {
         let site = Site::start(&faulty(method, who.clone()));
@@ -135,7 +135,7 @@ fn a_server_that_asks_who_we_are_ends_with_4_and_says_how_to_answer() {
 }
 
 #[test]
-fn a_server_that_never_says_a_word_ends_with_5() {
+fn a_silent_server_exits_with_5() {
     Trial::new("tools", "sleep 60")
         .within(BRIEF)
         .run()
@@ -205,7 +205,7 @@ fn a_server_that_floods_standard_error_ends_with_5() {
 }
 
 #[test]
-fn a_list_that_never_ends_is_an_end_all_the_same() {
+fn an_endless_list_does_not_block_the_command() {
     for paging in [ropeway::testing::PagingStyle::Endless, ropeway::testing::PagingStyle::Repeated] {
         let script = Script { paging, page_size: Some(1), ..Script::default() };
         let run = Trial::scripted("tools", &script).run();
@@ -214,7 +214,7 @@ fn a_list_that_never_ends_is_an_end_all_the_same() {
 }
 
 #[test]
-fn noise_and_chatter_do_not_keep_the_answer_from_us() {
+fn noise_and_notifications_do_not_hide_the_answer() {
     let script =
         Script { process: ProcessScript { stderr_bytes: 4 << 20, ..ProcessScript::default() }, ..Script::default() }
             .fault(FaultTrigger::any(), StdoutNoise::Text("Listening on stdio!".into()))
@@ -238,7 +238,7 @@ fn stubborn(grandchild: Grandchild) -> Script {
 }
 
 #[test]
-fn a_server_that_does_not_let_go_is_ended_with_all_that_it_started() {
+fn a_server_that_ignores_signals_is_killed_with_its_children() {
     for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached] {
         let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).run().expect(0);
         assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
@@ -330,7 +330,7 @@ fn a_closed_pipe_is_not_a_failure() {
 }
 
 #[test]
-fn words_of_a_server_cannot_command_the_terminal() {
+fn output_of_a_server_cannot_control_the_terminal() {
     let call = Ropeway::new(&["call", "fail", "message=\u{1b}[2J\u{1b}]0;owned\u{7}hidden\u{9b}31m text"]);
     let screen = Terminal { columns: 80, coloured: false }.show(call);
     assert_eq!(screen.text, "hidden text\nerror: tool `fail` failed\n");

@@ -135,7 +135,7 @@ fn a_file_is_trusted_by_content_and_changes_are_described() {
     let run = project.run(&["trust"]).expect(0);
     assert!(run.stderr.contains("server `mine`\n  runs  ") && run.stderr.contains(" demo-server\n"), "{}", run.stderr);
     assert!(run.stdout.ends_with("ropeway.yaml is now trusted\n"), "{}", run.stdout);
-    assert!(project.run(&["trust"]).expect(0).stdout.contains("is trusted already"));
+    assert!(project.run(&["trust"]).expect(0).stdout.contains("is already trusted"));
     let run = project.run(&["call", "calculate", "expression=6*7"]).expect(0);
     assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("42", ""));
     // The state is readable by its owner only.

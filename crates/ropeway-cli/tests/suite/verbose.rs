@@ -106,7 +106,7 @@ fn doctor_and_tools_and_chat_log_messages_on_standard_error_only() {
 }
 
 #[test]
-fn a_long_message_is_cut_and_the_line_says_by_how_much() {
+fn a_long_message_is_truncated_with_the_number_of_bytes() {
     let text = format!("sk-{}", "x".repeat(10_000));
     let run = Run::of(&["call", "fail", &format!("message={text}"), "-vv"]);
     let line = logged(&run.stderr).into_iter().find(|line| is_message(line, "demo", "→", "tools/call"));

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_knows_which_servers_it_may_match() {
+    fn a_pattern_names_the_servers_that_it_may_match() {
         let may = |pattern: &str| ToolPattern::new(pattern).expect("a pattern").may_match_server("files", "mcp_files_");
         for pattern in ["files.x", "*", "mcp_*", "mcp_files_x", "mcp_files_*", "*.x", "f*.x"] {
             assert!(may(pattern), "{pattern}");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_pattern_says_why() {
+    fn an_invalid_pattern_is_reported_with_the_reason() {
         for (text, why) in [
             ("a[", "unclosed character class; missing ']'"),
             ("a.{b", "unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)"),

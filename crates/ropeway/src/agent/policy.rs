@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_tool_goes_by_two_names() {
+    fn a_server_tool_has_two_names() {
         let mut tool = of_server("read", json!({}));
         tool.name = "mcp_s_read".to_owned();
         tool.provenance.prefix = "mcp_s_".into();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_local_tool_is_harmless_unless_it_says_otherwise() {
+    fn a_local_tool_is_harmless_unless_annotated_otherwise() {
         let policy = Policy::new().destructive(Permission::Deny).changing(Permission::Ask);
         let permission = |hints| policy.permission(&local("t", hints));
         assert_eq!(permission(json!({})), Permission::Allow);

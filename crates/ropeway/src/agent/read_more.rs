@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stored_output_whose_file_is_gone_is_an_error() {
+    async fn a_stored_output_whose_file_is_missing_is_an_error() {
         let store = OutputStore::new().with_parent_folder(std::env::temp_dir());
         store.store(&[ContentPart::text("x")], OutputBudget::default()).await.expect("it is stored");
         let tool = ReadMore::new(store);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_says_where_the_rest_is() {
+    fn a_truncation_notice_names_the_stored_output() {
         let content = [ContentPart::text("x".repeat(91_000))];
         let stored = StoredOutput::new("o3");
         let said = |remainder| match &truncate(&content, OutputBudget::default(), &remainder)[..] {

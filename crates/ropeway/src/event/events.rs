@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_listener_misses_old_events_and_learns_how_many() {
+    async fn a_slow_listener_gets_the_number_of_missed_events() {
         let events = Events::new(2);
         let mut slow = events.subscribe();
         for name in ["a", "b", "c", "d"] {

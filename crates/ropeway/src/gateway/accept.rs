@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn accepting_goes_on_after_failures() {
+    async fn accepting_continues_after_failures() {
         let limits = Limits::new(1, 1, 1);
         let start = Instant::now();
         accept(&Failing(io::ErrorKind::ConnectionAborted, AtomicUsize::new(3)), &limits).await;

@@ -334,7 +334,7 @@ fn initialize(
         ClientRef::Pipe(pipe) => {
             let mut legacy = lock(&pipe.legacy);
             if legacy.is_some() {
-                return Err(ErrorReply::invalid_request("the client is initialized already"));
+                return Err(ErrorReply::invalid_request("the client is already initialized"));
             }
             let key = Some(pipe.isolation_key);
             let mut client = Client::new(Era::Legacy, description, caller.principal.clone(), profile, key);
@@ -394,7 +394,7 @@ fn response(
     let Some(client) = legacy_client(shared, caller)? else { return Ok(()) };
     let answer = outcome.map(ToOwned::to_owned).map_err(ToOwned::to_owned);
     if !client.answer(id, answer) {
-        tracing::debug!("ignored a response to a question that is not open");
+        tracing::debug!("ignored a response to an unknown question");
     }
     Ok(())
 }

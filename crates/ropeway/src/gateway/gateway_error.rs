@@ -24,7 +24,7 @@ pub enum GatewayError {
         KeyError,
     ),
     /// The keys of clients could not be loaded.
-    #[error("could not load the keys of clients")]
+    #[error("could not load the client keys")]
     ClientKeys(
         // Hidden from the docs: it is the source of the error, which describes it.
         #[doc(hidden)]

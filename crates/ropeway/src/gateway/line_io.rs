@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_over_the_limit_is_skipped_and_reading_goes_on() {
+    async fn a_line_over_the_limit_is_skipped_and_reading_continues() {
         let long = "x".repeat(300_000);
         let input = format!("12345\n123456\n{long}\nok\n{long}");
         let expected = [message("12345"), Line::TooLong, Line::TooLong, message("ok"), Line::TooLong];
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_was_interrupted_goes_on() {
+    async fn an_interrupted_write_continues() {
         let (output, mut reader) = tokio::io::duplex(10);
         let mut writer = LineWriter::new(output);
         writer.push(Bytes::from("x".repeat(25)));

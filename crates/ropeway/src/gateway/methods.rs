@@ -31,7 +31,7 @@ pub(crate) fn handle(
     params: &ClientParams<'_>,
 ) -> Result<Dispatch, ErrorReply> {
     match method {
-        Method::Initialize => Err(ErrorReply::invalid_request("the client is initialized already")),
+        Method::Initialize => Err(ErrorReply::invalid_request("the client is already initialized")),
         Method::Ping => Ok(pong(shared, requester.id)),
         Method::SetLevel => set_level(shared, &requester, params),
         Method::Discover => Ok(discover(shared, &requester)),

@@ -69,7 +69,7 @@ impl RunningWork {
     }
 
     async fn finish(mut self) -> Outcome {
-        let lost = || Outcome::Error(ErrorReply::internal("the call was lost"));
+        let lost = || Outcome::Error(ErrorReply::internal("the call ended without a result"));
         (&mut self.outcome).await.unwrap_or_else(|_| lost())
     }
 }
@@ -168,7 +168,7 @@ impl ParkedCalls {
         let mut table = lock(&self.table);
         let problem = match table.is_closed {
             true => Some("the gateway is stopping; the call was cancelled"),
-            false => (table.calls.len() >= self.limit).then_some("too many calls wait for input"),
+            false => (table.calls.len() >= self.limit).then_some("too many calls are waiting for input"),
         };
         if let Some(problem) = problem {
             drop(table);

@@ -69,7 +69,7 @@ pub(crate) async fn send(
         let may_offer =
             offers == 0 || (offers == 1 && challenge.as_ref().is_some_and(Challenge::is_insufficient_scope));
         if !may_offer {
-            return Err(sign_in_required(shared, exchange, &server, "; the last one was not enough").into());
+            return Err(sign_in_required(shared, exchange, &server, "; the previous one did not grant access").into());
         }
         offer(shared, RefusedCall { exchange, server: &server, challenge }).await?;
     }

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_goes_on_behind_the_last_event() {
+    async fn a_stream_continues_after_the_last_event() {
         let (streams, client) = (Streams::new(keys(), 8), client(""));
         let stream = streams.open(&client, Some(&id("7")));
         let reader = stream.read();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_restarted_gateway_knows_the_request_that_was_lost() {
+    async fn a_restarted_gateway_finds_the_request_that_was_lost() {
         let (keys, client) = (keys(), client(""));
         let before = Streams::new(Arc::clone(&keys), 8);
         let stream = before.open(&client, Some(&id("\"r\"")));

@@ -224,7 +224,9 @@ fn now() -> Duration {
 /// Returns a new random key in base64.
 fn new_key() -> Result<String, KeyError> {
     let mut bytes = [0; KEY_BYTES];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random numbers"))?;
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| io::Error::other("the system's random number generator failed"))?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 

@@ -71,5 +71,5 @@ pub async fn fetch_stats(url: &str, key: Option<&Secret>, timeout: Duration) -> 
         }
         body.extend_from_slice(&chunk);
     }
-    serde_json::from_slice(&body).map_err(|_| StatsError::NotGateway("the response has another form".to_owned()))
+    serde_json::from_slice(&body).map_err(|_| StatsError::NotGateway("unexpected response format".to_owned()))
 }

@@ -258,7 +258,7 @@ fn answer_question(question: Question, answer: Result<Result<Box<RawValue>, Box<
         Ok(Ok(result)) => question.answer(Ok(&result)),
         Ok(Err(error)) => question.answer(Err(read_error(&error))),
         Err(Unanswered::TooMany) => question.answer(Err(too_many_open())),
-        Err(Unanswered::Gone) => question.answer(Err(refusal(code::INTERNAL, "the client is gone"))),
+        Err(Unanswered::Gone) => question.answer(Err(refusal(code::INTERNAL, "the client disconnected"))),
         Err(Unanswered::Stopping) => question.answer(Err(refusal(code::INTERNAL, "the gateway is stopping"))),
     }
 }
@@ -278,7 +278,7 @@ fn refusal(code: i64, message: impl Into<String>) -> RpcError {
 }
 
 fn too_many_open() -> RpcError {
-    refusal(code::INTERNAL, "too many questions wait for the client")
+    refusal(code::INTERNAL, "too many questions are waiting for the client")
 }
 
 fn too_many_elicitations(limit: usize) -> RpcError {
@@ -324,8 +324,8 @@ impl ServerTap for Switchboard {
                 if let Some(LinkView { server, .. }) = link
                     && lock(&self.ambiguous).insert(server.clone())
                 {
-                    tracing::warn!(%server, "refused a question that could belong to several clients; `isolation: client` \
-                        keeps clients apart");
+                    tracing::warn!(%server, "refused a question that could belong to several clients; set `isolation: client` \
+                        for the server");
                 }
                 refuse(question, ": several clients use the connection");
             }

@@ -158,9 +158,10 @@ async fn reload_on_change(
                 tracing::info!("certificate `{}` reloaded", files.certificate.display());
             }
             // The second file may be written in a moment.
-            Err(error) => {
-                warn(&events, format!("kept the previous certificate: {}", crate::error_chain::chain(&error)))
-            }
+            Err(error) => warn(
+                &events,
+                format!("certificate not reloaded, using the previous one: {}", crate::error_chain::chain(&error)),
+            ),
         }
     }
 }

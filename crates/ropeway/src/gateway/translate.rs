@@ -99,8 +99,8 @@ async fn ask(exchange: &Arc<Exchange>, request: &Value) -> Result<Value, ErrorRe
     match exchange.client.ask(&exchange.outbound, method.as_str(), &params).await {
         Ok(Ok(result)) => serde_json::from_str(result.get()).or_else(|_| unanswered("the answer is invalid")),
         Ok(Err(error)) => unanswered(error.get()),
-        Err(Unanswered::TooMany) => unanswered("too many questions wait for the client"),
-        Err(Unanswered::Gone) => unanswered("the client is gone"),
+        Err(Unanswered::TooMany) => unanswered("too many questions are waiting for the client"),
+        Err(Unanswered::Gone) => unanswered("the client disconnected"),
         Err(Unanswered::Stopping) => unanswered("the gateway is stopping"),
     }
 }

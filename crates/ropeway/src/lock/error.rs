@@ -20,7 +20,7 @@ pub enum LockError {
         problem: String,
     },
     /// The file has a newer format version.
-    #[error("{}: lock version {found} is newer than version {SUPPORTED_VERSION}, which this program supports", .path.display())]
+    #[error("{}: lock version {found} is not supported (latest supported: {SUPPORTED_VERSION})", .path.display())]
     Newer {
         /// Path of the file.
         path: PathBuf,

@@ -90,7 +90,7 @@ fn an_invalid_lock_is_an_error_with_its_line() {
     );
     assert_eq!(
         said("{\"version\": 7, \"new\": true}"),
-        "ropeway.lock: lock version 7 is newer than version 1, which this program supports"
+        "ropeway.lock: lock version 7 is not supported (latest supported: 1)"
     );
     let forged = lock().to_text().replace("Writes a note", "Writes a Note");
     assert_eq!(said(&forged), "ropeway.lock: digest mismatch for `files.note`");

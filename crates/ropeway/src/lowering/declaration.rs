@@ -61,8 +61,10 @@ pub(super) fn option_use(name: &str, dialect: Dialect) -> OptionUse {
     };
     match name {
         _ if known.contains(&name) => OptionUse::Sent,
-        "grounding" if dialect == Dialect::Gemini => OptionUse::Refused("functions have no grounding"),
-        "strict" => OptionUse::Refused("the provider has no such option"),
+        "grounding" if dialect == Dialect::Gemini => {
+            OptionUse::Refused("function declarations do not support grounding")
+        }
+        "strict" => OptionUse::Refused("the provider does not support it"),
         _ if is_reserved(name, dialect) => OptionUse::Refused("it is set by the definition of the tool"),
         _ => OptionUse::Unknown,
     }

@@ -235,7 +235,7 @@ impl<'d> Walker<'d> {
                 let word = if text.is_empty() { "optionally" } else { " and optionally" };
                 text.push_str(&format!("{word} {}", optional.join(", ")));
             }
-            words.push(if text.is_empty() { "nothing of these".to_owned() } else { text });
+            words.push(if text.is_empty() { "none of these".to_owned() } else { text });
         }
         words.dedup();
         let more = forms.len().saturating_sub(12);

@@ -95,7 +95,7 @@ fn lower_strictly<'d>(schema: &'d Value, dialect: Dialect, budget: &mut StrictBu
     if budget.reserve(target, &root.stats) {
         Ok(root)
     } else {
-        Err(SchemaError::NotStrict("earlier tools use up the limit of the request".to_owned()))
+        Err(SchemaError::NotStrict("the tools before it reach the limit of the request".to_owned()))
     }
 }
 
@@ -126,7 +126,7 @@ fn options(
     let mut all = Map::new();
     for (provider, options) in &definition.provider_options {
         if !PROVIDERS.contains(&provider.as_str()) {
-            warnings.push(format!("provider option `{provider}` is not sent: no such provider"));
+            warnings.push(format!("provider option `{provider}` is not sent: unknown provider"));
         } else if providers.contains(&provider.as_str()) && !options.is_object() {
             changes.push(dropped(provider));
             warnings.push(format!("provider option `{provider}` is not sent: it is not an object"));

@@ -129,7 +129,7 @@ fn broken(source: &(dyn std::error::Error + 'static)) -> &'static str {
     match kind {
         Some(std::io::ErrorKind::ConnectionRefused) => "could not connect",
         _ if source.to_string().contains("failed to lookup address") => "the host name could not be resolved",
-        _ => "the connection broke",
+        _ => "the connection was lost",
     }
 }
 

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn other_schemes_and_nonsense_are_no_challenge() {
+    fn other_schemes_and_invalid_headers_are_not_challenges() {
         for header in ["", "Basic realm=\"Bearer\"", "Digest a=b, scope=\"x\"", "=,,=\"", "\u{1f600}"] {
             assert_eq!(Challenge::parse([header]), None, "{header}");
         }

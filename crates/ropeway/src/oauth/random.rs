@@ -10,7 +10,7 @@ use super::error::OAuthError;
 /// Returns 32 random bytes as base64url: 43 characters.
 pub(super) fn random_text() -> Result<String, OAuthError> {
     let mut bytes = [0; 32];
-    let failed = |_| OAuthError::Settings { reason: "the system has no random numbers".to_owned() };
+    let failed = |_| OAuthError::Settings { reason: "the system's random number generator failed".to_owned() };
     SystemRandom::new().fill(&mut bytes).map_err(failed)?;
     Ok(base64url(&bytes))
 }

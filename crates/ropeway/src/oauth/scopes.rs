@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn offline_access_is_added_only_if_the_authorization_server_knows_it() {
+    fn offline_access_is_added_only_if_the_authorization_server_supports_it() {
         assert_eq!(with_offline_access(texts(&["a"]), &discovery(&[], &["offline_access"])), ["a", "offline_access"]);
         assert_eq!(with_offline_access(texts(&["a"]), &discovery(&["offline_access"], &[])), ["a"]);
     }

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_notifications_and_responses_are_told_apart() {
+    fn requests_notifications_and_responses_are_distinguished() {
         let text = r#" {"jsonrpc":"2.0","id":"a\u0062","method":"tools/call","params":{ "x":1 },"other":[1]} "#;
         let Ok(ClientMessage::Request { id, method, params: Some(params) }) = read(text) else { panic!("a request") };
         assert_eq!((id.get(), &*method, params.get()), (r#""a\u0062""#, "tools/call", r#"{ "x":1 }"#));

@@ -129,7 +129,7 @@ impl ToolShape {
             Err(panic) => {
                 let (server, name) = (&self.alias, tool.definition().own_name());
                 let words = checked::panic_message(&*panic);
-                tracing::warn!(%server, tool = name, "tool left out, its transformer panicked: {words}");
+                tracing::warn!(%server, tool = name, "tool omitted, its transformer panicked: {words}");
                 None
             }
         }

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keys_is_no_difference() {
+    fn the_order_of_keys_is_not_a_difference() {
         let one = tool(json!({"a": 1, "properties": {"x": {"type": "string", "title": "X"}}}), json!({"a": 1, "b": 2}));
         let other =
             tool(json!({"properties": {"x": {"title": "X", "type": "string"}}, "a": 1}), json!({"b": 2, "a": 1}));

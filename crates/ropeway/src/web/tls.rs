@@ -25,7 +25,7 @@ impl std::fmt::Display for TlsError {
             Self::NotYetValid => "the certificate is not valid yet",
             Self::WrongName => "the certificate is for another host name",
             Self::Untrusted => "the certificate is not signed by a trusted CA",
-            Self::NotTls => "the server does not speak TLS on this port",
+            Self::NotTls => "the server does not use TLS on this port",
             Self::Other => "the TLS handshake failed",
         })
     }

@@ -426,7 +426,7 @@ fn a_burst_of_changes_does_not_delay_a_call() {
 }
 
 #[test]
-fn notifications_with_odd_params_end_no_connection() {
+fn notifications_with_unusual_params_end_no_connection() {
     scene(|_| async {
         let methods = ["message", "resources/updated", "progress", "cancelled", "tools/list_changed", "tasks/status"];
         let params = [json!([1]), json!("s"), json!(1), json!(null), json!({"data": [[]], "level": {}, "uri": []})];

@@ -129,7 +129,7 @@ fn grouped_connections_are_reached_with_their_tokens() {
 }
 
 #[test]
-fn warnings_and_skipped_servers_are_told_after_the_start_and_once() {
+fn warnings_and_skipped_servers_are_reported_once_after_the_start() {
     scene(|_| async move {
         let text = "config:
   servers:
@@ -163,7 +163,7 @@ fn warnings_and_skipped_servers_are_told_after_the_start_and_once() {
 }
 
 #[test]
-fn servers_that_code_leaves_without_secrets_are_told_too() {
+fn skipped_and_invalid_servers_in_code_are_reported_too() {
     scene(|_| async move {
         let missing = ServerEntry::with_settings("a", ServerSettings::Missing { secrets: vec!["TOKEN".into()] });
         let reason = "`oauth` (3:7) is not supported".to_owned();

@@ -376,7 +376,7 @@ fn a_test_that_takes_too_long_is_ended_by_name() {
 }
 
 #[test]
-fn a_failing_test_fails_with_its_own_words_whatever_it_leaves_behind() {
+fn a_failing_test_keeps_its_message_even_if_it_leaks() {
     let complaint = complaint(|scene| {
         let mut child = start("sh", &["-c", "sleep 30.125 & exit"], &scene.marker);
         child.wait().expect("the shell's end");

@@ -61,7 +61,7 @@ fn an_escaped_name_matches_only_itself() {
 }
 
 #[test]
-fn calls_need_approval_unless_a_trusted_hint_says_read_only() {
+fn calls_need_approval_without_a_trusted_read_only_hint() {
     let policy = ApprovalArgs::default().policy();
     let mut read = tool("read", json!({"readOnlyHint": true}));
     assert_eq!(policy.permission(&read), Permission::Ask);

@@ -137,7 +137,7 @@ pub(crate) fn not_saved_message(failure: &Failure) -> String {
 
 fn random_hex(digits: usize) -> Result<String, Failure> {
     let mut bytes = vec![0; digits.div_ceil(2)];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| Failure::usage("could not generate a random number"))?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| Failure::usage("the system's random number generator failed"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

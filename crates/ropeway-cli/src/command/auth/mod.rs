@@ -55,7 +55,7 @@ enum AuthCommand {
     /// Write all sign-ins to a file, encrypted with a passphrase
     #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(EXPORT_EXAMPLES))]
     Export(transfer::Transfer),
-    /// Read the sign-ins of an exported file
+    /// Import the sign-ins of an exported file
     #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(IMPORT_EXAMPLES))]
     Import(transfer::Transfer),
 }

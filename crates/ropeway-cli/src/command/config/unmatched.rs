@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_connected_is_not_judged() {
+    fn a_server_that_is_not_connected_is_not_checked() {
         let text =
             "servers: [{alias: files, command: x}, {alias: gone, command: y, tools: [x]}]\ntool_allowlist: [nothing]\n";
         assert_eq!(found(text), [""; 0]);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_a_chat_and_resources_are_judged_too() {
+    fn patterns_of_a_chat_and_resources_are_checked_too() {
         let chat =
             "chat: {tools: {allow: [files.raed_file, read_file, 'files.*', 'gone.x'], deny: ['*.rm*']}}\nservers: []\n";
         assert_eq!(

@@ -66,7 +66,7 @@ impl Background {
 
     /// Returns a handle of the listener.
     pub(super) fn listener(&self) -> Result<UnixListener, Failure> {
-        self.listener.try_clone().map_err(|error| Failure::usage("could not use the socket").caused_by(&error))
+        self.listener.try_clone().map_err(|error| Failure::usage("could not duplicate the socket").caused_by(&error))
     }
 
     /// Returns the digest of the text that was accepted last.

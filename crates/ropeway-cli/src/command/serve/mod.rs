@@ -55,7 +55,7 @@ ROPEWAY_GATEWAY_KEYS, or ~/.local/state/ropeway/gateway/keys (see XDG_STATE_HOME
 /// Clients connect to http://127.0.0.1:8931/mcp and use the tools, resources and prompts of all servers. /mcp/NAME serves one
 /// profile of the configuration file, or one server. With --stdio, one client is served on standard input and output.
 ///
-/// Clients of both protocol eras are served at once. Changes of the configuration file are applied; a changed project file is
+/// Clients of both protocol eras are served at once. Changes to the configuration file are applied; a changed project file is
 /// applied once it is trusted again. Ctrl-C and SIGTERM end the gateway after the calls in progress, within 10 s (see
 /// `gateway.drain`); a second signal ends it at once.
 #[derive(Debug, clap::Args)]

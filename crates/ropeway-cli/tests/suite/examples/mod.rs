@@ -131,7 +131,7 @@ async fn discover_registers_the_tools_of_the_servers_that_run() {
 }
 
 #[tokio::test]
-async fn many_servers_says_how_each_stands_and_shows_an_envelope() {
+async fn many_servers_prints_each_status_and_an_envelope() {
     let told = Example::new("many_servers", &[]).run(&[]).await;
     let expected = r#"server `demo` is ready with 6 tools
 server `absent` is down: could not start `no-such-program`: `no-such-program` is not on the PATH
@@ -166,7 +166,7 @@ server `absent` is down: could not start `no-such-program`: `no-such-program` is
 }
 
 #[tokio::test]
-async fn ask_a_model_goes_on_until_there_are_no_more_calls() {
+async fn ask_a_model_continues_until_no_calls_are_left() {
     let told = Example::new("ask_a_model", &["local"])
         .run(&[calculating("a", "6 * 7").and_text("I calculate."), ScriptedReply::text("It is 42.")])
         .await;
@@ -176,7 +176,7 @@ async fn ask_a_model_goes_on_until_there_are_no_more_calls() {
 }
 
 #[tokio::test]
-async fn agent_goes_on_without_a_server_that_is_not_there() {
+async fn agent_continues_without_a_missing_server() {
     let told = Example::new("agent", &["local"])
         .run(&[ScriptedReply::call("a", "stock", json!({"item": "eggs"})), ScriptedReply::text("There are 144.")])
         .await;
@@ -197,7 +197,7 @@ There are 144.
 }
 
 #[tokio::test]
-async fn envelopes_shows_what_the_cast_has_made_of_an_answer() {
+async fn envelopes_prints_the_converted_result() {
     let told = Example::new("envelopes", &[]).run(&[]).await;
     let expected = r#"it said {"celsius":"21.5","sunny":"now and then","debug":7}
 we have {"celsius":21.5,"sunny":"now and then","station":"north"}
@@ -211,7 +211,7 @@ warning at `/sunny`: must be a boolean, not a string
 }
 
 #[tokio::test]
-async fn shaping_tells_the_model_what_the_configuration_and_the_code_leave_of_the_tools() {
+async fn shaping_exposes_only_the_tools_left_by_configuration_and_code() {
     let draw = ScriptedReply::call("a", "chart", json!({"values": [3, 1, 4], "title": null}));
     let told = Example::new("shaping", &["local"]).run(&[draw, ScriptedReply::text("Here it is.")]).await;
     let expected = "work_out: Evaluates an arithmetic expression
@@ -303,7 +303,7 @@ mcp: \"server.closed\" \"demo\"
 }
 
 #[tokio::test]
-async fn image_tool_shows_the_model_the_very_picture() {
+async fn image_tool_sends_the_picture_to_the_model() {
     let place = crate::place::Place::new();
     place.run("call chart values=[3,1,4] --save .").expect(0);
     let picture = place.path().join("chart-1.png");
@@ -321,7 +321,7 @@ async fn image_tool_shows_the_model_the_very_picture() {
 }
 
 #[tokio::test]
-async fn image_tool_tells_the_model_that_there_is_no_picture() {
+async fn image_tool_reports_a_missing_picture_to_the_model() {
     let told = Example::new("image_tool", &["local", "no-such.png"])
         .run(&[ScriptedReply::call("a", "camera", json!({})), ScriptedReply::text("I see nothing.")])
         .await;

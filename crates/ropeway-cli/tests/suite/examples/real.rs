@@ -35,7 +35,7 @@ They are worth 50.4.
 }
 
 #[tokio::test]
-async fn resources_stand_before_the_conversation_that_a_prompt_begins() {
+async fn resources_precede_the_conversation_of_a_prompt() {
     // The folder of the pinned Node inside its package.
     let node = folder("everything");
     let modules = node.join("../..");

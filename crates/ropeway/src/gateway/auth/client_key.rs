@@ -155,7 +155,7 @@ impl NewKey {
     /// Makes a key at random, and its record.
     pub(crate) fn make(self) -> io::Result<(Secret, ClientKey)> {
         let mut random = [0; 36];
-        let no_random = |_| io::Error::other("the system has no random numbers");
+        let no_random = |_| io::Error::other("the system's random number generator failed");
         SystemRandom::new().fill(&mut random).map_err(no_random)?;
         let (id, secret) = random.split_at(4);
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -141,7 +141,7 @@ impl JwtVerifier {
         let invalid = |reason| Err(TokenRefusal::Invalid(reason));
         let skew = self.settings.clock_skew.as_secs_f64();
         if claims.get("iss").and_then(Value::as_str) != Some(self.settings.issuer.as_str()) {
-            return invalid("the token has another issuer");
+            return invalid("the token has the wrong issuer");
         }
         let is_accepted = |audience: &Value| {
             audience.as_str().is_some_and(|audience| self.settings.audience.iter().any(|own| own == audience))
@@ -152,7 +152,7 @@ impl JwtVerifier {
             None => false,
         };
         if !is_for_this {
-            return invalid("the token has another audience");
+            return invalid("the token has the wrong audience");
         }
         let Some(expires) = claims.get("exp").and_then(Value::as_f64) else { return invalid("the token has no `exp`") };
         if !expires.is_finite() || expires + skew <= now {
@@ -174,7 +174,7 @@ impl JwtVerifier {
         loop {
             match keys.keys.verify(read.algorithm, read.kid.as_deref(), signed, &read.signature) {
                 Ok(()) => return Ok(keys.version),
-                Err(SignatureError::Wrong) => return Err(TokenRefusal::Invalid("the signature is wrong")),
+                Err(SignatureError::Wrong) => return Err(TokenRefusal::Invalid("the signature is invalid")),
                 Err(SignatureError::NoKey) if is_newest => break,
                 Err(SignatureError::NoKey) => is_newest = true,
             }
@@ -183,7 +183,7 @@ impl JwtVerifier {
                 None => break,
             }
         }
-        Err(TokenRefusal::Invalid("the issuer has no such key"))
+        Err(TokenRefusal::Invalid("the issuer has no key that matches the token"))
     }
 }
 
@@ -244,7 +244,7 @@ fn scopes(claims: &Map<String, Value>) -> Vec<&str> {
 fn principal_name<'a>(claims: &'a Map<String, Value>, claim: &str) -> Result<&'a str, TokenRefusal> {
     let name = claims.get(claim).and_then(Value::as_str).unwrap_or_default();
     let is_name = !name.is_empty() && name.len() <= MAX_PRINCIPAL && escape_invisible(name) == name;
-    if is_name { Ok(name) } else { Err(TokenRefusal::Invalid("the token does not name its principal")) }
+    if is_name { Ok(name) } else { Err(TokenRefusal::Invalid("the token has no valid principal")) }
 }
 
 fn unix_time() -> f64 {

@@ -138,7 +138,7 @@ impl Keys {
                     table.stamp = stamp;
                 }
                 if !is_unreadable || !table.is_unreadable {
-                    let message = format!("previous keys of clients stay in use: {}", chain(&error));
+                    let message = format!("client keys not reloaded, using the previous ones: {}", chain(&error));
                     self.events.emit(Event::Warning { server: None, message });
                 }
                 table.is_unreadable = is_unreadable;
@@ -258,7 +258,7 @@ mod tests {
             assert!(find(&keys, key.expose()).is_ok());
             assert!(read(&keys.table).stamp != file.stamp(), "the version is not known");
         }
-        assert!(warnings.try_next().is_some_and(|event| event.to_string().contains("previous keys of clients")));
+        assert!(warnings.try_next().is_some_and(|event| event.to_string().contains("client keys not reloaded")));
         assert!(warnings.try_next().is_none());
         fs::remove_dir(file.path()).expect("a folder");
         fs::write(file.path(), "{").expect("a file");

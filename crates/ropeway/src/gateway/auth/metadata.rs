@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_says_what_is_missing() {
+    fn a_challenge_names_what_is_missing() {
         assert_eq!(challenge(None, Some("h"), Challenge::Missing), "Bearer");
         assert_eq!(
             challenge(None, None, Challenge::InvalidToken("the token has no `exp`")),

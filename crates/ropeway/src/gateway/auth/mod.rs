@@ -94,7 +94,9 @@ impl Auth {
                 }
                 *write(&self.methods) = Arc::new(methods);
             }
-            Err(error) => self.warn(format!("previous authentication stays in use: {}", chain(&error))),
+            Err(error) => {
+                self.warn(format!("authentication settings not reloaded, using the previous ones: {}", chain(&error)))
+            }
         }
     }
 
@@ -229,7 +231,7 @@ impl AuthMethods {
     fn denial(&self, refusal: Refusal, host: Option<&str>) -> Denial {
         let (status, message, challenge) = match refusal {
             Refusal::Missing => (401, "authentication is required".to_owned(), Some(Challenge::Missing)),
-            Refusal::Malformed => invalid("the Authorization header is not `Bearer` and a token"),
+            Refusal::Malformed => invalid("the Authorization header must be `Bearer TOKEN`"),
             Refusal::Unsupported => invalid("the token is not a key of this gateway"),
             Refusal::Key(KeyRefusal::Unknown) => invalid("the key is unknown or was revoked"),
             Refusal::Key(KeyRefusal::Expired) => invalid("the key has expired"),

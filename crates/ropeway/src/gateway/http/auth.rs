@@ -56,6 +56,6 @@ pub(super) fn resource_metadata(shared: &GatewayShared, head: &Parts) -> Respons
     let host = head::text(&head.headers, &HOST);
     match shared.auth.resource_metadata(&shared.settings().name, host) {
         Some(metadata) => response::document(200, metadata),
-        None => response::refuse(404, "Not Found: the gateway accepts no tokens of an authorization server"),
+        None => response::refuse(404, "Not Found: the gateway does not accept OAuth tokens"),
     }
 }

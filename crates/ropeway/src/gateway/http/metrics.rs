@@ -29,18 +29,18 @@ fn text(shared: &GatewayShared) -> String {
     page.gauges(
         "gauge",
         &[
-            gauge("ropeway_connections", "Open connections of clients.", status.connections),
+            gauge("ropeway_connections", "Open client connections.", status.connections),
             gauge("ropeway_sessions", "Sessions of legacy clients in memory.", status.sessions),
             gauge("ropeway_inflight", "Requests in progress.", status.requests),
-            gauge("ropeway_parked_calls", "Calls that wait for input of their clients.", status.parked),
-            gauge("ropeway_open_questions", "Questions of servers without an answer.", status.questions),
+            gauge("ropeway_parked_calls", "Calls waiting for input from their clients.", status.parked),
+            gauge("ropeway_open_questions", "Questions from servers that are waiting for an answer.", status.questions),
             gauge("ropeway_streams", "Event streams of legacy clients.", status.streams),
-            gauge("ropeway_listeners", "Modern clients that listen for changes.", status.listeners),
+            gauge("ropeway_listeners", "Modern clients listening for changes.", status.listeners),
             gauge("ropeway_subscriptions", "Resources with subscribers.", status.subscriptions),
-            gauge("ropeway_isolated_connections", "Connections to servers for one client.", status.isolated),
+            gauge("ropeway_isolated_connections", "Server connections used by a single client.", status.isolated),
             Gauge {
                 name: "process_start_time_seconds",
-                help: "Start of the gateway in seconds since 1970.",
+                help: "Start time of the gateway in seconds since the Unix epoch.",
                 value: shared.observer.started_at(),
             },
         ],
@@ -50,9 +50,9 @@ fn text(shared: &GatewayShared) -> String {
     page.gauges(
         "counter",
         &[
-            counter("ropeway_audit_dropped_lines_total", "Lines of the audit log that were not written.", audit),
-            counter("ropeway_access_log_dropped_lines_total", "Lines of the access log that were not written.", access),
-            counter("ropeway_dropped_spans_total", "Spans that were not exported.", shared.observer.dropped_spans()),
+            counter("ropeway_audit_dropped_lines_total", "Dropped lines of the audit log.", audit),
+            counter("ropeway_access_log_dropped_lines_total", "Dropped lines of the access log.", access),
+            counter("ropeway_dropped_spans_total", "Dropped spans.", shared.observer.dropped_spans()),
         ],
     );
     page.family("ropeway_server_up", "gauge", "Whether a server is available.");

@@ -194,9 +194,9 @@ async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
                     is_closing = true;
                     std::pin::Pin::new(&mut connection).graceful_shutdown();
                 }
-                Some(Overdue::Stalled) => return tracing::debug!("client disconnected: it does not read"),
+                Some(Overdue::Stalled) => return tracing::debug!("client disconnected: it does not read responses"),
                 Some(Overdue::Head) => {
-                    tracing::debug!("client disconnected: the head of its request did not arrive in time");
+                    tracing::debug!("client disconnected: its request headers timed out");
                     let mut io = connection.into_parts().io.into_inner();
                     let _ = tokio::time::timeout(TICK, io.write_all(HEAD_TIMEOUT)).await;
                     return;

@@ -80,7 +80,7 @@ fn refuse(denied: SignInDenied) -> Response<Body> {
     match denied {
         SignInDenied::Unknown => response::refuse(404, SignInError::NotSupported.to_string()),
         SignInDenied::Restricted => {
-            let message = "Forbidden: all clients share the account; a key for all servers is necessary";
+            let message = "Forbidden: all clients share this account; use a key with access to all servers";
             response::refuse(403, message)
         }
     }
@@ -96,7 +96,10 @@ async fn start(
     let Some(origin) = browser_origin(head, scheme) else {
         let command = login_command(shared, &key.0, key.1.as_deref());
         let help = format!("use HTTPS, or run `{command}` on the machine of the gateway");
-        return response::refuse(400, format!("a browser cannot return to this address of the gateway: {help}"));
+        return response::refuse(
+            400,
+            format!("the browser cannot be redirected to this address of the gateway: {help}"),
+        );
     };
     let redirect_uri = format!("{origin}{CALLBACK_PATH}");
     match shared.sign_ins.start(key, &principal.shared_id(), &redirect_uri).await {

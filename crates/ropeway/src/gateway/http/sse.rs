@@ -86,7 +86,9 @@ pub(super) fn open(
     if let Err(error) = sessions.check_limits(shared, &principal) {
         return response::refuse(error.status(), error.to_string());
     }
-    let Some(token) = random_token() else { return response::refuse(503, "no random numbers are available") };
+    let Some(token) = random_token() else {
+        return response::refuse(503, "the system's random number generator failed");
+    };
     let (messages, receiver) = mpsc::channel(MAX_QUEUED);
     let pipe = Arc::new(PipeClient::new(None));
     let session = Arc::new(SseSession { pipe, selector, principal, messages, gone: CancelToken::new() });

@@ -151,7 +151,7 @@ impl Observer {
             }
         };
         if tokio::time::timeout(limit, flushed).await.is_err() {
-            tracing::warn!("the logs of the gateway are incomplete: the disk does not respond");
+            tracing::warn!("the gateway logs are incomplete: writing them timed out");
         }
     }
 

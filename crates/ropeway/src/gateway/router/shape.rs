@@ -42,7 +42,7 @@ pub(super) fn profile_shape(tools: &ToolSettings, entry: &ServerEntry) -> Option
         Ok(shape) => Some(shape),
         Err(error) => {
             // Only settings that were built in code can be invalid. Nothing is exposed that they might exclude.
-            tracing::warn!(server = %entry.alias, "all tools are left out: {error}");
+            tracing::warn!(server = %entry.alias, "all tools are omitted: {error}");
             Some(ToolShape::plain(entry.alias.clone()).with_filter(|_| false))
         }
     }

@@ -60,7 +60,7 @@ pub(crate) struct StartedSignIn {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignInError {
     /// The server does not exist, or has no sign-in.
-    #[error("people cannot sign in to this server")]
+    #[error("this server does not support interactive sign-in")]
     NotSupported,
     #[error("a sign-in is being started; try again in a moment")]
     Starting,
@@ -141,7 +141,8 @@ impl SignIns {
         };
         let (sign_in, url) = within(self.prepare(&target, key, challenge, redirect_uri), &target.url).await?;
         let state = state_of(Url::parse(&url).ok().as_ref().and_then(Url::query).unwrap_or_default());
-        let state = state.ok_or_else(|| OAuthError::Settings { reason: "the sign-in has no state".to_owned() })?;
+        let state =
+            state.ok_or_else(|| OAuthError::Settings { reason: "the authorization URL has no `state`".to_owned() })?;
         let browser = BrowserCookie::new(random_text()?, redirect_uri.starts_with("https:"));
         lock(&self.open).fill(key, OpenSignIn { state, browser: browser.clone(), sign_in });
         self.events.emit(Event::SignInStarted { server: key.0.clone(), reason: reason.to_owned() });
@@ -256,7 +257,7 @@ fn state_of(query: &str) -> Option<String> {
 /// Returns 32 random bytes as base64url.
 fn random_text() -> Result<String, OAuthError> {
     let mut bytes = [0; 32];
-    let failed = |_| OAuthError::Settings { reason: "the system has no random numbers".to_owned() };
+    let failed = |_| OAuthError::Settings { reason: "the system's random number generator failed".to_owned() };
     SystemRandom::new().fill(&mut bytes).map_err(failed)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }

@@ -69,7 +69,7 @@ fn nested_openai_options_reach_both_dialects() {
     assert_eq!(declared(&tool(Dialect::Gemini)).get("grounding"), None);
     assert_eq!(
         tool(Dialect::Gemini).warnings,
-        ["provider option `google.grounding` is not sent: functions have no grounding"]
+        ["provider option `google.grounding` is not sent: function declarations do not support grounding"]
     );
 }
 
@@ -86,7 +86,7 @@ fn unknown_and_dropped_options_are_reported() {
         lowered.warnings().collect::<Vec<_>>(),
         [
             "tool `tool`: provider option `chat` is not sent: it is not an object",
-            "tool `tool`: provider option `anthropik` is not sent: no such provider",
+            "tool `tool`: provider option `anthropik` is not sent: unknown provider",
             "tool `tool`: provider option `openai.name` is not sent: it is set by the definition of the tool",
             "tool `tool`: provider option `openai.stric` is sent although it is not a known option",
         ]

@@ -125,7 +125,7 @@ fn anthropic_gets_closed_objects_and_descriptions() {
 }
 
 #[test]
-fn a_schema_that_cannot_be_strict_says_why() {
+fn a_schema_that_cannot_be_strict_has_a_reason() {
     let cases = [
         (json!({"properties": {"a": {"type": "object"}}}), "`/properties/a` takes properties of any name"),
         (
@@ -169,7 +169,7 @@ fn strict_tools_respect_the_limits_of_anthropic() {
 fn an_output_schema_is_strict_if_possible() {
     let schema = json!({"properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}, {}]});
     let output = |dialect| lower_output(&schema, dialect).expect("a schema");
-    let told = "(give at least one of these: `a`; or nothing of these)";
+    let told = "(give at least one of these: `a`; or none of these)";
     let chat = output(Dialect::Chat);
     assert_eq!(
         (chat.schema.clone(), chat.strict),

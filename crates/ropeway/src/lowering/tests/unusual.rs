@@ -91,7 +91,7 @@ fn every_unusual_schema_follows_the_rules() {
 }
 
 #[test]
-fn every_unusual_schema_is_strict_or_says_why_not() {
+fn every_unusual_schema_is_strict_or_has_a_reason() {
     let mut strict = 0;
     for schema in odd() {
         for dialect in Dialect::ALL {

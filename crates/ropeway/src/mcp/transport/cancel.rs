@@ -34,7 +34,7 @@ impl<F: Fn(Vec<u8>)> CancelOnDrop<F> {
 impl<F: Fn(Vec<u8>)> Drop for CancelOnDrop<F> {
     fn drop(&mut self) {
         if self.armed {
-            let params = json!({"requestId": self.id, "reason": "the caller gave up"});
+            let params = json!({"requestId": self.id, "reason": "cancelled by the caller"});
             (self.send)(protocol::encode_notification("notifications/cancelled", &params));
         }
     }

@@ -158,7 +158,7 @@ impl IoLoop {
         // Redacted before it is truncated, because half a secret would not be found.
         let text = self.pending.host().redact(&String::from_utf8_lossy(&line[..line.len().min(MAX_NOISE)]));
         let text: String = text.chars().take(200).collect();
-        tracing::debug!(server = %self.pending.host().alias(), "noise on stdout: {text}");
+        tracing::debug!(server = %self.pending.host().alias(), "non-protocol output on stdout: {text}");
     }
 }
 

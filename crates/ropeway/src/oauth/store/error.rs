@@ -150,7 +150,7 @@ pub enum KeyringError {
     /// Tokens are encrypted with a key that the keyring does not return.
     #[error(
         "the tokens of `{server}` are encrypted with a key that is not in the keyring; if the keyring is locked, unlock it \
-         and try again, else remove them with `ropeway logout {server}` and sign in again"
+         and try again, otherwise remove them with `ropeway logout {server}` and sign in again"
     )]
     MissingKey {
         /// The URL of the server.
@@ -158,7 +158,7 @@ pub enum KeyringError {
     },
     /// A file is encrypted, and the settings forbid the use of the keyring.
     #[error(
-        "`{}` is encrypted with a key in the keyring, which `ROPEWAY_KEYRING=off` forbids to use; unset the variable, or \
+        "`{}` is encrypted with a key in the keyring, which `ROPEWAY_KEYRING=off` disables; unset the variable, or \
          remove the file with `ropeway logout SERVER` and sign in again",
         path.display()
     )]

@@ -78,7 +78,7 @@ pub(super) fn read(text: &str, passphrase: &Secret) -> Result<Vec<Credentials>, 
         return Err(invalid("it does not start with `ropeway-tokens-`"));
     }
     if !text.starts_with(&format!("{FORMAT}:")) {
-        return Err(invalid("another version of ropeway made it, whose format is not supported"));
+        return Err(invalid("it was created by another version of ropeway, whose format is not supported"));
     }
     let (body, found) = text.rsplit_once(':').unwrap_or_default();
     if found != checksum(body) {

@@ -201,7 +201,10 @@ fn failed(problem: &str) -> KeyringError {
 }
 
 pub(super) fn no_random_numbers() -> StoreError {
-    StoreError::Write { path: PathBuf::from("/dev/urandom"), source: std::io::Error::other("no random numbers") }
+    StoreError::Write {
+        path: PathBuf::from("/dev/urandom"),
+        source: std::io::Error::other("the system's random number generator failed"),
+    }
 }
 
 /// Returns the name of the key of a folder. Each folder has a key of its own, so that a lock in the folder protects it.

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_of_the_keyring_are_told_apart() {
+    fn failures_of_the_keyring_are_distinguished() {
         use ToolKind::{SecretTool, Security};
         let of = |kind: ToolKind, code, text: &str| kind.error(Some(code), text.to_owned());
         for text in ["secret-tool: Cannot create an item in a locked collection", "secret-tool: Prompt was dismissed"] {

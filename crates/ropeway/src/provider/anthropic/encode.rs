@@ -29,7 +29,7 @@ const MAX_TOKENS: u32 = 32_000;
 const BEGINNING: &str = "[the conversation begins here]";
 
 /// Replaces a blank last user message. Without it, the model would continue its own message.
-const NOTHING_SAID: &str = "[nothing was said]";
+const EMPTY_MESSAGE: &str = "[empty message]";
 
 /// Encodes a request.
 ///
@@ -135,7 +135,7 @@ fn wire_messages<'a>(messages: &'a [NormalizedMessage<'a>], signed_only: bool) -
         };
         let continues = merged.last().is_some_and(|last| last.role == MessageRole::Assistant);
         if content.is_empty() && role == MessageRole::User && continues && at + 1 == messages.len() {
-            content.push(ContentBlock::text(NOTHING_SAID));
+            content.push(ContentBlock::text(EMPTY_MESSAGE));
         }
         match merged.last_mut() {
             _ if content.is_empty() => {}

@@ -34,7 +34,7 @@ async fn fine(agent: &Agent, dialect: Dialect) {
     sendable(&agent.history());
 }
 
-const DENIED: &str = "Do not try it again; go on without it, or tell the user.";
+const DENIED: &str = "Do not try it again; continue without it, or tell the user.";
 
 fn denied(tool: &str, why: &str) -> (String, String, bool) {
     failed(tool, &format!("Error: tool `{tool}` was not called: {why}. {DENIED}"))

@@ -98,7 +98,7 @@ async fn a_retryable_error_is_reported_as_such() {
     let told = results(&generation.finish().await.expect("an outcome").conversation);
     assert_eq!(
         told[0].1,
-        "Error: tool `t` failed: busy. The same call may succeed later: try it once more, or go on without it."
+        "Error: tool `t` failed: busy. The same call may succeed later: try it once more, or continue without it."
     );
 }
 

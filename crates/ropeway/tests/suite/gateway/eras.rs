@@ -184,7 +184,7 @@ fn a_request_state_is_valid_once() {
 }
 
 #[test]
-fn missing_wrong_and_extra_answers_are_told_apart() {
+fn missing_wrong_and_extra_answers_are_distinguished() {
     scene(|_| async move {
         let kit = GatewayKit::start(Script::legacy()).await;
         let ask = async |more: Value| kit.send(&call_with(all_capabilities(), "elicit", &json!({}), more)).await;
@@ -448,7 +448,7 @@ fn a_client_gets_no_log_messages_of_other_clients() {
 }
 
 #[test]
-fn modern_clients_that_look_alike_get_no_log_messages_of_each_other() {
+fn identical_modern_clients_get_no_log_messages_of_each_other() {
     scene(|_| async move {
         let kit = GatewayKit::start(Script::legacy()).await;
         let call = |tool: &str, arguments: Value| {

@@ -148,7 +148,7 @@ fn a_server_that_dies_fails_its_calls_and_others_go_on() {
 }
 
 #[test]
-fn a_list_says_which_servers_are_missing() {
+fn a_list_names_the_missing_servers() {
     scene(|_| async move {
         let one = ScriptedServer::new(Script::legacy());
         let absent = ropeway::config::StdioServer::command("/nowhere/no-such-server");

@@ -81,7 +81,7 @@ fn the_session_keys_of_the_settings_are_used() {
 }
 
 #[test]
-fn a_revived_session_hears_of_changes_that_it_missed() {
+fn a_restored_session_gets_the_changes_that_it_missed() {
     scene(|_| async move {
         let directory = tempfile::tempdir().expect("a directory");
         let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;

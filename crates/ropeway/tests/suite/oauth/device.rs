@@ -82,7 +82,7 @@ async fn invalid_device_responses_are_refused() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_device_flow_says_so() {
+async fn a_server_without_a_device_flow_is_reported() {
     let server = AuthorizationServer::start().await;
     server.set_metadata("device_authorization_endpoint", json!(null));
     let mut sign_in = start(&server).await.expect("a sign-in");

@@ -29,7 +29,7 @@ async fn metadata_is_found_without_a_challenge_and_at_the_root() {
 }
 
 #[tokio::test]
-async fn an_issuer_with_a_path_has_three_places() {
+async fn an_issuer_with_a_path_has_three_metadata_urls() {
     for place in [
         "/.well-known/oauth-authorization-server/tenant1",
         "/.well-known/openid-configuration/tenant1",

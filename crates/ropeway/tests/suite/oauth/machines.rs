@@ -116,7 +116,7 @@ async fn an_identity_provider_grants_access() {
 }
 
 #[tokio::test]
-async fn a_grant_that_is_no_id_jag_is_refused() {
+async fn a_grant_that_is_not_an_id_jag_is_refused() {
     let (server, provider) = (AuthorizationServer::start().await, AuthorizationServer::start().await);
     provider.answer("/token", Answer::json(200, &json!({"access_token": "a", "token_type": "Bearer"})));
     let idp = IdentityProvider::new(&provider.url, TokenSource::Value("unused".into()));
@@ -127,7 +127,7 @@ async fn a_grant_that_is_no_id_jag_is_refused() {
 }
 
 #[tokio::test]
-async fn a_grant_without_a_client_says_what_to_set() {
+async fn a_grant_without_a_client_names_the_key_to_set() {
     let server = AuthorizationServer::start().await;
     let settings = OAuthSettings::new().with_grant(OAuthGrant::ClientCredentials);
     let error = obtain_credentials(&server.mcp(), &settings, None).await.expect_err("no client").to_string();

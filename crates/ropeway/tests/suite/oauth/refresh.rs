@@ -92,7 +92,7 @@ async fn a_sign_out_revokes_both_tokens() {
 }
 
 #[tokio::test]
-async fn a_server_without_revocation_is_no_error() {
+async fn a_server_without_revocation_is_not_an_error() {
     let server = AuthorizationServer::start().await;
     server.set_metadata("revocation_endpoint", json!(null));
     let credentials = sign_in(&server).await.expect("credentials");

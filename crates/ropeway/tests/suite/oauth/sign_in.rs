@@ -73,7 +73,7 @@ async fn a_client_metadata_document_is_used_where_it_is_supported() {
 }
 
 #[tokio::test]
-async fn a_sign_in_names_the_issuer_before_if_it_is_another_one() {
+async fn a_sign_in_names_the_previous_issuer_if_it_changed() {
     let server = AuthorizationServer::start().await;
     let before = sign_in(&server).await.expect("credentials");
     let (same, other) = (server.url.clone(), "https://other.example".to_owned());
@@ -92,7 +92,7 @@ async fn a_sign_in_names_the_issuer_before_if_it_is_another_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_registers_no_clients_says_what_to_set() {
+async fn a_server_that_registers_no_clients_names_the_key_to_set() {
     let server = AuthorizationServer::start().await;
     server.set_metadata("registration_endpoint", json!(null));
     let error = sign_in(&server).await.expect_err("no registration");
@@ -261,7 +261,7 @@ async fn errors_do_not_contain_secrets_that_were_sent() {
 }
 
 #[tokio::test]
-async fn the_tokens_of_a_sign_in_open_the_server_until_they_end() {
+async fn the_tokens_of_a_sign_in_are_accepted_until_they_expire() {
     let server = AuthorizationServer::start().await;
     let credentials = sign_in(&server).await.expect("credentials");
     let call = async |method: &str| {

@@ -96,7 +96,7 @@ fn process(scene: &Scene, word: &str) -> i32 {
 }
 
 #[test]
-fn fourteen_real_servers_from_one_file_survive_what_happens_to_servers() {
+fn fourteen_real_servers_from_one_file_survive_faults() {
     scene(|scene| async move {
         let mut listening = BTreeMap::new();
         for (name, _) in LISTENING {

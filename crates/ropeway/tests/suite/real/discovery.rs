@@ -87,6 +87,8 @@ fn options_reach_the_wire(tools: &Registry) {
     assert_eq!(sent(Dialect::Responses).0["tools"][0]["strict"], true);
     let (body, warnings) = sent(Dialect::Gemini);
     assert!(!body.to_string().contains("grounding"), "{body}");
-    let warning = format!("tool `{name}`: provider option `google.grounding` is not sent: functions have no grounding");
+    let warning = format!(
+        "tool `{name}`: provider option `google.grounding` is not sent: function declarations do not support grounding"
+    );
     assert_eq!(warnings, [warning]);
 }

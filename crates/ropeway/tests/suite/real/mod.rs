@@ -172,12 +172,12 @@ fn everything_works_over_sse() {
 }
 
 #[test]
-fn an_sse_server_is_found_out_behind_a_plain_url() {
+fn a_real_sse_server_is_detected_behind_a_plain_url() {
     scene(|scene| async move { everything(scene.http_server("everything-sse").await.http()).await });
 }
 
 #[test]
-fn everything_asks_its_user_and_takes_the_answer() {
+fn everything_asks_the_user_and_gets_the_answer() {
     scene(|scene| async move {
         let handlers = answering(json!({"name": "Ada", "check": true}));
         let server = connect_with(handlers, EraChoice::Auto, scene.server("everything")).await;
@@ -237,7 +237,7 @@ fn files_are_written_and_read_inside_the_allowed_folder_only() {
 }
 
 #[test]
-fn what_is_remembered_is_there_after_a_new_start() {
+fn stored_memories_survive_a_restart() {
     scene(|scene| async move {
         let ada = json!({"name": "Ada", "entityType": "person", "observations": ["writes programs"]});
         let server = connect(scene.server("memory")).await;
@@ -401,7 +401,7 @@ fn typescript_on_stdio_is_modern() {
 }
 
 #[test]
-fn typescript_on_stdio_is_legacy_when_told() {
+fn typescript_on_stdio_is_legacy_if_configured() {
     scene(|scene| async move {
         small_with_progress(scene.server("typescript"), EraChoice::Legacy, legacy("typescript")).await;
     });
@@ -416,7 +416,7 @@ fn typescript_over_http_is_modern() {
 }
 
 #[test]
-fn typescript_over_http_is_legacy_when_told() {
+fn typescript_over_http_is_legacy_if_configured() {
     scene(|scene| async move {
         let listening = scene.http_server("typescript-http").await;
         small_with_progress(listening.http(), EraChoice::Legacy, legacy("typescript")).await;
@@ -441,7 +441,7 @@ fn python_two_on_stdio_is_modern() {
 }
 
 #[test]
-fn python_two_on_stdio_is_legacy_when_told() {
+fn python_two_on_stdio_is_legacy_if_configured() {
     scene(|scene| async move {
         small_with_progress(scene.server("mcp2"), EraChoice::Legacy, legacy("mcp2")).await;
     });
@@ -457,7 +457,7 @@ fn python_two_over_http_is_modern() {
 }
 
 #[test]
-fn python_two_over_http_is_legacy_when_told() {
+fn python_two_over_http_is_legacy_if_configured() {
     scene(|scene| async move {
         let listening = scene.http_server("mcp2-http").await;
         small_with_progress(listening.http(), EraChoice::Legacy, legacy("mcp2")).await;
@@ -533,14 +533,14 @@ fn fastmcp_on_stdio_is_modern() {
 }
 
 #[test]
-fn fastmcp_on_stdio_is_legacy_when_told() {
+fn fastmcp_on_stdio_is_legacy_if_configured() {
     scene(|scene| async move {
         small_with_progress(scene.server("fastmcp"), EraChoice::Legacy, legacy("fastmcp")).await;
     });
 }
 
 #[test]
-fn fastmcp_over_http_speaks_both_eras() {
+fn fastmcp_over_http_supports_both_eras() {
     scene(|scene| async move {
         let listening = scene.http_server("fastmcp-http").await;
         small_with_progress(listening.http(), EraChoice::Auto, modern("fastmcp")).await;
@@ -549,7 +549,7 @@ fn fastmcp_over_http_speaks_both_eras() {
 }
 
 #[test]
-fn fastmcp_without_sessions_speaks_both_eras() {
+fn fastmcp_without_sessions_supports_both_eras() {
     scene(|scene| async move {
         let listening = scene.http_server("fastmcp-http-stateless").await;
         small_with_progress(listening.http(), EraChoice::Auto, modern("fastmcp")).await;
@@ -583,7 +583,7 @@ async fn rust(transport: impl Into<Transport>, choice: EraChoice, expected: (Str
 }
 
 #[test]
-fn rust_on_stdio_speaks_both_eras() {
+fn rust_on_stdio_supports_both_eras() {
     scene(|scene| async move {
         rust(scene.server("rmcp"), EraChoice::Auto, modern("rmcp-server")).await;
         rust(scene.server("rmcp"), EraChoice::Legacy, legacy("rmcp-server")).await;
@@ -591,7 +591,7 @@ fn rust_on_stdio_speaks_both_eras() {
 }
 
 #[test]
-fn rust_over_http_speaks_both_eras() {
+fn rust_over_http_supports_both_eras() {
     scene(|scene| async move {
         let listening = scene.http_server("rmcp-http").await;
         rust(listening.http(), EraChoice::Auto, modern("rmcp-server")).await;
@@ -602,7 +602,7 @@ fn rust_over_http_speaks_both_eras() {
 // Tests with all servers.
 
 #[test]
-fn a_handle_that_is_dropped_without_a_word_leaves_no_server_behind() {
+fn a_dropped_handle_leaves_no_process_of_a_real_server() {
     scene(|scene| async move {
         for name in ["everything", "mcp1", "mcp2", "typescript"] {
             let _dropped_at_once = connect(scene.server(name)).await;

@@ -62,7 +62,7 @@ fn a_client_finds_oidc_provider_and_uses_its_tokens() {
         assert_eq!(accepted.status, 200, "{accepted:?}");
         let foreign = kit.send(&list(&token(&server, "https://other.example/mcp").await)).await;
         assert_eq!(foreign.status, 401, "{foreign:?}");
-        assert_eq!(foreign.json()["error"]["message"], "the token has another audience");
+        assert_eq!(foreign.json()["error"]["message"], "the token has the wrong audience");
         kit.stop().await;
     });
 }

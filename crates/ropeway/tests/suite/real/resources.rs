@@ -48,7 +48,7 @@ fn resources_of_everything_are_listed_and_read_over_http() {
 }
 
 #[test]
-fn prompts_of_everything_are_listed_got_and_completed() {
+fn prompts_of_everything_are_listed_fetched_and_completed() {
     scene(|scene| async move {
         let server = connect(hasty(scene.server("everything"))).await;
         let cx = CallContext::default();

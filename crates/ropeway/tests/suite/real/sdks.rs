@@ -123,7 +123,7 @@ async fn verdict(scene: &Scene, program: PathBuf, arguments: &[PathBuf]) -> Verd
 }
 
 #[test]
-fn the_python_sdks_take_every_request_and_read_every_stream_as_we_do() {
+fn the_python_sdks_accept_all_requests_and_agree_on_all_streams() {
     scene(|scene| async move {
         let arguments = [script("judge.py")];
         check(Judge::Python, verdict(&scene, installed("sdks-python/bin/python"), &arguments).await);
@@ -131,7 +131,7 @@ fn the_python_sdks_take_every_request_and_read_every_stream_as_we_do() {
 }
 
 #[test]
-fn the_node_sdks_take_every_request_and_read_every_stream_as_we_do() {
+fn the_node_sdks_accept_all_requests_and_agree_on_all_streams() {
     scene(|scene| async move {
         let arguments = [script("judge.mjs"), installed("sdks-node")];
         // The pinned Node.js, which also runs this server.
@@ -264,7 +264,7 @@ fn family(error: &Failure) -> Option<ProviderErrorKind> {
 }
 
 #[test]
-fn a_stream_that_is_read_otherwise_is_objected_to() {
+fn a_stream_that_is_decoded_differently_is_reported() {
     let streams = streams();
     let stream = streams.iter().find(|stream| stream.name == "chat/cut").expect("a stream");
     let usage = json!({"input": 77, "output": 16, "cache_read": 0, "cache_write": 0, "reasoning": 0});

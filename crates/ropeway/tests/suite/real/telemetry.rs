@@ -80,7 +80,7 @@ fn attributes(span: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn other_projects_read_our_spans_and_metrics() {
+fn other_projects_read_the_spans_and_metrics() {
     scene(|scene| async move {
         let answers = (0..20).map(|_| ModelAnswer::json(200, &json!({})));
         let collector = ModelServer::start(answers).await.expect("a collector");

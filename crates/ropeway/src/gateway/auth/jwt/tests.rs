@@ -37,10 +37,10 @@ fn tokens_of_others_and_for_others_are_refused() {
     for issuer in
         [json!("https://evil.example"), json!("https://auth.example/"), json!(null), json!(["https://auth.example"])]
     {
-        refused(json!({"iss": issuer}), "the token has another issuer");
+        refused(json!({"iss": issuer}), "the token has the wrong issuer");
     }
     for audience in [json!("https://gateway.example"), json!([]), json!(null), json!({"x": 1}), json!(["a", "b"])] {
-        refused(json!({"aud": audience}), "the token has another audience");
+        refused(json!({"aud": audience}), "the token has the wrong audience");
     }
 }
 

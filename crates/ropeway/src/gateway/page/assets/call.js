@@ -135,7 +135,7 @@ const isOwnSignIn = (url) => needsKey() && url.startsWith(`${location.origin}/#/
 /** Makes the form of one question. `onAnswer` is called with the answer. */
 function question(request, onAnswer) {
   const asked = request?.params ?? {};
-  const group = el("section.card.question", { "aria-label": "Question of the server" }, el("h3", {}, "Input required"));
+  const group = el("section.card.question", { "aria-label": "Question from the server" }, el("h3", {}, "Input required"));
   const send = (value) => onAnswer(value, group);
   const others = [
     button("Decline", () => send({ action: "decline" })),

@@ -101,7 +101,7 @@ function mediaBlock(data, mimeType, name) {
   // The browser keeps the data of an address until it is revoked.
   const revoke = () => URL.revokeObjectURL(url);
   if (IMAGES.test(mimeType)) return el("figure", {}, el("img", { src: url, load: revoke, error: revoke, alt: clip(name || "Image of the result", 200) }), note);
-  if (SOUNDS.test(mimeType)) return el("figure", {}, el("audio", { src: url, controls: true, "aria-label": clip(name || "Sound of the result", 200) }), note);
+  if (SOUNDS.test(mimeType)) return el("figure", {}, el("audio", { src: url, controls: true, "aria-label": clip(name || "Audio of the result", 200) }), note);
   return el("figure", {}, note);
 }
 

@@ -195,7 +195,7 @@ function stringField(context, schema, options) {
       pass(made);
       const text = control.value;
       if (text === "" && !options.required) return undefined;
-      if (text === "" && schema.default !== "") return fail(made, "Enter a text. The JSON editor can send an empty one.");
+      if (text === "" && schema.default !== "") return fail(made, "Enter text. To send an empty string, use the JSON editor.");
       if (schema.maxLength >= 0 && [...text].length > schema.maxLength) return fail(made, `At most ${schema.maxLength} characters.`);
       return text;
     },

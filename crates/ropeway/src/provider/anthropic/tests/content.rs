@@ -289,7 +289,7 @@ fn a_blank_last_user_message_is_replaced() {
         json!([
             {"role": "user", "content": [text_block("hi")]},
             {"role": "assistant", "content": [text_block("ok")]},
-            {"role": "user", "content": [text_block("[nothing was said]")]},
+            {"role": "user", "content": [text_block("[empty message]")]},
         ])
     );
 }
