@@ -82,19 +82,21 @@ impl Client {
 /// The program may have any file name if `is_installed`: if its name or a record of the installation tells that the entry
 /// is ropeway's.
 pub(crate) fn is_own_entry(entry: &Value, is_installed: bool) -> bool {
-    let program = entry["command"].as_str().map(Path::new).and_then(Path::file_stem);
+    let command = entry["command"].as_str();
     let serves_client = entry["args"][0] == "serve" && entry["args"][1] == "--stdio";
-    let starts_gateway = match program {
-        Some(program) if program == "ropeway" => entry["args"][0] == "serve",
-        Some(_) => is_installed && serves_client,
-        None => false,
-    };
+    let is_gateway_command = command.is_some_and(|command| starts_gateway(command, entry["args"][0].as_str()))
+        || (command.is_some() && is_installed && serves_client);
     let url = entry["url"].as_str().or(entry["serverUrl"].as_str()).and_then(|url| url::Url::parse(url).ok());
     let is_gateway = |url: url::Url| {
         let is_local = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
         is_local && (url.path() == "/mcp" || url.path().starts_with("/mcp/"))
     };
-    starts_gateway || url.is_some_and(is_gateway)
+    is_gateway_command || url.is_some_and(is_gateway)
+}
+
+/// Returns `true` if a command with this first argument starts a gateway.
+pub(super) fn starts_gateway(command: &str, argument: Option<&str>) -> bool {
+    Path::new(command).file_stem().is_some_and(|program| program == "ropeway") && argument == Some("serve")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use ropeway::config::raw::{RawServer, RawShorthand, RawTools, RawTransport};
 use ropeway::config::{Config, ConfigProblem, ForeignServer, Secrets, edit, review};
 
 use super::discover::ClientFile;
+use super::entry::starts_gateway;
 use crate::secrets::literal::{self, ExtractedSecret, SecretNames};
 
 /// The merged servers.
@@ -65,6 +66,11 @@ struct Merger<'a> {
 impl Merger<'_> {
     fn take(&mut self, file: &ClientFile, server: &ForeignServer) {
         let (wanted, title) = (&server.server.alias, file.title());
+        let argument = server.server.args.first().map(|argument| argument.0.as_str());
+        if server.server.command.as_deref().is_some_and(|command| starts_gateway(command, argument)) {
+            self.notes.push(format!("skipped `{wanted}` of {title}: it runs `ropeway serve`"));
+            return;
+        }
         let read = normalized(&server.server);
         if let Some(same) = self.servers.iter_mut().find(|other| other.read == read) {
             if same.server.alias != *wanted {
@@ -238,6 +244,15 @@ mod tests {
         let names: Vec<&str> = aliases(&merged).into_iter().map(|(alias, _)| alias).collect();
         assert_eq!(names, ["git", "git-cursor", "git-2", "git-cursor-cursor"]);
         assert_eq!(merged.notes[0], "renamed `git` of Cursor to `git-cursor`: differs from the one of Claude Desktop");
+    }
+
+    #[test]
+    fn gateways_of_ropeway_are_skipped() {
+        let servers = r#""ropeway": {"command": "/usr/bin/ropeway", "args": ["serve", "--stdio"]},
+            "demo": {"command": "ropeway", "args": ["demo-server"]}"#;
+        let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &[], &mut SecretNames::default());
+        assert_eq!(aliases(&merged), [("demo", "from Zed")]);
+        assert_eq!(merged.notes, ["skipped `ropeway` of Zed: it runs `ropeway serve`"]);
     }
 
     #[test]

@@ -70,6 +70,9 @@ fn of_process(cause: &ConnectErrorKind, server: &StdioServer, said: &[String], s
         {
             Some("its sandbox may deny this; add the path to `sandbox.read` or `sandbox.write`".to_owned())
         }
+        ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. } if said.is_empty() => {
+            Some("run its command in a terminal to see why it exits".to_owned())
+        }
         ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. } => stderr_advice::advice(said, source),
         ConnectErrorKind::Version { .. } => Some("update the server, or ropeway".to_owned()),
         _ => None,
@@ -184,6 +187,8 @@ mod tests {
             let fix = remedy(&cause, &process(command), &said, ConfigSource::CommandLine).unwrap_or_default();
             assert!(fix.contains(expected), "{command}: {fix}");
         }
+        let fix = remedy(&exited(), &process("true"), &[], ConfigSource::CommandLine).unwrap_or_default();
+        assert!(fix.contains("run its command in a terminal"), "{fix}");
         let closed = StdioServer::new("npx", ["-y", "x"]).with_sandbox(ropeway::config::Sandbox::new());
         let closed = ServerConfig::new("s", closed);
         let fix = remedy(&timeout(), &closed, &said, ConfigSource::CommandLine).unwrap_or_default();

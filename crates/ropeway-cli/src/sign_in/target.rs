@@ -33,7 +33,7 @@ impl SignInTarget {
         let (servers, entry) = servers_and_entry(server, config, context)?;
         let settings = entry.config().ok_or_else(|| {
             let reason = entry.warning().unwrap_or_else(|| format!("server `{}` is not usable", entry.alias));
-            Failure::usage(reason)
+            Failure::usage(reason).hint("use the URL of the server instead of its name")
         })?;
         Self::of(settings, &servers.source).ok_or_else(|| {
             Failure::usage(format!("server `{server}` is a stdio server and needs no sign-in"))

@@ -251,10 +251,13 @@ fn a_server_gets_a_minimal_environment_and_its_own_variables() {
             "XDG_RUNTIME_DIR",
         ];
         let server = child(&scene, &Script::default()).with_env("TOKEN", "a secret").with_env("HOME", "/nowhere");
+        // Processes of a server are found by this variable.
+        let server = server.with_env("ROPEWAY_SERVER_ID", "none");
         let given: BTreeSet<String> = server.env.iter().map(|(name, _)| name.clone()).collect();
         let connected = connect(hasty(server.clone())).await;
         let got = environment(pids(&connected).await.0);
         assert!(got.contains("TOKEN=a secret") && got.contains("HOME=/nowhere"), "{got:?}");
+        assert!(!got.contains("ROPEWAY_SERVER_ID=none"), "{got:?}");
         let names: BTreeSet<&str> = got.iter().filter_map(|variable| variable.split('=').next()).collect();
         for name in &names {
             let is_mark = *name == "ROPEWAY_SERVER_ID";

@@ -168,6 +168,9 @@ impl Node {
     /// Describes the value for a message.
     pub(super) fn describe(&self) -> String {
         match &self.kind {
+            NodeKind::Scalar { text, .. } if text == "~" && self.is_null() => {
+                "no value: `~` without quotes is null".to_owned()
+            }
             _ if self.is_null() => "no value".to_owned(),
             NodeKind::Scalar { text, .. } => in_backticks(text),
             NodeKind::List(_) => "a list".to_owned(),

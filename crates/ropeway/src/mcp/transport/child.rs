@@ -132,6 +132,7 @@ impl ChildGroup {
     }
 
     pub(super) fn start(server: &StdioServer, redactor: &Redactor) -> Result<StartedChild, ConnectErrorKind> {
+        ProcessMark::check_nesting().map_err(|source| spawn_error(server, redactor, source))?;
         let mut sandbox = SandboxStart::new(server)?;
         let mut command = match &sandbox {
             Some(sandbox) => sandbox.command(server),
@@ -147,13 +148,14 @@ impl ChildGroup {
             command.env_clear();
             command.envs(MINIMAL_ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         }
-        let mark = ProcessMark::new();
-        command.envs([mark.variable()]);
         command.envs(sandbox.as_ref().and_then(SandboxStart::variable));
         // A launcher sets them when it executes the server: `LD_PRELOAD` would run code before it restricts itself.
         if sandbox.is_none() {
             command.envs(server.env.iter().map(|(name, value)| (name, value.expose())));
         }
+        // Last, so that an entry cannot replace it.
+        let mark = ProcessMark::new();
+        command.envs([mark.variable()]);
         if let Some(folder) = &server.cwd {
             command.current_dir(folder);
         }

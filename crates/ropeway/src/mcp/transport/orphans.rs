@@ -14,6 +14,9 @@ use super::groups::groups;
 /// The environment variable with the marks, which all descendants of a server inherit.
 const VARIABLE: &str = "ROPEWAY_SERVER_ID";
 
+/// Maximum nesting of servers that are themselves clients. A gateway that is one of its own servers would start itself without end.
+const MAX_NESTING: usize = 4;
+
 /// Maximum number of passes, for processes that are started while others are killed.
 const MAX_PASSES: usize = 20;
 
@@ -37,6 +40,21 @@ impl ProcessMark {
     fn prefix() -> &'static str {
         static PREFIX: OnceLock<String> = OnceLock::new();
         PREFIX.get_or_init(|| format!("{:016x}.", fastrand::u64(..)))
+    }
+
+    /// Returns `true` for the name of the variable, which entries of servers cannot set.
+    pub(super) fn is_variable(name: &str) -> bool {
+        name == VARIABLE
+    }
+
+    /// Returns an error if this process is itself a server, and is nested too deeply to start others.
+    pub(super) fn check_nesting() -> io::Result<()> {
+        let depth = std::env::var(VARIABLE).map_or(0, |marks| marks.split(' ').count());
+        if depth < MAX_NESTING {
+            return Ok(());
+        }
+        let words = format!("servers are nested {depth} levels deep; one of them may start itself, such as with `ropeway serve`");
+        Err(io::Error::other(words))
     }
 
     /// Returns the variable and its value. If this process is itself a server, its own marks are kept.

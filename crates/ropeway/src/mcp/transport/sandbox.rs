@@ -5,6 +5,7 @@ use std::path::Path;
 
 use tokio::process::Command;
 
+use super::orphans::ProcessMark;
 use super::private_temp::PrivateTemp;
 use crate::config::{SandboxFailure, SandboxLauncher, SandboxMode, SandboxProfile, StdioServer};
 use crate::mcp::error::ConnectErrorKind;
@@ -58,7 +59,8 @@ impl SandboxStart {
         let temp =
             temp.transpose().map_err(|error| refused(&format!("could not create a temporary directory: {error}")))?;
         let profile = SandboxProfile::new(sandbox, &token).with_temp(temp.as_ref().map(PrivateTemp::path));
-        let profile = profile.with_env(server.env.iter().map(|(name, value)| (name, value.expose())));
+        let variables = server.env.iter().filter(|(name, _)| !ProcessMark::is_variable(name));
+        let profile = profile.with_env(variables.map(|(name, value)| (name, value.expose())));
         let preamble = profile.encode().map_err(|reason| refused(&reason))?;
         Ok(Some(Self { launcher: launcher.clone(), preamble, reports: LaunchReports { token }, temp }))
     }

@@ -108,6 +108,10 @@ fn problems_have_positions_and_suggestions() {
         ),
         (&server("command: x\nargs: -y"), "ropeway.yaml:4:11: servers[0].args: expected a list, found a string"),
         (&server("command: x\nargs: [[]]"), "ropeway.yaml:4:12: servers[0].args[0]: expected a string, found a list"),
+        (
+            &server("command: x\nenv: {A: ~}"),
+            "ropeway.yaml:4:10: servers[0].env.A: expected a string, found no value: `~` without quotes is null",
+        ),
         (&server("command: x\nenv: {A: }"), "ropeway.yaml:4:12: servers[0].env.A: expected a string, found no value"),
         (
             &server("url: http://y\nauth: s3cr3t"),
