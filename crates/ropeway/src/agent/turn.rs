@@ -80,8 +80,8 @@ impl Serialize for TurnEnd {
     }
 }
 
-/// Why an agent could not be built, or why a turn failed. A failed tool call is reported to the model and does not fail the turn, unless the host marks its error
-/// [fatal](ToolCallError::fatal).
+/// Why an agent could not be built, or why a turn failed. A failed tool call is reported to the model and does not fail the turn,
+/// unless the host marks its error [fatal](ToolCallError::fatal).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {

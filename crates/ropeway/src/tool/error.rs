@@ -288,7 +288,8 @@ impl ToolCallError {
         Self { retryable: true, ..self }
     }
 
-    /// Converts the error into that of a call of `tool`. A wrapped [`CallError`] is returned unchanged.
+    /// Converts the error into that of a call of `tool`. A wrapped [`CallError`] is returned itself, unless the kind was changed
+    /// or the error is fatal.
     #[cfg(feature = "agent")]
     pub(crate) fn into_call_error(self, tool: &str) -> CallError {
         match self {
