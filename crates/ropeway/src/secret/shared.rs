@@ -1,4 +1,4 @@
-//! A redactor that learns secrets while it is in use.
+//! A redactor to which secrets are added while it is in use.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, RwLock};
@@ -21,7 +21,7 @@ pub(crate) struct SharedRedactor {
     /// The secrets of the configuration.
     configured: Redactor,
     state: RwLock<LearnedSecrets>,
-    /// Learn the same secrets, for one account.
+    /// Receive the same secrets, for one account.
     hosts: Vec<Arc<AccountRedactor>>,
     account: AccountId,
 }
@@ -44,7 +44,7 @@ impl SharedRedactor {
         Self { hosts, account, ..self }
     }
 
-    /// Returns a redactor for all secrets known so far.
+    /// Returns a redactor for all secrets so far.
     pub(crate) fn current(&self) -> Redactor {
         read(&self.state).current.clone()
     }

@@ -41,7 +41,7 @@ pub struct GatewaySettings {
     // Hidden from the docs: used by the binary; a program passes a listener to the gateway.
     #[doc(hidden)]
     pub listen: ListenAddress,
-    /// The name that the gateway gives itself.
+    /// The name that the gateway reports to clients.
     pub name: String,
     /// Instructions for clients. `None` joins the instructions of the servers.
     pub instructions: Option<String>,
@@ -130,7 +130,7 @@ impl GatewaySettings {
     }
 }
 
-/// A selection of servers and tools, at an address of its own: `/mcp/NAME`.
+/// A selection of servers and tools, at its own address: `/mcp/NAME`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProfileSettings {
@@ -175,7 +175,7 @@ pub struct GatewayLimits {
     pub parked: usize,
     /// Maximum time that a call waits for such an answer.
     pub parked_for: Duration,
-    /// Maximum connections of clients to servers of their own ([`Isolation::Client`]).
+    /// Maximum isolated connections to servers, each of one client ([`Isolation::Client`]).
     pub isolated: usize,
     /// How long such a connection stays open without a call.
     pub isolated_idle: Duration,
