@@ -33,7 +33,7 @@ const LAST_WRITE: Duration = Duration::from_secs(1);
 /// Answers a message that is not part of the protocol; `None` for all others.
 pub(crate) type PrivateMethods<'a> = &'a (dyn Fn(&[u8]) -> Option<Reply> + Send + Sync);
 
-/// One client, and what its messages select.
+/// One client, and the profile that it selects.
 pub(crate) struct Pipe {
     pub(crate) shared: Arc<GatewayShared>,
     pub(crate) client: Arc<PipeClient>,

@@ -201,7 +201,7 @@ fn without_result_type(id: &RawValue, result: &Bytes) -> Result<Reply, ScanError
     Ok(assembly.finish())
 }
 
-/// A response in the making: own text, and slices of the result that are copied only if they are small.
+/// A response under construction: own text, and slices of the result that are copied only if they are small.
 struct Assembly<'a> {
     result: &'a Bytes,
     done: Vec<Bytes>,

@@ -18,7 +18,7 @@ const ATTRIBUTES: u32 = 9;
 pub(super) struct Number {
     pub(super) name: &'static str,
     pub(super) value: u64,
-    /// The number never decreases.
+    /// Whether the number never decreases.
     pub(super) is_counter: bool,
 }
 
