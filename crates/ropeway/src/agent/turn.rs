@@ -138,7 +138,8 @@ pub enum AgentError {
         /// Why it is invalid.
         problem: String,
     },
-    /// The task of the turn is gone: its runtime was shut down, or code of the host, such as a tracer, panicked in it.
+    /// The task of the turn has ended without an outcome: its runtime was shut down, or code of the host, such as a tracer,
+    /// panicked in it.
     #[error("the turn ended unexpectedly")]
     Lost,
 }

@@ -101,7 +101,7 @@ impl ServerSlot {
         }
     }
 
-    /// Warns listeners, if any, about tools whose input schemas cannot be compiled. Compiling takes a while, so it runs in the
+    /// Warns listeners, if any, about tools whose input schemas cannot be compiled. Compiling is slow, so it runs in the
     /// background and stops when the slot is dropped.
     fn check_schemas(self: &Arc<Self>) {
         if !self.events().has_listeners() {

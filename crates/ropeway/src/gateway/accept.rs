@@ -110,7 +110,7 @@ mod tests {
         let start = Instant::now();
         accept(&Failing(io::ErrorKind::ConnectionAborted, AtomicUsize::new(3)), &limits).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
-        // EMFILE has no kind of its own.
+        // EMFILE has no `ErrorKind`.
         accept(&Failing(io::ErrorKind::Other, AtomicUsize::new(3)), &limits).await;
         assert_eq!(start.elapsed(), PAUSE * 3);
     }

@@ -183,7 +183,7 @@ impl EventStream {
         self.read_from(0)
     }
 
-    /// Reads from this event on, as far as it is kept.
+    /// Reads from this event on, or from the first kept event.
     pub(crate) fn read_from(self: &Arc<Self>, sequence: u64) -> EventReader {
         let mut ring = lock(&self.ring);
         let number = ring.next_reader;

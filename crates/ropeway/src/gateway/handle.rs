@@ -383,7 +383,7 @@ impl Gateway {
         recent.iter().map(|record| serde_json::to_value(&**record).unwrap_or_default()).collect()
     }
 
-    /// Counts what is in progress.
+    /// Returns the counts of the work in progress.
     // Hidden from the docs: used by tests.
     #[doc(hidden)]
     pub fn status(&self) -> GatewayStatus {

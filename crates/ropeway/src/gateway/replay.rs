@@ -139,7 +139,7 @@ impl Streams {
         }
     }
 
-    /// Ends all streams of a client and forgets their events.
+    /// Ends all streams of a client and drops their events.
     pub(crate) fn close_client(&self, client: ClientId) {
         let streams = lock(&self.table).by_client.remove(&client);
         streams.into_iter().flatten().for_each(|stream| stream.close());

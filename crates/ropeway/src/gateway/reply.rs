@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// A result with any members, among them those that a splice looks at.
+    /// A result with any members, including those that a splice inspects.
     fn any_result() -> impl Strategy<Value = Map<String, Value>> {
         let key = prop_oneof![
             Just("resultType".to_owned()),

@@ -358,7 +358,7 @@ impl GatewayShared {
         stats
     }
 
-    /// Counts what is in progress.
+    /// Returns the counts of the work in progress.
     pub(crate) fn status(&self) -> GatewayStatus {
         GatewayStatus {
             connections: self.limits.connections(),

@@ -132,7 +132,7 @@ async fn stored(shared: &GatewayShared, (server, account): &AccountKey) {
         tokio::time::sleep(STORE_INTERVAL).await;
         if store.changed_since(&target.url, account, &stamp) {
             stamp = store.stamp(&target.url, account);
-            // Signing out is a change, too.
+            // Signing out is also a change.
             if matches!(store.load(&target.url, account).await, Ok(Some(_))) {
                 return;
             }

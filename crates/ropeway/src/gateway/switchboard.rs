@@ -361,7 +361,7 @@ impl Asked {
     }
 }
 
-/// The tap of a connection that belongs to one client: it declares what the client has declared.
+/// The tap of a connection that belongs to one client: it declares the capabilities of the client.
 pub(crate) struct IsolatedTap {
     pub(crate) board: Arc<Switchboard>,
     pub(crate) client: Weak<Client>,

@@ -177,7 +177,7 @@ impl PendingRequests {
     pub(crate) fn complete(&self, id: u64, outcome: RequestResult) {
         let request = self.table().remove(id);
         match request {
-            // Sending fails only if the caller is gone.
+            // Sending fails only if the caller has stopped waiting.
             Some(request) => drop(request.sender.send(outcome)),
             None => {
                 tracing::debug!(server = %self.host.alias(), "ignored a response to request {id}, which is not pending")

@@ -71,7 +71,7 @@ enum Lookup<T> {
 
 /// Fetches the document at one location. Returns `None` if it does not exist, or if the request failed; the first failure is kept
 /// in `failure`.
-async fn look_at(
+async fn fetch_if_present(
     http: &OAuthHttp,
     url: &Url,
     failure: &mut Option<OAuthError>,
@@ -94,7 +94,7 @@ async fn resource_metadata(
 ) -> Result<Lookup<ResourceMetadata>, OAuthError> {
     let mut failure = None;
     for (url, is_named) in resource_metadata_urls(server, challenge)? {
-        let Some(response) = look_at(http, &url, &mut failure).await? else { continue };
+        let Some(response) = fetch_if_present(http, &url, &mut failure).await? else { continue };
         match response.into_object().and_then(|document| ResourceMetadata::read(&url, &document)) {
             Ok(metadata) => return Ok(Lookup::Found(metadata)),
             // Other locations may serve a page for every path, but this one was named.
@@ -191,7 +191,7 @@ async fn issuer_metadata(http: &OAuthHttp, issuer: &str) -> Result<Lookup<Author
     };
     let mut failure = None;
     for url in issuer_metadata_urls(&base) {
-        let Some(response) = look_at(http, &url, &mut failure).await? else { continue };
+        let Some(response) = fetch_if_present(http, &url, &mut failure).await? else { continue };
         let document = match response.into_object() {
             Ok(document) => document,
             Err(error) => {

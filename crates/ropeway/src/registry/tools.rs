@@ -16,7 +16,7 @@ use crate::message::{CallArguments, Dialect, ToolCall, ToolResult};
 use crate::suggest;
 use crate::tool::{Alias, CallContext, CallError, IntoArguments, IntoTool, Origin, ToolDefinition};
 
-/// An immutable collection of tools with unique names.
+/// A collection of tools with unique names.
 ///
 /// Cloning is cheap. [`register`](Self::register) copies the registry if it is shared, so other clones do not change.
 ///

@@ -76,7 +76,7 @@ fn client_durations(period: Period, table: &MetricsTable) -> Message {
     durations("mcp.client.operation.duration", "Duration of requests to servers.", points)
 }
 
-/// Makes a metric of histograms. `points` is the message `Histogram` without its temporality.
+/// Creates a metric of histograms. `points` is the message `Histogram` without its temporality.
 fn durations(name: &str, description: &str, mut points: Message) -> Message {
     points.number(2, CUMULATIVE);
     let mut metric = Message::default();
