@@ -24,7 +24,7 @@ use crate::tool::{
     summary_line,
 };
 
-/// Time that a tool has after its deadline to report the timeout itself, with more detail.
+/// Grace period after the deadline in which a tool can report the timeout itself, with more detail.
 const GRACE: Duration = Duration::from_millis(250);
 
 /// Wraps a tool: validates arguments, catches panics, enforces the deadline and returns an [`Envelope`] for every call.
@@ -98,14 +98,14 @@ impl CheckedTool {
     }
 
     /// Returns the tool's [summary](Tool::summarize) of a call, safe to display: one line of bounded length without control
-    /// characters and `secrets`.
+    /// characters or `secrets`.
     pub fn summary(&self, arguments: &Arguments, secrets: &Redactor) -> Option<String> {
         // A panic drops the summary, not the call.
         let text = catch_unwind(AssertUnwindSafe(|| self.tool.summarize(arguments))).ok().flatten()?;
         summary_line(&text, secrets)
     }
 
-    /// Executes a call. Always returns an envelope: for invalid arguments, a panic, a timeout and a cancelled call, too.
+    /// Executes a call. Always returns an envelope, even for invalid arguments, a panic, a timeout or a cancellation.
     pub async fn call(&self, arguments: Arguments, cx: &CallContext) -> Envelope {
         let start = Instant::now();
         let cx = &cx.for_call();
@@ -152,14 +152,14 @@ impl CheckedTool {
         self.validator().validate(&arguments).map_err(invalid)?;
         match arguments {
             Value::Object(arguments) => Ok(arguments),
-            // An object, see above.
+            // Unreachable: `arguments` is an object.
             _ => Ok(Arguments::new()),
         }
     }
 
     /// Waits for the result, a panic, the deadline or the cancellation.
     async fn run(&self, arguments: Arguments, start: Instant, cx: &CallContext) -> Result<ToolOutput, CallError> {
-        // Inside the future, so that a panic before the first await is caught, too.
+        // Inside the future, so that a panic before the first await is also caught.
         let mut call = pin!(async { self.tool.call(arguments, cx).await });
         let caught = poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(task))) {
             Ok(poll) => poll,

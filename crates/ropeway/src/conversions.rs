@@ -1,4 +1,4 @@
-//! `From` implementations of one line, and the names of enum variants.
+//! Macros for one-line `From` implementations and for the names of enum variants.
 
 /// Implements `From` for each listed type: `argument: Type => value;`.
 macro_rules! conversions {

@@ -63,7 +63,7 @@ pub struct Envelope {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct EnvelopeMeta {
-    /// The call failed.
+    /// Whether the call failed.
     pub is_error: bool,
     /// Content of the result.
     pub content: Vec<ContentPart>,

@@ -1,4 +1,4 @@
-//! One error for programs that use several parts of the crate.
+//! The error type for programs that use several parts of the crate.
 
 /// Any error of this crate, for functions that use several parts of it.
 ///

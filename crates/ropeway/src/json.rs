@@ -1,4 +1,4 @@
-//! Parses JSON from other programs, with lone surrogates, large numbers and invalid UTF-8.
+//! Lenient parsing of JSON from other programs: accepts lone surrogates, large numbers and invalid UTF-8.
 //!
 //! JavaScript writes half of a surrogate pair as `"\ud83d"`, which a Rust string cannot hold, so `serde_json` rejects the whole
 //! message. The functions of this module replace each lone surrogate by U+FFFD, as browsers do. They add no cost to valid text.

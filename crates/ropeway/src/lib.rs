@@ -15,7 +15,7 @@
 //! }
 //! ```
 //!
-//! [`Agent`] gives the tools to a model, and runs the calls that the model asks for:
+//! [`Agent`] offers the tools to a model and runs the model's calls:
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), ropeway::Error> {
@@ -37,14 +37,14 @@
 //! | connect to one server | [`Mcp`] |
 //! | connect to the servers of a configuration file | [`Config`], [`Bridge`] |
 //! | sign in to a server with OAuth | [`oauth`], [`Handlers::on_sign_in`](mcp::Handlers::on_sign_in) |
-//! | hold tools of several servers and of the program itself | [`Registry`], [`LocalTool`] |
+//! | combine tools of several servers and of the program | [`Registry`], [`LocalTool`] |
 //! | read the outcome of a call | [`Envelope`] |
-//! | ask a model | [`Provider`], [`ChatRequest`](provider::ChatRequest) |
-//! | run a model with tools | [`Agent`], or [`agent::stream`] for a loop of your own |
+//! | send a request to a model | [`Provider`], [`ChatRequest`](provider::ChatRequest) |
+//! | run a model with tools | [`Agent`], or [`agent::stream`] for a custom loop |
 //! | serve all servers to other MCP clients | `gateway::Gateway` |
 //! | test a client without a real server or model | `testing` |
 //!
-//! Types that most programs need are at the root of the crate and in the [`prelude`]; everything else is in the module of its topic.
+//! Types that most programs need are at the root of the crate and in the [`prelude`]; everything else is in its module.
 //!
 //! # Features
 //!
@@ -54,14 +54,14 @@
 //! - `providers`: models without MCP.
 //! - `gateway`: all servers of a configuration behind one MCP endpoint (`gateway::Gateway`).
 //! - `testing`: scripted servers and models for tests.
-//! - `arbitrary-precision`: keeps every digit of numbers that only pass through. It enables the feature of the same name of
-//!   `serde_json` for the whole program; types that read an `f64` from an untagged, flattened or internally tagged field then reject
-//!   fractions. See [`json`].
+//! - `arbitrary-precision`: preserves every digit of numbers that are passed through. It enables the feature of the same name of
+//!   `serde_json` for the whole program; types that read an `f64` from an untagged, flattened or internally tagged field then
+//!   reject fractions. See [`json`].
 //!
 //! # Security
 //!
-//! A configuration file can name commands to run and secrets to send. The library does what its caller asks for: only load files
-//! that you trust. Servers are not trusted: their messages are bounded in size, time and rate, and known secrets are removed from
+//! A configuration file can name commands to run and secrets to send. The library asks for no confirmation: only load files that
+//! you trust. Servers are not trusted: their messages are bounded in size, time and rate, and known secrets are removed from
 //! everything that reaches logs, events, errors and models.
 //!
 //! [MCP]: https://modelcontextprotocol.io

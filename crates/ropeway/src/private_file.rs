@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Flags that make opening fail for a symbolic link, and not wait for the writer of a pipe.
+/// Flags that make opening fail for a symbolic link and not block on a pipe without a writer.
 const DIRECT: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
 
 /// Identifies a version of a file.
@@ -39,7 +39,7 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Opens a file for reading, without following a symbolic link or waiting for the writer of a pipe.
+/// Opens a file for reading, without following a symbolic link or blocking on a pipe without a writer.
 pub(crate) fn open_direct(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(DIRECT).open(path)
 }
@@ -61,8 +61,8 @@ pub fn open_lock(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(irregular()) }
 }
 
-/// Replaces a file at once by a new one with mode 0600. The content is on disk when this returns. A symbolic link at the path is
-/// replaced, not followed.
+/// Atomically replaces a file by a new one with mode 0600. The content is on disk when this returns. A symbolic link at the path
+/// is replaced, not followed.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -9,7 +9,7 @@ const MAX_LENGTH: usize = 200;
 /// Minimum bytes of a word that is searched for within other words.
 const MIN_PART: usize = 3;
 
-/// Returns up to three names that are similar to `word`, best first. Case and separators do not count.
+/// Returns up to three names that are similar to `word`, best first. Case and separators are ignored.
 pub fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word = normalized(word);
     let length = word.chars().count();

@@ -1,7 +1,7 @@
 //! Locks without poisoning, a timer that may never fire, and a guard.
 //!
 //! No lock of this crate is held across an `.await` or a call into foreign code, so a panic cannot leave the value behind one
-//! half-changed. A poisoned lock is therefore used as if nothing had happened.
+//! half-changed. Poisoning is therefore ignored.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

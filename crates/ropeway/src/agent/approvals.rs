@@ -9,7 +9,7 @@ use crate::tool::{Alias, Digest, Origin, ToolDefinition, differences};
 
 /// Permanently approved tools, each bound to its definition at that time.
 ///
-/// Clones share their contents: a host that replaces an agent by another one gives both the same approvals
+/// Clones share their contents: a host that replaces an agent passes the same approvals to the new one
 /// ([`AgentBuilder::approvals`](super::AgentBuilder::approvals)).
 #[derive(Clone, Default)]
 pub struct Approvals(Arc<Mutex<HashMap<Key, Approved>>>);
@@ -21,7 +21,7 @@ struct Approved {
     digest: Digest,
     /// The approved definition, to describe changes.
     definition: Option<Arc<ToolDefinition>>,
-    /// The tool was seen with another definition.
+    /// Whether the tool was seen with another definition.
     is_withdrawn: bool,
 }
 
@@ -49,8 +49,8 @@ impl Approvals {
         self.insert(key(definition), digest, Some(Arc::new(definition.clone())));
     }
 
-    /// Approves the tool of a server whose definition has this digest ([`Digest::of_approved`]). The definition, if known, serves to
-    /// describe changes.
+    /// Approves the tool of a server whose definition has this digest ([`Digest::of_approved`]). The definition, if present, is
+    /// used to describe changes.
     // Hidden from the docs: restores the approvals of a lock file; used by the binary.
     #[doc(hidden)]
     pub fn allow_digest(&self, server: &Alias, tool: &str, digest: Digest, definition: Option<ToolDefinition>) {
@@ -69,7 +69,8 @@ impl Approvals {
         lock(&self.0).insert(key, Approved { digest, definition, is_withdrawn: false });
     }
 
-    /// Returns whether a tool is approved. Once a change of the tool was seen, it is not approved, even if it changes back.
+    /// Returns whether a tool is approved. A tool that was seen with another definition stays unapproved, even if it changes
+    /// back.
     pub(super) fn check(&self, definition: &ToolDefinition) -> ApprovalStatus {
         let mut tools = lock(&self.0);
         let Some(approved) = tools.get_mut(&key(definition)) else { return ApprovalStatus::Unknown };

@@ -80,7 +80,7 @@ setters!(AgentBuilder {
     provider(provider: Provider) => provider = Some(provider);
     /// Sets the name of the model. Required.
     model(model: impl Into<String>) => model = Some(model.into());
-    /// Sets the system prompt. It overrides that of every history, also of one that is set later.
+    /// Sets the system prompt. It overrides that of every history, including one that is set later.
     system(system: impl Into<String>) => system = Some(system.into());
     /// Continues a conversation.
     history(conversation: Conversation) => history = Some(conversation);
@@ -100,7 +100,7 @@ setters!(AgentBuilder {
     approvals(approvals: Approvals) => approver.approvals = approvals;
     /// Answers sampling requests with this handler, for servers that the agent connects to.
     sampling(sampling: SamplingHandler) => sampling = Some(SamplingModel::Other(sampling));
-    /// Sends the events of servers that the agent connects to here, instead of to a channel of the agent's own.
+    /// Sets the channel for events of servers that the agent connects to, in place of the agent's own channel.
     events(events: Events) => events = events;
     /// Sets the number of tools above which the model searches tools instead of receiving all of them; 100 by default.
     search_over(tools: usize) => search_over = Some(tools);
@@ -166,8 +166,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a server: a connection of the host, or settings to connect with at the first turn, until the agent is dropped. Its
-    /// tools are named `mcp_<alias>_<tool>`.
+    /// Adds a server: a connection of the host, or settings of a connection that the agent opens at the first turn and closes
+    /// when dropped. Its tools are named `mcp_<alias>_<tool>`.
     pub fn mcp(mut self, server: impl Into<AgentServer>) -> Self {
         self.servers.push(server.into());
         self

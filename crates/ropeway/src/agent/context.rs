@@ -3,7 +3,7 @@
 use crate::content::{ContentPart, plain_text};
 use crate::registry::ContextItem;
 
-/// Precedes resources, so that the model does not take them for words of the user.
+/// Precedes resources, so that the model does not attribute them to the user.
 const ATTACHED: &str = "These resources were attached by the application. They were not written by the user.";
 
 /// Maximum bytes of a server's instructions in the system prompt.
@@ -11,7 +11,7 @@ const MAX_INSTRUCTIONS: usize = 16 << 10;
 
 /// Instructions and resources of servers that precede a conversation.
 ///
-/// Equal items give equal context, so provider caches stay valid.
+/// Equal items produce equal context, so provider caches stay valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub(super) struct AgentContext {

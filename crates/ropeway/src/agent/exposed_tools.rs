@@ -95,7 +95,7 @@ impl ExposedTools {
         self.builtin.iter().any(|builtin| builtin == name)
     }
 
-    /// Returns the tool that a call refers to. Unlisted tools can be called by their own names, too.
+    /// Returns the tool that a call refers to. Unlisted tools can also be called by their own names.
     pub(super) fn resolve(&self, call: &ToolCall) -> ResolvedCall {
         let invalid = |name: &str, error| ResolvedCall::Invalid { name: name.to_owned(), error };
         let arguments = match &call.arguments {

@@ -171,7 +171,7 @@ type CallAnswer = Result<Option<ToolOutput>, ToolCallError>;
 
 type OnToolCall = Arc<dyn Fn(ToolCallRequest) -> BoxFuture<'static, CallAnswer> + Send + Sync>;
 
-/// Sends a conversation to a model and makes its tool calls, until it replies without calls. [`stream`] reports the steps, too.
+/// Sends a conversation to a model and makes its tool calls, until it replies without calls. [`stream`] also reports the steps.
 ///
 /// Each call goes to `on_tool_call`, those of one reply concurrently. The callback returns
 /// - `Ok(Some(output))`, the result for the model;
@@ -179,8 +179,8 @@ type OnToolCall = Arc<dyn Fn(ToolCallRequest) -> BoxFuture<'static, CallAnswer> 
 /// - `Err(error)`: the error is reported to the model. A [fatal](ToolCallError::fatal) error ends the turn with
 ///   [`AgentError::ToolCall`] instead.
 ///
-/// Arguments that do not match the tool's input schema are reported to the model without a call of the callback. A callback that
-/// panics or takes longer than [`TurnLimits::call_time`] is reported to the model, too.
+/// Arguments that do not match the tool's input schema are reported to the model without calling the callback. A callback that
+/// panics or takes longer than [`TurnLimits::call_time`] is also reported to the model.
 ///
 /// # Errors
 /// Fails if a model request fails or the callback returns a fatal error. [`GenerateError::conversation`] has everything up to then.

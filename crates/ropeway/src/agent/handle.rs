@@ -180,7 +180,7 @@ impl Agent {
     /// - `read_more` reads further in an output that was truncated. It is sent with every request that has tools, unless a tool of
     ///   the host or of a server has that name.
     /// - `find_tools` and `call_tool` replace the tools of servers if there are more tools than
-    ///   [`search_over`](super::AgentBuilder::search_over); [`all_tools`](Self::all_tools) has those, too.
+    ///   [`search_over`](super::AgentBuilder::search_over); [`all_tools`](Self::all_tools) includes those.
     ///
     /// Tools of a server are known once it is connected: after the first turn or [`connect`](Self::connect).
     pub fn tools(&self) -> Registry {
@@ -193,7 +193,8 @@ impl Agent {
         self.shared.sources.exposed_tools().all.clone()
     }
 
-    /// Returns the directory of the spill files, if outputs are stored in files with names; see [`AgentBuilder::spill_folder`](super::AgentBuilder::spill_folder).
+    /// Returns the directory of the spill files, if outputs are stored in named files; see
+    /// [`AgentBuilder::spill_folder`](super::AgentBuilder::spill_folder).
     pub fn spill_folder(&self) -> Option<PathBuf> {
         self.shared.agent_loop.store.as_ref().and_then(OutputStore::folder)
     }

@@ -39,7 +39,7 @@ impl History {
         lock(&self.0)
     }
 
-    /// Returns the conversation to send. While the value is held, changes of the history copy it.
+    /// Returns the conversation to send. While the value is held, changes to the history copy it.
     pub(super) fn conversation(&self) -> Arc<Conversation> {
         self.state().sent.clone()
     }

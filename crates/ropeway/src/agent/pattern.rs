@@ -12,8 +12,8 @@ const DEFAULT_PREFIX: &str = "mcp_";
 
 /// A pattern over tools: `SERVER.TOOL`, or a tool name as models see it.
 ///
-/// `*`, `?`, `[ab]` and `{one,two}` are wildcards, and `\` escapes the next character. A wildcard never reaches from the server
-/// into the tool:
+/// `*`, `?`, `[ab]` and `{one,two}` are wildcards, and `\` escapes the next character. A wildcard never spans both the server and
+/// the tool:
 ///
 /// - `files.read_*`: the tools `read_*` of the server `files`. The server's part ends at the last dot before the first wildcard, or
 ///   at the first dot after it, as in `*.read_*`.
@@ -21,8 +21,8 @@ const DEFAULT_PREFIX: &str = "mcp_";
 ///   prefix: `mcp_my_files_*` does not match a tool `files_wipe` of a server `my`. To match some tools of a server, write
 ///   `my.files_*`.
 /// - `mcp_files_read`: the tool of this name. `*`: all tools. `mcp_*`: all tools whose prefix begins with `mcp_`.
-/// - `read_*`: local tools, and tools of servers without a prefix. A tool of such a server never matches a pattern that begins
-///   with `mcp_`, which is reserved for servers with a prefix.
+/// - `read_*`: local tools, and tools of servers without a prefix. Tools of these servers never match a pattern that begins with
+///   `mcp_`, which is reserved for servers with a prefix.
 #[derive(Clone, Debug)]
 pub struct ToolPattern {
     text: String,
@@ -73,7 +73,7 @@ impl ToolPattern {
         }
     }
 
-    /// Returns `true` if the pattern matches this tool, even if a wildcard reaches from the server into the tool. Used by ask and
+    /// Returns `true` if the pattern matches this tool, even if a wildcard spans both the server and the tool. Used by ask and
     /// deny rules.
     pub fn matches_loosely(&self, definition: &ToolDefinition) -> bool {
         let dotted = || match &definition.origin {

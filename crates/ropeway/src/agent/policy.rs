@@ -27,14 +27,14 @@ pub enum Permission {
 /// nothing, and `call_tool` is subject to the rules of the tool that it calls.
 ///
 /// Rules use [patterns](ToolPattern), which are anchored to a server. [`allow`](Self::allow) matches them strictly.
-/// [`ask`](Self::ask) and [`deny`](Self::deny) also match if a wildcard reaches from the server into the tool, which is the safe
-/// side.
+/// [`ask`](Self::ask) and [`deny`](Self::deny) also match if a wildcard spans both the server and the tool, which errs on the
+/// safe side.
 ///
 /// A server's [annotations](https://modelcontextprotocol.io/specification/2025-06-18/server/tools#tool) of its tools
 /// (`readOnlyHint`, `destructiveHint`) count only if the host [trusts them](crate::config::ServerEntry::trust_hints).
 ///
-/// An invalid pattern is an error of [`AgentBuilder::build`](super::AgentBuilder::build). Until then, such a rule allows nothing,
-/// and asks about or denies everything.
+/// [`AgentBuilder::build`](super::AgentBuilder::build) fails for an invalid pattern. Until then, such an `allow` rule matches no
+/// tool, and such an `ask` or `deny` rule matches every tool.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<(Rule, Permission)>,
@@ -72,7 +72,7 @@ impl Policy {
         self.named(pattern, Permission::Allow)
     }
 
-    /// Asks about calls of tools that match the [pattern](ToolPattern), also [loosely](ToolPattern::matches_loosely).
+    /// Requires approval for calls of tools that match the [pattern](ToolPattern), also [loosely](ToolPattern::matches_loosely).
     #[must_use]
     pub fn ask(self, pattern: &str) -> Self {
         self.named(pattern, Permission::Ask)
@@ -169,7 +169,7 @@ impl Rule {
             (Self::Invalid, _) => true,
             (Self::Destructive, Origin::Server { .. }) => !trusted || annotations.destructive(),
             (Self::Changing, Origin::Server { .. }) => !trusted || !annotations.read_only(),
-            // The host knows its own tools: without annotations they are harmless.
+            // Local tools without annotations are considered harmless.
             (Self::Destructive, Origin::Local) => says("destructiveHint", true),
             (Self::Changing, Origin::Local) => says("readOnlyHint", false) || says("destructiveHint", true),
         }
@@ -193,7 +193,7 @@ pub struct ApprovalRequest {
     /// The tool's own [summary](crate::tool::Tool::summarize) of the call, redacted. It is built from the arguments, which come from
     /// a model: show it next to them, not instead of them. Tools of MCP servers have none.
     pub summary: Option<String>,
-    /// The changes of the tool since it was approved permanently; empty if it never was.
+    /// The changes to the tool since it was approved permanently; empty if it never was.
     pub changes: Vec<String>,
     /// The definition that the approval is for.
     pub definition: ToolDefinition,
@@ -239,7 +239,7 @@ pub(super) struct PolicyDecision {
     pub(super) permission: Permission,
     /// Whether it holds only for this definition of the tool.
     pub(super) only_unchanged: bool,
-    /// The changes of the tool since it was approved.
+    /// The changes to the tool since it was approved.
     pub(super) changes: Vec<String>,
 }
 

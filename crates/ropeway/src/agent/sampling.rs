@@ -38,8 +38,9 @@ type Approve = Arc<dyn Fn(SamplingRequest) -> BoxFuture<'static, bool> + Send + 
 
 /// Answers sampling requests of servers with a model.
 ///
-/// Cheap to clone; clones share their limits. A server chooses its messages and nothing else: provider, model and maximum tokens
-/// are the host's. The request contains nothing of the host's conversations, and the result nothing of the model's reasoning.
+/// Cheap to clone; clones share their limits. A server chooses the messages, the system prompt, the temperature and the stop
+/// sequences. The host sets the provider, the model and the maximum tokens. The request contains nothing of the host's
+/// conversations, and the result nothing of the model's reasoning.
 #[derive(Clone)]
 pub struct SamplingHandler {
     provider: Provider,
@@ -78,7 +79,7 @@ impl SamplingHandler {
         }
     }
 
-    /// Asks for approval before each request.
+    /// Requires approval before each request.
     #[must_use]
     pub fn with_approval<F, R>(mut self, approve: F) -> Self
     where
@@ -101,7 +102,7 @@ impl SamplingHandler {
     }
 
     async fn answer(&self, request: SamplingRequest) -> Result<Value, HandlerError> {
-        // Invalid requests are refused before anyone is asked for approval.
+        // Invalid requests are refused before approval is requested.
         if is_longer(&request.params, self.max_bytes) {
             let message = format!("request exceeds {} bytes", self.max_bytes);
             return Err(HandlerError { code: code::INVALID_PARAMS, message });
@@ -111,7 +112,7 @@ impl SamplingHandler {
         let permits = self.permits(&server)?;
         // Fails only on a closed semaphore, and this one is never closed.
         let _permit = permits.acquire().await;
-        // Other requests may have used up the limit meanwhile.
+        // Other requests may have used up the limit since.
         self.permits(&server)?;
         if let Some(approve) = &self.approve
             && !approve(request).await

@@ -119,8 +119,8 @@ conversions!(AgentServer {
 
 /// One connection as a source of tools and instructions.
 ///
-/// [`ToolSource::ready`] only waits for the first attempt to connect. Later attempts happen in the background, and a server that
-/// is back is used again.
+/// [`ToolSource::ready`] only waits for the first attempt to connect. Later attempts happen in the background, and a recovered
+/// server is used again.
 pub struct ServerSource {
     mcp: Mcp,
     shape: ToolShape,
@@ -235,8 +235,8 @@ impl ServerSource {
         self.listing().state = ListState::Failed(cause, Instant::now() + MIN_LIST_INTERVAL);
     }
 
-    /// Returns the state of the server, and whether its tools are exposed. Tools of a server that reconnects or needs a sign-in stay
-    /// exposed: their calls fail until it is back.
+    /// Returns the state of the server, and whether its tools are exposed. Tools of a server that reconnects or needs a sign-in
+    /// stay exposed: their calls fail until it recovers.
     fn state(&self, listing: &Listing) -> (ServerState, bool) {
         match (&*self.mcp.state().borrow(), &listing.registry, &listing.state) {
             (ConnectionState::Ready { .. }, Some(registry), _) => (ServerState::Ready { tools: registry.len() }, true),

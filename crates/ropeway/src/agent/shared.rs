@@ -24,7 +24,7 @@ use crate::tool::TraceParent;
 /// How long a turn waits for servers that an earlier turn has given up on.
 const SHORT_WAIT: Duration = Duration::from_millis(300);
 
-/// How long a turn waits for context at least, even if the servers used up the time.
+/// Minimum time that a turn waits for context, even if the servers used up the time.
 const MIN_CONTEXT_WAIT: Duration = Duration::from_secs(1);
 
 /// The state that all handles and turns of an agent share.

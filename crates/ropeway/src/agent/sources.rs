@@ -169,7 +169,7 @@ impl Sources {
         let mut items = Vec::new();
         let mut state = lock(&self.state);
         for (mut entry, answer) in entries.into_iter().zip(answers) {
-            // Sources may have been added and removed meanwhile.
+            // Sources may have been added or removed since.
             let current = state.contexts.iter_mut().find(|current| Arc::ptr_eq(&current.source, &entry.source));
             if let Some(answer) = answer {
                 if let Some(current) = current {

@@ -1,7 +1,7 @@
 //! Tracing spans: a turn, each model request, each call of a local tool.
 //!
 //! Names and fields follow the OpenTelemetry conventions for generative AI
-//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>). Calls of MCP tools have spans of their own.
+//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>). Calls of MCP tools have their own spans.
 
 use tracing::Span;
 use tracing::field::Empty;

@@ -80,8 +80,8 @@ impl Serialize for TurnEnd {
     }
 }
 
-/// Why an agent could not be built, or why a turn failed. A failed tool call is reported to the model and does not fail the turn, unless the host marks its error
-/// [fatal](ToolCallError::fatal).
+/// Why an agent could not be built, or why a turn failed. A failed tool call is reported to the model and does not fail the turn,
+/// unless the host marks its error [fatal](ToolCallError::fatal).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
@@ -138,7 +138,8 @@ pub enum AgentError {
         /// Why it is invalid.
         problem: String,
     },
-    /// The task of the turn is gone: its runtime was shut down, or code of the host, such as a tracer, panicked in it.
+    /// The task of the turn has ended without an outcome: its runtime was shut down, or code of the host, such as a tracer,
+    /// panicked in it.
     #[error("the turn ended unexpectedly")]
     Lost,
 }

@@ -89,11 +89,11 @@ setters!(BridgeBuilder {
     /// Caches tool definitions and eras of servers in this directory instead of the [default one](default_cache_dir).
     ///
     /// Lazy servers are not started to list cached tools, [`cached_tools`](super::cached_tools) reads them without a bridge, and
-    /// servers that speak the legacy era are not probed at every start.
+    /// legacy servers are not probed at every start.
     cache_dir(folder: impl Into<PathBuf>) => cache_dir = Some(folder.into());
     /// Keeps these secrets out of the cache. The secrets of the servers are never cached.
     redact(secrets: Redactor) => secrets = secrets;
-    /// Starts servers with a sandbox through this program, unless their own settings name one: the path of `ropeway`, on Linux.
+    /// Starts servers with a sandbox through this program, unless their settings name one: the path of `ropeway`, on Linux.
     ///
     /// Without a launcher, a server whose sandbox is required is not started.
     sandbox_launcher(program: impl Into<PathBuf>) => launcher = Some(SandboxLauncher::new(program));
@@ -113,7 +113,7 @@ impl BridgeBuilder {
         self
     }
 
-    /// Makes the tokens of all connections known to a redactor.
+    /// Adds the tokens of all connections to a redactor.
     pub(crate) fn token_redactor(mut self, redactor: Arc<AccountRedactor>) -> Self {
         self.handlers = self.handlers.with_token_redactor(redactor);
         self

@@ -113,7 +113,7 @@ impl DefinitionCache {
         Self { folder, eras }
     }
 
-    /// Returns the era of a server, if it is known and the configuration does not set it.
+    /// Returns the cached era of a server, unless the configuration sets one.
     pub(super) fn load_era(&self, config: &ServerConfig) -> Option<Era> {
         is_probed(config).then(|| self.eras.load(key(config))).flatten()
     }
@@ -201,7 +201,7 @@ fn touch(path: &Path) -> io::Result<()> {
 /// Returns the tools of a server as of the last time a bridge listed them, with the names and filters of its current entry. Starts no
 /// server.
 ///
-/// Returns `None` if the server was never listed, is disabled, or has another command or URL since. `folder` is that of
+/// Returns `None` if the server was never listed, is disabled, or its command or URL has changed since. `folder` is that of
 /// [`BridgeBuilder::cache_dir`](super::BridgeBuilder::cache_dir) or [`default_cache_dir`].
 pub fn cached_tools(folder: &Path, entry: &ServerEntry) -> Option<Vec<ToolDefinition>> {
     let ServerSettings::Known(config) = &entry.settings else { return None };

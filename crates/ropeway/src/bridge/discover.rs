@@ -1,4 +1,4 @@
-//! Tool discovery for hosts with a tool registry of their own.
+//! Tool discovery for hosts with their own tool registry.
 
 use std::sync::Arc;
 
@@ -111,8 +111,8 @@ impl DiscoveredTool {
         }
     }
 
-    /// Returns the name that [`register`](Self::register) gives the tool: with the prefix of the configuration, and valid for
-    /// every model.
+    /// Returns the name under which [`register`](Self::register) adds the tool: with the prefix of the configuration, and valid
+    /// for every model.
     pub fn exposed_name(&self) -> &str {
         &self.exposed.name
     }

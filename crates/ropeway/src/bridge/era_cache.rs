@@ -1,4 +1,4 @@
-//! Servers that speak the legacy era, stored on disk so that a start does not probe them.
+//! Legacy servers, stored on disk so that a start does not probe them.
 
 use std::collections::BTreeMap;
 #[cfg(test)]
@@ -52,7 +52,7 @@ impl EraCache {
         Self { file, file_contents: Mutex::default() }
     }
 
-    /// Returns the era of a server, if it is known.
+    /// Returns the cached era of a server, if any.
     pub(super) fn load(&self, key: u64) -> Option<Era> {
         let mut known = lock(&self.file_contents);
         known.get_or_insert_with(|| self.read()).age(key).filter(|age| *age < LIFETIME).map(|_| Era::Legacy)

@@ -67,13 +67,13 @@ impl ServerView {
             Some(original) => ToolDefinition::clone(original),
             None => ToolDefinition { name: exposed.own_name().to_owned(), ..exposed.clone() },
         };
-        // Allowlists are not about the tools that the bridge generates.
+        // Allowlists do not apply to generated tools.
         let (definition, _) = self.shape.allowing_all().transformed(&original)?;
         Some(ToolDefinition { provenance: exposed.provenance.clone(), ..definition })
     }
 }
 
-/// A server that people can sign in to.
+/// A server that users can sign in to.
 #[derive(Clone, Debug)]
 pub(crate) struct SignInTarget {
     pub(crate) url: String,
@@ -165,9 +165,9 @@ impl Bridge {
         lease(&slot, own_name, connect).await
     }
 
-    /// Returns a connection of its own to a server, which is not connected yet: the process or session of one client.
+    /// Returns a separate connection to a server, not connected yet: the process or session of one client.
     ///
-    /// It lives as long as its handles. [`connect_isolated`](Self::connect_isolated) sends requests to it.
+    /// It closes with its last handle. [`connect_isolated`](Self::connect_isolated) sends requests to it.
     pub(crate) fn isolated(&self, alias: &Alias, handlers: Handlers) -> Option<Mcp> {
         let slot = self.slot(alias).ok()?;
         let handlers = handlers.with_auth_of(&slot.shared.handlers);
@@ -211,7 +211,7 @@ impl Bridge {
         self.slot(alias).map(|slot| slot.entry.isolation).unwrap_or_default()
     }
 
-    /// Returns `true` if each principal of a gateway has tokens of its own for a server.
+    /// Returns `true` if each principal of a gateway has its own tokens for a server.
     pub(crate) fn has_principal_tokens(&self, alias: &Alias) -> bool {
         let Some(slot) = self.slot(alias).ok() else { return false };
         match slot.config().and_then(http_server).and_then(|server| server.auth.as_ref()) {
@@ -221,7 +221,7 @@ impl Bridge {
     }
 
     /// Returns `true` if only principals can list the tools of a server, because the shared account has no tokens and has never
-    /// listed them. Tools that it has listed stay as they are.
+    /// listed them. Tools that it has listed stay exposed.
     pub(crate) fn needs_principal_list(&self, alias: &Alias) -> bool {
         let needs_list = |slot: Arc<ServerSlot>| {
             let snapshot = slot.snapshot();
@@ -251,7 +251,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Returns the URL and the settings of a server that people can sign in to.
+    /// Returns the URL and the settings of a server that users can sign in to.
     pub(crate) fn sign_in_target(&self, alias: &Alias) -> Option<SignInTarget> {
         let slot = self.slot(alias).ok()?;
         let server = slot.config().and_then(http_server)?;
@@ -263,7 +263,7 @@ impl Bridge {
         Some(SignInTarget { url: server.url.clone(), settings })
     }
 
-    /// Returns the servers that need a sign-in, and for which tokens were stored meanwhile, such as by `ropeway login`.
+    /// Returns the servers that need a sign-in, and for which tokens have been stored since, such as by `ropeway login`.
     pub(crate) async fn signed_in_servers(&self) -> Vec<Alias> {
         let mut servers = Vec::new();
         for slot in self.state.slots() {

@@ -1,4 +1,4 @@
-//! Tools that give models access to the resources and prompts of a server.
+//! Tools with which models access the resources and prompts of a server.
 
 use std::sync::Arc;
 

@@ -210,8 +210,8 @@ impl Bridge {
 
     /// Reloads the configuration file like [`watch`](Self::watch), if `accept` returns `Ok` for its text.
     ///
-    /// `accept` sees the text before it is parsed, and the bridge uses exactly that text. An error is reported as a warning, the old
-    /// configuration stays in use, and `accept` is called again from time to time.
+    /// `accept` sees the text before it is parsed, and the bridge uses exactly that text. An error is reported as a warning, the
+    /// old configuration stays in use, and `accept` is called again periodically.
     pub fn watch_accepted(
         &self,
         file: impl Into<PathBuf>,

@@ -21,7 +21,7 @@ pub(super) struct BridgeShared {
     pub(super) cache: Option<DefinitionCache>,
     /// The accepted tools, and the policy for tools that differ from them.
     pub(super) lock: Option<(Lock, LockPolicy)>,
-    /// Counts changes of the tools or the state of any server.
+    /// Counts changes to the tools or the state of any server.
     changes: watch::Sender<u64>,
     notices: Mutex<Notices>,
     /// Secrets of the host, which are kept out of the cache like those of the servers.
@@ -36,7 +36,7 @@ pub(super) struct BridgeShared {
 #[derive(Debug, Default)]
 struct Notices {
     events: Vec<Event>,
-    /// The warnings were emitted since the last start.
+    /// Whether the warnings were emitted since the last start.
     emitted: bool,
 }
 
@@ -75,13 +75,13 @@ impl BridgeShared {
         lock(&self.secrets).clone()
     }
 
-    /// Returns how the sandbox of a server is wider than the accepted one, if it is.
+    /// Returns how the sandbox of a server exceeds the accepted one, if it does.
     pub(super) fn widened_sandbox(&self, entry: &ServerEntry) -> Option<String> {
         let (lock, _) = self.lock.as_ref()?;
         lock.widened_sandbox(entry)
     }
 
-    /// Returns why a strict lock does not allow to start a server.
+    /// Returns why a strict lock prevents the start of a server.
     pub(super) fn start_refusal(&self, entry: &ServerEntry) -> Option<String> {
         let (lock, _) = self.lock.as_ref().filter(|_| self.is_strict())?;
         lock.start_refusal(entry)

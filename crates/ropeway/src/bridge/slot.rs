@@ -42,7 +42,7 @@ pub(super) struct ServerSlot {
     pub(super) tools: Mutex<SlotTools>,
     pub(super) context_cache: ContextCache,
     last_error: Mutex<Option<LastError>>,
-    /// The exposed tools were listed with the tokens of a principal of the gateway, not by this connection.
+    /// Whether the exposed tools were listed with the tokens of a principal of the gateway, not by this connection.
     #[cfg(feature = "gateway")]
     pub(super) is_listed_by_principal: AtomicBool,
 }
@@ -260,8 +260,8 @@ impl ServerSlot {
 
     /// Returns the state of the server with `tools` exposed tools of `of`, and whether they are listed.
     ///
-    /// Tools of a server that is being reconnected stay listed: calls fail, and the list does not change. The same applies to a
-    /// server that needs a sign-in or another token, which calls wait for or ask for.
+    /// Tools of a server that is being reconnected stay listed: calls wait or fail, and the list does not change. The same
+    /// applies to a server that needs a sign-in or another token, which calls request or wait for.
     fn state(&self, tools: usize, of: usize) -> (ServerState, bool) {
         if !self.entry.enabled {
             return (ServerState::Disabled, false);

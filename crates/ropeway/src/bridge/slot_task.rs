@@ -63,7 +63,7 @@ impl ServerSlot {
             connection.mcp().assume_era(era);
         }
         if let Some(info) = connection.mcp().server_info() {
-            // The connection is shared and was made before: its own event is over.
+            // A shared connection is already established, and has emitted its event before.
             let (server, protocol_version) = (self.alias().clone(), info.protocol_version.clone());
             self.events().emit(Event::Ready { server, protocol_version });
         }
@@ -71,7 +71,7 @@ impl ServerSlot {
         Phase::Running { connection, task }
     }
 
-    /// Waits for the first connection attempt. A slot that is stopped meanwhile returns `Ok`.
+    /// Waits for the first connection attempt. Returns `Ok` if the slot is stopped before.
     async fn first_attempt(&self) -> Result<(), ConnectError> {
         if !matches!(*lock(&self.phase), Phase::Running { .. }) {
             return Ok(());
@@ -135,7 +135,7 @@ async fn follow(slot: Weak<ServerSlot>, mcp: Mcp) {
     let connected = tokio::select! {
         connected = &mut connecting => connected,
         () = tokio::time::sleep(mcp.timeouts().bounded().connect / 2) => {
-            // A server that is silent for so long may have been updated to another era. The next start probes it.
+            // A server that stays silent this long may have been updated to another era. The next start probes it.
             slot.upgrade().iter().for_each(|slot| slot.store_era(None));
             connecting.await
         }

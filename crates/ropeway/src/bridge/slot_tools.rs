@@ -80,7 +80,7 @@ impl ServerSlot {
         self.shared.notify_changed();
     }
 
-    /// Exposes what another connection has listed, because this one has no tokens.
+    /// Exposes the tools that another connection has listed, because this one has no tokens.
     #[cfg(feature = "gateway")]
     pub(super) fn expose_definitions(self: &Arc<Self>, mut features: ServerFeatures) {
         let Some(mcp) = self.mcp() else { return };
@@ -101,7 +101,7 @@ impl ServerSlot {
         }
     }
 
-    /// Warns listeners, if any, about tools whose input schemas cannot be compiled. Compiling takes a while, so it runs in the
+    /// Warns listeners, if any, about tools whose input schemas cannot be compiled. Compiling is slow, so it runs in the
     /// background and stops when the slot is dropped.
     fn check_schemas(self: &Arc<Self>) {
         if !self.events().has_listeners() {
@@ -133,7 +133,7 @@ impl ServerSlot {
         }
         let wrap = |tool: &Arc<dyn Tool>| (self.wrap_tool)(tool.clone(), self);
         let mut exposed = self.shape.apply_all(own.iter().map(wrap));
-        // Allowlists are about the server's own tools.
+        // Allowlists apply only to the server's own tools.
         exposed.extend(self.shape.allowing_all().apply_all(generated.iter().map(wrap)));
         let (differences, hidden) = self.apply_lock(&mut exposed);
         tools.exposed = exposed;

@@ -55,7 +55,7 @@ setters!(Sandbox {
 });
 
 setters!(Sandbox {
-    /// Sets what happens if the system does not support a restriction.
+    /// Sets the behavior if the system does not support a restriction.
     // Hidden from the docs: `best_effort` sets it; used by tests.
     #[doc(hidden)]
     with_mode(mode: SandboxMode) => mode = mode;

@@ -26,7 +26,7 @@ struct EventBus {
     payloads: AtomicBool,
 }
 
-/// Another channel that gets all events, under another alias of the server.
+/// Another channel that receives all events, under another alias of the server.
 #[derive(Debug)]
 struct RelayTarget {
     number: u64,
@@ -59,7 +59,7 @@ impl Events {
         self
     }
 
-    /// Returns `true` if a listener wants arguments and results.
+    /// Returns `true` if a listener receives arguments and results.
     #[cfg(feature = "mcp")]
     pub(crate) fn wants_payloads(&self) -> bool {
         (self.0.has_payloads() && self.0.own.receiver_count() > 0)
@@ -75,7 +75,7 @@ impl Events {
                 target.to.emit(event.clone().renamed(&target.alias));
             }
         }
-        // A relay target may want payloads that this channel does not.
+        // A relay target may include payloads that this channel does not.
         let plain = event.has_payload() && !self.0.has_payloads();
         // Sending fails only without listeners.
         let _ = self.0.own.send(if plain { event.without_payload() } else { event });
@@ -100,8 +100,8 @@ impl Events {
 
     /// Forwards all future events to another channel, with `alias` as the server.
     ///
-    /// For a connection with several owners, each of which emits changes of the tools itself. Two channels must not relay to
-    /// each other.
+    /// For a connection with several owners, each of which emits its own `ToolsChanged`. Two channels must not relay to each
+    /// other.
     #[cfg_attr(not(feature = "bridge"), expect(dead_code, reason = "only the bridge shares connections"))]
     pub(crate) fn relay(&self, alias: Alias, to: Self) -> Relay {
         static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -59,7 +59,7 @@ pub enum Event {
         /// The alias of the server.
         server: Alias,
     },
-    /// A person is asked to sign in to a server.
+    /// The user is prompted to sign in to a server.
     #[serde(rename = "server.sign_in_started")]
     SignInStarted {
         /// The alias of the server.
@@ -67,7 +67,7 @@ pub enum Event {
         /// The reason: `first`, `expired` or `scope`.
         reason: String,
     },
-    /// A person signed in to a server.
+    /// The user signed in to a server.
     #[serde(rename = "server.signed_in")]
     SignedIn {
         /// The alias of the server.

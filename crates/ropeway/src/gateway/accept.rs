@@ -1,4 +1,4 @@
-//! Accepts connections, also when the process is out of file descriptors.
+//! Accepts connections, even when the process runs out of file descriptors.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::limits::{ConnectionPermit, Limits};
 
-/// Pause after a failure that does not concern one connection only, such as too many open files.
+/// Pause after a failure that affects more than one connection, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listening socket.
@@ -110,7 +110,7 @@ mod tests {
         let start = Instant::now();
         accept(&Failing(io::ErrorKind::ConnectionAborted, AtomicUsize::new(3)), &limits).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
-        // EMFILE has no kind of its own.
+        // EMFILE has no `ErrorKind`.
         accept(&Failing(io::ErrorKind::Other, AtomicUsize::new(3)), &limits).await;
         assert_eq!(start.elapsed(), PAUSE * 3);
     }

@@ -1,4 +1,4 @@
-//! Shortcuts of the builder of a gateway: the keys of sessions, and telemetry as the environment sets it.
+//! Shortcuts of the gateway builder: session keys, and telemetry from environment variables.
 
 use std::path::PathBuf;
 

@@ -23,7 +23,7 @@ use super::uris::UriRoute;
 use crate::protocol::{ClientParams, Era};
 use crate::tool::{ArgumentMapping, Arguments, CallContext, CallError};
 
-/// The rule that the audit log names for a tool that a key does not allow. The client cannot tell it from a tool that does not exist.
+/// The rule in the audit log for a tool that a key does not allow. For the client, the tool does not exist.
 const TOOL_RULE: &str = "tools";
 
 /// Handles `tools/call`.
@@ -87,7 +87,7 @@ pub(crate) fn call_tool(
         match called {
             Ok((route, _)) if route.mapping == ArgumentMapping::Opaque => {
                 match shared_.upstreams.account(&route.server, &exchange.client.principal) {
-                    // It would use the tokens of the shared account.
+                    // The call would use the tokens of the shared account.
                     Some(_) => Outcome::Error(ErrorReply::not_per_principal(&route.server)),
                     None => call_opaque(&shared_, &route, &arguments, &exchange).await,
                 }
@@ -103,7 +103,7 @@ pub(crate) fn call_tool(
     }))
 }
 
-/// Finds the route of a tool. A tool that a server has listed just now is found, too.
+/// Finds the route of a tool. Also finds a tool that a server has just listed.
 fn find_route(
     shared: &GatewayShared,
     client: &Client,
@@ -150,7 +150,7 @@ fn parse_arguments(text: &[u8]) -> Result<Arguments, ErrorReply> {
         .map_err(|error| ErrorReply::invalid_params(format!("`arguments` is invalid: {error}")))
 }
 
-/// Makes the request for the server of a tool.
+/// Creates the request for the server of a tool.
 fn tool_request(
     shared: &GatewayShared,
     exchange: &Exchange,
@@ -176,7 +176,7 @@ fn tool_request(
     })
 }
 
-/// Calls a tool that the bridge has made itself.
+/// Calls a tool that the bridge generates.
 async fn call_opaque(shared: &GatewayShared, route: &CallRoute, arguments: &[u8], exchange: &Exchange) -> Outcome {
     exchange.note(|record| record.note_server(&route.server, Some(&route.own_name)));
     let arguments = match parse_arguments(arguments) {
@@ -283,7 +283,7 @@ pub(crate) fn read_resource(
     }))
 }
 
-/// Returns `true` if a server does not know a resource, so that another one may.
+/// Returns `true` if a server does not have a resource, so that the next one is tried.
 fn is_not_found(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Error(ErrorReply { code: -32002 | -32602 | -32601, .. }))
 }

@@ -29,7 +29,7 @@ pub(crate) struct Catalog {
     known_uris: Mutex<HashMap<Arc<str>, CachedUris>>,
 }
 
-/// The known URIs of a profile, and what they were made from.
+/// The known URIs of a profile, and the lists that they were built from.
 struct CachedUris {
     router: u64,
     lists: Vec<Option<Arc<ServerEntries>>>,
@@ -58,8 +58,8 @@ struct RoutedEntry {
 type Fetched<'a> = (&'a RoutedServer, Result<Arc<ServerEntries>, MissingServer>);
 
 impl Catalog {
-    /// Lists what the servers of a profile have. Servers are asked concurrently, each for up to `timeout`. `is_own` states which
-    /// servers have tokens of the client: their resources are those of the shared account, and are left out.
+    /// Lists the entries of all servers of a profile. Servers are queried concurrently, each for up to `timeout`. `is_own` states
+    /// which servers have tokens of the client: their resources are those of the shared account, and are left out.
     pub(crate) async fn list(
         &self,
         bridge: &Bridge,
@@ -167,7 +167,7 @@ impl Catalog {
         }
     }
 
-    /// Removes the lists of servers that the configuration does not have anymore.
+    /// Removes the lists of servers that are not in the configuration.
     pub(crate) fn retain(&self, servers: &[Alias]) {
         lock(&self.lists).retain(|(server, _), _| servers.contains(server));
     }
@@ -198,7 +198,7 @@ impl Catalog {
         join_all(router.routed.iter().filter(|server| server.entry.enabled).map(one)).await
     }
 
-    /// Returns the lists that are known already.
+    /// Returns the cached lists.
     fn known<'a>(&self, bridge: &Bridge, router: &'a Router, kind: ListKind) -> Vec<Fetched<'a>> {
         let one = |server: &'a RoutedServer| {
             let link = bridge.server(&server.alias).map(|mcp| mcp.link());
@@ -243,7 +243,7 @@ impl Catalog {
         }
         let known = Arc::new(known);
         let cached = CachedUris { router: router.id, lists, known: known.clone() };
-        // Which servers have resources is not known yet if one of them is not connected.
+        // Which servers have resources is unknown until all of them are connected.
         if router.routed.iter().all(|server| bridge.server(&server.alias).is_some_and(|mcp| mcp.is_connected())) {
             lock(&self.known_uris).insert(router.profile.name.clone(), cached);
         }
@@ -251,7 +251,7 @@ impl Catalog {
     }
 }
 
-/// Lists the tools of a profile, with changes that the router does not have yet.
+/// Lists the tools of a profile, including changes that are not in the router yet.
 fn list_tools(bridge: &Bridge, router: &Router) -> Listing {
     let views = bridge.views();
     let current;
@@ -269,7 +269,7 @@ fn list_tools(bridge: &Bridge, router: &Router) -> Listing {
     }
 }
 
-/// Fetches a list of one server, unless it is known and up to date.
+/// Fetches a list of one server, unless the cached list is up to date.
 async fn fetch(
     bridge: &Bridge,
     server: &RoutedServer,
@@ -326,7 +326,7 @@ fn unavailable(server: &RoutedServer, state: &'static str, reason: Option<String
     described.unwrap_or_else(|| MissingServer { alias: server.alias.clone(), state, reason })
 }
 
-/// Gives the entries of all servers the names and URIs that clients see, in the order of the configuration.
+/// Assigns the names and URIs that clients see to the entries of all servers, in the order of the configuration.
 fn routed_entries(router: &Router, kind: ListKind, fetched: &[Fetched<'_>]) -> Vec<RoutedEntry> {
     let mut names = NameTable::new(router.profile.is_prefixed());
     let mut known = KnownUris::default();

@@ -26,7 +26,7 @@ pub(crate) const MAX_QUESTIONS: usize = 16;
 /// (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>).
 const LOG_LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// Stands for the level of a client that has not asked for log messages.
+/// Stands for the level of a client that has not requested log messages.
 const NO_LOGS: u8 = u8::MAX;
 
 /// A level of log messages.
@@ -65,7 +65,7 @@ impl ClientId {
     }
 }
 
-/// What a client can do for servers.
+/// The capabilities of a client that servers can use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ClientCapabilities {
     pub(crate) form: bool,
@@ -139,7 +139,7 @@ impl ClientCapabilities {
     }
 }
 
-/// What a client says about itself.
+/// The description that a client sends of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientDescription {
     /// The negotiated protocol version.
@@ -152,7 +152,7 @@ pub(crate) struct ClientDescription {
 
 /// One client.
 ///
-/// A legacy client lives as long as its session, a modern one as long as its request.
+/// A legacy client lives as long as its session. A modern one is shared by requests with the same description.
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) era: Era,
@@ -163,13 +163,13 @@ pub(crate) struct Client {
     pub(crate) profile: Arc<str>,
     /// Clients with equal keys share their isolated connections.
     pub(crate) isolation_key: u64,
-    /// Several clients may look like this one: modern HTTP clients have neither a session nor a connection of their own.
+    /// Whether other clients may be indistinguishable: modern HTTP clients have neither a session nor their own connection.
     pub(crate) is_anonymous: bool,
     /// `clientInfo` and `clientCapabilities` for a modern server: the text of a JSON object without its braces.
     pub(crate) modern_meta: Arc<str>,
     /// Identifies the session, also after a restart of the gateway. Empty for clients without a session.
     pub(crate) session: Box<str>,
-    /// What records of requests say about the client.
+    /// The description of the client in records of requests.
     label: OnceLock<Arc<ClientLabel>>,
     /// Frames that belong to no request of the client.
     pub(crate) outbound: Outbound,
@@ -193,7 +193,7 @@ pub(crate) type Answer = Result<Box<RawValue>, Box<RawValue>>;
 pub(crate) enum Unanswered {
     /// Too many questions wait for the client.
     TooMany,
-    /// The client is gone.
+    /// The client has disconnected.
     Gone,
     /// The gateway stops.
     Stopping,
@@ -238,19 +238,19 @@ impl Client {
         }
     }
 
-    /// Returns the size of what the client says about itself, which is kept as it is and for modern servers.
+    /// Returns the size of the description, which is kept in its original form and in that for modern servers.
     pub(crate) fn description_bytes(&self) -> usize {
         let ClientDescription { info, capabilities, .. } = &self.description;
         info.len() + capabilities.len() + self.modern_meta.len()
     }
 
-    /// Returns what records of requests say about the client.
+    /// Returns the description of the client in records of requests.
     pub(crate) fn label(&self) -> Arc<ClientLabel> {
         let ClientDescription { info, version, .. } = &self.description;
         self.label.get_or_init(|| Arc::new(ClientLabel::read(info, self.era, version, &self.session))).clone()
     }
 
-    /// Returns the minimum level of log messages for the client. `None` if it has not asked for any.
+    /// Returns the minimum level of log messages for the client. `None` if it has not requested any.
     ///
     /// The gateway decides which messages a client gets before `logging/setLevel`
     /// (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>): none, because the messages of a
@@ -259,7 +259,7 @@ impl Client {
         Some(self.log_level.load(Ordering::Relaxed)).filter(|level| *level != NO_LOGS).map(LogLevel)
     }
 
-    /// Returns `true` if the client has asked for log messages of this level with `logging/setLevel`.
+    /// Returns `true` if the client has requested log messages of this level with `logging/setLevel`.
     pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
         self.log_level().is_some_and(|wanted| wanted <= level)
     }
@@ -333,7 +333,7 @@ impl Client {
         self.running() == 0 && self.streams.load(Ordering::Relaxed) == 0
     }
 
-    /// Ends everything that waits for the client, because it is gone.
+    /// Ends everything that waits for the client, because it has disconnected.
     pub(crate) fn close(&self) {
         lock(&self.questions).clear();
         self.requests.cancel_all();
@@ -341,7 +341,7 @@ impl Client {
     }
 }
 
-/// A question without an answer. Dropping it tells the client that the question was withdrawn.
+/// A question without an answer. Dropping it notifies the client that the question was withdrawn.
 struct OpenQuestion<'a> {
     client: &'a Client,
     stream: &'a Outbound,

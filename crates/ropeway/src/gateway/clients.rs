@@ -46,8 +46,7 @@ impl ChangedList {
     }
 }
 
-/// The changes that a modern client is notified of
-/// (`subscriptions/listen`).
+/// The changes that a modern client subscribes to (`subscriptions/listen`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ListenFilter {
@@ -88,7 +87,7 @@ impl Clients {
     /// Adds a legacy client.
     pub(crate) fn add(&self, client: &Arc<Client>) {
         let mut legacy = lock(&self.legacy);
-        // Clients that are gone are removed now and then, at a cost that the growth pays for.
+        // Disconnected clients are removed before the table grows, at an amortized constant cost.
         if legacy.len() == legacy.capacity() {
             legacy.retain(|_, client| client.strong_count() > 0);
         }
@@ -129,7 +128,7 @@ impl Clients {
         lock(&self.listeners).len()
     }
 
-    /// Tells the clients of a profile that a list has changed.
+    /// Notifies the clients of a profile that a list has changed.
     pub(crate) fn notify_changed(&self, list: ChangedList, concerns: impl Fn(&str) -> bool) {
         let method = list.method();
         let frame = list.frame();
@@ -157,10 +156,10 @@ pub(crate) fn listened(method: &str, params: &str, id: &RawValue) -> String {
     )
 }
 
-/// Maximum number and bytes of the remembered descriptions of modern clients.
+/// Maximum number and bytes of the cached descriptions of modern clients.
 const MAX_DESCRIPTIONS: Amount = Amount { count: 1024, bytes: 8 << 20 };
 
-/// The part of them that one principal may have.
+/// Maximum share of one principal in [`MAX_DESCRIPTIONS`].
 const MAX_OWN_DESCRIPTIONS: Amount = Amount { count: 512, bytes: 2 << 20 };
 
 /// A number of descriptions, and their size.
@@ -211,7 +210,7 @@ impl ModernClients {
     }
 }
 
-/// Forgets the descriptions of a principal that has too many, or all of them if that is not enough, except for the new one.
+/// Removes the descriptions of a principal that has too many, or all of them if that is not enough, except for the new one.
 fn make_room(clients: &mut HashMap<u64, Vec<Arc<Client>>>, new: &Arc<Client>) {
     let is_own = |client: &Arc<Client>| client.principal == new.principal;
     if Amount::of(clients.values().flatten().filter(|client| is_own(client))).exceeds(MAX_OWN_DESCRIPTIONS) {

@@ -52,7 +52,7 @@ impl Caller<'_> {
     }
 }
 
-/// What is known about the client before its message is read.
+/// Identifies the client before its message is read.
 pub(crate) enum ClientRef {
     /// A client over HTTP, with the number of its connection. It is modern, not initialized, or named by its session id.
     Http { connection: u64 },
@@ -60,9 +60,9 @@ pub(crate) enum ClientRef {
     Pipe(Arc<PipeClient>),
 }
 
-/// A client on a pipe, which may speak both eras.
+/// A client on a pipe, which may use both eras.
 pub(crate) struct PipeClient {
-    /// What the calls of the pipe count for, whatever the client says about itself.
+    /// The id that calls of the pipe are counted by, whatever the client sends as its description.
     id: ClientId,
     isolation_key: u64,
     /// The requests in progress of both eras.
@@ -111,7 +111,7 @@ pub(crate) fn dispatch(shared: &Arc<GatewayShared>, caller: &Caller<'_>, body: &
         reply: Reply::error(id, error),
     };
     match read_client_message(body) {
-        // An answer to an invalid response could be answered in turn, without end.
+        // Answering an invalid response could start an endless loop of answers.
         Err(error) if error.is_response && caller.headers.is_none() => Dispatch::Accepted,
         Err(error) => failed(error.id, &ErrorReply::invalid_message(&error)),
         Ok(ClientMessage::Request { id, method, params }) => {
@@ -212,7 +212,7 @@ fn request(
     methods::handle(shared, caller.requester(client, body, id, record), method, &params)
 }
 
-/// Decides the era of a request.
+/// Determines whether a request is modern.
 fn is_modern_request(caller: &Caller<'_>, method: Option<Method>, params: &ClientParams<'_>) -> bool {
     let version = caller.headers.as_ref().and_then(|headers| headers.version);
     version.is_some_and(is_modern)

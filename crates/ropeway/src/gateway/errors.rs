@@ -8,7 +8,7 @@ use crate::error_chain::chain;
 use crate::protocol::{Era, HeaderMismatch, InvalidMessage, MODERN, code, meta};
 use crate::tool::{Alias, CallError};
 
-/// The code of errors that only concern the transport. The SDKs use it for HTTP requests that they refuse.
+/// The code of transport errors. The SDKs use it for HTTP requests that they refuse.
 const REFUSED: i64 = -32000;
 
 /// The member of an error's data with the time after which a client may try again.
@@ -119,25 +119,25 @@ impl ErrorReply {
         Self::new(503, REFUSED, message)
     }
 
-    /// A limit on requests is reached. The client may try again after a while.
+    /// A limit on requests is reached. The client may try again after `wait`.
     pub(crate) fn limited(message: impl Into<String>, wait: Duration) -> Self {
         let wait = u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
         Self::new(429, REFUSED, message).with_data(json!({RETRY_AFTER_MS: wait}))
     }
 
-    /// Returns the seconds after which a client may try again, if the error says so.
+    /// Returns the seconds after which a client may try again, if the error specifies them.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         let wait = self.data.as_ref()?.get(RETRY_AFTER_MS)?.as_u64()?;
         Some(wait.div_ceil(1000).max(1))
     }
 
-    /// The gateway would have to use tokens of another account than that of the principal.
+    /// The request would use the tokens of another account than that of the principal.
     pub(crate) fn not_per_principal(server: &Alias) -> Self {
         let message = format!("not supported for server `{server}`, where each principal has tokens of its own");
         Self::new(200, code::INVALID_REQUEST, message)
     }
 
-    /// The server needs a sign-in, and the message says where.
+    /// The server needs a sign-in; the message names the location.
     pub(crate) fn needs_sign_in(server: &Alias, message: String) -> Self {
         Self::internal(message).with_data(json!({"server": server, "reason": "needs_auth"}))
     }
@@ -198,7 +198,7 @@ impl ErrorReply {
     }
 }
 
-/// Returns the data of an error that is not the server's own: the server, if it is known, and the reason.
+/// Returns the data of an error that is not the server's own: the server, if known, and the reason.
 fn reason(error: &CallError) -> Value {
     let reason = match error {
         CallError::NotConnected { .. } => "unavailable",

@@ -1,4 +1,4 @@
-//! One resumable event stream: a ring of events between a writer and a reader that may come back.
+//! One resumable event stream: a ring of events between a writer and a reader that may reconnect.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ pub(crate) struct EventStream {
     is_standalone: bool,
     token: Box<str>,
     ring: Mutex<Ring>,
-    /// Wakes the writer when the reader has read, comes or goes.
+    /// Wakes the writer when the reader has read, attaches or detaches.
     changed: Notify,
     /// Size of the events of all streams.
     total: Arc<AtomicUsize>,
@@ -148,7 +148,7 @@ impl EventStream {
         self.changed.notify_waiters();
     }
 
-    /// Waits until the reader has read enough, is gone, or the stream has ended.
+    /// Waits until the reader has read enough or detached, or the stream has ended.
     pub(crate) async fn writable(&self) {
         loop {
             let changed = self.changed.notified();
@@ -183,7 +183,7 @@ impl EventStream {
         self.read_from(0)
     }
 
-    /// Reads from this event on, as far as it is kept.
+    /// Reads from this event on, or from the first kept event.
     pub(crate) fn read_from(self: &Arc<Self>, sequence: u64) -> EventReader {
         let mut ring = lock(&self.ring);
         let number = ring.next_reader;
@@ -192,7 +192,7 @@ impl EventStream {
         ring.cursor = sequence.clamp(ring.first, ring.first + ring.events.len() as u64);
         let waker = ring.waker.take();
         drop(ring);
-        // The previous reader notices that it is not the reader any more.
+        // The previous reader notices that it was replaced.
         waker.into_iter().for_each(Waker::wake);
         self.changed.notify_waiters();
         EventReader { stream: Arc::clone(self), number }

@@ -1,4 +1,4 @@
-//! Requests of clients in progress: their results, and everything that happens before.
+//! Requests of clients in progress: their frames, questions and results.
 
 use std::future::Future;
 use std::ops::Range;
@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Makes the result of a method that the gateway answers itself.
+    /// Creates the result of a method that the gateway answers itself.
     pub(crate) fn composed(result: impl Into<Bytes>, extras: ResultExtras, server: &ServerInfoText) -> Self {
         Self::Result { result: result.into(), from: Era::Legacy, extras, server: Some(server.clone()) }
     }
@@ -120,7 +120,7 @@ pub(crate) struct Exchange {
     permits: OnceLock<CallPermits>,
 }
 
-/// What a call counts for.
+/// The permits that a call holds.
 pub(crate) type CallPermits = (PrincipalPermit, CallPermit);
 
 /// The request that gets the response of an exchange: the first one, or its latest retry.
@@ -237,7 +237,7 @@ impl Exchange {
         is_open
     }
 
-    /// Removes a question that its server has withdrawn. Returns `true` if it was there.
+    /// Removes a question that its server has withdrawn. Returns `true` if it existed.
     pub(crate) fn withdraw(&self, is_withdrawn: impl Fn(&Question) -> bool) -> bool {
         let mut asked = lock(&self.asked);
         let before = asked.questions.len();
@@ -245,7 +245,7 @@ impl Exchange {
         before != asked.questions.len()
     }
 
-    /// Returns `true` if the client wants log messages of this level with the request.
+    /// Returns `true` if the client has requested log messages of this level with the request.
     pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
         match self.client.era {
             Era::Legacy => self.client.wants_log(level),
@@ -253,7 +253,7 @@ impl Exchange {
         }
     }
 
-    /// Ends the exchange: it has no request any more.
+    /// Ends the exchange, because its request has ended.
     pub(crate) fn end(&self) {
         self.detach();
         self.is_ended.store(true, Ordering::Release);
@@ -314,7 +314,7 @@ impl RawCaller for Exchange {
     }
 }
 
-/// What becomes of a message.
+/// The outcome of dispatching a message.
 pub(crate) enum Dispatch {
     /// The response is complete.
     Done { status: u16, reply: Reply },
@@ -326,7 +326,7 @@ pub(crate) enum Dispatch {
     Running { exchange: Arc<Exchange>, work: Work },
 }
 
-/// What happens next to a request in progress.
+/// The next event of a request in progress.
 pub(crate) enum Next {
     /// The request has ended.
     Outcome(Outcome),
@@ -336,7 +336,7 @@ pub(crate) enum Next {
     Questions(Vec<OpenQuestion>),
 }
 
-/// Waits for what happens next, until the client cancels the request. Cancel-safe.
+/// Waits for the next event, until the client cancels the request. Cancel-safe.
 pub(crate) async fn next(exchange: &Exchange, work: &mut Work) -> Next {
     let next = tokio::select! {
         biased;
@@ -362,7 +362,7 @@ async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
             return Next::Frames(frames);
         }
         if exchange.has_asked.load(Ordering::Acquire) {
-            // The work must go on: a server may ask for several inputs at once.
+            // The work must continue: a server may request several inputs at once.
             tokio::select! {
                 biased;
                 outcome = work.as_mut() => return Next::Outcome(outcome),

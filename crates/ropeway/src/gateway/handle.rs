@@ -44,7 +44,7 @@ use crate::setters::setters;
 use crate::sync::lock;
 use crate::tool::{BoxError, CancelToken};
 
-/// Time between two looks at the calls in progress while a gateway drains.
+/// Interval between checks of the calls in progress while a gateway drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time to write the last lines of the logs.
@@ -84,7 +84,7 @@ impl GatewayBuilder {
         let Self { bridge, settings, keys, journal, otlp, tokens, config_file } = self;
         let keys = match keys {
             Some(keys) => keys,
-            // With other keys, it would refuse the sessions of its clients.
+            // With other keys, the gateway would refuse the sessions of its clients.
             None if !settings.missing_keys.is_empty() => {
                 return Err(KeyError::Missing { names: settings.missing_keys.join(", ") }.into());
             }
@@ -162,7 +162,7 @@ setters!(GatewayBuilder {
     otlp(settings: OtlpSettings) => otlp = Some(settings);
     /// Sets the store of sign-ins to servers. Defaults to the store of the bridge's handlers, and else to one in memory.
     token_store(store: TokenStore) => tokens = Some(store);
-    /// Names the configuration file in the commands that people should run, unless `ropeway` finds it by itself.
+    /// Sets the configuration file for suggested commands, unless `ropeway` finds it by itself.
     config_file(path: impl Into<PathBuf>) => config_file = Some(path.into());
 });
 
@@ -238,7 +238,7 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// Fails if the new configuration is invalid. The gateway then goes on with the previous one.
+    /// Fails if the new configuration is invalid. The gateway then continues with the previous one.
     pub async fn reload(&self, config: Config) -> Result<(), BridgeError> {
         let settings = config.gateway.clone();
         self.bridge().reload(config).await?;
@@ -251,8 +251,8 @@ impl Gateway {
     /// Reloads the configuration file whenever it changes, until the gateway is drained.
     ///
     /// `accept` sees the text of the file, and exactly that text is used if it returns `Ok`. `prepare` changes the configuration
-    /// before it is used. If the file is invalid or not accepted, a warning is emitted and the gateway goes on with the previous
-    /// configuration.
+    /// before it is used. If the file is invalid or not accepted, a warning is emitted and the gateway continues with the
+    /// previous configuration.
     pub fn watch(
         &self,
         file: impl Into<PathBuf>,
@@ -290,7 +290,7 @@ impl Gateway {
         let load = |tls: TlsSettings| Tls::load(&tls.certificate, &tls.key, self.bridge().event_channel());
         let tls = tls.map(load).transpose()?;
         if let Some(origin) = page_origin(address, tls.is_some(), &shared.settings().allowed_hosts) {
-            // The first listener counts.
+            // The first listener wins.
             let _ = shared.page_origin.set(origin);
         }
         Ok(http::serve_tcp(shared, listener, tls).await?)
@@ -337,7 +337,7 @@ impl Gateway {
         stdio::serve(self.inner.shared.clone(), selector, input, output).await;
     }
 
-    /// Waits until a client of the socket asks the gateway to stop.
+    /// Waits until a client of the socket requests the gateway to stop.
     pub async fn stop_requested(&self) {
         self.inner.shared.stop_requested.cancelled().await;
     }
@@ -354,7 +354,7 @@ impl Gateway {
         let shared = &self.inner.shared;
         shared.leaving.cancel();
         shared.draining.cancel();
-        // Their clients may never come back.
+        // Their clients may never reconnect.
         shared.parked.close();
         shared.clients.legacy().iter().for_each(|client| client.refuse_questions());
         let finished = async {
@@ -383,7 +383,7 @@ impl Gateway {
         recent.iter().map(|record| serde_json::to_value(&**record).unwrap_or_default()).collect()
     }
 
-    /// Counts what is in progress.
+    /// Returns the counts of the work in progress.
     // Hidden from the docs: used by tests.
     #[doc(hidden)]
     pub fn status(&self) -> GatewayStatus {

@@ -1,6 +1,6 @@
 //! A file with the parts of sessions that their sealed ids cannot hold: log levels, subscriptions and ended sessions.
 //!
-//! Each line is a change. A gateway that starts reads all lines and writes the file anew with what is left of them.
+//! Each line is a change. At start, the gateway reads all lines and rewrites the file with the current state.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sync::lock;
 
-/// Size above which the file is written anew.
+/// Size above which the file is rewritten.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Maximum length of a line. Longer changes are kept in memory only.
@@ -45,7 +45,7 @@ struct Line {
     notes: SessionNotes,
 }
 
-/// The journal of a gateway. Without a path it lives in memory only.
+/// The journal of a gateway. Without a path, it is kept in memory only.
 pub(crate) struct Journal {
     path: Option<PathBuf>,
     state: Mutex<State>,

@@ -1,11 +1,11 @@
-//! Where the session keys of a gateway come from.
+//! The source of the session keys of a gateway.
 
 use std::path::PathBuf;
 
 use super::seal::{KeyError, KeyRing};
 use crate::secret::Secret;
 
-/// Where the session keys of a gateway come from. They seal session ids, cursors and all other ids that clients send back.
+/// The source of the session keys of a gateway. They seal session ids, cursors and all other ids that clients send back.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum KeySource {

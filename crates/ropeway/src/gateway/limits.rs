@@ -41,7 +41,7 @@ pub(crate) enum CallClient {
     Anonymous { connection: u64, description: u64 },
 }
 
-/// What the calls in flight are counted by.
+/// The key that calls in flight are counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum CountedClient {
     Known(u64),
@@ -50,7 +50,7 @@ enum CountedClient {
 }
 
 impl CallClient {
-    /// Returns everything that a call of the client counts for.
+    /// Returns the keys that a call of the client is counted by.
     fn counted(self) -> impl Iterator<Item = CountedClient> {
         let (first, second) = match self {
             Self::Known(client) => (CountedClient::Known(client), None),
@@ -62,7 +62,7 @@ impl CallClient {
     }
 }
 
-/// The part of all calls that clients with the same description may have in flight, if they have no session.
+/// Clients without a session that have the same description share one in this many of all calls.
 const DESCRIPTION_SHARE: usize = 4;
 
 /// The error of [`Limits::call`].

@@ -30,7 +30,7 @@ pub(crate) struct LineReader<R> {
     buffer: BytesMut,
     /// Length of the buffer's beginning that contains no newline.
     searched: usize,
-    /// The rest of a line over the limit is skipped.
+    /// Whether the rest of a line over the limit is skipped.
     is_skipping: bool,
     limit: usize,
     has_ended: bool,

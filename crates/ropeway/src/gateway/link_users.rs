@@ -10,7 +10,7 @@ use super::client::{Client, ClientId};
 /// How long messages about a request may follow its response.
 const LINGERING: Duration = Duration::from_secs(60);
 
-/// How long a server may go on with a request that has got no response, because it was cancelled or timed out.
+/// How long a server may continue a request without a response, because it was cancelled or timed out.
 const LINGERING_UNANSWERED: Duration = Duration::from_secs(600);
 
 /// The clients of a connection. Clients with equal isolation keys count as one.
@@ -18,7 +18,7 @@ const LINGERING_UNANSWERED: Duration = Duration::from_secs(600);
 pub(crate) struct LinkUsers {
     /// Number of requests in progress by isolation key.
     active: HashMap<u64, usize>,
-    /// The two clients whose messages are expected for the longest time. At least one of them is another client than any given one.
+    /// The two clients whose messages are expected for the longest time. At least one of them differs from any given client.
     recent: Vec<(u64, Instant)>,
     ever: EverUsed,
     /// Number of elicitations without a request since the last request.
@@ -75,7 +75,7 @@ impl LinkUsers {
         keys.any(|key| Some(key) != first)
     }
 
-    /// Returns the only client that has ever used the connection, unless several clients may look like it.
+    /// Returns the only client that has ever used the connection, unless other clients may be indistinguishable from it.
     pub(crate) fn only(&self) -> Option<ClientId> {
         match self.ever {
             EverUsed::One(client) => Some(client),

@@ -1,4 +1,4 @@
-//! The kinds of lists that clients ask for.
+//! The kinds of lists that clients request.
 
 use serde::{Deserialize, Serialize};
 

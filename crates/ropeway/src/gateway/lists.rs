@@ -87,7 +87,7 @@ fn write_page(
 ) -> Result<(String, ResultExtras), ErrorReply> {
     let start = match after {
         None => 0,
-        // If the entry is gone, so is the position. The client starts again.
+        // If the entry was removed, the position is lost, and the client starts again.
         Some(last) => listing.entries.iter().position(|entry| *entry.name == *last).ok_or_else(invalid_cursor)? + 1,
     };
     let page_size = shared.settings().page_size;

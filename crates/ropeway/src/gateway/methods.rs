@@ -63,7 +63,7 @@ fn done(shared: &GatewayShared, id: &RawValue, era: Era, result: &Value, extras:
     Dispatch::Done { status: 200, reply }
 }
 
-/// Reads what a legacy client says about itself in `initialize`.
+/// Reads the description that a legacy client sends in `initialize`.
 pub(crate) fn describe_client(params: &ClientParams<'_>) -> Result<ClientDescription, ErrorReply> {
     let requested =
         params.get("protocolVersion").and_then(|version| serde_json::from_str::<String>(version.get()).ok());

@@ -1,9 +1,10 @@
 //! Serves all servers of a configuration as one MCP server.
 //!
-//! [`Gateway::builder`] takes a [`Config`](crate::config::Config). [`Gateway::serve_http`], [`serve_stdio`](Gateway::serve_stdio) and
-//! [`serve_lines`](Gateway::serve_lines) serve clients over HTTP, a pair of streams, and a Unix socket. Clients and servers of both
-//! protocol eras work together. Results are passed on byte for byte. [`GatewaySettings`](crate::config::GatewaySettings), the `gateway` section of a configuration file, sets
-//! authentication, limits, profiles and logs; [`GatewayBuilder`] sets what depends on the program.
+//! [`Gateway::builder`] takes a [`Config`](crate::config::Config). [`Gateway::serve_http`], [`serve_stdio`](Gateway::serve_stdio)
+//! and [`serve_lines`](Gateway::serve_lines) serve clients over HTTP, a pair of streams, and a Unix socket. Clients and servers
+//! of both protocol eras work together. Results are forwarded byte for byte. [`GatewaySettings`](crate::config::GatewaySettings),
+//! the `gateway` section of a configuration file, sets authentication, limits, profiles and logs; [`GatewayBuilder`] sets
+//! program-specific options.
 //!
 //! # Examples
 //!

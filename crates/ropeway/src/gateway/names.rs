@@ -9,7 +9,7 @@ use crate::tool::Alias;
 /// The prefix of servers that configure none.
 const GATEWAY_PREFIX: &str = "{alias}_";
 
-/// Gives unique names to the tools, or to the prompts, of a profile. Earlier entries keep their names.
+/// Assigns unique names to the tools, or to the prompts, of a profile. Earlier entries keep their names.
 pub(crate) struct NameTable {
     is_prefixed: bool,
     taken: HashSet<String>,
@@ -53,7 +53,7 @@ fn prefix(entry: &ServerEntry) -> &str {
 }
 
 fn prefixed(prefix: &str, alias: &Alias, own_name: &str) -> String {
-    // Without a prefix, a name stays as it is.
+    // Without a prefix, a name is unchanged.
     if prefix.is_empty() { own_name.to_owned() } else { naming::tool_name(prefix, alias, own_name) }
 }
 

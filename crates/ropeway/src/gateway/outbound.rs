@@ -1,4 +1,4 @@
-//! Frames on their way to one stream of a client, bounded in number and size.
+//! A queue of frames for one stream of a client, bounded in number and size.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -61,7 +61,7 @@ struct Queue {
     frames: VecDeque<Frame>,
     bytes: usize,
     dropped: u64,
-    /// The reader has to look at the exchange, although no frame waits.
+    /// Whether the reader has to check the exchange, although no frame waits.
     woken: bool,
     closed: bool,
     waker: Option<Waker>,
@@ -99,8 +99,7 @@ impl Outbound {
         lock(&self.0).closed
     }
 
-    /// Waits until frames wait, [`wake`](Self::wake) was called or the queue was closed just now. Only the latest caller is
-    /// woken.
+    /// Waits until frames wait, [`wake`](Self::wake) was called or the queue was just closed. Only the latest caller is woken.
     pub(crate) async fn ready(&self) {
         poll_fn(|cx| self.poll_ready(cx)).await;
     }

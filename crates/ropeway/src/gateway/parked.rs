@@ -1,4 +1,4 @@
-//! Calls of modern clients that wait for input. A legacy server has asked, and the client answers with a retry.
+//! Calls of modern clients that wait for input. A legacy server has requested it, and the client answers with a retry.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ pub(crate) struct ParkedCalls {
 #[derive(Default)]
 struct Table {
     calls: HashMap<u64, ParkedCall>,
-    /// The gateway stops, and no call can wait any longer.
+    /// Whether the gateway stops, so that no call can wait.
     is_closed: bool,
 }
 
@@ -45,13 +45,13 @@ struct State {
     nonce: u64,
 }
 
-/// A call that waits for the retry of its client. Its work goes on in a task.
+/// A call that waits for the retry of its client. Its work continues in a task.
 struct ParkedCall {
     nonce: u64,
     exchange: Arc<Exchange>,
     asked: Vec<OpenQuestion>,
     work: RunningWork,
-    /// Ends the call when the client does not come back.
+    /// Ends the call if the client does not retry in time.
     expiry: AbortHandle,
 }
 
@@ -100,9 +100,9 @@ fn dismiss(open: OpenQuestion) {
     // Dropping other questions answers them with an error.
 }
 
-/// What a retry leads to.
+/// The outcome of a retry.
 pub(crate) enum Retry {
-    /// The call goes on.
+    /// The call continues.
     Continued { exchange: Arc<Exchange>, work: Work },
     /// Answers are missing. The client gets the remaining questions again.
     Incomplete(Reply),
@@ -185,7 +185,7 @@ impl ParkedCalls {
         table.calls.get_mut(&slot).map(|call| std::mem::take(&mut call.asked)).unwrap_or_default()
     }
 
-    /// Returns `true` if this gateway made a request state for the principal.
+    /// Returns `true` if this gateway created a request state for the principal.
     pub(crate) fn is_own(&self, client: &Client, state: &str) -> bool {
         self.keys.open(SealKind::RequestState, client.principal.id(), state).is_ok()
     }
@@ -210,7 +210,7 @@ impl ParkedCalls {
         if !call.exchange.request.get().is_some_and(|parked| parked.is_same(request)) {
             return Err(ErrorReply::invalid_params("`requestState` belongs to another request"));
         }
-        // The client is not asked again for what the server has withdrawn.
+        // Questions that the server has withdrawn are not sent again.
         call.asked.retain(|open| !open.question.is_withdrawn());
         for open in &call.asked {
             if let Some(answer) = answers.get(&*open.key) {
@@ -252,7 +252,7 @@ fn check_answer(open: &OpenQuestion, answer: &Value) -> Result<(), ErrorReply> {
     }
 }
 
-/// Writes the result that asks a modern client for input.
+/// Writes the result that requests input from a modern client.
 fn input_required(asked: &[OpenQuestion], state: &str) -> String {
     let mut requests = Map::new();
     for open in asked {

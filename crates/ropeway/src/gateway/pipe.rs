@@ -24,7 +24,7 @@ use super::step::{Step, close_pipe, step, texts};
 /// No message is read while the client has this many bytes to read.
 const MAX_UNREAD: usize = 4 << 20;
 
-/// Responses are collected up to this size before they are written. Then requests in progress wait, too.
+/// Responses are collected up to this size before they are written. Requests in progress then wait as well.
 const BATCH: usize = 16 << 10;
 
 /// Time for the last responses of a client that has closed its output.
@@ -33,7 +33,7 @@ const LAST_WRITE: Duration = Duration::from_secs(1);
 /// Answers a message that is not part of the protocol; `None` for all others.
 pub(crate) type PrivateMethods<'a> = &'a (dyn Fn(&[u8]) -> Option<Reply> + Send + Sync);
 
-/// One client, and what its messages select.
+/// One client, and the profile that it selects.
 pub(crate) struct Pipe {
     pub(crate) shared: Arc<GatewayShared>,
     pub(crate) client: Arc<PipeClient>,

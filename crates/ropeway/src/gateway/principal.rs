@@ -12,7 +12,7 @@ use crate::tool::{Alias, CancelToken};
 
 /// The identity that a client has proven. Cloning is cheap.
 ///
-/// All clients with the same id share one record, so that a change of their rights takes effect at once, and their limits count
+/// All clients with the same id share one record, so that a change to their rights takes effect at once, and their limits count
 /// for all of them together.
 #[derive(Clone)]
 pub(crate) struct Principal(Arc<PrincipalRecord>);
@@ -20,7 +20,7 @@ pub(crate) struct Principal(Arc<PrincipalRecord>);
 struct PrincipalRecord {
     id: Arc<str>,
     grant: RwLock<Arc<Grant>>,
-    /// The rate that the bucket was made for, and the bucket.
+    /// The token bucket, and its rate.
     bucket: Mutex<Option<(Rate, RateLimit)>>,
     calls: AtomicUsize,
     streams: AtomicUsize,
@@ -146,7 +146,7 @@ impl Principal {
         read(&self.0.grant).key_id.clone()
     }
 
-    /// Returns the rights and limits of the principal at this moment.
+    /// Returns the current rights and limits of the principal.
     pub(crate) fn grant(&self) -> Arc<Grant> {
         read(&self.0.grant).clone()
     }
@@ -179,7 +179,7 @@ impl Principal {
         read(&self.0.grant).limits
     }
 
-    /// Counts a request. Fails with the time until the next one may come.
+    /// Counts a request. Fails with the time until the next one is allowed.
     pub(crate) fn take_request(&self) -> Result<(), Duration> {
         let Some(rate) = self.limits().rate else { return Ok(()) };
         let mut bucket = lock(&self.0.bucket);
@@ -216,12 +216,12 @@ impl Principal {
         valid_until != 0 && valid_until <= now
     }
 
-    /// Ends the streams of the principal, because its key or token is not valid any more.
+    /// Ends the streams of the principal, because its key or token is revoked or expired.
     pub(crate) fn revoke(&self) {
         self.0.revoked.cancel();
     }
 
-    /// Returns a token that is cancelled when the key or token of the principal is not valid any more.
+    /// Returns a token that is cancelled when the key or token of the principal is revoked or expires.
     pub(crate) fn revoked(&self) -> CancelToken {
         self.0.revoked.clone()
     }

@@ -1,4 +1,4 @@
-//! Tools of servers where only principals have signed in: listed with the tokens of the first principal that signs in or asks for
+//! Tools of servers where only principals have signed in: listed with the tokens of the first principal that signs in or requests
 //! them, and again after later sign-ins and changes.
 //!
 //! Other servers list their tools with the shared account. In both cases, all principals see the same list.
@@ -18,7 +18,7 @@ use crate::tool::Alias;
 /// Maximum time of a list. A client waits for it.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Lists the tools of servers that are not listed yet with the tokens of a client's principal, if it has some.
+/// Lists the tools of servers that are not listed yet with the tokens of a client's principal, if it has any.
 pub(super) async fn list_own(shared: &GatewayShared, client: &Client) {
     shared.wait_for_first_attempts(&client.profile).await;
     let mut is_listed = false;
@@ -107,7 +107,7 @@ fn set_tried(shared: &GatewayShared, key: &AccountKey) {
     }
 }
 
-/// Lists the tools of a server with the account that has listed them before, so that they do not depend on who has signed in last. If
+/// Lists the tools of a server with the account that has listed them before, so that they do not depend on the last sign-in. If
 /// that fails, lists them with `account`.
 async fn list_again(shared: &GatewayShared, server: &Alias, account: Option<&Arc<str>>) -> bool {
     let lists = &shared.sign_ins.lists;

@@ -1,4 +1,4 @@
-//! Profiles: selections of servers and tools, each at an address of its own.
+//! Profiles: selections of servers and tools, each at its own address.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::tool::Alias;
 /// The name of the profile of `/mcp`.
 pub(crate) const DEFAULT_PROFILE: &str = "default";
 
-/// The profile that a client asks for: the rest of the path `/mcp/NAME`.
+/// The profile that a client selects: the rest of the path `/mcp/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selector {
     /// The profile of `/mcp`.
@@ -37,7 +37,7 @@ pub(crate) struct Profile {
     pub(crate) prefix: PrefixMode,
     /// Filters and overrides, after those of each server.
     pub(crate) tools: ToolSettings,
-    /// Whether the tools are found and called by two tools.
+    /// Whether clients see two tools that find and call the others.
     pub(crate) search: bool,
 }
 
@@ -69,7 +69,7 @@ impl Profile {
         }
     }
 
-    /// Returns the only server of a profile that exposes it under its own names.
+    /// Returns the server of a profile that exposes a single server under its own names.
     pub(crate) fn transparent(&self) -> Option<&Alias> {
         match &self.servers[..] {
             [only] if !self.is_prefixed() => Some(only),

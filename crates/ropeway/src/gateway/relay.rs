@@ -33,7 +33,7 @@ pub(crate) struct ServerRequest {
     pub(crate) arguments: Option<Bytes>,
     /// Entries of `_meta` that are forwarded: the text of a JSON object without its braces.
     pub(crate) meta: String,
-    /// Whether a legacy server runs the tool as a task only.
+    /// Whether a legacy server runs the tool only as a task.
     pub(crate) as_task: bool,
     pub(crate) extras: ResultExtras,
 }
@@ -49,8 +49,8 @@ conversions!(SendError {
     error: ErrorReply => Self::Reply(error);
 });
 
-/// Sends a request. If the server needs a sign-in, the client is asked for one, and the request is sent again. A failure is the
-/// outcome for the client.
+/// Sends a request. If the server needs a sign-in, the client is prompted for one, and the request is sent again. A failure is
+/// the outcome for the client.
 pub(crate) async fn send(
     shared: &Arc<GatewayShared>,
     exchange: &Arc<Exchange>,
@@ -65,7 +65,7 @@ pub(crate) async fn send(
             Err(SendError::Reply(error)) => return Err(error.into()),
         };
         let challenge = Challenge::parse(challenge.as_deref());
-        // After a sign-in, only further scopes are worth another one.
+        // After a sign-in, only missing scopes justify another one.
         let may_offer =
             offers == 0 || (offers == 1 && challenge.as_ref().is_some_and(Challenge::is_insufficient_scope));
         if !may_offer {

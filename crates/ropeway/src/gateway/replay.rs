@@ -1,8 +1,8 @@
 //! Event streams of legacy clients, which can be resumed with `Last-Event-ID`.
 //!
-//! See [Resumability](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery).
-//! The id of an event is the sealed name of its stream and a plain sequence number, so that a gateway that was restarted can
-//! tell a client which of its requests is lost.
+//! See [Resumability](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery). The
+//! id of an event is the sealed name of its stream and a plain sequence number, so that a restarted gateway can report which
+//! request of a client is lost.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,7 +54,7 @@ struct Table {
 
 /// The outcome of [`Streams::resume`].
 pub(crate) enum Resumed {
-    /// The stream goes on with the events that the client has missed.
+    /// The stream continues with the events that the client has missed.
     Found(EventReader),
     /// The events are lost. `request` is the id of the request that the stream answered.
     Lost { request: Option<Box<RawValue>>, is_restarted: bool },
@@ -116,7 +116,7 @@ impl Streams {
         stream
     }
 
-    /// Finds the stream of an event and continues behind it.
+    /// Finds the stream of an event and continues after it.
     pub(crate) fn resume(&self, client: &Client, last_event: &str) -> Resumed {
         let Some((token, sequence)) = last_event.rsplit_once('.').filter(|_| last_event.len() <= MAX_EVENT_ID) else {
             return Resumed::Unknown;
@@ -139,7 +139,7 @@ impl Streams {
         }
     }
 
-    /// Ends all streams of a client and forgets their events.
+    /// Ends all streams of a client and drops their events.
     pub(crate) fn close_client(&self, client: ClientId) {
         let streams = lock(&self.table).by_client.remove(&client);
         streams.into_iter().flatten().for_each(|stream| stream.close());

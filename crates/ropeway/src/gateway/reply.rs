@@ -201,7 +201,7 @@ fn without_result_type(id: &RawValue, result: &Bytes) -> Result<Reply, ScanError
     Ok(assembly.finish())
 }
 
-/// A response in the making: own text, and slices of the result that are copied only if they are small.
+/// A response under construction: own text, and slices of the result that are copied only if they are small.
 struct Assembly<'a> {
     result: &'a Bytes,
     done: Vec<Bytes>,
@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// A result with any members, among them those that a splice looks at.
+    /// A result with any members, including those that a splice inspects.
     fn any_result() -> impl Strategy<Value = Map<String, Value>> {
         let key = prop_oneof![
             Just("resultType".to_owned()),

@@ -1,4 +1,4 @@
-//! What makes two requests the same, so that one can be the retry of the other.
+//! The identity of a request, to recognize its retry.
 
 use bytes::Bytes;
 

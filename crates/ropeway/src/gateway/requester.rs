@@ -23,7 +23,7 @@ const BUSY_WAIT: Duration = Duration::from_secs(1);
 /// A request and the client that sent it.
 pub(crate) struct Requester<'a> {
     pub(crate) client: Arc<Client>,
-    /// What the request counts for.
+    /// The client that the request is counted by.
     pub(crate) counted: CallClient,
     pub(crate) headers: Option<&'a HeaderView<'a>>,
     /// The whole message. Parameters are slices of it.
@@ -44,7 +44,7 @@ impl Requester<'_> {
         self.body.slice_ref(value.get().as_bytes())
     }
 
-    /// Returns the parts of the request that are forwarded as they are, with its trace context.
+    /// Returns the parts of the request that are forwarded unchanged, with its trace context.
     pub(crate) fn forwarded(&self, params: &ClientParams<'_>) -> Forwarded {
         Forwarded::of(params, &self.record.read(|record| record.forwarding()).unwrap_or_default())
     }
@@ -100,7 +100,7 @@ impl Requester<'_> {
 }
 
 impl Started {
-    /// Makes the work of the request, which counts as a call until it is cancelled or its response is sent.
+    /// Creates the work of the request, which counts as a call until it is cancelled or its response is sent.
     pub(crate) fn run<F>(self, shared: &Arc<GatewayShared>, work: impl FnOnce(Arc<Exchange>) -> F) -> Dispatch
     where
         F: Future<Output = Outcome> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Routes of a profile: the tools that its clients see, and where calls of them go.
+//! Routes of a profile: the tools that its clients see, and the destinations of their calls.
 
 mod restricted;
 mod shape;
@@ -91,7 +91,7 @@ pub(crate) struct MissingServer {
     pub(crate) reason: Option<String>,
 }
 
-/// Where calls of a tool go.
+/// The destination of calls of a tool.
 pub(crate) struct CallRoute {
     pub(crate) server: Alias,
     /// The server's own name of the tool.
@@ -99,7 +99,7 @@ pub(crate) struct CallRoute {
     /// The tool as clients see it. Maps arguments of clients to those of the server.
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) mapping: ArgumentMapping,
-    /// The server runs the tool as a task only.
+    /// Whether the server runs the tool only as a task.
     pub(crate) needs_task: bool,
     /// The arguments that modern clients mirror in headers.
     pub(crate) headers: HeaderParams,
@@ -227,7 +227,7 @@ impl Router {
         self.find_tools.as_ref()
     }
 
-    /// Returns where calls of a tool go.
+    /// Returns the route of a tool.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<CallRoute>> {
         self.tools.get(name)
     }

@@ -1,7 +1,7 @@
-//! Sealed ids: sessions, cursors, request states, events and tasks that only this gateway can make and read.
+//! Sealed ids: sessions, cursors, request states, events and tasks that only this gateway can create and read.
 //!
-//! An id carries its own state, encrypted and authenticated. It is bound to its kind and to the principal that it was made
-//! for, and it expires. A restarted gateway with the same keys accepts the ids of the previous one.
+//! An id carries its own state, encrypted and authenticated. It is bound to its kind and its principal, and it expires. A
+//! restarted gateway with the same keys accepts the ids of the previous one.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -56,7 +56,7 @@ impl SealKind {
 /// Why a sealed id was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SealError {
-    /// The id was changed, made with another key, or made for another kind or principal.
+    /// The id was changed, or was sealed with another key or for another kind or principal.
     #[error("the id is not valid")]
     Invalid,
     /// The id is too old.
@@ -242,7 +242,7 @@ fn read_private(path: &Path) -> Result<String, KeyError> {
     Ok(text)
 }
 
-/// Creates a file with its whole content at once, unless it exists.
+/// Atomically creates a file with its content, unless it exists.
 fn create_private(path: &Path, text: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;

@@ -20,7 +20,7 @@ pub(crate) struct ServerLimiters(Mutex<HashMap<Alias, Arc<ServerLimiter>>>);
 
 #[derive(Default)]
 struct ServerLimiter {
-    /// The rate that the bucket was made for, and the bucket.
+    /// The token bucket, and its rate.
     bucket: Mutex<Option<(Rate, RateLimit)>>,
     running: AtomicUsize,
 }

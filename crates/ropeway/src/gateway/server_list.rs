@@ -82,7 +82,7 @@ impl ServerEntries {
 }
 
 impl ServerList {
-    /// Returns the entries that are known, which may be outdated.
+    /// Returns the cached entries, which may be outdated.
     pub(super) fn known(&self) -> Option<Arc<ServerEntries>> {
         lock(&self.state).entries.clone()
     }
@@ -92,7 +92,7 @@ impl ServerList {
         lock(&self.state).changes += 1;
     }
 
-    /// Returns the current entries, or the reason why they are missing. A request that takes longer than `timeout` goes on, so
+    /// Returns the current entries, or the reason why they are missing. A request that takes longer than `timeout` continues, so
     /// that a later one finds its result.
     pub(super) async fn fetch(
         self: &Arc<Self>,
@@ -186,7 +186,7 @@ fn member(text: &str, key: &str) -> Option<String> {
     found
 }
 
-/// Replaces the value of a member in the text of a JSON object. Everything else stays as it is.
+/// Replaces the value of a member in the text of a JSON object. Everything else is unchanged.
 pub(super) fn replace_member(text: &str, key: &str, value: &str) -> Option<String> {
     let mut replaced = String::with_capacity(text.len() + value.len());
     let mut done = 0;

@@ -21,7 +21,7 @@ pub(crate) fn target<'a>(params: &'a ClientParams<'_>, key: &str) -> Result<&'a 
     target.ok_or_else(|| ErrorReply::invalid_params(format!("`{key}` is missing")))
 }
 
-/// The parts of a request that are forwarded as they are.
+/// The parts of a request that are forwarded unchanged.
 pub(crate) struct Forwarded {
     /// Members of the parameters, with their JSON text.
     pub(crate) members: Vec<(String, String)>,
@@ -64,7 +64,7 @@ pub(crate) fn write_params(
 ) -> Result<Bytes, ErrorReply> {
     let is_legacy = !rest.is_empty() && shared.upstreams.era(server) == Some(Era::Legacy);
     if is_legacy && rest.iter().any(|(key, _)| key == "requestState") {
-        // Legacy servers have no states, and the gateway does not know this one. The call must not be executed again.
+        // Legacy servers have no states, and this one is not of the gateway. The call must not be executed again.
         return Err(ErrorReply::invalid_state());
     }
     let mut text = Vec::with_capacity(arguments.len() + own_name.len() + 64);
@@ -77,7 +77,7 @@ pub(crate) fn write_params(
         text.extend_from_slice(b",\"arguments\":");
         text.extend_from_slice(arguments);
     }
-    // A legacy server does not know the members of input rounds.
+    // Legacy servers do not support the members of input rounds.
     for (key, value) in rest.iter().filter(|(key, _)| !(is_legacy && INPUT_MEMBERS.contains(&key.as_str()))) {
         text.push(b',');
         let _ = serde_json::to_writer(&mut text, key);

@@ -1,4 +1,4 @@
-//! Sessions of legacy clients. A session id is sealed, so a gateway that was restarted knows the sessions of before.
+//! Sessions of legacy clients. A session id is sealed, so that a restarted gateway accepts its earlier sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -59,7 +59,7 @@ pub(crate) struct Sessions {
     journal: Journal,
     lifetime: Duration,
     limit: usize,
-    /// Clients of sessions that made room for others.
+    /// Clients of evicted sessions.
     forgotten: Mutex<Vec<Arc<Client>>>,
     table: Mutex<HashMap<Arc<str>, Session>>,
 }
@@ -157,7 +157,7 @@ impl Sessions {
         Some(is_own.then(|| FoundSession { client: session.client.clone(), revived: None }))
     }
 
-    /// Adds a session. Makes room by forgetting the one that was not used for the longest time.
+    /// Adds a session. Evicts the least recently used one if necessary.
     fn insert(&self, id: &Arc<str>, client: Arc<Client>, uid: String, expires: u64) -> Result<(), TooManySessions> {
         let mut table = lock(&self.table);
         let is_own = |session: &Session| session.client.principal == client.principal;
@@ -174,7 +174,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Forgets the session that was not used for the longest time. Returns `None` if all of them are in use.
+    /// Evicts the least recently used idle session. Returns `None` if all of them are in use.
     fn forget_oldest(&self, table: &mut HashMap<Arc<str>, Session>, concerns: impl Fn(&Session) -> bool) -> Option<()> {
         let idle = table.iter().filter(|(_, session)| session.client.is_idle() && concerns(session));
         let oldest = idle.min_by_key(|(_, session)| session.used_at).map(|(id, _)| id.clone())?;
@@ -182,7 +182,7 @@ impl Sessions {
         Some(())
     }
 
-    /// Ends a session for good. Returns its client, or `None` if the session is unknown.
+    /// Ends a session permanently. Returns its client, or `None` if the session is unknown.
     pub(crate) fn end(&self, id: &str, principal: &Principal) -> Option<Arc<Client>> {
         let client = self.find(id, principal)?.client;
         let session = lock(&self.table).remove(id)?;
@@ -193,7 +193,7 @@ impl Sessions {
         Some(client)
     }
 
-    /// Changes what is kept about a session.
+    /// Changes the notes about a session.
     pub(crate) fn note(&self, client: &Client, change: impl FnOnce(&mut SessionNotes)) {
         let found = {
             let table = lock(&self.table);
@@ -205,7 +205,7 @@ impl Sessions {
         }
     }
 
-    /// Forgets sessions that were not used for a while. Their ids stay valid. Returns their clients.
+    /// Evicts idle sessions. Their ids stay valid. Returns their clients.
     pub(crate) fn forget_idle(&self) -> Vec<Arc<Client>> {
         let mut table = lock(&self.table);
         let is_old = |session: &Session| session.client.is_idle() && session.used_at.elapsed() > MAX_IDLE;

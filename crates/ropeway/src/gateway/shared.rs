@@ -51,7 +51,7 @@ pub(crate) struct GatewayShared {
     pub(crate) switchboard: Arc<Switchboard>,
     pub(crate) upstreams: Upstreams,
     pub(crate) sign_ins: SignIns,
-    /// The configuration file, for commands that people run, unless `ropeway` finds it by itself.
+    /// The configuration file for suggested commands, unless `ropeway` finds it by itself.
     pub(crate) config_file: Option<PathBuf>,
     /// The origin of the web page that clients can be sent to.
     pub(crate) page_origin: OnceLock<String>,
@@ -63,21 +63,21 @@ pub(crate) struct GatewayShared {
     pub(crate) observer: Arc<Observer>,
     pub(crate) health: Arc<HealthCache>,
     pub(crate) server_limits: ServerLimiters,
-    /// The most verbose level of log messages that a modern client asked for.
+    /// The most verbose level of log messages that a modern client has requested.
     pub(super) modern_log_level: Mutex<Option<LogLevel>>,
     /// When servers were started for the first time, or were added.
     pub(super) started_at: Mutex<Option<Instant>>,
     /// Cancelled when all servers have been started.
     pub(crate) started: CancelToken,
-    /// Cancelled when clients should go elsewhere. They are still served.
+    /// Cancelled when clients should use another gateway. They are still served.
     pub(crate) leaving: CancelToken,
     /// Cancelled when the gateway accepts no new work.
     pub(crate) draining: CancelToken,
-    /// Cancelled when a client asks the gateway to stop.
+    /// Cancelled when a client requests the gateway to stop.
     pub(crate) stop_requested: CancelToken,
 }
 
-/// What a gateway says about itself to a client.
+/// The description of a gateway for a client.
 pub(crate) struct GatewayDescription {
     pub(crate) info: Value,
     pub(crate) capabilities: Value,
@@ -161,7 +161,7 @@ impl GatewayShared {
             && self.router_of(client).is_ok_and(|router| router.tool(name).is_none())
     }
 
-    /// Keeps notifications of resources from clients that may not use the server any more.
+    /// Withholds notifications of resources from clients that have lost access to the server.
     pub(crate) fn guard_subscriptions(self: &Arc<Self>) {
         let shared = Arc::downgrade(self);
         self.subscriptions.set_access(Box::new(move |client, server| {
@@ -169,13 +169,13 @@ impl GatewayShared {
         }));
     }
 
-    /// Returns `true` if a client may use a server at this moment.
+    /// Returns `true` if a client may currently use a server.
     fn may_use(&self, client: &Client, server: &Alias) -> bool {
         let is_allowed = client.principal.allows_profile(&client.profile);
         is_allowed && self.router_of(client).is_ok_and(|router| router.has_server(server))
     }
 
-    /// Returns the routes that a client may use, built anew if its servers have changed just now.
+    /// Returns the routes that a client may use, rebuilt if its servers have changed.
     pub(crate) fn current_router_of(&self, client: &Client) -> Result<Arc<Router>, ErrorReply> {
         if self.router(&client.profile)?.is_outdated(&self.bridge.views()) {
             self.rebuild_routes();
@@ -183,7 +183,7 @@ impl GatewayShared {
         self.router_of(client)
     }
 
-    /// Builds the routes anew, and tells the clients whose tools have changed.
+    /// Rebuilds the routes, and notifies the clients whose tools have changed.
     pub(crate) fn rebuild_routes(&self) {
         let views = self.bridge.views();
         for view in &views {
@@ -206,7 +206,7 @@ impl GatewayShared {
         self.clients.notify_changed(ChangedList::Tools, has_changed);
     }
 
-    /// Finds a session, and restores what it had before a restart.
+    /// Finds a session, and restores its state after a restart.
     pub(crate) fn session(self: &Arc<Self>, id: &str, principal: &Principal) -> Option<(Arc<Client>, Vec<String>)> {
         let found = self.sessions.find(id, principal)?;
         let Some(notes) = found.revived else { return Some((found.client, Vec::new())) };
@@ -218,7 +218,7 @@ impl GatewayShared {
         Some((found.client, notes.subscriptions.into_iter().collect()))
     }
 
-    /// Tells a client that was away that all lists may have changed.
+    /// Notifies a reconnected client that all lists may have changed.
     fn announce_missed_changes(&self, client: &Client) {
         let capabilities = self.describe(&client.profile, &client.principal, client.era).capabilities;
         for list in ChangedList::ALL.into_iter().filter(|list| capabilities.get(list.name()).is_some()) {
@@ -226,7 +226,7 @@ impl GatewayShared {
         }
     }
 
-    /// Ends everything that a client has here.
+    /// Releases the resources of a client.
     pub(crate) fn forget(&self, client: &Client) {
         client.close();
         for resource in self.subscriptions.remove_all(SubscriberKey::Client(client.id)) {
@@ -267,7 +267,7 @@ impl GatewayShared {
         });
         let has = |path: &[&str]| known.iter().any(|(_, info)| info.has_capability(path));
         let mut capabilities = Map::new();
-        // A server that connects later may have any of these, and clients ask once.
+        // A server that connects later may have any of these, and clients request the capabilities only once.
         let mut add = |name: &str, value: Value, is_there: bool| {
             if is_there {
                 capabilities.insert(name.to_owned(), value);
@@ -288,7 +288,7 @@ impl GatewayShared {
         GatewayDescription { info, capabilities: Value::Object(capabilities), instructions }
     }
 
-    /// Lists what the servers of a profile have. Waits for servers that are still connecting.
+    /// Lists the entries of all servers of a profile. Waits for servers that are still connecting.
     pub(crate) async fn list(&self, client: &Client, kind: ListKind) -> Result<Listing, ErrorReply> {
         self.wait_for_first_attempts(&client.profile).await;
         let router = self.current_router_of(client)?;
@@ -301,7 +301,7 @@ impl GatewayShared {
         router.is_pending(&self.bridge, self.started.is_cancelled())
     }
 
-    /// Servers are started for the first time, or added.
+    /// Records that servers are started for the first time, or added.
     pub(crate) fn note_start(&self) {
         *lock(&self.started_at) = Some(Instant::now());
     }
@@ -324,12 +324,12 @@ impl GatewayShared {
                 }
             }
         };
-        // A server that is not there in time is named in the list.
+        // The list names servers that are not connected in time.
         let since = lock(&self.started_at).unwrap_or_else(Instant::now);
         let _ = tokio::time::timeout_at(since + self.settings().list_timeout, settled).await;
     }
 
-    /// Sets the level of log messages of all servers to the most verbose one that a client wants.
+    /// Sets the log level of all servers to the most verbose one that a client has requested.
     pub(crate) fn update_log_levels(&self) {
         let modern = *lock(&self.modern_log_level);
         let legacy = self.clients.legacy().iter().filter_map(|client| client.log_level()).min();
@@ -338,7 +338,7 @@ impl GatewayShared {
         }
     }
 
-    /// Lets legacy servers send messages of a level that a modern request asks for. Modern servers get it with the request.
+    /// Lets legacy servers send messages of the level in a modern request. Modern servers receive it with the request.
     pub(crate) fn want_log_level(&self, level: LogLevel) {
         let mut wanted = lock(&self.modern_log_level);
         if wanted.is_none_or(|wanted| level < wanted) {
@@ -348,7 +348,7 @@ impl GatewayShared {
         }
     }
 
-    /// Returns the counts of all requests and of what is in progress.
+    /// Returns the counts of all requests and of the work in progress.
     pub(crate) fn stats(&self) -> GatewayStats {
         let status = self.status();
         let mut stats = GatewayStats::new(&self.observer.metrics(), self.observer.uptime());
@@ -358,7 +358,7 @@ impl GatewayShared {
         stats
     }
 
-    /// Counts what is in progress.
+    /// Returns the counts of the work in progress.
     pub(crate) fn status(&self) -> GatewayStatus {
         GatewayStatus {
             connections: self.limits.connections(),

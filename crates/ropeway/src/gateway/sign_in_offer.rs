@@ -1,7 +1,7 @@
-//! Asks the client of a call to let a person sign in to the call's server, and waits for it.
+//! Prompts the client of a call for a sign-in to the call's server, and waits for it.
 //!
-//! The client gets the URL of the gateway's page, not the one of the authorization server: the page authenticates the person, so that
-//! a link cannot be passed on to another one
+//! The client gets the URL of the gateway's page, not that of the authorization server: the page authenticates the user, so that
+//! a link cannot be used by another user
 //! ([phishing](https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#phishing)).
 
 use std::sync::{Arc, Mutex};
@@ -28,10 +28,10 @@ use crate::tool::Alias;
 /// How long a call waits for a sign-in.
 const OFFER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Time between two looks at the stored tokens, which a person may also get on a terminal.
+/// Interval between checks of the stored tokens, which a sign-in in a terminal may also change.
 const STORE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The link of questions that the gateway asks itself. Those of servers count from zero.
+/// The link of the gateway's own questions. Those of servers count from zero.
 const OWN_LINK: LinkKey = LinkKey(u64::MAX);
 
 /// A call that a server refused because of its authorization.
@@ -41,7 +41,7 @@ pub(crate) struct RefusedCall<'a> {
     pub(crate) challenge: Option<Challenge>,
 }
 
-/// Lets a person sign in. Fails if the call cannot go on.
+/// Lets the user sign in. Fails if the call cannot continue.
 pub(crate) async fn offer(shared: &Arc<GatewayShared>, call: RefusedCall<'_>) -> Result<(), ErrorReply> {
     let RefusedCall { exchange, server, challenge } = call;
     let client = &exchange.client;
@@ -103,7 +103,7 @@ pub(crate) fn sign_in_advice(shared: &GatewayShared, principal: &Principal, serv
     format!("run `{command}`{page}")
 }
 
-/// Returns the address of the page where a person can sign in to a server, if browsers can reach it.
+/// Returns the URL of the sign-in page of a server, if browsers can reach it.
 fn page_url(shared: &GatewayShared, server: &Alias) -> Option<String> {
     let settings = shared.settings();
     let configured = settings.auth.jwt.as_ref().and_then(|jwt| jwt.resource.as_deref()).and_then(origin_of);
@@ -132,7 +132,7 @@ async fn stored(shared: &GatewayShared, (server, account): &AccountKey) {
         tokio::time::sleep(STORE_INTERVAL).await;
         if store.changed_since(&target.url, account, &stamp) {
             stamp = store.stamp(&target.url, account);
-            // Signing out is a change, too.
+            // Signing out is also a change.
             if matches!(store.load(&target.url, account).await, Ok(Some(_))) {
                 return;
             }
@@ -157,7 +157,7 @@ impl SignInQuestion {
         Self { id, params }
     }
 
-    /// Asks, and waits for the sign-in if the person agrees.
+    /// Prompts the client, and waits for the sign-in if the user agrees.
     async fn ask_and_wait(&self, exchange: &Arc<Exchange>, waiter: &Waiter) -> bool {
         let is_accepted = match exchange.client.era {
             Era::Modern => self.ask_modern(exchange).await,
@@ -181,7 +181,7 @@ impl SignInQuestion {
         let method = QuestionMethod::Elicit { url: true };
         let question = Question::new((OWN_LINK, id.clone()), method, self.params.clone(), (callers, 1), sink);
         exchange.ask(question);
-        // Removes the question if the client has not got it yet.
+        // Removes the question if it was not sent yet.
         let is_own = |question: &Question| question.link == OWN_LINK && question.id.get() == id.get();
         let _withdrawn = OnDrop(|| {
             exchange.withdraw(is_own);
@@ -189,7 +189,7 @@ impl SignInQuestion {
         answer.await.unwrap_or(false)
     }
 
-    /// Tells a legacy client that the person is done.
+    /// Notifies a legacy client that the sign-in is complete.
     fn complete(&self, exchange: &Exchange) {
         let params = json!({"elicitationId": self.id}).to_string();
         let message = notification("notifications/elicitation/complete", &params);

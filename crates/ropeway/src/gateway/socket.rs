@@ -1,4 +1,4 @@
-//! The Unix socket of a gateway in the background: JSON lines behind a preamble, for clients of the same user.
+//! The Unix socket of a gateway in the background: JSON lines after a preamble, for clients of the same user.
 
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -34,7 +34,7 @@ const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Length of a message's beginning that may name a private method.
 const PRIVATE_HEAD: usize = 256;
 
-/// All clients of the socket share their isolated connections: a command runs once and exits, and the next one goes on with the
+/// All clients of the socket share their isolated connections: a command runs once and exits, and the next one continues with the
 /// same servers.
 const ISOLATION_KEY: u64 = 0;
 
@@ -42,7 +42,7 @@ const ISOLATION_KEY: u64 = 0;
 #[derive(Debug, Deserialize)]
 struct Preamble {
     ropeway: u64,
-    /// The server that the client wants to use alone.
+    /// The only server that the client uses.
     #[serde(default)]
     server: Option<String>,
 }
@@ -107,7 +107,7 @@ async fn read_preamble(reader: &mut LineReader<ReadHalf<UnixStream>>) -> Option<
     Some(selector_of(&line))
 }
 
-/// Returns what a preamble selects.
+/// Returns the profile that a preamble selects.
 fn selector_of(line: &Line) -> Result<Selector, ErrorReply> {
     let text = match line {
         Line::Message(text) => text.as_ref(),

@@ -28,10 +28,10 @@ pub enum StatsError {
         #[source]
         Box<dyn std::error::Error + Send + Sync>,
     ),
-    /// The gateway wants a key.
+    /// The gateway requires a key.
     #[error("the gateway requires a key")]
     NeedsKey,
-    /// The key is for some profiles or tools only, and the counts are of all.
+    /// The key is restricted to some profiles or tools, and the counts cover all.
     #[error("the key is restricted to some profiles or tools")]
     RestrictedKey,
     /// The server behind the URL is not a gateway.

@@ -12,7 +12,7 @@ use super::shared::GatewayShared;
 
 /// Serves one client until its input ends.
 ///
-/// The client has just started the gateway. The servers get a moment to connect, so that the response to `initialize` has their
+/// The client has just started the gateway. It waits briefly for the servers, so that the response to `initialize` includes their
 /// capabilities and instructions.
 pub(crate) async fn serve(
     shared: Arc<GatewayShared>,

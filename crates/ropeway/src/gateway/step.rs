@@ -9,7 +9,7 @@ use super::exchange::{Exchange, Next, Work, next};
 use super::outbound::Frame;
 use super::shared::GatewayShared;
 
-/// What a client gets next for one of its requests.
+/// The next messages for one request of a client.
 pub(crate) struct Step {
     /// Messages in the order in which they have to be sent.
     pub(crate) messages: Vec<Bytes>,
@@ -35,7 +35,7 @@ pub(crate) async fn step(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, 
     }
 }
 
-/// Ends everything that a client on a pipe has here, because the pipe is closed.
+/// Releases the resources of a client on a pipe, because the pipe is closed.
 pub(crate) fn close_pipe(shared: &GatewayShared, pipe: &PipeClient) {
     for client in pipe.close() {
         shared.forget(&client);

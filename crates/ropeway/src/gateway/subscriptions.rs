@@ -14,7 +14,7 @@ use crate::tool::Alias;
 /// Maximum number of subscriptions of one client.
 const MAX_PER_CLIENT: usize = 1000;
 
-/// Who has subscribed.
+/// Identifies a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SubscriberKey {
     /// A legacy client.
@@ -23,7 +23,7 @@ pub(crate) enum SubscriberKey {
     Listener(ExchangeKey),
 }
 
-/// Where the notifications of a subscriber go.
+/// The destination of the notifications of a subscriber.
 #[derive(Clone)]
 pub(crate) enum Subscriber {
     Client(Weak<Client>),
@@ -75,7 +75,7 @@ pub(crate) struct Subscriptions {
 
 #[derive(Default)]
 struct Table {
-    /// The subscribers of a resource, each with the URI that it knows.
+    /// The subscribers of a resource, each with the URI that it uses.
     resources: HashMap<SubscribedResource, HashMap<SubscriberKey, (Subscriber, String)>>,
     counts: HashMap<SubscriberKey, usize>,
 }
@@ -140,7 +140,7 @@ impl Subscriptions {
         unused
     }
 
-    /// Tells all subscribers that may use the server that a resource has changed.
+    /// Notifies all subscribers that may use the server of a changed resource.
     pub(crate) fn notify(&self, server: &Alias, uri: &str) {
         let resource = SubscribedResource { server: server.clone(), uri: uri.to_owned() };
         let subscribers: Vec<(Subscriber, String)> = {

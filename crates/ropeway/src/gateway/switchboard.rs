@@ -1,4 +1,4 @@
-//! Routes what servers send outside of responses: questions and notifications, to the clients that they belong to.
+//! Routes questions and notifications of servers to the clients that they belong to.
 
 mod notifications;
 
@@ -38,7 +38,7 @@ struct LinkView {
     server: Alias,
     /// The only client of an isolated connection.
     client: Option<Weak<Client>>,
-    /// A message without a request can belong to several clients.
+    /// Whether a message without a request can belong to several clients.
     is_shared: bool,
     /// The only client that has ever used the connection.
     only_user: Option<ClientId>,
@@ -53,7 +53,7 @@ pub(crate) struct LinkUse {
 }
 
 impl LinkUse {
-    /// Records whether the server has answered everything that it got.
+    /// Records whether the server has answered all requests.
     pub(crate) fn set_answered(&self, is_answered: bool) {
         self.is_answered.store(is_answered, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ impl Drop for LinkUse {
     }
 }
 
-/// Where a question of a server has gone.
+/// The destination of a question of a server.
 enum Asked {
     /// A task waits for the answer of a legacy client.
     Task(AbortHandle),
@@ -124,7 +124,7 @@ impl Switchboard {
         Some(LinkUse { board, link, isolation_key: client.isolation_key, is_answered: AtomicBool::new(true) })
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     pub(crate) fn remove_link(&self, link: LinkKey) {
         lock(&self.links).remove(&link);
     }
@@ -215,7 +215,7 @@ impl Switchboard {
         client.map_or(Recipient::None, Recipient::Client)
     }
 
-    /// Asks a legacy client in a task of its own.
+    /// Asks a legacy client in a separate task.
     fn ask_legacy(&self, question: Question, client: Arc<Client>, exchange: Option<Arc<Exchange>>) {
         let key = (question.link, Box::from(question.id.get()));
         let board = self.own.clone();
@@ -285,7 +285,7 @@ fn too_many_elicitations(limit: usize) -> RpcError {
     refusal(code::INTERNAL, format!("too many questions: at most {limit} per call"))
 }
 
-/// Answers a question that no client gets, as a client without the capability does.
+/// Answers a question without a recipient, as a client without the capability would.
 fn refuse(question: Question, reason: &str) {
     if question.method == QuestionMethod::Roots {
         let roots = RawValue::from_string(r#"{"roots":[]}"#.to_owned());
@@ -361,7 +361,7 @@ impl Asked {
     }
 }
 
-/// The tap of a connection that belongs to one client: it declares what the client has declared.
+/// The tap of a connection that belongs to one client: it declares the capabilities of the client.
 pub(crate) struct IsolatedTap {
     pub(crate) board: Arc<Switchboard>,
     pub(crate) client: Weak<Client>,

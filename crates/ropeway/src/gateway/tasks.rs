@@ -23,7 +23,7 @@ use crate::tool::Alias;
 /// How long the id of a task is valid.
 const TASK_LIFETIME: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
-/// Sends a request and makes the ids of tasks in its result valid for the client.
+/// Sends a request and seals the ids of tasks in its result.
 pub(crate) async fn send(shared: &Arc<GatewayShared>, exchange: &Arc<Exchange>, request: ServerRequest) -> Outcome {
     let (server, extras) = (request.server.clone(), request.extras);
     match relay::send(shared, exchange, request).await {
@@ -88,7 +88,7 @@ fn replace_task_ids(result: &[u8], replace: impl Fn(&[u8]) -> Option<String>) ->
     Ok(replaced.into())
 }
 
-/// Returns how a request ends whose result has other task ids now. A result with the ids of the server is not passed on.
+/// Returns how a request ends whose result has other task ids now. A result with the ids of the server is not forwarded.
 fn finish(exchange: &Exchange, reply: RawReply, result: Result<Bytes, ScanError>, extras: ResultExtras) -> Outcome {
     match result {
         Ok(result) => relay::finish(exchange, RawReply { result, ..reply }, extras),
@@ -137,7 +137,7 @@ pub(crate) fn task(
     Ok(started.run(shared, |exchange| async move {
         match relay::send(&shared_, &exchange, request).await {
             Ok(reply) => {
-                // The client knows the task by the id that it has used.
+                // The client gets the task id that it has sent.
                 let result = replace_task_ids(&reply.result, |_| Some(id.clone()));
                 finish(&exchange, reply, result, ResultExtras::default())
             }

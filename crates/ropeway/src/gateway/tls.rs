@@ -24,10 +24,10 @@ use crate::sync::{read, write};
 /// Maximum time of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time between two looks at the files.
+/// Interval between checks of the files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time before the end of a certificate from which on a warning is emitted.
+/// Remaining validity of a certificate below which a warning is emitted.
 const EXPIRY_WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Maximum bytes of a file with certificates or a key.
@@ -166,7 +166,7 @@ async fn reload_on_change(
     }
 }
 
-/// Warns if a certificate has expired or will do so soon.
+/// Warns if a certificate has expired or will expire soon.
 fn warn_of_expiry(files: &CertificateFiles, certificate: &CertifiedKey, events: &Events) {
     let end = certificate.cert.first().and_then(|certificate| certificate::not_after(certificate));
     let Some(end) = end else { return };

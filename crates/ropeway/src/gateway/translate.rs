@@ -18,14 +18,14 @@ use crate::protocol::Era;
 /// Maximum number of input requests in one round.
 const MAX_INPUTS: usize = 16;
 
-/// A round of input that a modern server asks for.
+/// A round of input that a modern server requests.
 pub(crate) struct InputRound {
     requests: Map<String, Value>,
     state: Option<Value>,
 }
 
 impl InputRound {
-    /// Reads the result of a modern server, if it asks a legacy client for input.
+    /// Reads the result of a modern server, if it requests input from a legacy client.
     pub(crate) fn read(exchange: &Exchange, reply: &RawReply) -> Result<Option<Self>, ErrorReply> {
         if exchange.client.era != Era::Legacy || reply.info.era != Era::Modern {
             return Ok(None);
@@ -52,7 +52,7 @@ impl InputRound {
         round: usize,
     ) -> Result<Bytes, ErrorReply> {
         if self.requests.is_empty() {
-            // Without input requests, the server only wants the request to be repeated.
+            // Without input requests, the server only requests a retry.
             tokio::time::sleep(Duration::from_millis(50 << round.min(5))).await;
         }
         let asked = self

@@ -1,4 +1,4 @@
-//! The background task of a gateway: it follows the servers and forgets what is not used anymore.
+//! The background task of a gateway: follows the servers and removes unused sessions and connections.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const DEBOUNCE: Duration = Duration::from_millis(10);
 /// Time between two searches for unused sessions and connections, unless connections become unused sooner.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// Time between two looks for tokens of servers that need a sign-in.
+/// Interval between checks for tokens of servers that need a sign-in.
 const TOKEN_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Minimum time between two searches.
@@ -27,7 +27,7 @@ pub(super) fn spawn(shared: Weak<GatewayShared>) -> AbortHandle {
     tokio::spawn(run(shared)).abort_handle()
 }
 
-/// Follows the servers until the gateway is gone.
+/// Follows the servers until the gateway is dropped.
 async fn run(shared: Weak<GatewayShared>) {
     let Some(strong) = shared.upgrade() else { return };
     let (mut changes, board) = (strong.bridge.changes(), strong.switchboard.clone());

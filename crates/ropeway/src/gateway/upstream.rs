@@ -29,11 +29,11 @@ pub(crate) struct Upstreams {
     isolated: Mutex<HashMap<(u64, Alias), Arc<IsolatedConnection>>>,
 }
 
-/// The connection of one client to a server of its own.
+/// A connection to a server that belongs to one client.
 struct IsolatedConnection {
     mcp: Mcp,
     switchboard: Arc<Switchboard>,
-    /// The account whose tokens it uses, if principals have tokens of their own.
+    /// The account whose tokens it uses, if principals have their own tokens.
     account: Option<Arc<str>>,
     /// The slot of the server when the connection was made.
     slot: u64,
@@ -42,7 +42,7 @@ struct IsolatedConnection {
     used_at: Mutex<Instant>,
 }
 
-/// The right to send requests to a server, on a shared connection or on one of the client's own.
+/// The right to send requests to a server, on a shared or an isolated connection.
 pub(crate) struct UpstreamLease {
     lease: ServerLease,
     link_use: Option<LinkUse>,
@@ -103,7 +103,7 @@ impl Drop for IsolatedConnection {
     }
 }
 
-/// The reason why a client gets no connection of its own.
+/// The limit of isolated connections is reached.
 #[derive(Debug, thiserror::Error)]
 #[error("too many isolated connections are in use (limit: {0})")]
 struct TooManyIsolated(usize);
@@ -134,8 +134,8 @@ impl Upstreams {
         Ok(UpstreamLease { lease, link_use, _request: Some(request) })
     }
 
-    /// Returns the account of a principal that has tokens of its own for a server. The shared account is `None`: other servers have
-    /// no other one, and principals without a name use it.
+    /// Returns the account of a principal that has its own tokens for a server. `None` is the shared account, which all other
+    /// servers and unnamed principals use.
     pub(crate) fn account(&self, server: &Alias, principal: &Principal) -> Option<Arc<str>> {
         let has_name = !principal.id().is_empty();
         (has_name && self.bridge.has_principal_tokens(server)).then(|| principal.shared_id())
@@ -196,7 +196,7 @@ impl Upstreams {
         Ok(connection)
     }
 
-    /// Removes the connection that was not used for the longest time.
+    /// Removes the least recently used idle connection.
     fn evict(
         &self,
         isolated: &mut HashMap<(u64, Alias), Arc<IsolatedConnection>>,
@@ -211,7 +211,7 @@ impl Upstreams {
         })
     }
 
-    /// Closes the isolated connections of a client that is gone.
+    /// Closes the isolated connections of a disconnected client.
     pub(crate) fn close_of(&self, client: &Client) {
         self.close_where(|(key, _), _| *key == client.isolation_key);
     }
@@ -224,7 +224,7 @@ impl Upstreams {
         }
     }
 
-    /// Closes isolated connections that were not used for a while.
+    /// Closes idle isolated connections.
     pub(crate) fn close_idle(&self) {
         self.close_where(|_, connection| !connection.is_busy() && lock(&connection.used_at).elapsed() >= self.max_idle);
     }
@@ -256,7 +256,7 @@ impl Upstreams {
         self.info(server).map(|info| info.era)
     }
 
-    /// Subscribes to changes of a resource. Starts a lazy server.
+    /// Subscribes to changes to a resource. Starts a lazy server.
     pub(crate) async fn subscribe(&self, server: &Alias, uri: &str) {
         match self.bridge.connect_for(server, None).await {
             Ok(lease) => lease.mcp.subscribe(uri),
@@ -273,7 +273,7 @@ impl Upstreams {
         self.bridge.server(server).into_iter().for_each(|mcp| mcp.unsubscribe(uri));
     }
 
-    /// Tells the servers of a client's own that its roots have changed.
+    /// Notifies the servers of a client's isolated connections that its roots have changed.
     pub(crate) fn roots_changed(&self, client: &Client) {
         const MESSAGE: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
         let is_own = |(key, _): &(&(u64, Alias), &Arc<IsolatedConnection>)| key.0 == client.isolation_key;

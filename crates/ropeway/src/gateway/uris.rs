@@ -1,7 +1,6 @@
 //! Routes URIs of resources to servers.
 //!
-//! URIs are never changed in results: only a listed URI that an earlier server has already is listed as
-//! `ropeway://ALIAS/URI`.
+//! URIs are never changed in results: only a URI that an earlier server has listed already is listed as `ropeway://ALIAS/URI`.
 
 use std::collections::HashMap;
 
@@ -23,7 +22,7 @@ const MAX_TEMPLATES: usize = 1_000;
 pub(crate) enum UriRoute {
     /// One server, with the server's own URI.
     One(Alias, String),
-    /// The first of these servers that knows the URI.
+    /// The first of these servers that has the URI.
     Try(Vec<Alias>),
 }
 
@@ -48,7 +47,7 @@ pub(crate) struct KnownUris {
     templates: Vec<(Template, Alias)>,
     /// The servers that list URIs of each scheme.
     schemes: HashMap<Box<str>, Vec<Alias>>,
-    /// Servers that have resources at all.
+    /// Servers that have resources.
     servers: Vec<Alias>,
 }
 
@@ -161,7 +160,7 @@ struct Template {
 enum Expression {
     /// `{name}`: a segment.
     Segment,
-    /// `{+name}`, `{/name*}` or `{?name}`: anything, also nothing.
+    /// `{+name}`, `{/name*}` or `{?name}`: anything, including nothing.
     Anything,
 }
 

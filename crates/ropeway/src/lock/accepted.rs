@@ -25,7 +25,7 @@ pub(super) struct LockedServer {
 pub struct LockedTool {
     /// Digest of the definition ([`Digest::of_source`]).
     pub digest: Digest,
-    /// Digest of a definition that the user always allows ([`Digest::of_approved`]).
+    /// Digest of the definition that the user always allows ([`Digest::of_approved`]).
     pub always: Option<Digest>,
     /// The definition, unless it is too large to be stored.
     pub definition: Option<ToolDefinition>,
@@ -47,8 +47,8 @@ impl Lock {
         self.servers.contains_key(server)
     }
 
-    /// Returns why the strict policy does not start a server: it is a command that was never accepted under this alias, or its
-    /// sandbox is wider than the accepted one.
+    /// Returns why the strict policy prevents the start of a server: its command was never accepted under this alias, or its
+    /// sandbox exceeds the accepted one.
     // Hidden from the docs: bridges apply it; used by the binary where it starts servers without one.
     #[doc(hidden)]
     pub fn start_refusal(&self, entry: &ServerEntry) -> Option<String> {
@@ -59,7 +59,7 @@ impl Lock {
         self.widened_sandbox(entry)
     }
 
-    /// Returns how the sandbox of a server is wider than the accepted one, if it is.
+    /// Returns how the sandbox of a server exceeds the accepted one, if it does.
     pub(crate) fn widened_sandbox(&self, entry: &ServerEntry) -> Option<String> {
         entry.config()?;
         let difference = self.compare_sandbox(&entry.alias, entry.sandbox())?;
@@ -149,7 +149,7 @@ impl Lock {
         self.servers.entry(server.clone()).or_default().sandbox = sandbox.map(SandboxSummary::from);
     }
 
-    /// Accepts a tool, and allows it always.
+    /// Accepts a tool, and always allows its calls.
     pub fn allow(&mut self, definition: &ToolDefinition) {
         if let Origin::Server { server, tool } = &definition.origin {
             let mut locked = LockedTool::new(definition);

@@ -62,8 +62,8 @@ impl LockFile {
         Ok(Some((Lock::parse(&text, &self.path)?, text)))
     }
 
-    /// Reads the lock, applies `change` and replaces the file atomically. Other processes wait meanwhile. Returns the new text and
-    /// the value of `change`.
+    /// Reads the lock, applies `change` and replaces the file atomically. Other processes wait until it is done. Returns the new
+    /// text and the value of `change`.
     ///
     /// `change` receives the lock and its current text. An invalid file is not overwritten, nor is the target of a link into
     /// another directory.

@@ -43,7 +43,7 @@ impl Lock {
             let line = Some(error.line()).filter(|line| *line > 0);
             let words = error.to_string();
             let problem = match words.split(" at line ").next().unwrap_or(&words) {
-                // serde_json's word for a literal such as `null` that is misspelled.
+                // serde_json's term for a misspelled literal such as `null`.
                 "expected ident" => "invalid value",
                 problem => problem,
             };

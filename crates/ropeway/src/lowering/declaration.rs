@@ -12,7 +12,7 @@ pub(super) struct Declaration<'a> {
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
     pub(super) schema: &'a CowObject<'a>,
-    /// Whether the provider enforces the schema; `None` if the definition does not say.
+    /// Whether the provider enforces the schema; `None` if the definition does not specify it.
     pub(super) strict: Option<bool>,
     /// The provider options of the definition.
     pub(super) options: &'a Map<String, Value>,
@@ -39,8 +39,7 @@ pub(super) enum OptionUse {
 
 /// Returns the effect of lowering on an option.
 ///
-/// The known ones are those of the vendors' references:
-/// <https://docs.claude.com/en/api/messages#body-tools>,
+/// Known options are those of the vendors' references: <https://docs.claude.com/en/api/messages#body-tools>,
 /// <https://platform.openai.com/docs/api-reference/responses/create#responses-create-tools> and
 /// <https://ai.google.dev/api/caching#FunctionDeclaration>.
 pub(super) fn option_use(name: &str, dialect: Dialect) -> OptionUse {

@@ -65,7 +65,7 @@ pub(crate) fn most_tools(dialect: Dialect) -> Option<usize> {
     }
 }
 
-/// Returns a name that every dialect accepts, for a tool that does not exist anymore.
+/// Returns a name that every dialect accepts, for a tool that has been removed.
 #[cfg(feature = "providers")]
 pub(crate) fn wire_name(name: &str) -> String {
     name::plain(name)

@@ -128,7 +128,7 @@ impl<'d> Walker<'d> {
         builder: &mut SchemaBuilder<'d>,
     ) -> LowerResult {
         let keyword = "additionalProperties";
-        // It would forbid properties that the removed patterns allow.
+        // The keyword would forbid properties that the removed patterns allow.
         if node.has("patternProperties") && !self.keeps_pattern_properties(node) {
             self.describe(keyword, value, builder);
             return Ok(());

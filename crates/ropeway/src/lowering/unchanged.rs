@@ -1,4 +1,4 @@
-//! Detection of schemas that need no change. Most do not, and detecting it is much cheaper than rewriting them.
+//! Detection of schemas that need no change. Most need none, and detecting that is much cheaper than rewriting them.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -64,7 +64,7 @@ impl ReportedResult for ToolOutput {
     }
 }
 
-/// Returns the arguments of a call as redacted JSON, for listeners that want payloads.
+/// Returns the arguments of a call as redacted JSON, for listeners with payloads enabled.
 pub(super) type ArgumentsPayload<'a> = dyn Fn(&Host) -> Arc<Value> + Send + Sync + 'a;
 
 /// Records and emits the outcome of a call, including one whose future is dropped.

@@ -47,8 +47,8 @@ pub struct ConnectError {
 ///
 /// Cloning is cheap. Dropping the last clone closes the connection and terminates the server's process.
 ///
-/// Methods that send a request return a [`CallError`] if the server cannot be reached in time, rejects the request, or answers
-/// with something other than the protocol. [`call`](Self::call) reports these errors in its [`Envelope`].
+/// Methods that send a request return a [`CallError`] if the server cannot be reached in time, rejects the request or violates
+/// the protocol. [`call`](Self::call) reports these errors in its [`Envelope`].
 ///
 /// # Examples
 ///
@@ -122,7 +122,7 @@ impl Mcp {
     ///
     /// # Errors
     ///
-    /// Fails if the first attempt fails, or if the connection is closed meanwhile.
+    /// Fails if the first attempt fails, or if the connection is closed during the attempt.
     pub async fn connect(&self) -> Result<(), ConnectError> {
         let connection = &self.inner.connection;
         connection.allow_sign_in();
@@ -201,7 +201,7 @@ impl Mcp {
         self.inner.connection.host.invalid_lines()
     }
 
-    /// Returns the server's tools, under the names that the server gives them.
+    /// Returns the server's tools, under the server's own names.
     ///
     /// The list is cached until the server reports a change (`notifications/tools/list_changed`), the connection is
     /// re-established, or the server's `ttlMs` expires. With `ttlMs: 0`, each call fetches the list.
@@ -359,7 +359,7 @@ impl Mcp {
         prompts::get(&self.inner.connection, name, arguments, cx).await
     }
 
-    /// Subscribes to changes of a resource. The subscription is renewed after a reconnect.
+    /// Subscribes to changes to a resource. The subscription is renewed after a reconnect.
     pub fn subscribe(&self, uri: impl Into<String>) {
         self.inner.connection.host.subscriptions.add(uri.into());
     }
@@ -370,7 +370,7 @@ impl Mcp {
     }
 }
 
-/// Ends the supervisor and waits for it. If the wait is cancelled, the supervisor ends nevertheless.
+/// Ends the supervisor and waits for it. If the wait is cancelled, the supervisor still ends.
 async fn end(running: &mut Option<SupervisorHandle>) {
     if let Some(current) = running {
         current.commands = None;

@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     pub(crate) wanted: Notify,
     /// Notified when another attempt may succeed although the server needs authentication.
     pub(crate) auth_retry: Notify,
-    /// The log level that legacy servers are asked for, if any.
+    /// The log level to set on legacy servers, if any.
     pub(crate) log_level: watch::Sender<Option<&'static str>>,
     session: Mutex<Option<Arc<Session>>>,
     tools: Mutex<Option<Arc<ToolList>>>,
@@ -118,7 +118,7 @@ impl Connection {
         *lock(&self.session) = session;
     }
 
-    /// Removes a session that cannot be used anymore.
+    /// Removes a session that has become unusable.
     fn discard(&self, session: &Session) {
         let mut current = lock(&self.session);
         if current.as_ref().is_some_and(|current| current.number == session.number) {
@@ -161,7 +161,7 @@ impl Connection {
         RequestTimeouts { idle, deadline, started }
     }
 
-    /// Allows the handshake to ask a person to sign in, because a caller waits for the connection.
+    /// Allows the handshake to prompt the user to sign in, because a caller waits for the connection.
     pub(crate) fn allow_sign_in(&self) {
         if let Some(auth) = self.host.authorizer().filter(|_| self.current_session().is_none()) {
             auth.allow_offer();
@@ -179,7 +179,7 @@ impl Connection {
         true
     }
 
-    /// Returns the time that people have spent on sign-ins.
+    /// Returns the total time of all sign-ins.
     pub(crate) fn sign_in_time(&self) -> Duration {
         self.host.authorizer().map(|auth| auth.clock.total()).unwrap_or_default()
     }
@@ -232,7 +232,7 @@ impl Connection {
                 return Err(refused);
             }
             self.wanted.notify_one();
-            // The time in which a person signs in does not count.
+            // The time of a sign-in does not count.
             let give_up_at = timeouts.deadline.min(grace_end + (self.sign_in_time() - sign_ins));
             let changed = tokio::select! {
                 changed = tokio::time::timeout_at(give_up_at, state.changed()) => changed,

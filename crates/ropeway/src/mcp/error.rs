@@ -106,7 +106,7 @@ pub enum ConnectErrorKind {
         /// The versions that the server offers.
         theirs: String,
     },
-    /// The server does not know the session anymore.
+    /// The session has expired on the server.
     #[error("the session has expired")]
     SessionExpired,
     /// The server answered with an HTML page.
@@ -123,7 +123,7 @@ pub enum ConnectErrorKind {
     Closed,
 }
 
-/// Describes a failed connection. The source of a closed port says that the connection was refused.
+/// Describes a failed connection. For a closed port, the source adds that the connection was refused.
 fn broken(source: &(dyn std::error::Error + 'static)) -> &'static str {
     let kind = source.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
     match kind {

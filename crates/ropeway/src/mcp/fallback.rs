@@ -20,8 +20,8 @@ pub(super) fn is_final(error: &RequestError) -> bool {
     }
 }
 
-/// Returns `true` if a restart in another era would fail in the same way: the supported versions do not change, and a program that
-/// could not be started was not asked anything.
+/// Returns `true` if a restart in another era would fail in the same way: the supported versions do not change, and a program
+/// that could not be started has received no request.
 pub(super) fn is_permanent(failed: &ConnectErrorKind) -> bool {
     matches!(
         failed,
@@ -39,7 +39,7 @@ pub(super) fn may_be_sse(failed: &ConnectErrorKind) -> bool {
     }
 }
 
-/// Returns `true` if a server that was legacy before may be modern now: it rejects `initialize`, or exits because of it.
+/// Returns `true` if a formerly legacy server may be modern now: it rejects `initialize`, or exits because of it.
 pub(super) fn may_be_modern(failed: &ConnectErrorKind) -> bool {
     match failed {
         ConnectErrorKind::Refused { .. }

@@ -98,7 +98,7 @@ pub struct Handlers {
     pub(super) roots: Option<Handler<(), Vec<ClientRoot>>>,
     /// Receives all requests in place of the handlers.
     pub(super) tap: Option<Arc<dyn ServerTap>>,
-    /// What the authorization of HTTP servers needs.
+    /// Sign-in handler, token store and account for HTTP servers.
     pub(super) auth: AuthHost,
 }
 
@@ -141,7 +141,7 @@ impl Handlers {
         self
     }
 
-    /// Sets the handler that lets a person sign in to an HTTP server. The calls that need it wait for its answer.
+    /// Sets the handler that lets the user sign in to an HTTP server. Calls that need a sign-in wait for it.
     ///
     /// Without it, such calls fail with [`CallError::NeedsAuth`](crate::tool::CallError::NeedsAuth).
     #[must_use]
@@ -160,14 +160,14 @@ setters!(Handlers {
     with_sign_in_timeout(timeout: Duration) => auth.sign_in_timeout = Some(timeout.min(MAX_TIMEOUT));
     /// Sets the store of the tokens of sign-ins. Without it, they are kept in memory and end with the connection.
     with_token_store(store: TokenStore) => auth.store = Some(store);
-    /// Sets the account whose tokens are used. Each account of a server signs in on its own.
+    /// Sets the account whose tokens are used. Each account of a server signs in separately.
     with_account(account: impl Into<String>) => auth.account = Some(account.into());
 });
 
 impl Handlers {
-    /// Adds a redactor that learns the tokens of all connections when they are obtained or read from the store.
+    /// Adds a redactor that receives the tokens of all connections when they are obtained or read from the store.
     ///
-    /// A connection redacts them in its events, errors and logs. A host uses the redactor for what it writes itself, such as tool
+    /// A connection redacts them in its events, errors and logs. A host uses the redactor for its own output, such as tool
     /// results.
     #[must_use]
     pub fn with_token_redactor(mut self, redactor: Arc<AccountRedactor>) -> Self {

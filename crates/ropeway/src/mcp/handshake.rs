@@ -47,7 +47,7 @@ pub(crate) async fn connect(
         _ => configured.connect,
     };
     let now = Instant::now();
-    // Requests may take longer while a person signs in, which counts neither as idle nor for the handshake.
+    // The deadline leaves room for a sign-in, which counts neither as idle time nor towards the handshake timeout.
     let timeouts = RequestTimeouts { idle: limit, deadline: now + limit + host.max_sign_in_time(), started: now };
     let (era, is_guess) = match config.era {
         EraChoice::Legacy => (Some(Era::Legacy), false),
@@ -272,7 +272,7 @@ impl Handshake<'_> {
             link.request(&Request { meta: &meta, cancellable: false, idempotent: true, ..request }).await
         };
         let answer = match send().await {
-            // Some servers reject the first request and then offer the very same version.
+            // Some servers reject the first request and then offer the same version.
             Err(RequestError::Refused(error)) if supported_versions(&error).iter().any(|version| version == MODERN) => {
                 send().await?
             }
@@ -350,7 +350,7 @@ impl Handshake<'_> {
         let result = self.decode_object(answer).map_err(|what| Arc::new(ConnectErrorKind::Protocol(what)))?;
         let version = match result.get("protocolVersion") {
             Some(Value::String(version)) => version.clone(),
-            // A server without a version is treated like the first ones.
+            // A missing version means the first protocol version.
             _ => "2024-11-05".to_owned(),
         };
         if !LEGACY_VERSIONS.contains(&version.as_str()) {
@@ -392,7 +392,7 @@ fn probe_result(outcome: Result<ServerInfo, RequestError>) -> Result<ProbeResult
         Ok(info) => Ok(ProbeResult::Modern(Box::new(info))),
         Err(RequestError::Disconnected { cause, .. }) if is_permanent(&cause) => Err(cause),
         Err(RequestError::Disconnected { .. }) => Ok(ProbeResult::Disconnected),
-        // Any other error means that the server does not know `server/discover`.
+        // Any other error means that the server does not support `server/discover`.
         Err(_) => Ok(ProbeResult::Legacy),
     }
 }

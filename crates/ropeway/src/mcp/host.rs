@@ -137,12 +137,12 @@ impl Host {
         }
     }
 
-    /// Returns the maximum time of a sign-in, or zero if a person cannot be asked.
+    /// Returns the maximum time of a sign-in, or zero if the user cannot be prompted.
     pub(crate) fn max_sign_in_time(&self) -> Duration {
         self.authorizer.as_ref().map(|auth| auth.max_sign_in_time()).unwrap_or_default()
     }
 
-    /// Waits for a deadline, which moves while a person signs in.
+    /// Waits for a deadline, which moves during a sign-in.
     pub(crate) async fn expired(&self, deadline: Instant) {
         match &self.authorizer {
             Some(auth) => auth.clock.sleep_until(deadline).await,
@@ -168,7 +168,7 @@ impl Host {
         self.redactor.current()
     }
 
-    /// Returns the redactor itself, which learns tokens later.
+    /// Returns the shared redactor, to which later tokens are added.
     pub(crate) fn shared_redactor(&self) -> &Arc<SharedRedactor> {
         &self.redactor
     }
@@ -221,7 +221,7 @@ impl Host {
         self.tap_all_changed();
     }
 
-    /// Counts a dropped reply and warns about it from time to time.
+    /// Counts a dropped reply and warns about it at intervals.
     pub(crate) fn count_dropped_reply(&self) {
         if let Some(count) = self.dropped_replies.add() {
             self.warn(&format!("the server does not read replies to its requests: {count} dropped so far"));
@@ -236,7 +236,7 @@ impl Host {
         self.count_dropped_event();
     }
 
-    /// Counts a dropped notification and warns about it from time to time.
+    /// Counts a dropped notification and warns about it at intervals.
     pub(super) fn count_dropped_event(&self) {
         if let Some(count) = self.dropped_events.add() {
             self.warn(&format!("the server sends too many notifications: {count} dropped so far"));

@@ -29,7 +29,7 @@ impl Mcp {
         Ok(self.tools(&list, None, &()))
     }
 
-    /// Sets the era to try first, unless it is known. If the server rejects it, the server is probed.
+    /// Sets the era to try first, unless one is already set. If the server rejects it, the server is probed.
     #[cfg(feature = "bridge")]
     pub(crate) fn assume_era(&self, era: Era) {
         let connection = &self.inner.connection;
@@ -43,7 +43,7 @@ impl Mcp {
         self.inner.connection.tools()?.truncation().map(str::to_owned)
     }
 
-    /// Creates a tool from a remembered definition. It does not keep the connection open.
+    /// Creates a tool from a cached definition. It does not keep the connection open.
     pub(crate) fn detached_tool(&self, definition: ToolDefinition) -> Arc<dyn Tool> {
         let connection = self.inner.connection.clone();
         Arc::new(McpTool { definition: Arc::new(definition), connection, _keep_alive: () })
@@ -71,18 +71,18 @@ impl Mcp {
         self.inner.connection.config.timeouts
     }
 
-    /// Returns a receiver that is notified of changes of the tool list.
+    /// Returns a receiver that is notified of changes to the tool list.
     pub(crate) fn tools_version(&self) -> watch::Receiver<u64> {
         self.inner.connection.tools_version.subscribe()
     }
 
-    /// Returns how often the server has reported a change of its tools.
+    /// Returns how often the server has reported a change to its tools.
     #[cfg(feature = "agent")]
     pub(crate) fn tools_notified(&self) -> u64 {
         self.inner.connection.host.tools_changed()
     }
 
-    /// Returns a receiver that is notified of changes of the prompts.
+    /// Returns a receiver that is notified of changes to the prompts.
     pub(crate) fn prompts_version(&self) -> watch::Receiver<u64> {
         self.inner.connection.host.prompts_changed.subscribe()
     }

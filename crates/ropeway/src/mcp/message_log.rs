@@ -30,7 +30,7 @@ pub(crate) fn error_status(host: &Host, status: u16, body: &str) {
     received(host, body.as_bytes());
 }
 
-/// Returns `true` if a subscriber wants messages. Without one this compares one atomic number.
+/// Returns `true` if a subscriber enables the target. Without a subscriber, this costs one atomic load.
 fn is_enabled() -> bool {
     tracing::enabled!(target: TARGET, Level::TRACE)
 }

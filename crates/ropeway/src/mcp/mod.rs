@@ -6,7 +6,7 @@
 //! [`Bridge`](crate::bridge::Bridge).
 //!
 //! Dropping the last clone of an [`Mcp`] terminates its server process. A signal ends a program without running destructors;
-//! [`end_children_on_signals`] terminates the servers then, too.
+//! [`end_children_on_signals`] also terminates the servers then.
 
 mod backoff;
 mod call;

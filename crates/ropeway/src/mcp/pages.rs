@@ -40,7 +40,7 @@ const MAX_LIST_TIME: Duration = Duration::from_secs(120);
 /// Maximum size of a cursor.
 const MAX_CURSOR_BYTES: usize = 64 << 10;
 
-/// Size of the entries of a page from which on they are redacted on another thread.
+/// Size from which the entries of a page are redacted on another thread.
 const LARGE_PAGE: usize = 128 << 10;
 
 /// Maximum number of warnings about one list. Further ones are counted.
@@ -147,7 +147,7 @@ async fn redacted<'a>(redactor: &Redactor, entries: Vec<&'a RawValue>) -> Vec<Op
 
 /// Fetches a list and passes each entry to `take`, redacted, with the session that it was received on.
 ///
-/// If the server does not know the method, the list is empty. If a later page fails or the list reaches a limit, the entries
+/// If the server does not support the method, the list is empty. If a later page fails or the list reaches a limit, the entries
 /// so far are used, and a warning is emitted.
 ///
 /// Boxed, so that it is compiled here and not again in every crate that awaits it.

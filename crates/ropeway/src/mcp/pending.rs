@@ -70,7 +70,7 @@ pub(super) struct PendingRequest {
     /// The sender of a raw request.
     pub(super) caller: Option<Arc<dyn RawCaller>>,
     standing: bool,
-    /// Waits for another token. The time in which a person signs in does not count as idle.
+    /// Whether the request waits for another token. The time of a sign-in does not count as idle.
     paused: bool,
 }
 
@@ -140,7 +140,7 @@ impl PendingRequests {
     }
 
     /// Returns the raw callers that a message of the server can belong to: that of the request `owner`, whose stream carried the
-    /// message, or without an owner all of the link.
+    /// message, or all of the link without an owner.
     pub(crate) fn callers(&self, owner: Option<u64>) -> Callers {
         let mut table = self.table();
         let key = |request: &PendingRequest| Some(request.caller.as_ref()?.key());
@@ -165,7 +165,7 @@ impl PendingRequests {
         self.host.authorizer().map(|auth| auth.clock.total()).unwrap_or_default()
     }
 
-    /// Returns when the request was last active: now, while it waits for a person who signs in.
+    /// Returns when the request was last active: now, during a sign-in.
     fn active_at(&self, id: u64) -> Option<Instant> {
         let mut table = self.table();
         let request = table.get_mut(id)?;
@@ -177,7 +177,7 @@ impl PendingRequests {
     pub(crate) fn complete(&self, id: u64, outcome: RequestResult) {
         let request = self.table().remove(id);
         match request {
-            // Sending fails only if the caller is gone.
+            // Sending fails only if the caller has stopped waiting.
             Some(request) => drop(request.sender.send(outcome)),
             None => {
                 tracing::debug!(server = %self.host.alias(), "ignored a response to request {id}, which is not pending")
@@ -201,7 +201,7 @@ impl PendingRequests {
         }
     }
 
-    /// Handles a message that could not be read: fails the request that it answers, if that is known.
+    /// Handles a message that could not be read: fails the request that it answers, if it can be identified.
     pub(crate) fn fail_unreadable(&self, message: &TruncatedMessage, owner: Option<u64>, error: RequestError) {
         self.host.warn(&format!("ignored a message: {error}"));
         if !message.is_response() {

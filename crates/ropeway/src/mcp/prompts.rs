@@ -129,7 +129,7 @@ pub(crate) fn to_text_arguments(arguments: Arguments) -> Arguments {
 }
 
 impl Prompt {
-    /// Reads a prompt from a cache. The error is a description of the problem.
+    /// Reads a cached prompt. The error is a description of the problem.
     #[cfg(feature = "bridge")]
     pub(crate) fn remembered(entry: Value) -> Result<Self, String> {
         Self::read(entry, |_| {})
@@ -220,7 +220,7 @@ impl PromptResult {
         for message in take(&mut fields, "messages", items).unwrap_or_default() {
             match message {
                 Value::Object(mut message) if message.contains_key("content") => {
-                    // Without a role, the message is the user's, who has chosen the prompt.
+                    // A message without a role is attributed to the user, who chose the prompt.
                     let role =
                         message.get("role").and_then(Value::as_str).filter(|role| !role.is_empty()).unwrap_or(USER);
                     let role = role.to_owned();

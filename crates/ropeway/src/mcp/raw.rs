@@ -42,7 +42,7 @@ pub(crate) struct RawRequest {
     pub(crate) modern_meta: Arc<str>,
     /// The arguments of a tool that may have header params.
     pub(crate) arguments: Option<Bytes>,
-    /// Whether a legacy server runs the tool as a task only. The task is polled until it ends.
+    /// Whether a legacy server runs the tool only as a task. The task is polled until it ends.
     pub(crate) as_task: bool,
 }
 
@@ -97,7 +97,7 @@ impl Mcp {
         });
     }
 
-    /// Sets the minimum level of log messages of a legacy server, also after a reconnect. A modern server has a level per request.
+    /// Sets the minimum log level of a legacy server, also after a reconnect. Modern requests carry their own level.
     pub(crate) fn set_log_level(&self, level: &'static str) {
         self.inner.connection.log_level.send_if_modified(|current| current.replace(level) != Some(level));
     }
@@ -114,7 +114,7 @@ impl Mcp {
         mcp_tool::check_unchanged(&self.inner.connection, definition, cx).await
     }
 
-    /// Returns how messages travel to the server: `pipe`, `tcp` or `unix`.
+    /// Returns the network transport: `pipe`, `tcp` or `unix`.
     pub(crate) fn network_transport(&self) -> &'static str {
         network_transport(&self.inner.connection.config.transport)
     }
@@ -128,7 +128,7 @@ impl Mcp {
         auth.has_token()
     }
 
-    /// Returns `true` if other tokens were stored since the connection read them.
+    /// Returns `true` if the stored tokens have changed since the connection read them.
     pub(crate) async fn has_new_tokens(&self) -> bool {
         match self.inner.connection.host.authorizer() {
             Some(auth) => auth.has_new_tokens().await,

@@ -12,8 +12,7 @@ pub(crate) struct ExchangeKey(pub(crate) u64);
 pub(crate) struct Callers {
     /// The exchanges of the requests, sorted.
     pub(crate) keys: Vec<ExchangeKey>,
-    /// The stream of one request carried the message. Without such a stream, the message can also belong to a request that has
-    /// ended.
+    /// Whether the stream of one request carried the message. Otherwise, the message can also belong to a request that has ended.
     pub(crate) is_certain: bool,
 }
 

@@ -68,7 +68,7 @@ fn redact(redactor: &Redactor, value: &mut Value) {
         Value::Object(fields) => {
             let certain = redactor.only_long_secrets();
             for (key, field) in fields.iter_mut() {
-                // An object is the schema of an argument with such a name.
+                // An object is the schema of an argument whose name is a keyword.
                 if FUNCTIONAL_KEYWORDS.contains(&key.as_str()) && !field.is_object() {
                     certain.redact_document(field);
                 } else {

@@ -25,7 +25,7 @@ pub struct Resource {
     /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The contents in words.
+    /// The description of the contents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The media type, if known.
@@ -57,7 +57,7 @@ pub struct ResourceTemplate {
     /// The name to display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The contents of the resources in words.
+    /// The description of the resources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The media type, if all resources have the same.

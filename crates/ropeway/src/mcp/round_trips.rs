@@ -107,7 +107,7 @@ impl<'a> Call<'a> {
                     }
                     let answers = Box::pin(self.answer_inputs(fields.get("inputRequests"))).await?;
                     if answers.is_empty() {
-                        // Without input requests, the server only wants the request to be repeated.
+                        // Without input requests, the server only requests a retry.
                         Box::pin(self.sleep(Duration::from_millis(50 << rounds.min(5)))).await?;
                     }
                     let mut next = self.params.clone();

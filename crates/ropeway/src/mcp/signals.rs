@@ -14,7 +14,7 @@ static INTERRUPTS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// Ignores SIGINT, or stops ignoring it, once [`end_children_on_signals`] handles signals.
 ///
-/// For a program that gives the terminal to another one, such as a pager. Ctrl-C is sent to both, but meant for the other.
+/// For a program that hands the terminal to another one, such as a pager: Ctrl-C is sent to both, but meant for the other.
 pub fn ignore_interrupts(ignore: bool) {
     INTERRUPTS_IGNORED.store(ignore, Ordering::Relaxed);
 }

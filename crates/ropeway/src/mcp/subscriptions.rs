@@ -8,8 +8,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::sync::lock;
 
-/// The wanted subscriptions, and those that the server has confirmed. Changes of a resource are reported reliably only once its
-/// subscription is confirmed.
+/// The requested subscriptions, and those that the server has confirmed. Changes to a resource are reported reliably only once
+/// its subscription is confirmed.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     uris: Mutex<SubscribedUris>,
@@ -47,7 +47,7 @@ impl Subscriptions {
         }
     }
 
-    /// Waits until the wanted subscriptions change.
+    /// Waits until the requested subscriptions change.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }

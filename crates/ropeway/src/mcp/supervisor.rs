@@ -78,7 +78,7 @@ async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<
             Ok(session) => {
                 let connected_at = Instant::now();
                 if let Some(auth) = connection.host.authorizer() {
-                    // A later attempt in the background must not ask a person.
+                    // A later attempt in the background must not prompt the user.
                     auth.take_offer();
                 }
                 let session = Arc::new(session);
@@ -213,7 +213,7 @@ async fn refresh(connection: &Arc<Connection>) {
     }
 }
 
-/// Subscribes to changes with the method of the era, and again when the wanted subscriptions change.
+/// Subscribes to changes with the method of the era, and again when the requested subscriptions change.
 ///
 /// See [`resources/subscribe`](https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions).
 async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Session>) {
@@ -246,7 +246,7 @@ async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Sess
     }
 }
 
-/// Asks a legacy server for log messages of the wanted level, whenever it changes.
+/// Sets the log level of a legacy server, whenever it changes.
 ///
 /// See [`logging/setLevel`](https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging).
 async fn maintain_log_level(connection: &Arc<Connection>, session: &Arc<Session>) {
@@ -275,7 +275,7 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
     let subscriptions = &connection.host.subscriptions;
     // The request that the current one replaces. It stays open until the current one is acknowledged, so that no change is missed.
     let mut replaced = None;
-    // The number of acknowledgments with which the current request is acknowledged, too.
+    // The number of acknowledgments from which on the current request is acknowledged.
     let mut acknowledgment = 0;
     let mut backoff = Backoff::new(LISTEN_DELAY, MAX_LISTEN_DELAY);
     loop {
@@ -320,7 +320,7 @@ async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>
                 replaced = Some(request);
                 continue;
             }
-            // The server may allow one request at a time only.
+            // The server may allow only one request at a time.
             Some(Err(RequestError::Refused(_))) if overlaps => {
                 replaced = None;
                 continue;

@@ -12,7 +12,7 @@ use crate::protocol::{Era, RpcError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LinkKey(pub(crate) u64);
 
-/// Receives what servers send in addition to responses.
+/// Receives the requests and notifications of servers.
 ///
 /// All methods run on the task that reads messages and must not block.
 pub(crate) trait ServerTap: Send + Sync {
@@ -22,8 +22,7 @@ pub(crate) trait ServerTap: Send + Sync {
     /// Receives a request of the server. Dropping the question answers it with an error.
     fn on_question(&self, question: Question);
 
-    /// Reports that the server does not wait for the answer to a question anymore: it cancelled the request, or its link is
-    /// closed.
+    /// Reports that the server has withdrawn a question: it cancelled the request, or its link is closed.
     fn on_withdrawn(&self, link: LinkKey, id: &RawValue);
 
     /// Receives a notification, except for progress. `callers` are the raw requests that it can belong to.
@@ -35,7 +34,7 @@ pub(crate) trait ServerTap: Send + Sync {
 pub(crate) enum QuestionMethod {
     /// `elicitation/create`.
     Elicit {
-        /// The mode is `url`, not `form`.
+        /// Whether the mode is `url` instead of `form`.
         url: bool,
     },
     /// `sampling/createMessage`.
@@ -76,7 +75,7 @@ pub(crate) struct Question {
 pub(crate) trait AnswerSink: Send + Sync {
     fn send(&self, outcome: Result<&RawValue, RpcError>);
 
-    /// Returns `false` once the server does not wait for the answer anymore.
+    /// Returns `false` once the server has withdrawn the question.
     fn is_awaited(&self) -> bool;
 }
 
@@ -99,7 +98,7 @@ impl Question {
         }
     }
 
-    /// Returns `true` if the server does not wait for the answer anymore.
+    /// Returns `true` if the server has withdrawn the question.
     pub(crate) fn is_withdrawn(&self) -> bool {
         self.answer.as_ref().is_some_and(|answer| !answer.is_awaited())
     }

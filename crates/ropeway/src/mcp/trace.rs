@@ -150,7 +150,7 @@ impl fmt::Display for SpanName<'_> {
     }
 }
 
-/// Returns `true` if a subscriber of this thread records the span. A span that only other threads record is not disabled
+/// Returns `true` if a subscriber of this thread records the span. A span that is recorded only on other threads is not disabled
 /// here either.
 pub(crate) fn is_recorded(span: &Span) -> bool {
     !span.is_disabled() && tracing::dispatcher::get_default(|dispatch| !dispatch.is::<NoSubscriber>())

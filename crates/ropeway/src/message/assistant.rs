@@ -50,7 +50,7 @@ impl ModelEndpoint {
 pub enum AssistantPart {
     /// Text for the user.
     Text(AssistantText),
-    /// Reasoning, as far as the model shows it; the text is empty if it is hidden.
+    /// Reasoning; the text is empty if the model hides it.
     Reasoning(AssistantText),
     /// A tool call.
     ToolCall(ToolCall),

@@ -56,7 +56,7 @@ pub struct ToolResult {
     pub tool: String,
     /// Content of the result.
     pub content: Vec<ContentPart>,
-    /// The call failed.
+    /// Whether the call failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
@@ -94,8 +94,8 @@ impl ToolResult {
     }
 
     /// Creates the result of a failed call.
-    pub fn error(call: &ToolCall, words: impl Into<String>) -> Self {
-        Self { is_error: true, ..Self::new(call, vec![ContentPart::text(words)]) }
+    pub fn error(call: &ToolCall, text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::new(call, vec![ContentPart::text(text)]) }
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) enum TokenOrigin {
     Store,
     /// It was refreshed.
     Refresh,
-    /// A person signed in.
+    /// The user signed in.
     SignIn,
     /// The client authenticated itself, or a command printed it.
     Grant,
@@ -48,7 +48,7 @@ impl ActiveToken {
         Ok(token)
     }
 
-    /// Creates a token without anything else.
+    /// Creates a token without credentials.
     pub(super) fn bearer(tokens: TokenSet, origin: TokenOrigin) -> Result<Self, OAuthError> {
         let text = format!("{} {}", tokens.scheme(), tokens.access_token.expose());
         let invalid = |_| OAuthError::Settings { reason: "the access token is not valid in a header".to_owned() };
@@ -75,7 +75,7 @@ impl ActiveToken {
         self.credentials.as_ref().map_or(&self.tokens.scopes, |credentials| &credentials.granted)
     }
 
-    /// Returns the values that must not be shown.
+    /// Returns the values to redact.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &Secret> {
         let own = std::iter::once(&self.tokens.access_token).chain(&self.tokens.refresh_token);
         own.chain(self.credentials.iter().flat_map(Credentials::secrets))

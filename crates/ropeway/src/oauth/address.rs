@@ -1,8 +1,8 @@
-//! Kinds of IP addresses: which of them a stranger's metadata may name.
+//! Classes of IP addresses, to restrict the hosts that untrusted metadata may name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A kind of address ([special-purpose addresses](https://www.rfc-editor.org/rfc/rfc6890)).
+/// The class of an address ([special-purpose addresses](https://www.rfc-editor.org/rfc/rfc6890)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressClass {
     /// An address on the internet.
@@ -11,7 +11,7 @@ pub(super) enum AddressClass {
     Loopback,
     /// A private network: RFC 1918, or a unique local address.
     Private,
-    /// A link-local address. Metadata services of clouds have such addresses.
+    /// A link-local address, as used by cloud metadata services.
     LinkLocal,
     /// The shared address space of carriers (RFC 6598).
     Shared,
@@ -27,7 +27,7 @@ impl AddressClass {
         }
     }
 
-    /// Returns the class of a host in a URL, if the text alone tells it: an address or `localhost`.
+    /// Returns the class of a host in a URL, if it follows from the text alone: an address or `localhost`.
     pub(super) fn of_host(host: &str) -> Option<Self> {
         let host = host.trim_end_matches('.');
         if host.eq_ignore_ascii_case("localhost") || host.to_ascii_lowercase().ends_with(".localhost") {
@@ -36,7 +36,7 @@ impl AddressClass {
         host.trim_matches(['[', ']']).parse().ok().map(Self::of)
     }
 
-    /// Returns how messages call the address.
+    /// Returns the name of the class in messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Public => "a public address",

@@ -26,27 +26,27 @@ use crate::secret::{AccountRedactor, SharedRedactor};
 use crate::sync::{read, write};
 use crate::tool::Alias;
 
-/// Interval in which a connection without a token looks for a sign-in of another process.
+/// Interval at which a connection without a token checks for a sign-in of another process.
 const STORE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum time that a person has for a sign-in, unless the host sets another one.
+/// Maximum time of a sign-in, unless the host sets another one.
 pub(crate) const SIGN_IN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// What a host provides for the authorization of its connections.
+/// The host's handlers and settings for the authorization of its connections.
 #[derive(Clone, Default)]
 pub(crate) struct AuthHost {
     pub(crate) sign_in: Option<SignInHandler>,
     pub(crate) sign_in_timeout: Option<Duration>,
     pub(crate) store: Option<TokenStore>,
     pub(crate) account: Option<String>,
-    /// Learn the tokens of all connections.
+    /// Redactors that receive the tokens of all connections.
     pub(crate) redactors: Vec<Arc<AccountRedactor>>,
 }
 
 /// How tokens of a server are obtained.
 #[derive(Debug)]
 pub(super) enum TokenGrant {
-    /// A person signs in. The tokens are in the store.
+    /// The user signs in. The tokens are in the store.
     Person(OAuthSettings),
     /// The client authenticates itself.
     Machine(OAuthSettings),
@@ -60,7 +60,7 @@ pub(crate) struct Authorizer {
     pub(super) server: Url,
     pub(super) account: Option<String>,
     pub(super) grant: TokenGrant,
-    /// Whether the configuration asks for OAuth.
+    /// Whether the configuration requires OAuth.
     pub(super) is_configured: bool,
     pub(super) store: TokenStore,
     pub(super) sign_in: Option<SignInHandler>,
@@ -77,7 +77,7 @@ pub(crate) struct Authorizer {
     pub(super) recoveries: AtomicU64,
     /// Number of replacements of tokens that were about to expire.
     pub(super) replacements: AtomicU64,
-    /// Whether a request that no call waits for may ask a person to sign in.
+    /// Whether a request that no call waits for may prompt the user to sign in.
     may_offer: AtomicBool,
 }
 
@@ -198,7 +198,7 @@ impl Authorizer {
         }))
     }
 
-    /// Returns `true` if the configuration asks for OAuth.
+    /// Returns `true` if the configuration requires OAuth.
     pub(crate) fn is_configured(&self) -> bool {
         self.is_configured
     }
@@ -215,7 +215,7 @@ impl Authorizer {
         matches!(self.grant, TokenGrant::Person(_)) && self.is_store_changed(&*self.flight.lock().await)
     }
 
-    /// Returns the maximum time of a sign-in, or zero if a person cannot be asked.
+    /// Returns the maximum time of a sign-in, or zero if the user cannot be prompted.
     pub(crate) fn max_sign_in_time(&self) -> Duration {
         match (&self.sign_in, &self.grant) {
             (Some(_), TokenGrant::Person(_)) => self.sign_in_timeout,
@@ -223,7 +223,7 @@ impl Authorizer {
         }
     }
 
-    /// Allows one sign-in for a request that no call waits for: the handshake of a connection that a caller wants.
+    /// Allows one sign-in for a request that no call waits for: the handshake of a connection that a caller waits for.
     pub(crate) fn allow_offer(&self) {
         self.may_offer.store(true, Ordering::Release);
     }
@@ -233,8 +233,8 @@ impl Authorizer {
         self.may_offer.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns `true` if another attempt may succeed: a person can be asked, the stored tokens have changed, or tokens need no
-    /// person.
+    /// Returns `true` if another attempt may succeed: the user can be prompted, the stored tokens have changed, or the grant
+    /// needs no user.
     pub(crate) async fn can_retry(&self) -> bool {
         match &self.grant {
             TokenGrant::Machine(_) | TokenGrant::Command(_) => true,
@@ -264,7 +264,7 @@ impl Authorizer {
         stamp.is_none_or(|stamp| self.store.changed_since(self.server.as_str(), self.account.as_deref(), stamp))
     }
 
-    /// Waits until another process changes the stored tokens. Never returns if a person does not sign in.
+    /// Waits until another process changes the stored tokens. Never returns if the grant needs no user.
     pub(crate) async fn signed_in_elsewhere(&self) {
         if !matches!(self.grant, TokenGrant::Person(_)) {
             return std::future::pending().await;

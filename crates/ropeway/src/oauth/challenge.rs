@@ -4,7 +4,7 @@
 /// Maximum number of bytes that are parsed, over all header lines.
 const MAX_BYTES: usize = 16 << 10;
 
-/// What a server asks for: a `Bearer` or a `DPoP` challenge.
+/// A `Bearer` or `DPoP` challenge of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Challenge {
@@ -66,7 +66,7 @@ impl Challenge {
         self.error.as_deref() == Some("insufficient_scope")
     }
 
-    /// Returns `true` if the server wants its nonce in the proof
+    /// Returns `true` if the server requires its nonce in the proof
     /// ([RFC 9449, section 9](https://www.rfc-editor.org/rfc/rfc9449#section-9)).
     pub fn wants_nonce(&self) -> bool {
         self.error.as_deref() == Some("use_dpop_nonce")
@@ -153,7 +153,7 @@ impl ChallengeScheme {
 }
 
 impl Challenge {
-    /// Sets a parameter. The first value counts.
+    /// Sets a parameter. The first value wins.
     fn set(&mut self, name: &str, value: String) {
         let field = match name.to_ascii_lowercase().as_str() {
             "error" => &mut self.error,

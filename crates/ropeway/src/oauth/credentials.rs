@@ -82,12 +82,13 @@ impl Credentials {
         &self.tokens.access_token
     }
 
-    /// Returns when the access token expires, by the clock of this machine; `None` if the authorization server did not say so.
+    /// Returns when the access token expires, by the clock of this machine; `None` if the authorization server did not specify
+    /// it.
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.tokens.expires_at
     }
 
-    /// Returns the values that must not be shown: the tokens, the secret of the client, and the key.
+    /// Returns the values to redact: the tokens, the secret of the client, and the key.
     pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
         let tokens = std::iter::once(&self.tokens.access_token).chain(&self.tokens.refresh_token);
         tokens.chain(&self.client.client_secret).chain(&self.dpop_key)

@@ -15,7 +15,7 @@ use super::token_endpoint::{read_token, request, seconds};
 use super::token_set::TokenSet;
 use crate::secret::{Redactor, Secret};
 
-/// The time between two requests, unless the server says otherwise.
+/// The time between two requests, unless the server sets another one.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Maximum time between two requests.
@@ -24,14 +24,13 @@ const MAX_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum time of a sign-in.
 const MAX_LIFETIME: Duration = Duration::from_secs(30 * 60);
 
-/// Maximum length of a code that a person types.
+/// Maximum length of a code that the user types.
 const MAX_USER_CODE: usize = 64;
 
-/// Maximum length of the URL of a page that a person opens.
+/// Maximum length of the URL of a page that the user opens.
 const MAX_PAGE: usize = 2048;
 
-/// A code that a person enters on another device, and where
-/// ([RFC 8628](https://www.rfc-editor.org/rfc/rfc8628#section-3.2)).
+/// A code that the user enters on another device, and where ([RFC 8628](https://www.rfc-editor.org/rfc/rfc8628#section-3.2)).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceAuthorization {
@@ -91,7 +90,7 @@ pub(super) async fn authorize_device(
     })
 }
 
-/// Waits until the person has finished.
+/// Waits until the user has finished.
 pub(super) async fn wait_for_tokens(
     tokens: &TokenRequest<'_>,
     device: &DeviceAuthorization,

@@ -11,18 +11,18 @@ use super::http::{JsonResponse, OAuthHttp, invalid};
 use super::metadata::{AuthorizationServer, ResourceMetadata, at_path, canonical};
 use super::text::{shown, shown_url};
 
-/// Maximum time of a discovery, over all places.
+/// Maximum time of a discovery, over all locations.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum number of authorization servers of one resource that are tried.
 const MAX_SERVERS: usize = 4;
 
-/// Where and for what tokens are requested.
+/// The authorization server, the resource and the scopes of token requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Discovery {
     /// The value of `resource` ([RFC 8707](https://www.rfc-editor.org/rfc/rfc8707)).
     pub(crate) resource: String,
-    /// The scopes that the resource knows.
+    /// The scopes that the resource supports.
     pub(crate) scopes_supported: Vec<String>,
     /// Whether the resource accepts only tokens that are bound to a key.
     pub(crate) dpop_required: bool,
@@ -49,7 +49,7 @@ async fn discover_all(
     let wants_dpop = challenge.is_some_and(|challenge| challenge.scheme == ChallengeScheme::Dpop);
     let (metadata, failure) = match resource_metadata(http, server, challenge).await? {
         Lookup::Found(metadata) => (metadata, None),
-        // Servers of 2025-03-26 have no metadata of their own.
+        // Servers of 2025-03-26 have no resource metadata.
         Lookup::Missing(failure) => (ResourceMetadata::unknown(server), failure),
     };
     metadata.check_resource(server)?;
@@ -62,16 +62,16 @@ async fn discover_all(
     })
 }
 
-/// The result of looking at several places.
+/// The result of a lookup at several locations.
 enum Lookup<T> {
     Found(T),
-    /// No place has the document. A place that failed otherwise than by "not found" is reported if nothing else helps.
+    /// No location has the document. Contains the first failure other than "not found", if any.
     Missing(Option<OAuthError>),
 }
 
-/// Fetches the document of one place. Returns `None` if the place does not have it, or failed, which is kept as the failure of the
-/// lookup if it is the first one.
-async fn look_at(
+/// Fetches the document at one location. Returns `None` if it does not exist, or if the request failed; the first failure is kept
+/// in `failure`.
+async fn fetch_if_present(
     http: &OAuthHttp,
     url: &Url,
     failure: &mut Option<OAuthError>,
@@ -86,7 +86,7 @@ async fn look_at(
     }
 }
 
-/// Fetches the metadata of the server: where the challenge says, and at the well-known places.
+/// Fetches the metadata of the server: from the URL in the challenge, and from the well-known locations.
 async fn resource_metadata(
     http: &OAuthHttp,
     server: &Url,
@@ -94,10 +94,10 @@ async fn resource_metadata(
 ) -> Result<Lookup<ResourceMetadata>, OAuthError> {
     let mut failure = None;
     for (url, is_named) in resource_metadata_urls(server, challenge)? {
-        let Some(response) = look_at(http, &url, &mut failure).await? else { continue };
+        let Some(response) = fetch_if_present(http, &url, &mut failure).await? else { continue };
         match response.into_object().and_then(|document| ResourceMetadata::read(&url, &document)) {
             Ok(metadata) => return Ok(Lookup::Found(metadata)),
-            // Other places may have a page for every path, but this one was named.
+            // Other locations may serve a page for every path, but this one was named.
             Err(error) if is_named => return Err(error),
             Err(error) => failure = failure.or(Some(error)),
         }
@@ -105,7 +105,7 @@ async fn resource_metadata(
     Ok(Lookup::Missing(failure))
 }
 
-/// Returns the places of the metadata, and whether the challenge names them.
+/// Returns the locations of the metadata, and whether the challenge names them.
 fn resource_metadata_urls(server: &Url, challenge: Option<&Challenge>) -> Result<Vec<(Url, bool)>, OAuthError> {
     let mut urls = Vec::new();
     if let Some(text) = challenge.and_then(|challenge| challenge.resource_metadata.as_deref()) {
@@ -163,7 +163,7 @@ async fn server_at_origin(
     failure: Option<OAuthError>,
 ) -> Result<AuthorizationServer, OAuthError> {
     match issuer_metadata(http, &canonical(&at_path(server, "/"))).await? {
-        // Servers of that time may leave out the PKCE methods; they have to support S256.
+        // Servers of that version may omit the PKCE methods; they have to support S256.
         Lookup::Found(found) => Ok(AuthorizationServer { supports_s256: true, ..found }),
         Lookup::Missing(other) => match failure.or(other) {
             Some(error) => Err(error),
@@ -191,7 +191,7 @@ async fn issuer_metadata(http: &OAuthHttp, issuer: &str) -> Result<Lookup<Author
     };
     let mut failure = None;
     for url in issuer_metadata_urls(&base) {
-        let Some(response) = look_at(http, &url, &mut failure).await? else { continue };
+        let Some(response) = fetch_if_present(http, &url, &mut failure).await? else { continue };
         let document = match response.into_object() {
             Ok(document) => document,
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Nonces that servers want in DPoP proofs ([RFC 9449, section 8](https://www.rfc-editor.org/rfc/rfc9449#section-8)).
+//! Nonces that servers require in DPoP proofs ([RFC 9449, section 8](https://www.rfc-editor.org/rfc/rfc9449#section-8)).
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use reqwest::Url;
 
 use crate::sync::lock;
 
-/// Maximum number of origins. The oldest one is forgotten.
+/// Maximum number of origins. The oldest one is removed.
 const MAX_ORIGINS: usize = 16;
 
 /// Maximum length of a nonce. Longer ones are ignored.

@@ -1,4 +1,4 @@
-//! Errors of OAuth: what failed, and what to do about it.
+//! Errors of OAuth, with advice.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub enum OAuthError {
         #[source]
         source: SharedError,
     },
-    /// A response that is not what the specification requires: HTML, an error status, too large, not JSON.
+    /// A response that violates the specification: HTML, an error status, too large, not JSON.
     #[error("`{url}` returned an invalid response: {reason}")]
     Invalid {
         /// The URL.
@@ -63,7 +63,7 @@ pub enum OAuthError {
         /// The value that was received.
         got: String,
     },
-    /// The person, or the authorization server, declined the sign-in.
+    /// The user, or the authorization server, declined the sign-in.
     #[error("the sign-in was declined{}", .description.as_ref().map(|text| format!(": {text}")).unwrap_or_default())]
     Denied {
         /// The reason that the authorization server gave.
@@ -75,7 +75,7 @@ pub enum OAuthError {
         /// The URL.
         url: String,
     },
-    /// A person has to sign in.
+    /// The user has to sign in.
     #[error("sign-in required: run `ropeway login {server}`")]
     SignInRequired {
         /// The alias or URL of the server, as `ropeway login` takes it.
@@ -84,7 +84,7 @@ pub enum OAuthError {
     /// The server rejects a token that was just obtained.
     #[error("the server rejects the new token{}{}", if *.is_scope { ": it lacks a scope" } else { "" }, .said.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
     Rejected {
-        /// Whether the server says that the token lacks a scope.
+        /// Whether the token lacks a scope, according to the server.
         is_scope: bool,
         /// The description of the server.
         said: Option<String>,
@@ -142,7 +142,7 @@ impl OAuthError {
         self.is_refused("invalid_grant")
     }
 
-    /// Returns `true` if the authorization server does not know the client: it has to be registered again.
+    /// Returns `true` if the authorization server does not recognize the client: it has to be registered again.
     pub fn is_invalid_client(&self) -> bool {
         self.is_refused("invalid_client") || self.is_refused("unauthorized_client")
     }

@@ -21,14 +21,14 @@ pub(crate) struct OutboundGuard(Arc<Rules>);
 struct Rules {
     /// The host of the server, which the configuration names.
     server: String,
-    /// The class of the server, if its URL tells it. The addresses of a name are chosen by a stranger, so they do not count.
+    /// The class of the server's address, if its URL contains it. Resolved addresses do not count: an attacker could choose them.
     class: AddressClass,
     allowed: Vec<String>,
     /// The hosts of proxies in the environment, which are often on private addresses.
     proxies: Vec<String>,
 }
 
-/// Why a name is not connected to.
+/// Why a connection to a name is blocked.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("it resolves to {}; if you trust it, add `{host}` to `allow_private`", .class.name())]
 pub(super) struct BlockedAddress {
@@ -71,7 +71,7 @@ impl OutboundGuard {
         Ok(())
     }
 
-    /// Checks a URL that a person opens in a browser.
+    /// Checks a URL that the user opens in a browser.
     pub(crate) fn check_for_browser(&self, url: &Url) -> Result<(), OAuthError> {
         let is_loopback =
             || url.scheme() == "http" && url.host_str().and_then(AddressClass::of_host) == Some(AddressClass::Loopback);
@@ -122,7 +122,7 @@ impl Resolve for OutboundGuard {
     }
 }
 
-/// Checks the parts that no URL of an authorization server has.
+/// Rejects user names and fragments, and URLs without a host.
 fn check_form(url: &Url) -> Result<(), OAuthError> {
     if !url.username().is_empty() || url.password().is_some() {
         return blocked(url, "it contains a user name");

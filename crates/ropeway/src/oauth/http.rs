@@ -74,7 +74,7 @@ impl JsonResponse {
     }
 }
 
-/// Creates the error of a response that is not what it should be.
+/// Creates the error of an invalid response.
 pub(super) fn invalid(url: &Url, reason: impl Into<String>) -> OAuthError {
     OAuthError::Invalid { url: shown_url(url), reason: reason.into() }
 }
@@ -113,12 +113,12 @@ impl OAuthHttp {
         &self.0.nonces
     }
 
-    /// Returns the time on the machine of a URL, as far as it is known.
+    /// Returns the current time on the host of a URL, corrected by the last known clock skew.
     pub(crate) fn time_at(&self, url: &Url) -> SystemTime {
         self.0.clocks.time_at(url, SystemTime::now())
     }
 
-    /// Returns `true` if the clock of the machine of a URL is known to be different.
+    /// Returns `true` if the clock of the host of a URL is known to differ.
     pub(super) fn knows_clock_of(&self, url: &Url) -> bool {
         self.0.clocks.knows(url)
     }
@@ -128,7 +128,7 @@ impl OAuthHttp {
         self.json(url, self.client(url)?.get(url.clone()), self.redactor()).await
     }
 
-    /// Sends a form. `redactor` also knows the secrets in it.
+    /// Sends a form. `redactor` also covers the secrets in it.
     pub(super) async fn post_form(
         &self,
         url: &Url,
@@ -148,7 +148,7 @@ impl OAuthHttp {
         self.json(url, request, self.redactor()).await
     }
 
-    /// Asks the server itself what it requires. Returns `None` if it requires nothing, or does not tell.
+    /// Requests the challenge of the server itself. Returns `None` if it sends none.
     pub(super) async fn challenge_of(&self, server: &Url) -> Result<Option<Challenge>, OAuthError> {
         let request = self.client_for(server)?.get(server.clone()).header(ACCEPT, "text/event-stream");
         let response = self.send(server, request).await?;
@@ -224,7 +224,7 @@ impl OAuthHttp {
             return Ok(client.clone());
         }
         let builder = web::client(url).redirect(redirect::Policy::none()).dns_resolver(Arc::new(self.guard().clone()));
-        // All local names share the client, also those that the resolver of the system decides about.
+        // All local names share the client, including those that only the system resolver knows.
         let builder = if is_local { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| self.failure(url, error))?;
         Ok(cell.get_or_init(|| client).clone())

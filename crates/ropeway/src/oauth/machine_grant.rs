@@ -1,4 +1,4 @@
-//! Tokens without a person: client credentials, workload identity, and grants of an identity provider.
+//! Tokens without a user: client credentials, workload identity, and grants of an identity provider.
 
 use std::borrow::Cow;
 
@@ -19,13 +19,13 @@ use super::scopes::requested_scopes;
 use crate::config::{ClientAuthMethod, IdentityProvider, OAuthGrant, OAuthSettings};
 use crate::secret::{Redactor, Secret};
 
-/// Obtains tokens for a server with a grant that needs no person. Connections do so themselves.
+/// Obtains tokens for a server with a grant that needs no user. Connections do so themselves.
 ///
 /// `assertion` is the JWT of a workload, or the ID token for an identity provider.
 ///
 /// # Errors
 ///
-/// Returns [`OAuthError::SignInRequired`] if the grant of the settings needs a person. Fails if the settings are incomplete, if the
+/// Returns [`OAuthError::SignInRequired`] if the grant of the settings needs a user. Fails if the settings are incomplete, if the
 /// authorization server cannot be found or refuses the request, and if its metadata is invalid.
 ///
 /// # Examples
@@ -57,12 +57,12 @@ pub async fn obtain_credentials(
 pub(super) struct GrantTarget<'a> {
     pub(super) server: &'a Url,
     pub(super) settings: &'a OAuthSettings,
-    /// The authorization server that has the secrets of the settings already. No other one gets them: a server that is taken over
-    /// could name one.
+    /// The authorization server that has received the secrets of the settings before. No other one receives them: a compromised
+    /// server could name one.
     pub(super) issuer: Option<String>,
 }
 
-/// Obtains tokens with the grant of the settings, which needs no person.
+/// Obtains tokens with the grant of the settings, which needs no user.
 ///
 /// `assertion` is the JWT of a workload, or the ID token for an identity provider. Scopes in `granted` are requested again.
 pub(super) async fn machine_grant(
@@ -157,7 +157,7 @@ async fn identity_grant(
     request.id_jag(id_token, &discovery.server.issuer).await.map_err(|error| at_provider(error, &redactor))
 }
 
-/// Says that the identity provider refused, not the authorization server.
+/// Attributes the error to the identity provider instead of the authorization server.
 fn at_provider(error: OAuthError, redactor: &Redactor) -> OAuthError {
     match error {
         OAuthError::Refused { error, description } => {

@@ -21,7 +21,7 @@ pub(super) struct ResourceMetadata {
     pub(super) resource: String,
     pub(super) authorization_servers: Vec<String>,
     pub(super) scopes_supported: Vec<String>,
-    /// The resource accepts only tokens that are bound to a key.
+    /// Whether the resource accepts only tokens that are bound to a key.
     pub(super) dpop_required: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct AuthorizationServer {
     pub(crate) device_authorization_endpoint: Option<Url>,
     pub(crate) revocation_endpoint: Option<Url>,
     pub(crate) scopes_supported: Vec<String>,
-    /// The methods of client authentication. Empty if the metadata does not tell.
+    /// The methods of client authentication. Empty if the metadata does not list them.
     pub(crate) auth_methods: Vec<String>,
     /// Whether PKCE with S256 is supported.
     pub(crate) supports_s256: bool,
@@ -59,7 +59,7 @@ impl ResourceMetadata {
         })
     }
 
-    /// Returns what is assumed about a server without metadata.
+    /// Returns the assumed metadata of a server without metadata.
     pub(super) fn unknown(server: &Url) -> Self {
         Self {
             resource: canonical(server),

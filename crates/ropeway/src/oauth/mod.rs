@@ -2,11 +2,11 @@
 //! ([Authorization](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization)).
 //!
 //! A connection ([`Mcp`](crate::mcp::Mcp)) authorizes its requests by itself: it loads tokens from a [`TokenStore`], refreshes
-//! them, and asks the handler [`on_sign_in`](crate::mcp::Handlers::on_sign_in) for a sign-in if a server needs one. The other
-//! functions of this module sign in at another time:
+//! them, and calls the handler [`on_sign_in`](crate::mcp::Handlers::on_sign_in) if a server needs a sign-in. The other functions
+//! of this module sign in independently of a connection:
 //!
-//! - [`SignIn`] lets a person sign in, with a browser or with a code on another device.
-//! - [`obtain_credentials`] obtains tokens without a person, for example with the secret of a client.
+//! - [`SignIn`] lets the user sign in, with a browser or with a code on another device.
+//! - [`obtain_credentials`] obtains tokens without a user, for example with the secret of a client.
 //! - [`TokenStore`] keeps the resulting [`Credentials`] for connections of this and other processes.
 //! - [`Credentials::revoke`] ends a sign-in.
 //!
@@ -14,7 +14,7 @@
 //!
 //! # Examples
 //!
-//! Lets a person sign in when a connection needs it:
+//! Lets the user sign in when a connection needs it:
 //!
 //! ```no_run
 //! use ropeway::event::Events;

@@ -66,8 +66,8 @@ impl<'a> OAuthClient<'a> {
         Self { dpop, ..self }
     }
 
-    /// Sends a form with client authentication. Repeats it once if the server wants a nonce, or if the clock of the server turned
-    /// out to be different and a signature was refused.
+    /// Sends a form with client authentication. Retries once if the server requires a nonce, or if a signature was refused and
+    /// the clock of the server differs.
     pub(super) async fn post(&self, url: &Url, fields: &[Field<'_>]) -> Result<JsonResponse, OAuthError> {
         let knew_clock = self.http.knows_clock_of(url);
         let first = self.post_once(url, fields).await?;
@@ -116,7 +116,7 @@ impl<'a> OAuthClient<'a> {
         self.http.post_form(url, &form, headers, &self.redactor(fields)).await
     }
 
-    /// Returns a redactor that also knows the secrets of a request.
+    /// Returns a redactor that also covers the secrets of a request.
     pub(super) fn redactor(&self, fields: &[Field<'_>]) -> Redactor {
         let sent = fields.iter().filter(|field| field.is_secret).map(|field| Secret::new(field.value));
         let secrets: Vec<Secret> = sent.chain(self.registered.client_secret.clone()).collect();

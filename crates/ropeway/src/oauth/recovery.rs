@@ -19,7 +19,7 @@ use crate::event::Event;
 /// Number of recoveries of one request.
 pub(crate) const MAX_RECOVERIES: u32 = 3;
 
-/// After this time, a person may sign in again although the server rejected the token of the last sign-in.
+/// After this time, the user may sign in again although the server rejected the token of the last sign-in.
 const REJECTION_TIME: Duration = Duration::from_secs(60);
 
 /// Why a server refused a request.
@@ -35,11 +35,11 @@ pub(crate) struct Refusal {
 /// Who waits for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// A call, for which a person may be asked to sign in.
+    /// A call, which may prompt the user to sign in.
     Call,
-    /// A handshake or a request in the background. A person is asked only if a caller wants the connection.
+    /// A handshake or a request in the background. Prompts the user only if a caller waits for the connection.
     Background,
-    /// A request that is not worth a sign-in, such as a notification.
+    /// A request that never prompts for a sign-in, such as a notification.
     Optional,
 }
 
@@ -107,7 +107,7 @@ impl Authorizer {
             if token.as_ref().is_some_and(|token| is_known(token) && token.origin == TokenOrigin::SignIn) {
                 return Err(self.rejected(refusal));
             }
-            // A handshake that just asked a person goes on with the scopes that the sign-in did not know of.
+            // A handshake that has just prompted the user continues with the scopes that the sign-in lacked.
             let is_new = |token: &Arc<ActiveToken>| token.origin == TokenOrigin::SignIn && !token.is_accepted();
             let goes_on = waiting == Waiting::Background && token.as_ref().is_some_and(is_new);
             let waiting = if goes_on { Waiting::Call } else { waiting };
@@ -157,7 +157,7 @@ impl Authorizer {
         }
     }
 
-    /// Asks a person to sign in.
+    /// Prompts the user to sign in.
     async fn ask(
         &self,
         settings: &OAuthSettings,
@@ -184,7 +184,7 @@ impl Authorizer {
                 Err(_) => Err(OAuthError::Expired.into()),
             }
         };
-        // Calls that came during the sign-in share its outcome.
+        // Calls that arrived during the sign-in share its outcome.
         self.take_offer();
         match answer.map_err(|error| self.handler_error(error))? {
             SignInAnswer::SignedIn(credentials) => {

@@ -66,7 +66,7 @@ impl Credentials {
     }
 }
 
-/// What an authorization server has revoked of a sign-in.
+/// The tokens of a sign-in that an authorization server has revoked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Revocation {

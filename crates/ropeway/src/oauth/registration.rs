@@ -162,8 +162,8 @@ fn registration_request(server: &AuthorizationServer, redirect_uri: Option<&str>
     request
 }
 
-/// Selects how a new client authenticates. A program on the machine of a person has no secrets, so it is a public client where that
-/// is possible ([RFC 8252, section 8.4](https://www.rfc-editor.org/rfc/rfc8252#section-8.4)).
+/// Selects how a new client authenticates. A program on the user's machine cannot keep a secret, so it is a public client if
+/// possible ([RFC 8252, section 8.4](https://www.rfc-editor.org/rfc/rfc8252#section-8.4)).
 fn registered_method(supported: &[String]) -> ClientAuthMethod {
     let methods = [ClientAuthMethod::None, ClientAuthMethod::ClientSecretBasic, ClientAuthMethod::ClientSecretPost];
     let is_supported = |method: &ClientAuthMethod| supported.iter().any(|name| name == method.name());

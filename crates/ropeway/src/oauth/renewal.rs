@@ -1,4 +1,4 @@
-//! The headers of requests, and the renewal of tokens without a person: refreshes, grants of machines, and commands.
+//! The headers of requests, and the renewal of tokens without a user: refreshes, machine grants, and commands.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,11 +80,11 @@ impl Authorizer {
         self.judge_replacement(joined(replacing.await).err())
     }
 
-    /// Returns an error if a failed replacement means that requests cannot go on.
+    /// Returns an error if requests cannot continue after a failed replacement.
     fn judge_replacement(&self, failure: Option<OAuthError>) -> Result<(), OAuthError> {
         match failure {
             None => Ok(()),
-            // The server rejects the expired token, and a person signs in.
+            // The server rejects the expired token, and the user signs in.
             Some(error) if error.is_invalid_grant() || error.is_invalid_client() => Ok(()),
             Some(_) if self.is_still_valid() => Ok(()),
             Some(error) => Err(error),
@@ -141,7 +141,7 @@ impl Authorizer {
         }
     }
 
-    /// Obtains a token without a person.
+    /// Obtains a token without a user.
     pub(super) async fn obtain(&self, challenge: Option<&Challenge>, granted: &[String]) -> Result<(), OAuthError> {
         let redactor = self.redactor.current();
         let token = match &self.grant {

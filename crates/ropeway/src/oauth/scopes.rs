@@ -10,8 +10,9 @@ const MAX_SCOPES: usize = 200;
 /// The scope for a refresh token ([OpenID Connect](https://openid.net/specs/openid-connect-core-1_0.html#OfflineAccess)).
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// Returns the scopes to request: those of the challenge, else those that are configured, else all that the server knows. Scopes
-/// that are configured or were granted before are added. If they were not enough and the challenge names none, all are requested.
+/// Returns the scopes to request: those of the challenge, else those that are configured, else all that the server supports.
+/// Scopes that are configured or were granted before are added. If they were not enough and the challenge names none, all are
+/// requested.
 pub(super) fn requested_scopes(
     discovery: &Discovery,
     challenge: Option<&Challenge>,
@@ -30,7 +31,7 @@ pub(super) fn requested_scopes(
     scopes.0
 }
 
-/// Adds `offline_access` if the authorization server knows it, so that it issues a refresh token.
+/// Adds `offline_access` if the authorization server supports it, so that it issues a refresh token.
 pub(super) fn with_offline_access(scopes: Vec<String>, discovery: &Discovery) -> Vec<String> {
     let mut scopes = Scopes(scopes);
     if discovery.server.scopes_supported.iter().any(|scope| scope == OFFLINE_ACCESS) {

@@ -1,6 +1,7 @@
 //! The clocks of other machines, for signatures with a time.
 //!
-//! A server refuses a proof whose time is minutes away from its own. The `Date` headers of its responses tell the difference.
+//! A server refuses a proof whose time differs by minutes from its own. The `Date` headers of its responses reveal the clock
+//! skew.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -13,17 +14,17 @@ use crate::sync::lock;
 /// Smaller differences are ignored: the header has whole seconds, and a response takes time.
 const MIN_SKEW: Duration = Duration::from_secs(10);
 
-/// Larger differences are not believed.
+/// Larger differences are ignored as implausible.
 const MAX_SKEW: Duration = Duration::from_secs(86_400);
 
-/// Maximum number of origins. The oldest one is forgotten.
+/// Maximum number of origins. The oldest one is removed.
 const MAX_ORIGINS: usize = 16;
 
-/// The last known times of other machines.
+/// The clock skews of other machines.
 #[derive(Debug, Default)]
 pub(super) struct ServerClocks(Mutex<VecDeque<(String, Skew)>>);
 
-/// How far a clock is away from the one of this machine.
+/// The difference between a clock and that of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Skew {
     Ahead(Duration),
@@ -51,13 +52,13 @@ impl ServerClocks {
         clocks.push_back((origin, skew));
     }
 
-    /// Returns `true` if the clock of a machine is known to be different.
+    /// Returns `true` if the clock of the host of a URL is known to differ.
     pub(super) fn knows(&self, url: &Url) -> bool {
         let origin = url.origin().ascii_serialization();
         lock(&self.0).iter().any(|(known, _)| *known == origin)
     }
 
-    /// Returns the time on the machine of a URL, as far as it is known.
+    /// Returns the current time on the host of a URL, corrected by the last known skew.
     pub(super) fn time_at(&self, url: &Url, now: SystemTime) -> SystemTime {
         let origin = url.origin().ascii_serialization();
         let skew = lock(&self.0).iter().find(|(known, _)| *known == origin).map(|(_, skew)| *skew);

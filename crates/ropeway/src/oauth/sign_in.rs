@@ -1,4 +1,4 @@
-//! One sign-in of a person to one server.
+//! One sign-in of a user to one server.
 
 use std::time::SystemTime;
 
@@ -32,7 +32,7 @@ pub struct SignInOptions {
     pub server: String,
     /// The client, scopes and restrictions of the sign-in.
     pub settings: OAuthSettings,
-    /// The challenge that caused the sign-in. `None` asks the server for one.
+    /// The challenge that caused the sign-in. `None` requests one from the server.
     // Hidden from the docs: a connection sets it in the options of a `SignInRequest`.
     #[doc(hidden)]
     pub challenge: Option<Challenge>,
@@ -63,7 +63,7 @@ setters!(SignInOptions {
     with_previous(previous: Option<Credentials>) => previous = previous;
 });
 
-/// One sign-in of a person to one server.
+/// One sign-in of a user to one server.
 ///
 /// [`start`](Self::start) finds the authorization server. Then either [`prepare`](Self::prepare) returns a URL for a browser and
 /// [`finish`](Self::finish) takes its callback, or [`device`](Self::device) returns a code for another device and
@@ -107,8 +107,8 @@ impl std::fmt::Debug for SignIn {
     }
 }
 
-/// Checks that the configured secret is not sent to another authorization server than before. A server that is taken over could
-/// name one.
+/// Checks that the configured secret is not sent to another authorization server than before. A compromised server could name
+/// one.
 fn check_issuer(settings: &OAuthSettings, previous: Option<&Credentials>, issuer: &str) -> Result<(), OAuthError> {
     let is_bound = |previous: &&Credentials| {
         let client = &previous.client;
@@ -163,13 +163,13 @@ impl SignIn {
         Ok(Self { http, server, settings, account, discovery, previous_issuer, scopes, dpop, client, pending: None })
     }
 
-    /// Returns the issuer of the authorization server. Show it to the person before the browser opens.
+    /// Returns the issuer of the authorization server. Show it to the user before the browser opens.
     pub fn issuer(&self) -> &str {
         &self.discovery.server.issuer
     }
 
-    /// Returns the issuer of the [previous](SignInOptions::with_previous) sign-in if it is another one. Show it to the person as well:
-    /// a server that is taken over could name another authorization server.
+    /// Returns the issuer of the [previous](SignInOptions::with_previous) sign-in if it is another one. Show it to the user as
+    /// well: a compromised server could name another authorization server.
     pub fn previous_issuer(&self) -> Option<&str> {
         self.previous_issuer.as_deref()
     }
@@ -220,8 +220,8 @@ impl SignIn {
     ///
     /// # Errors
     ///
-    /// Returns [`OAuthError::NotInProgress`] without a sign-in in progress, [`OAuthError::Mismatch`] for a wrong `state` or `iss`,
-    /// and [`OAuthError::Denied`] if the person declined. Fails if the code cannot be exchanged for tokens.
+    /// Returns [`OAuthError::NotInProgress`] without a sign-in in progress, [`OAuthError::Mismatch`] for a wrong `state` or
+    /// `iss`, and [`OAuthError::Denied`] if the user declined. Fails if the code cannot be exchanged for tokens.
     pub async fn finish(&mut self, callback: &str) -> Result<Credentials, OAuthError> {
         let Some(pending) = &self.pending else { return Err(OAuthError::NotInProgress) };
         pending.check_state(callback)?;
@@ -234,7 +234,7 @@ impl SignIn {
         Ok(self.credentials(client, tokens))
     }
 
-    /// Requests a code that a person enters on another device, and registers a client if necessary.
+    /// Requests a code that the user enters on another device, and registers a client if necessary.
     ///
     /// # Errors
     ///
@@ -249,11 +249,11 @@ impl SignIn {
         authorize_device(&oauth, &endpoint, &self.discovery.resource, &self.scopes).await
     }
 
-    /// Waits until the person has entered the code on the other device. Dropping the future stops it.
+    /// Waits until the user has entered the code on the other device. Dropping the future stops it.
     ///
     /// # Errors
     ///
-    /// Returns [`OAuthError::Expired`] if the code has expired, [`OAuthError::Denied`] if the person declined, and
+    /// Returns [`OAuthError::Expired`] if the code has expired, [`OAuthError::Denied`] if the user declined, and
     /// [`OAuthError::NotInProgress`] before [`device`](Self::device). Fails if the authorization server refuses the request.
     pub async fn wait_for_device(&mut self, device: &DeviceAuthorization) -> Result<Credentials, OAuthError> {
         let client = self.current_client()?;

@@ -1,4 +1,4 @@
-//! The time that people spend on sign-ins, which does not count as time of a call or of a handshake.
+//! The time spent on sign-ins, which does not count towards the time of a call or of a handshake.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::sync::lock;
 
-/// Minimum time between two looks at the clock.
+/// Minimum interval between checks of the clock.
 const MIN_SLEEP: Duration = Duration::from_millis(10);
 
 /// Measures the time of all sign-ins of a connection.
@@ -27,7 +27,7 @@ impl SignInClock {
         RunningClock(self)
     }
 
-    /// Returns `true` while a person signs in.
+    /// Returns `true` during a sign-in.
     pub(crate) fn is_running(&self) -> bool {
         lock(&self.0).since.is_some()
     }

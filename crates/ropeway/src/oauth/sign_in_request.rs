@@ -1,4 +1,4 @@
-//! A request to the host of a connection to let a person sign in.
+//! A request to the host of a connection to let the user sign in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::error::OAuthError;
 use super::sign_in::{SignIn, SignInOptions};
 use crate::tool::{Alias, BoxError, BoxFuture};
 
-/// A server needs a person to sign in. The calls that need it wait for the answer.
+/// A request to let the user sign in to a server. Calls that need the sign-in wait for the answer.
 ///
 /// # Examples
 ///
@@ -31,9 +31,9 @@ pub struct SignInRequest {
     pub server: Alias,
     /// The URL of the server.
     pub url: String,
-    /// Why the person has to sign in.
+    /// Why the user has to sign in.
     pub reason: SignInReason,
-    /// The scopes that the server asks for.
+    /// The scopes that the server requires.
     pub scopes: Vec<String>,
     /// The options that [`start`](Self::start) uses, with the challenge and the previous sign-in.
     pub options: SignInOptions,
@@ -50,7 +50,7 @@ impl SignInRequest {
     }
 }
 
-/// Why a person has to sign in.
+/// Why the user has to sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignInReason {
@@ -87,11 +87,11 @@ impl fmt::Display for SignInReason {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SignInAnswer {
-    /// The person signed in. The connection stores the tokens.
+    /// The user signed in. The connection stores the tokens.
     SignedIn(Box<Credentials>),
-    /// The person signed in elsewhere, and the token store has the tokens.
+    /// The user signed in elsewhere, and the token store has the tokens.
     Stored,
-    /// The person declined. The waiting calls fail.
+    /// The user declined. The waiting calls fail.
     Declined,
 }
 
@@ -101,6 +101,6 @@ impl From<Credentials> for SignInAnswer {
     }
 }
 
-/// The function that lets a person sign in.
+/// The function that lets the user sign in.
 pub(crate) type SignInHandler =
     Arc<dyn Fn(SignInRequest) -> BoxFuture<'static, Result<SignInAnswer, BoxError>> + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Tokens of a command: runs it and reads what it prints.
+//! Tokens of a command: runs it and parses its output.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -26,7 +26,7 @@ const MAX_TOKEN: usize = 64 << 10;
 /// Number of bytes of stderr that an error shows.
 const MAX_STDERR: usize = 400;
 
-/// Maximum lifetime of a token. Later times are most likely not what the command means.
+/// Maximum lifetime of a token. Later times are most likely mistakes.
 const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Reads a token from its source.
@@ -46,7 +46,7 @@ pub(super) async fn read_token(source: &TokenSource, redactor: &Redactor) -> Res
     }
 }
 
-/// Reads the beginning of a regular file. Opening does not wait for the writer of a pipe.
+/// Reads the beginning of a regular file. Opening does not block on a pipe without a writer.
 async fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut options = tokio::fs::OpenOptions::new();
     let file = options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path).await?;
@@ -54,7 +54,7 @@ async fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
     }
     let mut text = Vec::new();
-    // White space at the end does not count, so more than a token is read.
+    // Trailing white space is ignored, so more than a token is read.
     file.take(MAX_OUTPUT as u64).read_to_end(&mut text).await?;
     Ok(text)
 }

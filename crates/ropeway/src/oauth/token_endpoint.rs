@@ -17,7 +17,7 @@ use crate::secret::Secret;
 /// Maximum length of a token.
 const MAX_TOKEN: usize = 64 << 10;
 
-/// Maximum lifetime of a token that is believed.
+/// Maximum plausible lifetime of a token.
 const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Maximum number of scopes that are read.
@@ -86,7 +86,7 @@ fn read_tokens(url: &Url, body: &Map<String, Value>, now: SystemTime) -> Result<
     let dpop = match body.get("token_type").and_then(Value::as_str) {
         Some(kind) if kind.eq_ignore_ascii_case("DPoP") => true,
         Some(kind) if kind.eq_ignore_ascii_case("Bearer") => false,
-        // Required, but some servers leave it out.
+        // Required, but some servers omit it.
         None => false,
         Some(_) => return Err(invalid(url, "its `token_type` is neither `Bearer` nor `DPoP`")),
     };
@@ -106,7 +106,7 @@ pub(super) fn seconds(value: Option<&Value>) -> Option<Duration> {
         Value::String(text) => text.trim().parse().ok()?,
         value => value.as_f64()?,
     };
-    // Negative numbers mean that it is over.
+    // Negative values mean already expired.
     if seconds.is_nan() { None } else { Duration::try_from_secs_f64(seconds.clamp(0.0, 1e10)).ok() }
 }
 

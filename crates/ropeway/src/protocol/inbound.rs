@@ -56,7 +56,7 @@ pub struct InvalidMessage<'a> {
     pub code: i64,
     /// The problem.
     pub message: String,
-    /// The message is an invalid response. An answer to it on a pipe could be answered in turn, without end.
+    /// Whether the message is an invalid response. Answering it on a pipe could start an endless loop of answers.
     pub is_response: bool,
 }
 

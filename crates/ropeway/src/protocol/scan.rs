@@ -1,8 +1,8 @@
 //! Validates a JSON object and locates its members, without building a tree.
 //!
-//! A gateway forwards results as they are. It has to know that a result is one object and nothing else, because a server could
-//! otherwise end the object early and append members of its own to the message around it, or break the connection of a client that
-//! cannot parse the message.
+//! A gateway forwards results unchanged. It has to verify that a result is exactly one object: a server could otherwise end the
+//! object early and append its own members to the surrounding message, or break the connection of a client that cannot parse the
+//! message.
 
 use std::ops::Range;
 
@@ -201,8 +201,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Skips the brackets that end behind a value, and the comma and the key before the next one. Returns `true` if the last
-    /// bracket has ended.
+    /// Skips the brackets that close after a value, and the comma and the key before the next one. Returns `true` if the last
+    /// bracket is closed.
     fn end_brackets(&mut self, open: &mut OpenBrackets) -> Result<bool, ScanError> {
         loop {
             self.skip_whitespace();
@@ -267,7 +267,7 @@ struct OpenBrackets {
     depth: usize,
     /// The innermost brackets; the last one is the lowest bit.
     inner: u64,
-    /// Full words of outer brackets.
+    /// The outer brackets, in words of 64 bits.
     outer: Vec<u64>,
 }
 
@@ -285,7 +285,7 @@ impl OpenBrackets {
         self.inner & 1 == 1
     }
 
-    /// Returns the byte that ends the innermost bracket.
+    /// Returns the byte that closes the innermost bracket.
     fn closing(&self) -> u8 {
         if self.is_object() { b'}' } else { b']' }
     }

@@ -18,7 +18,7 @@ use crate::message::Dialect;
 
 /// Sends requests to the models of one provider.
 ///
-/// Cloning a provider is cheap. Clones share their connections, and remember together which media a model rejects.
+/// Cloning a provider is cheap. Clones share their connections, and the record of media that each model rejects.
 ///
 /// # Examples
 ///
@@ -73,7 +73,7 @@ impl Provider {
     #[must_use]
     pub fn with_recorder(mut self, recorder: Recorder) -> Self {
         self.transport.recorder = Some(recorder);
-        // A replay starts without knowledge of the models, so the recording does as well.
+        // A replay starts without a record of rejected media, so the recording does as well.
         self.unsupported_media = UnsupportedMedia::default();
         self
     }

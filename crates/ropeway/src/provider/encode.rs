@@ -11,8 +11,8 @@ use crate::message::Dialect;
 ///
 /// # Errors
 ///
-/// Returns [`ProviderErrorKind::Unusable`](super::ProviderErrorKind::Unusable) if the conversation has no message to answer, if the tool choice names a tool that is
-/// not offered, or if the output schema cannot be expressed in the dialect.
+/// Returns [`ProviderErrorKind::Unusable`](super::ProviderErrorKind::Unusable) if the conversation has no message to answer, if
+/// the tool choice names a tool that is not offered, or if the output schema cannot be expressed in the dialect.
 pub fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> Result<EncodedRequest, ProviderError> {
     if request.is_empty(&settings.model_endpoint(request.model)) {
         return Err(ProviderError::unusable(settings.dialect, "the conversation has no message to answer"));

@@ -26,9 +26,9 @@ pub struct ProviderError {
     pub code: Option<String>,
     /// The provider's id of the request, for support tickets.
     pub request_id: Option<String>,
-    /// When to retry, if the provider said so.
+    /// The delay before a retry, if the provider sent one.
     pub retry_after: Option<Duration>,
-    /// Whether to retry, if the provider said so.
+    /// Whether to retry, if the provider specifies it.
     pub should_retry: Option<bool>,
     /// The index of the tool that the provider rejected.
     pub tool: Option<u32>,

@@ -1,4 +1,4 @@
-//! The events of a reply, on their way from the driver to the stream.
+//! The events of a reply, passed from the driver to the stream.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};

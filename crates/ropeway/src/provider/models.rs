@@ -56,7 +56,7 @@ async fn list_models(transport: &Transport, request: &HttpRequest) -> Result<Vec
     models.ok_or_else(|| unreadable(format!("not a list of models: `{}`", brief(&body, &transport.redactor))))
 }
 
-/// Requests the largest page, which holds all models of every known provider.
+/// Requests the largest page, which is large enough for all models of current providers.
 fn request(settings: &ProviderSettings) -> HttpRequest {
     let (url, version) = match settings.dialect {
         Dialect::Anthropic => (anthropic::url(settings, "/models?limit=1000"), Some(anthropic::version(settings))),
@@ -68,7 +68,7 @@ fn request(settings: &ProviderSettings) -> HttpRequest {
     HttpRequest { method: "GET", url, headers: headers(settings, &own), body: Vec::new().into() }
 }
 
-/// Returns the names in a list of models, or `None` if it is not such a list.
+/// Returns the names in a list of models, or `None` if it is not a list of models.
 fn model_names(dialect: Dialect, list: &Value) -> Option<Vec<String>> {
     let text = |model: &Value, name: &str| model.get(name).and_then(Value::as_str).map(str::to_owned);
     if dialect == Dialect::Gemini {

@@ -33,10 +33,10 @@ pub(super) enum NormalizedMessage<'a> {
     ToolResults(Vec<NormalizedResult<'a>>),
 }
 
-/// A message of the model. Its opaque parts are present only if it returns to the endpoint that sent it.
+/// A message of the model. Its opaque parts are present only if it is sent back to its endpoint.
 #[derive(Debug, PartialEq)]
 pub(super) struct NormalizedReply<'a> {
-    /// The original message, if it returns to the endpoint that sent it.
+    /// The original message, if it is sent back to its endpoint.
     pub(super) native: Option<&'a AssistantMessage>,
     /// The parts, at least one.
     pub(super) parts: Vec<NormalizedPart<'a>>,
@@ -45,12 +45,12 @@ pub(super) struct NormalizedReply<'a> {
 /// A part of a [`NormalizedReply`].
 #[derive(Debug, PartialEq)]
 pub(super) enum NormalizedPart<'a> {
-    /// Text; empty only if it returns to the endpoint that sent it.
+    /// Text; empty only if it is sent back to its endpoint.
     Text(&'a AssistantText),
-    /// Reasoning that returns to the endpoint that sent it.
+    /// Reasoning that is sent back to its endpoint.
     Reasoning(&'a AssistantText),
     Call(NormalizedCall<'a>),
-    /// An opaque part that returns to the endpoint that sent it.
+    /// An opaque part that is sent back to its endpoint.
     Opaque(&'a Map<String, serde_json::Value>),
 }
 
@@ -63,9 +63,9 @@ pub(super) struct NormalizedCall<'a> {
     pub(super) wire_name: String,
     /// The arguments. Invalid ones are an object that holds them as text.
     pub(super) arguments: Cow<'a, Arguments>,
-    /// The arguments as the model wrote them, if they return to the endpoint that sent them and are unchanged.
+    /// The arguments as the model wrote them, if they are sent back to their endpoint and are unchanged.
     pub(super) raw_arguments: Option<&'a str>,
-    /// Additional fields, if they return to the endpoint that sent them.
+    /// Additional fields, if they are sent back to their endpoint.
     pub(super) extra: Option<&'a Map<String, serde_json::Value>>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct NormalizedResult<'a> {
     pub(super) wire_name: String,
     /// The parts of the result.
     pub(super) content: Cow<'a, [ContentPart]>,
-    /// The call failed.
+    /// Whether the call failed.
     pub(super) is_error: bool,
 }
 

@@ -75,7 +75,7 @@ pub enum ExchangeEnd {
         /// The source of the error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cause: Option<String>,
-        /// Whether to retry, if that was known.
+        /// Whether to retry, if the provider specified it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         should_retry: Option<bool>,
     },

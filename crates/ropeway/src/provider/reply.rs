@@ -38,7 +38,7 @@ pub enum ReplyEvent {
     },
     /// Usage so far.
     Usage(Usage),
-    /// A problem that did not fail the request, for people.
+    /// A problem that did not fail the request, for the user.
     Warning(String),
     /// The complete reply; always the last event.
     Finished(Box<Reply>),
@@ -60,7 +60,7 @@ pub struct Reply {
     /// The model that replied, as reported by the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Problems that did not fail the request, for people.
+    /// Problems that did not fail the request, for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

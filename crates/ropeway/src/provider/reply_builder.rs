@@ -9,7 +9,7 @@ use super::reply::{Reply, ReplyEvent, StopReason, Usage};
 use crate::lowering::LoweredTools;
 use crate::message::{AssistantMessage, AssistantPart, AssistantText, CallArguments, ModelEndpoint, ToolCall};
 
-/// The field of a call's `extra` with the arguments as the model wrote them, if serializing them again gives another text.
+/// The field of a call's `extra` with the arguments as the model wrote them, if serializing them again changes the text.
 pub(super) const RAW_ARGUMENTS: &str = "arguments";
 
 /// The problem of a call that was cut off by the maximum length.
@@ -37,7 +37,7 @@ pub(super) struct ReplyBuilder {
     pub(super) id: Option<String>,
     /// The model that replies.
     pub(super) model: Option<String>,
-    /// Fields of the message that return to the endpoint.
+    /// Fields of the message that are sent back to the endpoint.
     pub(super) extra: Map<String, Value>,
     warnings: Vec<String>,
 }
@@ -189,7 +189,7 @@ impl ReplyBuilder {
         }
     }
 
-    /// Replaces the arguments of a call by the complete ones, and emits what they add.
+    /// Replaces the arguments of a call by the complete ones, and emits the difference.
     pub(super) fn set_arguments(&mut self, slot: usize, json: &str, events: &mut Vec<ReplyEvent>) {
         let Some(PartSlot::Call(call)) = self.slots.get_mut(slot) else { return };
         match json.strip_prefix(&call.json) {
@@ -201,7 +201,7 @@ impl ReplyBuilder {
         }
     }
 
-    /// Replaces text or reasoning by the complete one, and emits what it adds.
+    /// Replaces text or reasoning by the complete one, and emits the difference.
     pub(super) fn set_text(&mut self, slot: usize, whole: &str, events: &mut Vec<ReplyEvent>) {
         match (whole.strip_prefix(self.content(slot)), self.slots.get_mut(slot)) {
             (Some(rest), Some(PartSlot::Done(AssistantPart::Text(_)))) => self.push_text(slot, rest, events),
@@ -232,7 +232,7 @@ impl ReplyBuilder {
         }
     }
 
-    /// Returns the fields of a part that return to the endpoint.
+    /// Returns the fields of a part that are sent back to the endpoint.
     pub(super) fn extra_mut(&mut self, slot: usize) -> Option<&mut Map<String, Value>> {
         match self.slots.get_mut(slot)? {
             PartSlot::Call(call) => Some(&mut call.extra),

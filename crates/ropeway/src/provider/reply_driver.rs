@@ -16,7 +16,7 @@ const MAX_TOOLS_LEFT_OUT: usize = 8;
 /// How often one reply may be continued.
 const MAX_CONTINUATIONS: usize = 32;
 
-/// Everything between a request and its complete reply.
+/// Turns a request into its complete reply.
 pub(super) struct ReplyDriver {
     pub(super) transport: Transport,
     pub(super) unsupported_media: UnsupportedMedia,

@@ -34,7 +34,7 @@ use crate::tool::Schema;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ChatRequest<'a> {
-    /// The model name, as the provider knows it.
+    /// The provider's name of the model.
     pub model: &'a str,
     /// The system prompt and all messages so far.
     pub conversation: &'a Conversation,

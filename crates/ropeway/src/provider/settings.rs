@@ -169,7 +169,7 @@ impl ProviderSettings {
         Self::from_variables(dialect, |name| std::env::var(name).ok())
     }
 
-    /// Like [`ProviderSettings::from_env`], with variables that the caller looks up.
+    /// Like [`ProviderSettings::from_env`], with the variables that `variable` returns.
     pub fn from_variables(dialect: Dialect, variable: impl Fn(&str) -> Option<String>) -> Self {
         let mut settings = Self::new(dialect);
         // A variable that was read from a file often ends with a line break.

@@ -18,7 +18,7 @@ impl TailBuffer {
             self.0.clear();
         }
         self.0.extend_from_slice(&chunk[chunk.len().saturating_sub(SIZE)..]);
-        // Drained now and then instead of for every chunk.
+        // Drained in batches instead of for every chunk.
         if self.0.len() > 2 * SIZE {
             self.0.drain(..self.0.len() - SIZE);
         }

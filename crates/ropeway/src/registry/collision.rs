@@ -43,7 +43,7 @@ impl fmt::Display for Collision {
     }
 }
 
-/// Removes the default prefix, which people need not see.
+/// Removes the default prefix, for messages.
 fn without_mcp_prefix(name: &str) -> &str {
     name.strip_prefix("mcp_").filter(|rest| !rest.is_empty()).unwrap_or(name)
 }

@@ -1,8 +1,8 @@
 //! Tools of many servers and of the host, under unique names.
 //!
-//! A [`Registry`] calls tools by name, searches them, and is what a model receives. A [`Bridge`](crate::bridge::Bridge) builds one
-//! from its servers; [`Registry::register`] adds tools of the host. A host with tools that change implements [`ToolSource`], and a
-//! [`Transformer`] renames or rewrites tools.
+//! A [`Registry`] calls tools by name, searches them, and lists them for models. A [`Bridge`](crate::bridge::Bridge) builds one
+//! from its servers; [`Registry::register`] adds tools of the host. A host with tools that change implements [`ToolSource`], and
+//! a [`Transformer`] renames or rewrites tools.
 
 mod collision;
 mod filter;

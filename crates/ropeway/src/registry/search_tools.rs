@@ -15,7 +15,7 @@ pub(crate) const CALL_TOOL: &str = "call_tool";
 const DEFAULT_RESULTS: usize = 5;
 const MAX_RESULTS: usize = 20;
 
-/// Finds tools by words.
+/// Searches tools by keywords.
 pub(crate) struct FindTools {
     definition: ToolDefinition,
     tools: Registry,
@@ -41,7 +41,7 @@ impl FindTools {
         Self { definition, tools }
     }
 
-    /// Returns the same tool for some of the tools only.
+    /// Returns this tool, restricted to some of the tools.
     #[cfg(feature = "gateway")]
     pub(crate) fn restricted(&self, name: &str, call_tool: &str, has: impl Fn(&str) -> bool) -> Self {
         let tools = self.tools.filter(|definition| has(&definition.name));
@@ -88,7 +88,7 @@ impl Tool for FindTools {
     }
 }
 
-/// Calls a tool by name. Only its definition is used: an agent or a gateway resolves such a call to the tool that it names.
+/// Calls a tool by name. Only its definition is used: agents and gateways resolve its calls to the named tool.
 pub(crate) struct CallTool(ToolDefinition);
 
 impl CallTool {

@@ -185,7 +185,7 @@ impl ToolShape {
         definition.origin = original.origin.clone();
         let changed = !is_same_definition(original, &definition);
         definition.provenance = Provenance {
-            // Generated tools of the bridge have annotations of their own.
+            // Generated tools of the bridge have trusted annotations.
             trust_hints: self.trust_hints || original.provenance.trust_hints,
             prefix: naming::prefix(&self.prefix, &self.alias).into(),
             server: self.endpoint,

@@ -19,7 +19,7 @@ pub struct ServerStatus {
     /// Note about the tools, such as a limit that was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The server is marked `required`: an agent does not run a turn without it.
+    /// Whether the server is marked `required`: an agent does not run a turn without it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
 }

@@ -16,7 +16,7 @@ use crate::message::{CallArguments, Dialect, ToolCall, ToolResult};
 use crate::suggest;
 use crate::tool::{Alias, CallContext, CallError, IntoArguments, IntoTool, Origin, ToolDefinition};
 
-/// An immutable collection of tools with unique names.
+/// A collection of tools with unique names.
 ///
 /// Cloning is cheap. [`register`](Self::register) copies the registry if it is shared, so other clones do not change.
 ///
@@ -124,10 +124,10 @@ impl Registry {
         self.0.by_name.get(name).map(|&at| &self.0.tools[at])
     }
 
-    /// Returns the tool that `name` means: the name that models use, or `SERVER.TOOL` with the server's own name of the tool.
+    /// Returns the tool that `name` refers to: the name that models use, or `SERVER.TOOL` with the server's own name of the tool.
     ///
-    /// Aliases and tool names can contain dots. A name that means tools of two servers returns `None`, so that no server can
-    /// take over the calls of another one.
+    /// Aliases and tool names can contain dots. A name that refers to tools of two servers returns `None`, so that no server can
+    /// hijack the calls of another one.
     pub fn find(&self, name: &str) -> Option<&CheckedTool> {
         let is_meant = |tool: &&CheckedTool| match &tool.definition().origin {
             Origin::Server { server, tool } => {
@@ -168,7 +168,7 @@ impl Registry {
     /// without calling the tool.
     pub async fn answer(&self, call: &ToolCall, cx: &CallContext) -> ToolResult {
         match &call.arguments {
-            // A model knows exposed names only.
+            // Models use exposed names only.
             CallArguments::Object(arguments) => match self.get(&call.name) {
                 Some(tool) => tool.call(arguments.clone(), cx).await.to_result(call),
                 None => self.unknown(&call.name, cx).to_result(call),
@@ -203,15 +203,15 @@ impl Registry {
         self.filtered(|tool| server_of(tool) != Some(server))
     }
 
-    /// Returns a registry with the tools for which `wants` returns `true`. Returns a clone of `self` if that is all of them.
+    /// Returns a registry with the tools for which `predicate` returns `true`. Returns a clone of `self` if that is all of them.
     #[must_use]
-    pub fn filter(&self, wants: impl Fn(&ToolDefinition) -> bool) -> Self {
-        self.filtered(|tool| wants(tool.definition()))
+    pub fn filter(&self, predicate: impl Fn(&ToolDefinition) -> bool) -> Self {
+        self.filtered(|tool| predicate(tool.definition()))
     }
 
-    fn filtered(&self, wants: impl Fn(&CheckedTool) -> bool) -> Self {
+    fn filtered(&self, predicate: impl Fn(&CheckedTool) -> bool) -> Self {
         let mut inner = RegistryInner::default();
-        self.tools().filter(|tool| wants(tool)).for_each(|tool| inner.push(tool.clone()));
+        self.tools().filter(|tool| predicate(tool)).for_each(|tool| inner.push(tool.clone()));
         inner.hidden.clone_from(&self.0.hidden);
         if inner.tools.len() == self.len() { self.clone() } else { Self(Arc::new(inner)) }
     }
@@ -248,7 +248,7 @@ impl RegistryInner {
             CollisionPolicy::Error => (old, new, None),
             CollisionPolicy::Suffix => {
                 let mut names = (2..).map(|number| naming::numbered(&name, number));
-                // The numbers are not exhausted before the tools.
+                // Always finds a name: only finitely many are taken.
                 let free = names.find(|name| !self.by_name.contains_key(name))?;
                 self.push(tool.renamed(&free));
                 (old, new, Some(free))

@@ -31,7 +31,7 @@ pub trait Transformer: Send + Sync {
     /// Maps arguments for the changed definition to arguments of the tool.
     fn transform_arguments(&self, _arguments: &mut Arguments) {}
 
-    /// Returns `false` if arguments are never hidden or mapped, so that a gateway can pass them on as they are.
+    /// Returns `false` if arguments are never hidden or mapped, so that a gateway can forward them unchanged.
     #[doc(hidden)]
     fn maps_arguments(&self) -> bool {
         true

@@ -115,7 +115,7 @@ impl Validator {
 
     /// Checks a value and reports at most eight problems.
     ///
-    /// A value that exceeds the limits on time and depth passes: the tool itself has the last word.
+    /// A value that exceeds the limits on time and depth passes: the tool itself decides.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ struct Remaining {
 }
 
 thread_local! {
-    // A validation is one synchronous call, and keywords get no context of their own.
+    // A validation is one synchronous call, and keywords receive no context.
     static REMAINING: Cell<Option<Remaining>> = const { Cell::new(None) };
 }
 

@@ -1,4 +1,4 @@
-//! A redactor for the tokens of many accounts, of which it knows the latest ones.
+//! A redactor for the latest tokens of many accounts.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,17 +14,17 @@ const MAX_PER_ACCOUNT: usize = 6;
 /// Maximum bytes of the secrets of all accounts. Searching for them takes about 200 times as much memory.
 const MAX_BYTES: usize = 128 << 10;
 
-/// Maximum bytes of a secret, so that one account cannot displace all others. Servers accept no longer headers.
+/// Maximum bytes of a secret, so that one account cannot displace all others. Servers reject longer headers.
 const MAX_SECRET_BYTES: usize = 8 << 10;
 
 /// Identifies an account: a server, and the name of the account if it is not the shared one.
 pub(crate) type AccountId = (String, Option<String>);
 
-/// A [`Redactor`] for configured secrets, and for the tokens of all accounts of all connections that it is given to.
+/// A [`Redactor`] for configured secrets, and for the tokens of all accounts of the connections that use it.
 ///
-/// Connections redact their tokens in events, errors and logs. A host redacts what it writes itself, such as tool results, with
-/// [`current`](Self::current), which also knows tokens that were obtained or refreshed later. Replaced tokens are forgotten.
-/// Tokens shorter than 16 bytes are not redacted: servers choose them, and an ordinary word must not be hidden everywhere.
+/// Connections redact their tokens in events, errors and logs. A host redacts its own output, such as tool results, with
+/// [`current`](Self::current), which includes all tokens obtained or refreshed so far. Only the latest tokens of each account are
+/// kept. Tokens shorter than 16 bytes are not redacted: servers choose them, and an ordinary word must not be hidden everywhere.
 #[derive(Default)]
 pub struct AccountRedactor(RwLock<AccountSecrets>);
 
@@ -43,12 +43,12 @@ struct AccountSecrets {
 }
 
 impl AccountRedactor {
-    /// Creates a redactor that knows no secrets.
+    /// Creates a redactor without secrets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns a redactor for all secrets known so far.
+    /// Returns a redactor for all secrets so far.
     pub fn current(&self) -> Redactor {
         read(&self.0).current.clone()
     }
@@ -93,7 +93,7 @@ impl AccountRedactor {
 }
 
 impl AccountSecrets {
-    /// Forgets the accounts that were not used for the longest time, if their secrets are too long.
+    /// Removes the least recently used accounts while the secrets are too large.
     fn forget_oldest(&mut self) {
         let length = |secrets: &VecDeque<Secret>| secrets.iter().map(|secret| secret.expose().len()).sum::<usize>();
         let mut bytes: usize = self.accounts.iter().map(|(_, secrets)| length(secrets)).sum();

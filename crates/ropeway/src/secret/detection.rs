@@ -13,7 +13,7 @@ use super::value::Secret;
 const LONG_WORDS: [&str; 9] =
     ["token", "secret", "password", "passwd", "passphrase", "credential", "cookie", "apikey", "authorization"];
 
-/// Short words for secrets. As part of a longer word they suggest a secret, but `monkey` is none.
+/// Short words for secrets. Within a longer word, such as `monkey`, they only suggest a secret.
 const SHORT_WORDS: [&str; 3] = ["key", "auth", "pwd"];
 
 /// Words for secrets only as whole words, unlike `path` and `compass`.
@@ -28,7 +28,7 @@ const EXCLUDED_NAMES: [&str; 2] = ["PWD", "OLDPWD"];
 /// Minimum length of a user name that may be a token.
 const MIN_USER_LENGTH: usize = 8;
 
-/// Keys that people set for local servers because a program requires one.
+/// Placeholder keys for local servers, set because a program requires one.
 const PLACEHOLDERS: [&str; 6] =
     ["lm-studio", "no-key-required", "not-needed", "not-required", "placeholder", "sk-no-key-required"];
 

@@ -26,9 +26,8 @@ const MIN_UNAMBIGUOUS_LENGTH: usize = 16;
 
 /// Replaces secrets in text with `***`.
 ///
-/// A secret is found as it is, percent-encoded, escaped as in JSON, in Rust's `Debug` or in HTML, and as part of base64
-/// or hexadecimal text. Redaction is linear in the length of the text and does not depend on the number or length of
-/// the secrets.
+/// A secret is found verbatim, percent-encoded, escaped as in JSON, in Rust's `Debug` or in HTML, and as part of base64 or
+/// hexadecimal text. Redaction is linear in the length of the text and does not depend on the number or length of the secrets.
 ///
 /// Values shorter than four bytes are ignored. Cloning a redactor is cheap.
 ///
@@ -53,7 +52,7 @@ struct SecretSet {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SecretValue {
     text: String,
-    /// A line of a longer value. Only whole values are searched for in base64 and hexadecimal.
+    /// Whether this is a line of a longer value. Only whole values are searched for in base64 and hexadecimal.
     is_line: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A redactor that learns secrets while it is in use.
+//! A redactor to which secrets are added while it is in use.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, RwLock};
@@ -8,11 +8,11 @@ use super::redactor::Redactor;
 use super::value::Secret;
 use crate::sync::{read, write};
 
-/// Number of learned secrets that are kept. An access token that was replaced this often has expired.
+/// Number of added secrets that are kept. An access token that was replaced this often has expired.
 const MAX_LEARNED: usize = 64;
 
-/// Maximum bytes of learned secrets, unless those that are in use are larger. The matcher of a redactor takes a few hundred
-/// times the space of its secrets, and authorization servers choose the length of tokens.
+/// Maximum bytes of added secrets, unless those in use are larger. The matcher of a redactor takes a few hundred times the space
+/// of its secrets, and authorization servers choose the length of tokens.
 const MAX_LEARNED_BYTES: usize = 64 << 10;
 
 /// A [`Redactor`] to which tokens are added when they are obtained.
@@ -21,7 +21,7 @@ pub(crate) struct SharedRedactor {
     /// The secrets of the configuration.
     configured: Redactor,
     state: RwLock<LearnedSecrets>,
-    /// Learn the same secrets, for one account.
+    /// Receive the same secrets, for one account.
     hosts: Vec<Arc<AccountRedactor>>,
     account: AccountId,
 }
@@ -39,17 +39,17 @@ impl SharedRedactor {
         Self { configured, state: RwLock::new(state), hosts: Vec::new(), account: AccountId::default() }
     }
 
-    /// Passes all secrets that are learned to the redactors of many accounts.
+    /// Passes all added secrets to the redactors of many accounts.
     pub(crate) fn with_account(self, hosts: Vec<Arc<AccountRedactor>>, account: AccountId) -> Self {
         Self { hosts, account, ..self }
     }
 
-    /// Returns a redactor for all secrets known so far.
+    /// Returns a redactor for all secrets so far.
     pub(crate) fn current(&self) -> Redactor {
         read(&self.state).current.clone()
     }
 
-    /// Adds the secrets that are in use from now on. The oldest ones are forgotten.
+    /// Adds the secrets that are in use from now on. The oldest ones are dropped.
     pub(crate) fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
         let secrets: Vec<&Secret> = secrets.into_iter().collect();
         for redactor in &self.hosts {

@@ -128,7 +128,7 @@ pub enum Fault {
         code: i64,
         /// The error message.
         message: String,
-        /// Sends `"id": null` instead of no id.
+        /// Whether to send `"id": null` instead of no id.
         null_id: bool,
     },
     /// The response has `"error": null` next to its result.
@@ -231,7 +231,7 @@ impl StdoutNoise {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HttpFault {
-    /// The response is this, and the message is ignored.
+    /// The response has this status, headers and body, and the message is ignored.
     Status {
         /// The status.
         status: u16,
@@ -255,7 +255,7 @@ pub enum HttpFault {
     },
     /// The response is 202 without a body, although the request has a result.
     Accepted,
-    /// The session is forgotten before the message is handled.
+    /// The session expires before the message is handled.
     ForgetSession,
     /// The event stream ends early. The rest can be fetched with GET and `Last-Event-ID`.
     CutStream {

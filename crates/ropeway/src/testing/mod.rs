@@ -62,7 +62,7 @@ pub use scripted_reply::{ScriptedReply, model};
 
 use crate::config::{StdioServer, Transport};
 
-/// Creates a server in this process. [`ScriptedServer::in_process`] also gives access to its handle.
+/// Creates a server in this process. [`ScriptedServer::in_process`] also provides its handle.
 pub fn in_process(script: Script) -> Transport {
     ScriptedServer::new(script).in_process()
 }

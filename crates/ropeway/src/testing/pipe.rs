@@ -60,7 +60,7 @@ pub(super) async fn serve(
     let mut commands = scripted.commands();
     let (out, actions) = mpsc::unbounded_channel();
     let driver = Driver::new(ScriptedSession::new(scripted.clone()), move |action| {
-        // On a pipe, requests have no stream of their own to end.
+        // On a pipe, requests have no separate stream to end.
         if !matches!(action, Action::Done { .. }) {
             // The receiver is dropped once the server has ended.
             let _ = out.send(action);

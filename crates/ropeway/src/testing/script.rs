@@ -110,7 +110,7 @@ impl Script {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SupportedEras {
-    /// Both, as the client chooses.
+    /// Both; the client chooses.
     #[default]
     Both,
     /// `initialize` only.
@@ -175,9 +175,9 @@ pub struct WriteStyle {
     pub pause_ms: u64,
     /// Maximum number of messages that are merged into one write (pipes only).
     pub merge: Option<usize>,
-    /// Ends lines with `\r\n` (pipes only).
+    /// Whether lines end with `\r\n` (pipes only).
     pub crlf: bool,
-    /// Writes a byte order mark before each line (pipes only).
+    /// Whether each line starts with a byte order mark (pipes only).
     pub bom: bool,
 }
 
@@ -185,9 +185,9 @@ pub struct WriteStyle {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProcessScript {
-    /// Keeps running when stdin ends; SIGTERM is needed.
+    /// Whether the process keeps running when stdin ends; SIGTERM is needed.
     pub ignore_eof: bool,
-    /// Keeps running on SIGTERM; SIGKILL is needed.
+    /// Whether the process keeps running on SIGTERM; SIGKILL is needed.
     pub ignore_sigterm: bool,
     /// Starts a child process that ignores everything but SIGKILL.
     pub grandchild: Option<Grandchild>,
@@ -238,11 +238,11 @@ pub struct HttpScript {
     pub get_stream: bool,
     /// The response to unknown sessions.
     pub unknown_session: UnknownSession,
-    /// Gives every event an id, and starts each stream with an empty event that has one.
+    /// Whether every event has an id, and each stream starts with an empty event that has one.
     pub event_ids: bool,
     /// Interval of comments on open streams.
     pub comment_every_ms: Option<u64>,
-    /// Sends JSON responses in chunks instead of with a length.
+    /// Whether JSON responses are sent in chunks instead of with a length.
     pub chunked: bool,
     /// The data of the `endpoint` event, with `{id}` for the session; `/message?sessionId={id}` if absent.
     pub endpoint: Option<String>,

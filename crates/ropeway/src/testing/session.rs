@@ -139,7 +139,7 @@ impl ScriptedSession {
         vec![immediate(Action::Cancel { to: id.clone() }), immediate(Action::Done { to: id.clone() })]
     }
 
-    /// Reports a change to a legacy client, and to the modern subscriptions for which `wanted` is `true`.
+    /// Reports a change to a legacy client, and to the modern subscriptions for which `wanted` returns `true`.
     fn notify(&self, message: Value, legacy: bool, wanted: impl Fn(&Value) -> bool) -> Vec<TimedAction> {
         let mut actions = Vec::new();
         if legacy && self.negotiated.is_some() {

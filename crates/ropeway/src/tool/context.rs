@@ -80,9 +80,9 @@ pub struct CallContext(Arc<Inner>);
 struct Inner {
     /// Generated on first use, if the caller did not set one.
     id: OnceLock<CallId>,
-    /// The id belongs to one call: set by the caller, or generated for a call.
+    /// Whether the id belongs to one call: set by the caller, or generated for a call.
     is_per_call: bool,
-    /// A call has taken the generated id. Shared by clones.
+    /// Whether a call has taken the generated id. Shared by clones.
     is_id_taken: Arc<AtomicBool>,
     /// Cancelled when the bridge closes the server's connection.
     #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only used by connections"))]
@@ -96,7 +96,7 @@ struct Inner {
     meta: Map<String, Value>,
     trace: Option<TraceParent>,
     unchanged: bool,
-    /// No caller waits for the request.
+    /// Whether no caller waits for the request.
     #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only used by connections"))]
     background: bool,
 }
@@ -155,7 +155,7 @@ impl CallContext {
         self
     }
 
-    /// Sets the total timeout in place of that of the connection.
+    /// Overrides the total timeout of the connection.
     #[cfg(feature = "bridge")]
     #[must_use]
     pub(crate) fn with_total(mut self, total: Duration) -> Self {
@@ -206,7 +206,7 @@ impl CallContext {
         self
     }
 
-    /// Marks a request that no caller waits for. A person is not asked to sign in for it.
+    /// Marks a request that no caller waits for. It never prompts the user to sign in.
     #[cfg(feature = "mcp")]
     #[must_use]
     pub(crate) fn in_background(mut self) -> Self {

@@ -105,7 +105,7 @@ impl Annotations {
     }
 }
 
-/// Where a definition comes from. Known to the host only, and never serialized.
+/// The source of a definition, as recorded by the host. Never serialized.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Provenance {
@@ -144,13 +144,13 @@ pub struct ToolDefinition {
     /// Provider-specific options, by provider.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub provider_options: Map<String, Value>,
-    /// The server's `_meta` of the tool.
+    /// The `_meta` that the server sent.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
     /// Other fields that the server sent.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
-    /// Where the definition comes from.
+    /// The source of the definition.
     // Hidden from the docs: the crate sets it; used by the binary and tests.
     #[serde(skip)]
     #[doc(hidden)]

@@ -63,7 +63,7 @@ impl Hasher {
         }
     }
 
-    /// Hashes a value with sorted keys. Parsing bounds the depth of values, so recursion is bounded, too.
+    /// Hashes a value with sorted keys. Parsing bounds the depth of values, and so the recursion.
     pub(super) fn json(&mut self, value: &Value) {
         match value {
             Value::Null => self.0.update(b"n"),

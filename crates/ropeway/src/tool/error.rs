@@ -68,7 +68,7 @@ pub enum CallError {
         server: Alias,
         /// Time that the call waited.
         after: Duration,
-        /// No message about the call arrived in time. Otherwise, the call as a whole took too long.
+        /// Whether the idle timeout expired. Otherwise, the total timeout did.
         idle: bool,
         /// A message of the server that may explain the timeout, such as an error without a request id.
         #[source]
@@ -245,9 +245,9 @@ pub struct ToolCallError {
     pub kind: String,
     /// Message for the model.
     pub message: String,
-    /// Ends the turn instead of being reported to the model.
+    /// Whether the error ends the turn instead of being reported to the model.
     pub fatal: bool,
-    /// The same call may succeed later. The model is informed.
+    /// Whether the same call may succeed later. The model is informed.
     pub retryable: bool,
     #[serde(skip)]
     source: Option<Cause>,
@@ -288,7 +288,8 @@ impl ToolCallError {
         Self { retryable: true, ..self }
     }
 
-    /// Converts the error into that of a call of `tool`. A [`CallError`] that was passed on unchanged is returned as it was.
+    /// Converts the error into that of a call of `tool`. A wrapped [`CallError`] is returned itself, unless the kind was changed
+    /// or the error is fatal.
     #[cfg(feature = "agent")]
     pub(crate) fn into_call_error(self, tool: &str) -> CallError {
         match self {

@@ -42,11 +42,11 @@ pub trait Tool: Send + Sync + 'static {
     /// Modifies the arguments of a call before they are validated. Does nothing by default.
     fn prepare(&self, _arguments: &mut Arguments) {}
 
-    /// Summarizes a call in one line for people, such as "Delete 3 files in /tmp". Most tools have no summary.
+    /// Summarizes a call in one line for the user, such as "Delete 3 files in /tmp". Most tools have no summary.
     ///
-    /// Approval questions show the summary next to the arguments, never instead of them. The arguments come from a model and are not
-    /// validated yet. Control characters and known secrets are removed from the returned text, and long text is truncated; if this
-    /// method panics, the call has no summary. Tools of MCP servers have none.
+    /// Approval prompts show the summary next to the arguments, never instead of them. The arguments come from a model and are
+    /// not validated yet. Control characters and known secrets are removed from the returned text, and long text is truncated; if
+    /// this method panics, the call has no summary. Tools of MCP servers have none.
     fn summarize(&self, _arguments: &Arguments) -> Option<String> {
         None
     }

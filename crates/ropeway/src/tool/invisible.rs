@@ -1,6 +1,6 @@
-//! Characters that show nothing.
+//! Invisible characters.
 
-/// Format characters: they reorder, join or hide text and show nothing themselves.
+/// Returns `true` for format characters, which reorder, join or hide text and are invisible themselves.
 pub(super) fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'

@@ -87,7 +87,7 @@ impl LocalTool {
         Self { definition, function: Arc::new(function), summarize: None }
     }
 
-    /// Sets the one-line summary of a call that people see; see [`Tool::summarize`].
+    /// Sets the one-line summary of a call for the user; see [`Tool::summarize`].
     ///
     /// ```
     /// # use ropeway::{LocalTool, ToolDefinition};

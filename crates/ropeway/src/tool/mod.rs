@@ -1,7 +1,7 @@
 //! Tools: definitions, calls and results.
 //!
-//! A [`Tool`] has a [`ToolDefinition`] and returns a [`ToolOutput`] or a [`CallError`]. [`LocalTool`] makes a tool of a closure.
-//! [`CallContext`] carries the deadline, cancellation and progress of one call.
+//! A [`Tool`] has a [`ToolDefinition`] and returns a [`ToolOutput`] or a [`CallError`]. [`LocalTool`] turns a closure into a
+//! tool. [`CallContext`] carries the deadline, cancellation and progress of one call.
 
 mod context;
 mod convert;

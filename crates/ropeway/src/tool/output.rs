@@ -19,7 +19,7 @@ pub struct ToolOutput {
     pub content: Vec<ContentPart>,
     /// Structured content; `Some(Value::Null)` for an explicit `null`.
     pub structured: Option<Value>,
-    /// The tool reports that it failed.
+    /// Whether the tool reported a failure.
     pub is_error: bool,
     /// The `_meta` of the result.
     pub meta: Option<Map<String, Value>>,

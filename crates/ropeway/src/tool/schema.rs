@@ -58,7 +58,7 @@ impl Schema {
         }
     }
 
-    /// Returns why the schema cannot be parsed. Such a schema counts as one that accepts any object.
+    /// Returns why the schema cannot be parsed. An unparsable schema accepts any object.
     pub fn parse_error(&self) -> Option<String> {
         let text = self.0.text.as_ref()?;
         // Only nesting beyond the recursion limit fails here.

@@ -9,7 +9,7 @@ const MAX_CHARS: usize = 200;
 /// Maximum number of characters of the original text that are read.
 const MAX_INPUT_CHARS: usize = 4096;
 
-/// Returns the text as one truncated line without secrets, escape sequences and invisible characters. Returns `None` if nothing is
+/// Returns the text as one truncated line without secrets, escape sequences or invisible characters. Returns `None` if nothing is
 /// left.
 pub(crate) fn summary_line(text: &str, secrets: &Redactor) -> Option<String> {
     let end = text.char_indices().nth(MAX_INPUT_CHARS).map_or(text.len(), |(at, _)| at);
@@ -67,7 +67,7 @@ fn skip_string(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     }
 }
 
-/// Blanks of every kind, including U+2800 and the Hangul fillers, which look like one.
+/// Returns `true` for blanks of every kind, including U+2800 and the Hangul fillers.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{2800}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')
 }

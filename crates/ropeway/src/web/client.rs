@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::{Client, ClientBuilder, StatusCode, Url, redirect};
 
 /// Idle time of pooled connections. Node.js closes idle connections after five seconds
-/// (<https://nodejs.org/api/http.html#serverkeepalivetimeout>), so the client has to be faster.
+/// (<https://nodejs.org/api/http.html#serverkeepalivetimeout>), so the client has to close them earlier.
 const IDLE_CONNECTION: Duration = Duration::from_secs(4);
 
 /// Default timeout of the TCP and TLS handshake.

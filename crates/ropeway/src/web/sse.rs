@@ -29,7 +29,7 @@ pub struct SseParser {
     line: Vec<u8>,
     data: Option<Data>,
     event: SseEvent,
-    /// The last line ended in a carriage return. A following newline belongs to it.
+    /// Whether the last line ended in a carriage return. A following newline belongs to it.
     after_return: bool,
     at_start: bool,
     /// Set while an event over the size limit is skipped.
@@ -40,7 +40,7 @@ pub struct SseParser {
 #[derive(Debug, Default)]
 struct Skipping {
     truncated: HeadTail,
-    /// The current line is empty so far, and its end would end the event.
+    /// Whether the current line is empty so far, so that its end would end the event.
     line_is_empty: bool,
 }
 

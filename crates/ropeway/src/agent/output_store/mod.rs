@@ -1,4 +1,4 @@
-//! Output store: tool outputs that are too large for the model, in spill files that end with the process.
+//! Output store: tool outputs that are too large for the model, in spill files.
 
 mod files;
 mod pieces;
@@ -27,7 +27,7 @@ use crate::message::{Conversation, Message};
 /// Default limit of all outputs together, in bytes.
 const DEFAULT_LIMIT: u64 = 1 << 30;
 
-/// Maximum number of parts of one output that become files of their own.
+/// Maximum number of parts of one output that become separate files.
 const MAX_FILES: usize = 100;
 
 /// Stores outputs that are too large for the model, until the last clone is dropped.
@@ -36,8 +36,8 @@ const MAX_FILES: usize = 100;
 /// the tool `read_more` reaches it, and the system deletes it when the process ends, even if it is killed. The store
 /// keeps the 64 newest outputs, each with an open file descriptor, and no binary data.
 ///
-/// [`OutputStore::with_parent_folder`] stores named files instead, including binary data, in a directory that only its owner can access. The
-/// directory is deleted with the last clone; a process that is killed leaves it behind.
+/// [`OutputStore::with_parent_folder`] stores named files instead, including binary data, in a directory that only its owner can
+/// access. The directory is deleted with the last clone; a process that is killed leaves it behind.
 #[derive(Clone, Debug)]
 pub struct OutputStore(Arc<Storage>);
 
@@ -75,7 +75,7 @@ impl OutputStore {
     }
 
     /// Returns as much of an output as the budget allows, with notices about the rest. Stores the whole output if it exceeds the
-    /// budget, and copies nothing if it fits. An output that cannot be stored is truncated all the same.
+    /// budget, and copies nothing if it fits. An output that cannot be stored is truncated as well.
     pub(super) async fn fit<'a>(&self, content: &'a [ContentPart], budget: OutputBudget) -> Cow<'a, [ContentPart]> {
         self.fit_and_store(content, budget).await.0
     }

@@ -153,7 +153,7 @@ impl<'a> Round<'a> {
     fn advance(&mut self) {
         self.start_ready();
         while self.request_next_approval() {
-            // The call may have been approved meanwhile.
+            // The call may have been approved since.
             self.start_ready();
         }
     }
@@ -226,7 +226,7 @@ impl<'a> Round<'a> {
     fn decide(&mut self, approval: Approval) {
         let Some(mut job) = self.awaiting.take() else { return };
         if !matches!(approval, Approval::Deny { .. }) {
-            // An approval covers the definition that was shown. If the tool changed meanwhile, ask again.
+            // An approval covers the definition that was shown. If the tool has changed since, ask again.
             let current = self.current(job.tool.clone());
             let (shown, now) = (job.tool.definition(), current.definition());
             if Digest::of_approved(shown) != Digest::of_approved(now) {
@@ -298,7 +298,7 @@ impl<'a> Round<'a> {
         let run = async move {
             let envelope = checked.call(arguments, &cx).await;
             if envelope.error.is_some() {
-                // Work may go on in other tasks, for example after a timeout.
+                // Work may continue in other tasks, for example after a timeout.
                 on_error.cancel();
             }
             let (result, remainder) = agent_loop.result(&call, &envelope, can_read_more).await;

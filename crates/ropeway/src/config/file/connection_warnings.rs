@@ -1,4 +1,4 @@
-//! Warnings about keys of a connection that are valid, but most likely not what the author wants.
+//! Warnings about keys of a connection that are valid, but likely mistakes.
 
 use super::node::{Entry, Node, NodeKind};
 use super::raw::{RawServer, RawTransport};

@@ -46,7 +46,7 @@ impl DecodeError {
         self
     }
 
-    /// Sets the position and the value, unless they are known already.
+    /// Sets the position and the value, unless already set.
     pub(super) fn within(mut self, node: &Node) -> Self {
         self.position.get_or_insert(node.position);
         let redacts = self.redacts;

@@ -125,7 +125,7 @@ impl Document {
                 }
                 _ if KEYS.contains(&key.as_str()) => document.read_setting(key, value.clone()),
                 "$schema" => {}
-                // Another program may have a key of its own here, but a restriction must have an effect.
+                // Another program may use its own key here, but a restriction must have an effect.
                 _ if is_native || key == "disabled" || nearest(key, MANIFEST_KEYS).is_some() => {
                     document.problems.push(ConfigProblem::unknown_key(*position, "config", key, MANIFEST_KEYS));
                 }

@@ -10,7 +10,7 @@ use super::{json, toml, yaml};
 /// Maximum bytes of a YAML or TOML file.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Maximum bytes of a JSON file, in which other clients keep much other data. JSON has no aliases that expand.
+/// Maximum bytes of a JSON file, in which other clients store other data. JSON has no aliases that expand.
 const MAX_JSON_BYTES: usize = 64 << 20;
 
 /// Maximum servers of a file.

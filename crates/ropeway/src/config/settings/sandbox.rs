@@ -95,7 +95,7 @@ impl<P: AsRef<Path> + ?Sized> From<&P> for SandboxPath {
 /// [`SandboxProfile::env`]. They must not affect the launcher: `LD_PRELOAD` would run code outside of the sandbox. If it fails, it
 /// writes one line to standard error, made by [`SandboxProfile::report`], and exits.
 ///
-/// The `ropeway` program is such a launcher on Linux.
+/// On Linux, the `ropeway` program is a launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxLauncher(PathBuf);
 
@@ -167,7 +167,7 @@ const MAX_REPORT: usize = 2 << 10;
 #[non_exhaustive]
 pub struct SandboxProfile {
     version: u32,
-    /// Marks the reports of the launcher. The server never knows it.
+    /// Marks the reports of the launcher. The server never receives it.
     token: String,
     /// What happens if the system does not support a restriction.
     pub mode: SandboxMode,
@@ -175,7 +175,7 @@ pub struct SandboxProfile {
     pub read: Vec<PathBuf>,
     /// Paths to read and change.
     pub write: Vec<PathBuf>,
-    /// The temporary directory, which the server may change, too.
+    /// The temporary directory, to which the server may also write.
     pub temp: Option<PathBuf>,
     /// Variables of the server's entry, which are set when the server is executed.
     pub env: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! A sandbox in words, and how it differs from another one.
+//! A readable summary of a sandbox, and its differences from another one.
 
 use std::fmt;
 
@@ -97,7 +97,7 @@ fn format_size(bytes: u64) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxChange {
-    /// The change in words: "network allowed".
+    /// Description of the change, such as "network allowed".
     pub text: String,
     /// Whether the server may do more than before.
     pub widens: bool,

@@ -118,7 +118,7 @@ impl Transport {
         Self::InProcess(InProcessServer::new(open))
     }
 
-    /// Returns the transport that identifies the server: that of a server behind a gateway is its own.
+    /// Returns the transport that identifies the server: for a server behind a gateway, the one that the gateway uses.
     pub(crate) fn original(&self) -> &Self {
         match self {
             Self::Socket(SocketServer { replaces: Some(original), .. }) => original.original(),
@@ -160,7 +160,7 @@ impl StdioServer {
 
     /// Creates settings for a server that is started as a child process, without arguments.
     ///
-    /// The command runs as it is, without a shell. The child gets a minimal environment; see [`with_env`](Self::with_env).
+    /// The command is executed directly, without a shell. The child gets a minimal environment; see [`with_env`](Self::with_env).
     ///
     /// ```
     /// use ropeway::config::StdioServer;
@@ -226,9 +226,9 @@ impl HttpServer {
         Self { url: url.into(), headers: Vec::new(), bearer: None, auth: None, sse_fallback: true, is_sse: false }
     }
 
-    /// Creates settings for a server that speaks the HTTP+SSE transport of protocol version 2024-11-05.
+    /// Creates settings for a server that uses the HTTP+SSE transport of protocol version 2024-11-05.
     ///
-    /// [`new`](Self::new) also finds such servers, at the cost of one refused request.
+    /// [`new`](Self::new) also detects these servers, at the cost of one rejected request.
     pub fn sse(url: impl Into<String>) -> Self {
         Self { is_sse: true, ..Self::new(url) }
     }

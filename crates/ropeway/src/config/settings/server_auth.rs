@@ -23,7 +23,7 @@ pub enum ServerAuth {
 }
 
 impl ServerAuth {
-    /// Creates OAuth with default settings: a person signs in.
+    /// Creates OAuth with default settings: the user signs in.
     pub fn oauth() -> Self {
         Self::OAuth(Box::default())
     }
@@ -76,7 +76,7 @@ pub struct OAuthSettings {
     // Hidden from the docs: a configuration file sets it.
     #[doc(hidden)]
     pub token_endpoint_auth: Option<ClientAuthMethod>,
-    /// Scopes to request in addition to those that the server asks for.
+    /// Scopes to request in addition to those that the server requires.
     pub scopes: Vec<String>,
     /// The only accepted authorization server. `None` accepts the one that the server names.
     pub issuer: Option<String>,
@@ -86,14 +86,14 @@ pub struct OAuthSettings {
     pub dpop: bool,
     /// Hosts on private addresses that the metadata of the server may name.
     pub allow_private: Vec<String>,
-    /// The account whose stored tokens are used, if several people or roles sign in to the server. `None` uses the default one.
+    /// The account whose stored tokens are used, if several users or roles sign in to the server. `None` uses the default one.
     pub account: Option<String>,
     /// Whether each principal of a gateway has its own tokens.
     pub per_principal: bool,
 }
 
 impl OAuthSettings {
-    /// Creates settings with which a person signs in, and a client that is registered automatically.
+    /// Creates settings for an interactive sign-in, with an automatically registered client.
     pub fn new() -> Self {
         Self::default()
     }
@@ -135,7 +135,7 @@ setters!(OAuthSettings {
     // Hidden from the docs: a method that the authorization server supports is selected; used by tests.
     #[doc(hidden)]
     with_token_endpoint_auth(method: ClientAuthMethod) => token_endpoint_auth = Some(method);
-    /// Sets the scopes to request in addition to those that the server asks for.
+    /// Sets the scopes to request in addition to those that the server requires.
     with_scopes(scopes: impl IntoIterator<Item = impl Into<String>>)
         => scopes = scopes.into_iter().map(Into::into).collect();
     /// Sets the only accepted authorization server.
@@ -157,7 +157,7 @@ setters!(OAuthSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OAuthGrant {
-    /// A person signs in, in a browser or with a device code.
+    /// The user signs in, in a browser or with a device code.
     #[default]
     AuthorizationCode,
     /// The client acts for itself ([RFC 6749](https://www.rfc-editor.org/rfc/rfc6749#section-4.4)).
@@ -174,7 +174,7 @@ pub enum OAuthGrant {
 }
 
 impl OAuthGrant {
-    /// Returns `true` if a person has to sign in.
+    /// Returns `true` if the user has to sign in.
     pub fn is_interactive(&self) -> bool {
         matches!(self, Self::AuthorizationCode)
     }
@@ -192,7 +192,7 @@ pub struct IdentityProvider {
     pub client_id: Option<String>,
     /// The secret of that client.
     pub client_secret: Option<Secret>,
-    /// The source of the ID token of the person.
+    /// The source of the ID token of the user.
     pub id_token: TokenSource,
 }
 

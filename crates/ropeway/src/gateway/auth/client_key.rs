@@ -1,7 +1,7 @@
 //! Keys of clients.
 //!
-//! A key is shown once, when it is made. Its record has a SHA-256 digest only: a key has 256 random bits, so nothing slower is
-//! needed to protect it.
+//! A key is shown once, when it is created. Its record contains only a SHA-256 digest: a key has 256 random bits, so no slower
+//! hash is needed.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,7 +36,7 @@ pub struct ClientKey {
     pub name: String,
     /// The SHA-256 digest of the key in hexadecimal.
     pub sha256: String,
-    /// When the key was made, in seconds since 1970.
+    /// When the key was created, in seconds since 1970.
     pub created: u64,
     /// When the key expires, in seconds since 1970. `None` if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ pub(crate) fn key_digest(key: &str) -> KeyDigest {
 pub struct NewKey {
     /// The name of the client: up to 64 letters, digits, `_`, `.`, `-` and `@`.
     pub name: String,
-    /// How long the key is valid. `None` for ever.
+    /// How long the key is valid. `None` for no limit.
     pub lifetime: Option<Duration>,
     /// The profiles and servers that the client may use. Empty allows all.
     pub profiles: Vec<String>,
@@ -152,7 +152,7 @@ impl NewKey {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Makes a key at random, and its record.
+    /// Generates a random key and its record.
     pub(crate) fn make(self) -> io::Result<(Secret, ClientKey)> {
         let mut random = [0; 36];
         let no_random = |_| io::Error::other("the system's random number generator failed");

@@ -119,7 +119,7 @@ impl PublicKey {
             ("EC", Some("P-256")) => KeyMaterial::P256(point(32)?),
             ("EC", Some("P-384")) => KeyMaterial::P384(point(48)?),
             ("OKP", Some("Ed25519")) => KeyMaterial::Ed25519(bytes("x").filter(|x| x.len() == 32)?),
-            // A symmetric key in a public set is known to everyone.
+            // A symmetric key in a public set is not secret.
             _ => return None,
         };
         Some(Self { kid: text("kid").map(str::to_owned), algorithm, material })

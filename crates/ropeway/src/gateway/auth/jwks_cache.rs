@@ -1,4 +1,4 @@
-//! The public keys of an authorization server, fetched when they are needed and kept while the server is away.
+//! The public keys of an authorization server, fetched on demand and kept while the server is unreachable.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -21,7 +21,7 @@ use crate::web::{self, TransportError};
 /// Age after which the keys are fetched again in the background.
 const MAX_AGE: Duration = Duration::from_secs(10 * 60);
 
-/// Age after which keys that could not be fetched again are not used any more.
+/// Age after which keys that could not be fetched again are discarded.
 const MAX_STALE: Duration = Duration::from_secs(24 * 3600);
 
 /// Time limit for one document.
@@ -78,7 +78,7 @@ pub(crate) enum FetchError {
     NoKeys { url: String },
 }
 
-/// The keys are not known, and could not be fetched.
+/// The keys are not cached, and could not be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeysUnavailable;
 
@@ -145,7 +145,7 @@ impl KeySetCache {
     pub(crate) async fn newer_than(self: &Arc<Self>, seen: Option<u64>) -> Option<CachedKeys> {
         let cache = Arc::clone(self);
         let fetches = self.fetches.load(Ordering::Acquire);
-        // The task goes on if the client disconnects.
+        // The task continues if the client disconnects.
         let fetched = tokio::spawn(async move {
             let _fetching = cache.fetching.lock().await;
             let is_first = cache.fetches.load(Ordering::Acquire) == fetches && cache.version() == seen;
@@ -212,7 +212,7 @@ impl KeySetCache {
                 }
                 Ok(metadata) => {
                     let keys = safe_url(&metadata.jwks_uri)?;
-                    // Keys that anyone can change on the way would undo the security of the issuer.
+                    // Keys that can be modified in transit would defeat the security of the issuer.
                     let is_weaker = issuer.scheme() == "https" && keys.scheme() != "https";
                     return if is_weaker { Err(FetchError::Url(metadata.jwks_uri)) } else { Ok(keys) };
                 }

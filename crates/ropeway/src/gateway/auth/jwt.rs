@@ -26,7 +26,7 @@ const MAX_TOKEN: usize = 16 << 10;
 /// Maximum length of a principal's name.
 const MAX_PRINCIPAL: usize = 256;
 
-/// Maximum number of tokens that are not verified again at each request.
+/// Maximum number of verified tokens in the cache.
 const MAX_VERIFIED: usize = 4096;
 
 /// Verifies access tokens.
@@ -136,7 +136,7 @@ impl JwtVerifier {
         verified.insert(digest, token);
     }
 
-    /// Checks what the token says about itself. Returns when it expires.
+    /// Checks the issuer, audience and validity of a token. Returns when it expires.
     fn check_claims(&self, claims: &Map<String, Value>, now: f64) -> Result<f64, TokenRefusal> {
         let invalid = |reason| Err(TokenRefusal::Invalid(reason));
         let skew = self.settings.clock_skew.as_secs_f64();

@@ -86,7 +86,7 @@ struct Document {
 }
 
 impl KeyFile {
-    /// Names a file, which does not have to exist.
+    /// Creates a handle for a path. The file does not have to exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -167,8 +167,8 @@ impl KeyFile {
         Ok(document.keys)
     }
 
-    /// Makes a key and adds it to the file, which is created with mode 0600 if it does not exist. Returns the key, which cannot be
-    /// read again.
+    /// Creates a key and adds it to the file, which is created with mode 0600 if it does not exist. Returns the key, which cannot
+    /// be read again.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl KeyFile {
             return Err(KeyFileError::Settings { problem });
         }
         self.change(true, |keys| {
-            // The name of an expired key is free.
+            // The name of an expired key can be reused.
             keys.retain(|key| key.name != made.1.name || !key.is_expired());
             if keys.iter().any(|key| key.name == made.1.name) {
                 return Err(KeyFileError::Duplicate { name: made.1.name.clone() });
@@ -204,7 +204,7 @@ impl KeyFile {
         Ok(revoked)
     }
 
-    /// Changes the keys while no other process does.
+    /// Changes the keys while holding the lock.
     fn change(
         &self,
         is_new: bool,
@@ -222,7 +222,7 @@ impl KeyFile {
             return Ok(());
         }
         let text = serde_json::to_string_pretty(&Document { version: VERSION, keys }).unwrap_or_default() + "\n";
-        // What this writes can be read again.
+        // Checks that the new text can be read again.
         self.parse(&text)?;
         self.replace(&text).map_err(failed)
     }
@@ -231,7 +231,7 @@ impl KeyFile {
         self.path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
     }
 
-    /// Replaces the file at once. A link is kept, and its target replaced.
+    /// Atomically replaces the file. A link is kept, and its target replaced.
     fn replace(&self, text: &str) -> io::Result<()> {
         let target = match fs::canonicalize(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.path.clone(),

@@ -19,7 +19,7 @@ use crate::sync::{read, write};
 pub(crate) struct Keys {
     file: KeyFile,
     principals: Arc<Principals>,
-    /// The limits of keys without limits of their own.
+    /// The default limits of keys.
     limits: PrincipalLimits,
     table: RwLock<KeyTable>,
     /// When the version of the file was last read, in microseconds since `created`.
@@ -28,7 +28,7 @@ pub(crate) struct Keys {
     events: Events,
 }
 
-/// How long the version of the file is taken for granted. A busy gateway would otherwise read it twenty times a millisecond.
+/// Interval between checks of the file's version. A busy gateway would otherwise check it twenty times a millisecond.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The keys of one version of the file, by their digests.
@@ -99,7 +99,7 @@ impl Keys {
         is_due && self.checked.compare_exchange(checked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Ends the streams of principals whose keys are not valid any more.
+    /// Ends the streams of principals whose keys are revoked or expired.
     pub(crate) fn end_streams(&self) {
         self.refresh();
         let table = read(&self.table);
@@ -113,7 +113,7 @@ impl Keys {
         revoke_missing(&read(&self.table).keys, other.as_ref().map_or(&none, |other| &other.keys));
     }
 
-    /// Reads the file again if it has changed. An invalid file leaves the keys as they are.
+    /// Reads the file again if it has changed. An invalid file does not change the keys.
     fn refresh(&self) {
         let stamp = self.file.stamp();
         if read(&self.table).stamp == stamp {
@@ -132,7 +132,7 @@ impl Keys {
                 tracing::info!(keys = table.keys.len(), "reloaded `{}`", self.file.path().display());
             }
             Err(error) => {
-                // Without descriptors or memory, for example, the file may have changed in a way that is not known yet.
+                // A read error, such as a lack of descriptors or memory, may be temporary, so the file is read again.
                 let is_unreadable = matches!(error, KeyFileError::Read { .. });
                 if !is_unreadable {
                     table.stamp = stamp;
@@ -147,7 +147,7 @@ impl Keys {
     }
 }
 
-/// Ends the streams of principals that have no key any more.
+/// Ends the streams of principals without a key.
 fn revoke_missing(before: &HashMap<KeyDigest, LiveKey>, after: &HashMap<KeyDigest, LiveKey>) {
     let kept: HashSet<&str> = after.values().map(|key| key.principal.id()).collect();
     before.values().filter(|key| !kept.contains(key.principal.id())).for_each(|key| key.principal.revoke());

@@ -24,7 +24,7 @@ pub(crate) enum Challenge {
     InsufficientScope,
 }
 
-/// Returns the URL of the gateway that clients know. `host` is the one of a request.
+/// Returns the public URL of the gateway. `host` is the `Host` of a request.
 fn resource(settings: &JwtSettings, host: Option<&str>) -> Option<String> {
     let is_url = |text: &&String| text.starts_with("https://") || text.starts_with("http://");
     let configured = settings.resource.as_ref().or_else(|| settings.audience.iter().find(is_url));

@@ -113,7 +113,7 @@ impl Auth {
         read(&self.methods).settings.is_required()
     }
 
-    /// Ends the streams of principals whose keys and tokens are not valid any more.
+    /// Ends the streams of principals whose keys or tokens are revoked or expired.
     pub(crate) fn end_streams(&self) {
         self.principals.end_streams(unix_now());
         if let Some(keys) = &self.methods().keys {

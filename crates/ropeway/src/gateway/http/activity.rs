@@ -1,4 +1,4 @@
-//! Notices clients that send or read too slowly.
+//! Detects clients that send or read too slowly.
 
 use std::any::Any;
 use std::io::{self, IoSlice};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::sync::lock;
 
-/// Time between two looks at a connection.
+/// Interval between checks of a connection.
 pub(super) const TICK: Duration = Duration::from_secs(5);
 
 /// Ticks within which a client has to send the head of a request that it has begun.
@@ -21,8 +21,8 @@ const HEAD_TICKS: u32 = 2;
 /// Ticks after which an idle connection is closed while its client has not authenticated a request.
 const UNKNOWN_IDLE_TICKS: u32 = 3;
 
-/// Ticks after which an idle connection of an authenticated client is closed: later than the connection pools of common clients do
-/// it (90 s), because a request that meets a closing connection fails.
+/// Ticks after which an idle connection of an authenticated client is closed: later than the connection pools of common clients
+/// (90 s), because a request on a closing connection fails.
 const IDLE_TICKS: u32 = 24;
 
 /// Ticks after which a client that does not read its response, or too little of it, is disconnected.
@@ -31,16 +31,16 @@ const STALL_TICKS: u32 = 12;
 /// Bytes that a client has to read within [`STALL_TICKS`] while more is waiting: 16 KiB per second.
 const MIN_READ: u64 = STALL_TICKS as u64 * TICK.as_secs() * (16 << 10);
 
-/// What happens on one connection. Shared by its socket, its requests and its task.
+/// The activity on one connection. Shared by its socket, its requests and its task.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     /// Responses that are not sent yet.
     in_flight: AtomicUsize,
-    /// Part of a request has arrived.
+    /// Whether part of a request has arrived.
     has_begun: AtomicBool,
-    /// The client has authenticated a request. Others must not keep connections that it needs.
+    /// Whether the client has authenticated a request. Others must not occupy connections that it needs.
     is_authenticated: AtomicBool,
-    /// The client does not read what the gateway wants to write.
+    /// Whether the client does not read pending output.
     is_stalled: AtomicBool,
     /// Counts requests and responses.
     steps: AtomicU64,
@@ -113,7 +113,7 @@ impl Drop for InFlight {
 pub(super) enum Overdue {
     /// The head of a request is incomplete.
     Head,
-    /// No request has come.
+    /// No request has arrived.
     Idle,
     /// The client does not read, or too slowly.
     Stalled,
@@ -143,7 +143,7 @@ impl Watch {
         Self { activity, phase: Phase::Idle, steps: 0, written: 0, ticks: 0 }
     }
 
-    /// Looks at the connection, once per tick. Returns what is overdue.
+    /// Checks the connection, once per tick. Returns the overdue state, if any.
     pub(super) fn tick(&mut self) -> Option<Overdue> {
         let steps = self.activity.steps.load(Ordering::Relaxed);
         let phase = if self.activity.is_stalled.load(Ordering::Relaxed) {

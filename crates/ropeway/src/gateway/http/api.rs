@@ -67,7 +67,7 @@ fn document(value: &impl Serialize) -> Response<Body> {
     }
 }
 
-/// Responds with the events of all servers, from now on, until the gateway stops or the principal may not see them any more.
+/// Responds with the events of all servers, from now on, until the gateway stops or the principal loses access.
 fn events(shared: &GatewayShared, principal: &Principal) -> Response<Body> {
     let source = EventSource {
         events: shared.bridge.events(),
@@ -79,7 +79,7 @@ fn events(shared: &GatewayShared, principal: &Principal) -> Response<Body> {
     response::events(PageEvents { hello: Some(hello), stream: Box::pin(unfold(source, EventSource::next)) })
 }
 
-/// Where the events of one page come from.
+/// The source of the events of one page.
 struct EventSource {
     events: EventStream,
     draining: CancelToken,
@@ -121,7 +121,7 @@ fn encode(event: &Event) -> Bytes {
 
 /// The events of one page.
 struct PageEvents {
-    /// Makes the browser see the head of the response before the first event.
+    /// Makes the browser process the head of the response before the first event.
     hello: Option<Bytes>,
     stream: Pin<Box<dyn Stream<Item = Bytes> + Send>>,
 }

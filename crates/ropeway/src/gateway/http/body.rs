@@ -24,7 +24,7 @@ const MAX_TRUSTED_LENGTH: usize = 1 << 20;
 /// Time after which a silent event stream gets a comment, so that proxies and clients keep it open.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Size of a piece of a response that counts as sent when hyper has taken it.
+/// Size up to which a piece of a response counts as sent when hyper has accepted it.
 const SMALL_PIECE: usize = 64 << 10;
 
 /// The comment that keeps an event stream open.

@@ -21,14 +21,15 @@ pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// The id of the last event that a client has received.
 pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Where a request comes from, as the browser says (<https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header>).
+/// The site that a request comes from, as reported by the browser
+/// (<https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header>).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Headers that a web page may send.
 const PAGE_HEADERS: &str = "content-type, accept, authorization, last-event-id, mcp-session-id, mcp-protocol-version, \
                             mcp-method, mcp-name";
 
-/// Maximum length of the header names that a preflight request asks for.
+/// Maximum length of the header names in a preflight request.
 const MAX_ASKED_HEADERS: usize = 2048;
 
 /// Returns the value of a header; `None` if it is absent or not text.
@@ -41,7 +42,7 @@ pub(super) fn is_repeated(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.get_all(name).iter().nth(1).is_some()
 }
 
-/// Returns `true` if another site sends the request without saying which. Requests for images and the like have no `Origin`.
+/// Returns `true` if another site sends the request without `Origin`, as in requests for images.
 pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     matches!(text(headers, &FETCH_SITE), Some("cross-site" | "same-site")) && !headers.contains_key(ORIGIN)
 }
@@ -93,7 +94,7 @@ pub(super) fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
 /// Allows a web page to send requests
 /// ([preflight](https://fetch.spec.whatwg.org/#cors-preflight-fetch)).
 pub(super) fn allow_requests(asked: &HeaderMap, headers: &mut HeaderMap) {
-    // Pages send `Mcp-Param-*` headers whose names are not known beforehand.
+    // Pages send `Mcp-Param-*` headers with arbitrary names.
     let names = asked.get("access-control-request-headers").filter(|names| is_name_list(names)).cloned();
     let names = names.unwrap_or(HeaderValue::from_static(PAGE_HEADERS));
     headers.insert("access-control-allow-headers", names);

@@ -50,10 +50,10 @@ use crate::tool::{BoxFuture, CancelToken};
 /// Maximum size of the head of a request, and of a piece of its body.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Time between two looks at the calls in flight while the gateway stops.
+/// Interval between checks of the calls in flight while the gateway stops.
 const DRAIN_POLL: Duration = Duration::from_millis(20);
 
-/// The response to a head that did not arrive in time. Hyper would close the connection without a word.
+/// The response to a head that did not arrive in time. Hyper would close the connection without a response.
 const HEAD_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Serves HTTP, or HTTPS, on a TCP listener until the gateway stops.
@@ -90,11 +90,11 @@ pub(crate) fn serve_unix(
     })
 }
 
-/// What all connections of a listener share.
+/// The state that all connections of a listener share.
 struct Endpoint {
     shared: Arc<GatewayShared>,
     rules: HostRules,
-    /// Only the user who runs the gateway can connect.
+    /// Whether only the user who runs the gateway can connect.
     is_local: bool,
     /// The scheme of its URLs; `None` on a Unix socket.
     scheme: Option<&'static str>,
@@ -140,7 +140,7 @@ async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRu
                     tracing::error!("a connection ended with a panic");
                 }
             }
-            // Calls in flight may still need answers of their clients, which come on connections of their own.
+            // Calls in flight may still need answers of their clients, which arrive on separate connections.
             () = drained(&endpoint.shared) => break,
         }
     }
@@ -165,7 +165,7 @@ async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
 ) {
     let activity = Arc::new(Activity::default());
     let mut watch = Watch::new(Arc::clone(&activity));
-    // A connection that is opened while the gateway drains may bring the answer that a call waits for. It serves one request.
+    // A connection that is opened while the gateway drains may carry the answer that a call waits for. It serves one request.
     let is_late = endpoint.shared.draining.is_cancelled();
     let closing = if is_late { &endpoint.drained } else { &endpoint.shared.draining }.clone();
     let io = TokioIo::new(WatchedIo::new(io, Arc::clone(&activity)));
@@ -316,7 +316,7 @@ fn refused(principal: &Principal, rule: &'static str) -> RefusedRequest {
     RefusedRequest { principal: principal.shared_id(), key_id: principal.key_id(), rule }
 }
 
-/// Counts an event stream of a principal, so that one of them cannot take all connections.
+/// Counts an event stream of a principal, so that one principal cannot occupy all connections.
 fn open_stream(shared: &GatewayShared, principal: &Principal) -> Result<StreamPermit, ErrorReply> {
     let limits = shared.settings().limits;
     let limit = match principal.limits().sessions {
@@ -368,7 +368,7 @@ async fn serve_mcp(
     }
 }
 
-/// Tells a load balancer whether the gateway takes requests.
+/// Reports to a load balancer whether the gateway accepts requests.
 fn ready(shared: &GatewayShared) -> Response<Body> {
     if shared.leaving.is_cancelled() {
         response::document(503, r#"{"status":"draining"}"#)

@@ -13,7 +13,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       img-src 'self' data: blob:; media-src data: blob:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Responds with a file. The browser asks whether it has changed before each use.
+/// Responds with a file. The browser revalidates it before each use.
 pub(super) fn get(asset: &'static Asset, asked: &HeaderMap) -> Response<Body> {
     let known = asked.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or_default();
     let is_known = known.split(',').any(|tag| tag.trim().trim_start_matches("W/") == asset.etag);

@@ -42,7 +42,7 @@ pub(super) struct PostRequest {
     pub(super) limited: Result<(), ErrorReply>,
 }
 
-/// Handles one message. `closed` ends requests whose clients may come back.
+/// Handles one message. `closed` ends requests whose clients may reconnect.
 pub(super) async fn post(
     shared: &Arc<GatewayShared>,
     closed: &CancelToken,
@@ -111,7 +111,7 @@ fn receive(shared: &Arc<GatewayShared>, headers: &HeaderMap, request: PostReques
     dispatch(shared, &Caller { client, selector, principal, headers: Some(headers) }, body)
 }
 
-/// Waits for what comes first: the response, which becomes a JSON body, or anything else, which starts an event stream.
+/// Waits for the first message: a response becomes a JSON body, anything else starts an event stream.
 async fn run(
     shared: &Arc<GatewayShared>,
     closed: &CancelToken,
@@ -141,7 +141,7 @@ async fn run(
 
 /// The events of a modern request. Dropping them cancels the request.
 struct RunningEvents {
-    /// Adds events to the queue; done when the response is there.
+    /// Adds events to the queue; completes with the response.
     source: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     queue: Arc<Mutex<VecDeque<Bytes>>>,
 }
@@ -193,7 +193,7 @@ fn event(message: &[u8]) -> Bytes {
     [b"data: ", message, b"\n\n"].concat().into()
 }
 
-/// Moves a request of a legacy client to a task that the client can return to. Returns the reader of its events.
+/// Moves a request of a legacy client to a task, so that the client can resume its stream. Returns the reader of its events.
 fn resumable(
     shared: &Arc<GatewayShared>,
     closed: &CancelToken,
@@ -211,14 +211,14 @@ fn resumable(
     reader
 }
 
-/// Sends the first event, which older clients would take for a message.
+/// Sends the first event, except to older clients, which would mistake it for a message.
 pub(super) fn prime(stream: &EventStream, version: &str) {
     if version >= LATEST_LEGACY {
         stream.prime();
     }
 }
 
-/// Writes the messages of a request to its stream, until the response or until the client stays away.
+/// Writes the messages of a request to its stream, until the response or until the client does not reconnect in time.
 async fn write_events(
     shared: Arc<GatewayShared>,
     closed: CancelToken,

@@ -46,7 +46,7 @@ pub(super) fn error(error: &ErrorReply) -> Response<Body> {
     with_retry_after(json(error.status, Reply::error(None, error)), error.retry_after())
 }
 
-/// Sets the number of seconds after which the client may try again, if it is known.
+/// Sets `Retry-After`, if the delay is known.
 pub(super) fn with_retry_after(mut response: Response<Body>, seconds: Option<u64>) -> Response<Body> {
     if let Some(seconds) = seconds {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -86,7 +86,7 @@ pub(super) fn events(events: impl Events + 'static) -> Response<Body> {
     response
 }
 
-/// Closes the connection behind the response.
+/// Closes the connection after the response.
 pub(super) fn closing(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

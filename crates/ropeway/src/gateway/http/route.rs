@@ -30,16 +30,16 @@ pub(super) enum Route {
     Page(&'static Asset),
     /// The API of the web page: `/api/NAME`.
     Api(ApiResource),
-    /// The start of a sign-in to a server, and the end of it.
+    /// The start of a sign-in to a server, and the sign-out.
     SignIn,
     /// The end of a sign-in in a browser.
     SignInCallback,
     /// The metadata of the gateway as a protected resource.
     ResourceMetadata,
-    /// A browser asks whether a page may send a request.
+    /// The preflight request of a browser.
     Preflight,
     NotFound,
-    /// The path has no such method. Contains the value of `Allow`.
+    /// The path does not support the method. Contains the value of `Allow`.
     Method(&'static str),
 }
 

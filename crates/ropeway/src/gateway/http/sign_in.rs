@@ -49,7 +49,7 @@ pub(super) async fn change(
     principal: &Principal,
     (head, body): (&Parts, Incoming),
 ) -> Response<Body> {
-    // Browsers ask before they send JSON to another origin, and only the page itself may sign in.
+    // Browsers send a preflight request before JSON to another origin, and only the page itself may sign in.
     if !head::is_json(&head.headers) {
         return response::refuse(415, "Unsupported Media Type: Content-Type must be application/json");
     }
@@ -125,7 +125,7 @@ fn set_cookie(BrowserCookie { name, value, is_secure }: &BrowserCookie) -> Strin
 async fn sign_out(shared: &Arc<GatewayShared>, key: AccountKey) -> Response<Body> {
     match shared.sign_ins.sign_out(&key).await {
         Ok(is_signed_out) => {
-            // At once: calls that begin to wait later belong to the next sign-in.
+            // Before the tokens are applied: calls that start to wait later belong to the next sign-in.
             shared.sign_ins.waiting.end(&key, false);
             apply_tokens(shared, key, false);
             response::document(200, json!({"signed_out": is_signed_out}).to_string())
@@ -147,7 +147,7 @@ fn failed(error: &SignInError) -> Response<Body> {
     response::refuse(status, chain(error))
 }
 
-/// Connects with changed tokens in the background, and lets the waiting calls go on after a sign-in.
+/// Connects with changed tokens in the background, and lets the waiting calls continue after a sign-in.
 fn apply_tokens(shared: &Arc<GatewayShared>, key: AccountKey, is_signed_in: bool) {
     let shared = shared.clone();
     tokio::spawn(async move {
@@ -227,9 +227,9 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Returns the origin of the gateway that the browser knows, if a callback can arrive there safely: with HTTPS, or on this machine.
+/// Returns the origin of the gateway in the browser, if a callback can arrive there safely: with HTTPS, or on this machine.
 ///
-/// Both headers are checked. `Origin` has the scheme that a proxy was asked with.
+/// Both headers were validated before. `Origin` has the scheme that the browser used, which a proxy may change.
 fn browser_origin(head: &Parts, scheme: Option<&'static str>) -> Option<String> {
     let (scheme, host) = (scheme?, head::text(&head.headers, &HOST)?);
     let scheme = match head::text(&head.headers, &ORIGIN).and_then(|origin| origin.split_once("://")) {

@@ -69,7 +69,7 @@ struct SseMessage {
     call: Option<Arc<Exchange>>,
 }
 
-/// Opens the event stream of a client. Its first event tells where messages go.
+/// Opens the event stream of a client. Its first event names the URL for messages.
 pub(super) fn open(
     shared: &Arc<GatewayShared>,
     sessions: &Arc<SseSessions>,
@@ -210,7 +210,7 @@ impl Events for SseEvents {
         if let Some(endpoint) = self.endpoint.take() {
             return Poll::Ready(Some(endpoint));
         }
-        // The next event is wanted when the previous one is sent.
+        // The next event is polled when the previous one is sent.
         self.sending = None;
         if let Poll::Ready(message) = self.messages.poll_recv(cx) {
             return Poll::Ready(message.map(|message| {

@@ -24,7 +24,7 @@ use crate::gateway::shared::GatewayShared;
 use crate::gateway::subscribe;
 use crate::protocol::{LEGACY_VERSIONS, is_modern};
 
-/// Opens the standalone stream of a session, or continues a stream behind `Last-Event-ID`.
+/// Opens the standalone stream of a session, or continues a stream after `Last-Event-ID`.
 pub(super) fn get(
     shared: &Arc<GatewayShared>,
     head: &Parts,

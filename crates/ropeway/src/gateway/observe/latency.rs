@@ -47,7 +47,7 @@ impl LatencyHistogram {
         Self(std::array::from_fn(|at| self.0[at].wrapping_sub(earlier.0[at])))
     }
 
-    /// Returns the latency that a share of all latencies, from 0 to 1, does not exceed. `None` if the histogram is empty.
+    /// Returns the quantile for a share of all latencies, from 0 to 1. `None` if the histogram is empty.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let count = self.count();
         let rank = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
@@ -65,7 +65,7 @@ impl LatencyHistogram {
 fn bucket_of(latency: Duration) -> usize {
     let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX).max(1);
     let doublings = micros.ilog2() as usize;
-    // The bits behind the highest one select the bucket within the doubling.
+    // The bits after the highest one select the bucket within the doubling.
     let within = if doublings >= 2 {
         (micros >> (doublings - 2)) as usize & 3
     } else {

@@ -1,4 +1,4 @@
-//! A log file that is written by a thread of its own, so that a slow disk never delays a request.
+//! A log file that is written by a separate thread, so that a slow disk never delays a request.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -117,7 +117,7 @@ struct Writer<F> {
     dropped: Arc<AtomicU64>,
     /// The number of dropped lines that the log mentions.
     reported: u64,
-    /// The last line may be incomplete.
+    /// Whether the last line may be incomplete.
     is_torn: bool,
     warned_at: Option<Instant>,
 }
@@ -149,7 +149,7 @@ impl<F> Writer<F> {
                     }
                     Job::Flush(done) => {
                         self.write(&mut batch);
-                        // The gateway may not wait any longer.
+                        // The gateway may have stopped waiting.
                         let _ = done.send(());
                     }
                 }

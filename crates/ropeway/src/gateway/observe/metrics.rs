@@ -101,7 +101,7 @@ impl OperationSeries {
 impl Metrics {
     /// Counts a request.
     pub(super) fn add(&self, record: &CallRecord) {
-        // Only names that a server has listed are labels, not those that clients make up.
+        // Only names that a server has listed are labels, not arbitrary names of clients.
         let server = record.server.as_ref().map_or("", |server| server.as_str());
         let is_named = matches!(record.method, Some(Method::CallTool | Method::GetPrompt));
         let name = record.own_name.as_deref().filter(|_| is_named && !server.is_empty()).unwrap_or_default();
@@ -146,7 +146,7 @@ impl Metrics {
 }
 
 impl MetricsTable {
-    /// Returns the counts of an operation, which is created if the limits permit it. A known one costs no allocation.
+    /// Returns the counts of an operation, which is created if the limits permit it. An existing one costs no allocation.
     fn operation(&mut self, server: &str, method: Option<Method>, name: &str) -> &mut Operation {
         let at = self.find(server, method, name).unwrap_or_else(|| self.find_or_insert(server, method, name));
         &mut self.operations[at].operation

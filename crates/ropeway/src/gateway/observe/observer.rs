@@ -1,4 +1,4 @@
-//! The observer of a gateway: everything that happens to finished requests.
+//! The observer of a gateway: counts, logs and exports finished requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -49,7 +49,7 @@ pub(crate) struct Observer {
     spans: Option<SpanQueue>,
 }
 
-/// The way to the exporter of spans.
+/// The queue to the exporter of spans.
 pub(crate) struct SpanQueue {
     pub(crate) sampler: Sampler,
     pub(crate) sender: mpsc::Sender<Arc<CallRecord>>,
@@ -57,7 +57,7 @@ pub(crate) struct SpanQueue {
 }
 
 impl Observer {
-    /// Opens the logs. The secrets that `redactor` knows are kept out of records.
+    /// Opens the logs. The secrets of `redactor` are kept out of records.
     pub(crate) fn new(
         settings: &GatewaySettings,
         spans: Option<SpanQueue>,
@@ -210,7 +210,7 @@ impl Observer {
         self.spans.as_ref().map(|spans| spans.sampler.span(parent))
     }
 
-    /// Returns the arguments of a call for the audit log, if it wants them.
+    /// Returns the arguments of a call for the audit log, if it includes them.
     pub(super) fn audited_arguments(&self, arguments: &str) -> Option<Bytes> {
         (self.has_arguments && self.audit.is_some()).then(|| bounded_arguments(arguments))
     }

@@ -12,7 +12,7 @@ use crate::gateway::method::Method;
 use crate::mcp::ServerInfo;
 use crate::tool::{Alias, Digest, TraceParent};
 
-/// What is known about a request when its message is read.
+/// The data of a request when its message is read.
 pub(crate) struct RequestStart<'a> {
     pub(crate) method: Option<Method>,
     pub(crate) method_name: &'a str,
@@ -78,7 +78,7 @@ impl PendingRecord {
         }
     }
 
-    /// Notes the target of the request, its arguments if the audit log wants them, and its trace.
+    /// Notes the target of the request, its arguments if the audit log includes them, and its trace.
     pub(crate) fn note_params(&mut self, target: Option<&str>, arguments: Option<&str>, trace: IncomingTrace) {
         let target = target.map(|target| CallRecord::text(target, &self.observer.redactor()));
         self.arguments = arguments.and_then(|arguments| self.observer.audited_arguments(arguments));
@@ -117,7 +117,7 @@ impl PendingRecord {
         self.edit(|record| record.outcome = CallOutcome::ToolError);
     }
 
-    /// Notes that the client is asked for input.
+    /// Notes that input of the client is requested.
     pub(crate) fn note_input_required(&mut self) {
         self.edit(|record| record.outcome = CallOutcome::InputRequired);
     }
@@ -127,7 +127,7 @@ impl PendingRecord {
         self.edit(|record| record.denied_by = Some(rule));
     }
 
-    /// Returns how the trace context of the client is passed on.
+    /// Returns how the trace context of the client is forwarded.
     pub(crate) fn forwarding(&self) -> TraceForwarding {
         self.forwarding.clone()
     }
@@ -167,7 +167,7 @@ impl PendingRecord {
             record.code = code;
             record.bytes_out = bytes_out;
         });
-        // Dropping the record passes it on.
+        // Dropping the record passes it to the observer.
         self.is_finished = true;
     }
 }

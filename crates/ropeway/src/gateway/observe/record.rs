@@ -16,7 +16,7 @@ use crate::tool::{Alias, CallError, Digest, TraceParent};
 /// Maximum bytes of a name, version or target in a record.
 const MAX_TEXT: usize = 512;
 
-/// What a client says about itself. All records of a client share it.
+/// The description of a client. All records of a client share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientLabel {
     pub(crate) name: Box<str>,
@@ -47,7 +47,7 @@ impl ClientLabel {
     }
 }
 
-/// Returns the beginning of a text that clients or servers may have made arbitrarily long.
+/// Truncates text of clients or servers, which may be arbitrarily long.
 pub(super) fn bounded(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_TEXT)]
 }
@@ -61,7 +61,7 @@ pub(crate) enum CallOutcome {
     ToolError,
     /// The client got an error.
     Error,
-    /// The client was asked for input, and answers with a retry.
+    /// Input of the client was requested. It answers with a retry.
     InputRequired,
     /// The client cancelled the request, or disconnected.
     Cancelled,
@@ -90,7 +90,7 @@ impl ErrorType {
     pub(crate) const TOOL: Self = Self("tool_error");
     /// The client cancelled the request, or disconnected.
     pub(crate) const CANCELLED: Self = Self("cancelled");
-    /// Everything without a name of its own.
+    /// All other failures.
     pub(crate) const OTHER: Self = Self("_OTHER");
 
     /// Returns the type of a JSON-RPC error code.
@@ -111,7 +111,7 @@ impl ErrorType {
         })
     }
 
-    /// Returns the type of a call that got no answer of the server.
+    /// Returns the type of a call without an answer of the server.
     pub(crate) fn of_failure(error: &CallError) -> Self {
         match error {
             CallError::Timeout { .. } => Self("timeout"),
@@ -133,11 +133,11 @@ impl ErrorType {
 /// The span of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceRecord {
-    /// The trace and the span of the request. The span of the client, if the gateway has none of its own.
+    /// The trace and the span of the request, or the span of the client if the gateway creates none.
     pub(crate) context: TraceParent,
     /// The span of the client.
     pub(crate) parent: Option<TraceParent>,
-    /// The gateway has made a span of its own.
+    /// Whether the gateway has created its own span.
     pub(crate) is_own: bool,
 }
 

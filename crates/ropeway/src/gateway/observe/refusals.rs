@@ -13,7 +13,7 @@ use crate::sync::lock;
 /// Minimum time between two lines about the same principal and limit.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum number of principals and limits that are followed. The metrics count the others, too.
+/// Maximum number of principals and limits that are tracked. The metrics also count the others.
 const MAX_FOLLOWED: usize = 10_000;
 
 /// A refused request.
@@ -69,12 +69,12 @@ pub(super) struct Refusals(Mutex<Followed>);
 #[derive(Default)]
 struct Followed {
     refused: HashMap<(Arc<str>, &'static str), Refused>,
-    /// When room was made for others.
+    /// When old entries were last removed.
     trimmed_at: Option<Instant>,
 }
 
 impl Followed {
-    /// Returns `true` if another principal or limit can be followed.
+    /// Returns `true` if another principal or limit can be tracked.
     fn has_room(&mut self) -> bool {
         // A flood of many principals must not search all of them each time.
         let is_recent = || self.trimmed_at.is_some_and(|trimmed_at| trimmed_at.elapsed() < INTERVAL);

@@ -8,7 +8,7 @@ use crate::tool::TraceParent;
 pub(crate) struct Sampler {
     /// The share of traces without a parent, from 0 to 1.
     pub(crate) ratio: f64,
-    /// Traces with a parent are sampled if the parent is.
+    /// Whether traces with a parent are sampled if the parent is.
     pub(crate) is_parent_based: bool,
 }
 
@@ -29,7 +29,7 @@ impl Sampler {
         span.with_sampled(is_sampled)
     }
 
-    /// Decides by the trace id, so that all parts of a trace decide alike.
+    /// Samples by the trace id, so that all parts of a trace are sampled alike.
     fn takes(self, span: TraceParent) -> bool {
         let number = u64::from_be_bytes(span.trace_bytes()[8..].try_into().unwrap_or_default()) >> 1;
         self.ratio >= 1.0 || number < (self.ratio.max(0.0) * (1u64 << 63) as f64) as u64

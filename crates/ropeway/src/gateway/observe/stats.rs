@@ -47,7 +47,7 @@ pub struct OperationStats {
 }
 
 impl GatewayStats {
-    /// Makes the counts of the requests. Everything else is zero.
+    /// Creates the counts of the requests. Everything else is zero.
     pub(crate) fn new(table: &MetricsTable, uptime: Duration) -> Self {
         let operation = |(server, method, name, operation): (&str, Option<_>, &str, &super::metrics::Operation)| {
             let method = method.map_or("", crate::gateway::method::Method::as_str).to_owned();

@@ -43,7 +43,7 @@ impl IncomingTrace {
         Self { parent: Some(parent), added, state }
     }
 
-    /// Returns how the context is passed on. `is_replaced` is `true` if the gateway makes spans of its own.
+    /// Returns how the context is forwarded. `is_replaced` is `true` if the gateway creates its own spans.
     pub(crate) fn forwarding(self, is_replaced: bool) -> TraceForwarding {
         let parts = [if is_replaced { String::new() } else { self.added }, self.state];
         let added: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -56,17 +56,17 @@ fn is_state(state: &str) -> bool {
     !state.is_empty() && state.len() <= MAX_STATE && state.bytes().all(|byte| (0x20..0x7f).contains(&byte))
 }
 
-/// How the trace context of a client is passed on to a server.
+/// How the trace context of a client is forwarded to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TraceForwarding {
-    /// The server gets a span of the gateway in place of the client's.
+    /// Whether the server receives a span of the gateway in place of the client's.
     is_replaced: bool,
     /// Entries of `_meta` from headers: the text of a JSON object without its braces.
     added: String,
 }
 
 impl TraceForwarding {
-    /// Returns `true` if an entry of the client's `_meta` is not passed on.
+    /// Returns `true` if an entry of the client's `_meta` is not forwarded.
     pub(crate) fn omits(&self, key: &str) -> bool {
         self.is_replaced && key == TRACEPARENT
     }

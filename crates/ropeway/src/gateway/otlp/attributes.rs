@@ -21,7 +21,7 @@ pub(super) fn text(message: &mut Message, field: u32, key: &str, value: &str) {
     message.message(field, &attribute);
 }
 
-/// Makes the message `Resource`.
+/// Creates the message `Resource`.
 pub(super) fn resource(attributes: &[(String, String)]) -> Message {
     let mut resource = Message::default();
     for (key, value) in attributes {
@@ -30,7 +30,7 @@ pub(super) fn resource(attributes: &[(String, String)]) -> Message {
     resource
 }
 
-/// Makes the message `InstrumentationScope`.
+/// Creates the message `InstrumentationScope`.
 pub(super) fn scope() -> Message {
     let mut scope = Message::default();
     scope.text(1, SCOPE);

@@ -19,19 +19,19 @@ use crate::sync::lock;
 use crate::tool::CancelToken;
 use crate::web::{client, retry_after};
 
-/// Time between two looks at the queue. A task that wakes up for every request would cost more.
+/// Interval between checks of the queue. Waking a task for every request would cost more.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The waiting times before a batch is sent again.
 const BACKOFF: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
 
-/// Maximum time that a collector can ask the exporter to wait.
+/// Maximum delay that a collector can request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Time limit of the last export.
 const LAST_EXPORT: Duration = Duration::from_secs(2);
 
-/// Minimum time between two warnings about a collector that does not take data.
+/// Minimum time between two warnings about a collector that does not accept data.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Sends spans and metrics to a collector while a gateway runs. Dropping it ends the export.
@@ -75,7 +75,7 @@ impl Exporter {
         };
     }
 
-    /// Sends what has been collected, and stops.
+    /// Sends the collected data, and stops.
     pub(crate) async fn finish(&self) {
         let state = std::mem::replace(&mut *lock(&self.0), ExporterState::Off);
         let ExporterState::Running { stop, mut tasks } = state else { return };
@@ -210,10 +210,10 @@ struct Target {
     warned_at: Option<Instant>,
 }
 
-/// Why a collector did not take data.
+/// Why a collector did not accept data.
 struct Refusal {
     reason: String,
-    /// When to try again. `None` if that would not help.
+    /// The delay before a retry, if the collector sent one. `None` if a retry would not help.
     retry_after: Option<Option<Duration>>,
 }
 
@@ -228,7 +228,7 @@ impl Target {
         }
     }
 
-    /// Sends data, again if the collector is busy or not reachable. Returns `false` if it was not taken.
+    /// Sends data, with retries if the collector is busy or unreachable. Returns `false` if it was not accepted.
     async fn send(&mut self, body: Vec<u8>) -> bool {
         let body = bytes::Bytes::from(body);
         let mut backoff = BACKOFF.into_iter();

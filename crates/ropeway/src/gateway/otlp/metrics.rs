@@ -18,7 +18,7 @@ const ATTRIBUTES: u32 = 9;
 pub(super) struct Number {
     pub(super) name: &'static str,
     pub(super) value: u64,
-    /// The number never decreases.
+    /// Whether the number never decreases.
     pub(super) is_counter: bool,
 }
 
@@ -76,7 +76,7 @@ fn client_durations(period: Period, table: &MetricsTable) -> Message {
     durations("mcp.client.operation.duration", "Duration of requests to servers.", points)
 }
 
-/// Makes a metric of histograms. `points` is the message `Histogram` without its temporality.
+/// Creates a metric of histograms. `points` is the message `Histogram` without its temporality.
 fn durations(name: &str, description: &str, mut points: Message) -> Message {
     points.number(2, CUMULATIVE);
     let mut metric = Message::default();

@@ -45,7 +45,7 @@ pub(super) fn request(
     request.into_bytes()
 }
 
-/// Makes the span of a client's request.
+/// Creates the span of a client's request.
 fn server_span(record: &CallRecord) -> Option<Message> {
     let trace = record.trace.filter(|trace| trace.is_own)?;
     let mut span = begin(trace.context, trace.parent, record, SERVER, (record.time, record.duration));
@@ -69,7 +69,7 @@ fn server_span(record: &CallRecord) -> Option<Message> {
     Some(span)
 }
 
-/// Makes the span of a request to a server.
+/// Creates the span of a request to a server.
 fn client_span(record: &CallRecord, upstream: &UpstreamSpan) -> Message {
     let start = record.time + upstream.after;
     let mut span = begin(upstream.context, Some(upstream.parent), record, CLIENT, (start, upstream.duration));
@@ -100,7 +100,7 @@ fn begin(
     if let Some(parent) = parent {
         span.bytes(4, &parent.span_bytes());
     }
-    // Resource URIs and methods that clients make up are left out, to limit the number of names.
+    // Resource URIs and unknown methods are left out, to limit the number of names.
     span.text(
         5,
         &match (record.method, tool.or(prompt)) {

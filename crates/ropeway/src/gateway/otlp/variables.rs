@@ -193,7 +193,7 @@ impl Variables<'_> {
     }
 
     fn millis(&mut self, name: &str, default: usize) -> Duration {
-        // A day is longer than any of them should be.
+        // Limits each duration to a day.
         Duration::from_millis(self.number(name, default).min(86_400_000) as u64)
     }
 

@@ -27,7 +27,7 @@ impl Asset {
     }
 }
 
-/// Makes the table of the files, each with its URL and its media type.
+/// Builds the table of the files, each with its URL and its media type.
 macro_rules! assets {
     ($($path:literal => $file:literal, $media_type:literal;)*) => {
         static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {

@@ -18,7 +18,7 @@ pub(super) struct LoginRecord {
     signed_in: bool,
     /// Whether the principal may sign in here.
     allowed: bool,
-    /// The account, if each principal has tokens of its own.
+    /// The account, if each principal has its own tokens.
     account: Option<String>,
     issuer: Option<String>,
     /// When the access token expires. It is refreshed if possible.
@@ -44,7 +44,7 @@ impl Logins {
         }))
     }
 
-    /// Describes the sign-in to a server, if people can sign in to it.
+    /// Describes the sign-in to a server, if users can sign in to it.
     pub(super) fn of(
         &self,
         shared: &GatewayShared,

@@ -48,7 +48,7 @@ struct ServerRecord {
     last_error: Option<String>,
     last_error_ago_ms: Option<f64>,
     stderr: Vec<String>,
-    /// The sign-in, if people can sign in to the server.
+    /// The sign-in, if users can sign in to the server.
     login: Option<LoginRecord>,
 }
 
@@ -97,7 +97,7 @@ fn state(shared: &GatewayShared) -> &'static str {
     }
 }
 
-/// Describes the servers: their present states, and what the latest measurement has found.
+/// Describes the servers: their current states, and the results of the latest measurement.
 fn servers(shared: &GatewayShared, health: Option<&BridgeHealth>) -> Vec<ServerRecord> {
     let measured = |alias: &Alias| health?.servers.iter().find(|server| server.server == *alias);
     shared.bridge.statuses().into_iter().map(|status| ServerRecord::new(measured(&status.server), status)).collect()

@@ -54,7 +54,7 @@ impl Router {
         router
     }
 
-    /// Returns the routes of the same profile and rights for the servers as they are now.
+    /// Returns the routes of the same profile and rights for the current servers.
     pub(crate) fn rebuilt(&self, views: &[ServerView]) -> Self {
         let router = Self::build(&self.profile, views);
         match &self.access {
@@ -63,12 +63,12 @@ impl Router {
         }
     }
 
-    /// Returns the only server of a profile that exposes it under its own names, if clients may use it.
+    /// Returns the server of a profile that exposes a single server under its own names, if clients may use it.
     pub(crate) fn transparent(&self) -> Option<&Alias> {
         self.profile.transparent().filter(|only| self.has_server(only))
     }
 
-    /// Returns `true` if the routes of a server belong here, whether it has any or not.
+    /// Returns `true` if the server is part of these routes, with or without tools.
     pub(super) fn is_routed(&self, alias: &Alias) -> bool {
         self.access.is_none() || self.has_server(alias)
     }

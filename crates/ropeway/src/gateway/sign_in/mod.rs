@@ -1,4 +1,4 @@
-//! Sign-ins of people to servers through a browser, which returns to the gateway's own callback.
+//! Sign-ins of users to servers through a browser, which returns to the gateway's own callback.
 
 mod lists;
 mod open;
@@ -34,7 +34,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum length of the query of a callback.
 const MAX_QUERY: usize = 16 << 10;
 
-/// Lets people sign in to the servers of a gateway.
+/// Lets users sign in to the servers of a gateway.
 pub(crate) struct SignIns {
     pub(crate) store: TokenStore,
     /// Calls that wait for a sign-in.
@@ -43,13 +43,13 @@ pub(crate) struct SignIns {
     events: Events,
     /// Tool lists of servers where only principals have signed in.
     pub(crate) lists: PrincipalLists,
-    /// Learns the tokens.
+    /// Receives the tokens.
     redactor: Arc<AccountRedactor>,
     open: Mutex<OpenSignIns>,
     starts: Mutex<StartLimits>,
 }
 
-/// A sign-in that goes on in the browser.
+/// A sign-in that continues in the browser.
 pub(crate) struct StartedSignIn {
     /// The address of the authorization server to open.
     pub(crate) url: String,
@@ -96,7 +96,7 @@ impl From<UnknownCallback> for SignInError {
     }
 }
 
-/// Room for a sign-in that is being started. Dropping it gives the room back, unless the sign-in was added.
+/// A slot for a sign-in that is being started. Dropping it releases the slot, unless the sign-in was added.
 struct Reservation<'a>(&'a SignIns, &'a AccountKey);
 
 impl Drop for Reservation<'_> {
@@ -132,7 +132,7 @@ impl SignIns {
         }
         lock(&self.open).reserve(key, principal)?;
         let _reservation = Reservation(self, key);
-        // A person must not sign in for nothing.
+        // A sign-in whose tokens cannot be stored would be in vain.
         self.store.check().await?;
         let challenge = self.waiting.challenge(key);
         let reason = match &challenge {
@@ -197,7 +197,7 @@ impl SignIns {
         Ok(key)
     }
 
-    /// Returns how far the sign-in of an account has got.
+    /// Returns the progress of the sign-in of an account.
     pub(crate) fn progress(&self, key: &AccountKey) -> SignInProgress {
         lock(&self.open).progress(key)
     }

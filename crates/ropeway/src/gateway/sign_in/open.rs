@@ -1,4 +1,4 @@
-//! Sign-ins in progress: which account they are for, which browser started them, until when they can be finished, and why one failed.
+//! Sign-ins in progress: their accounts, browsers and lifetimes, and why one failed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::oauth::SignIn;
 use crate::tool::Alias;
 
-/// How long a person has to finish a sign-in.
+/// How long the user has to finish a sign-in.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(10 * 60);
 
 /// Maximum number of sign-ins in progress.
@@ -26,7 +26,7 @@ pub(crate) type AccountKey = (Alias, Option<Arc<str>>);
 
 /// Ties a sign-in to the browser that started it: the name and the value of a cookie.
 ///
-/// Without it, a person could be made to finish the sign-in of another one
+/// Without it, a user could be tricked into finishing the sign-in of another one
 /// ([RFC 6819](https://www.rfc-editor.org/rfc/rfc6819#section-4.4.1.8)).
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct BrowserCookie {
@@ -68,9 +68,9 @@ struct Entry {
     phase: Phase,
 }
 
-/// How far a sign-in has got.
+/// The phase of a sign-in.
 enum Phase {
-    /// The authorization server is looked for.
+    /// The authorization server is being discovered.
     Starting,
     Open(Box<OpenSignIn>),
     /// The sign-in has failed for a reason.
@@ -125,7 +125,7 @@ pub(super) enum UnknownCallback {
 pub(super) struct OpenSignIns(HashMap<AccountKey, Entry>);
 
 impl OpenSignIns {
-    /// Makes room for a sign-in, which replaces an earlier one for the same account.
+    /// Reserves a slot for a sign-in, which replaces an earlier one for the same account.
     pub(super) fn reserve(&mut self, key: &AccountKey, principal: &Arc<str>) -> Result<(), Unavailable> {
         let now = Instant::now();
         self.0.retain(|_, entry| entry.expires_at > now);
@@ -143,21 +143,21 @@ impl OpenSignIns {
         Ok(())
     }
 
-    /// Adds the sign-in that room was made for.
+    /// Adds the sign-in to its reserved slot.
     pub(super) fn fill(&mut self, key: &AccountKey, open: OpenSignIn) {
         if let Some(entry) = self.0.get_mut(key) {
             entry.phase = Phase::Open(Box::new(open));
         }
     }
 
-    /// Remembers why a sign-in failed, unless another one was started meanwhile.
+    /// Records why a sign-in failed, unless another one has been started since.
     pub(super) fn fail(&mut self, key: &AccountKey, principal: Arc<str>, reason: &str) {
         let reason = reason.chars().take(MAX_REASON).collect::<String>().into();
         let expires_at = Instant::now() + LIFETIME;
         self.0.entry(key.clone()).or_insert(Entry { principal, expires_at, phase: Phase::Failed(reason) });
     }
 
-    /// Returns how far the sign-in of an account has got.
+    /// Returns the progress of the sign-in of an account.
     pub(super) fn progress(&self, key: &AccountKey) -> SignInProgress {
         let now = Instant::now();
         match self.0.get(key).filter(|entry| entry.expires_at > now).map(|entry| &entry.phase) {
@@ -179,7 +179,7 @@ impl OpenSignIns {
         self.0.remove(key);
     }
 
-    /// Takes the sign-in with a state, if `cookie` returns the value that its browser has. A state can be taken once.
+    /// Takes the sign-in with a state, if `cookie` returns the value of its browser. A state can be taken once.
     pub(super) fn take<'a>(
         &mut self,
         state: &str,

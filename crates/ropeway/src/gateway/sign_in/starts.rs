@@ -34,10 +34,10 @@ impl StartLimits {
     /// Counts the start of a sign-in. Returns `false` if there were too many.
     pub(super) fn take(&mut self, principal: &Arc<str>) -> bool {
         let now = Instant::now();
-        // After a minute, a limit is as good as new.
+        // After a minute, the bucket is full again.
         self.principals.retain(|_, (_, used_at)| now.saturating_duration_since(*used_at) < MINUTE);
         let own = self.principals.get_mut(principal);
-        // A principal at its limit takes nothing away from the others.
+        // A principal at its limit does not use up the limit of the others.
         if let Some((limit, used_at)) = own {
             let is_allowed = limit.take() && self.all.take();
             if is_allowed {

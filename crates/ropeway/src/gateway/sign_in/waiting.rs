@@ -1,4 +1,4 @@
-//! Calls that wait for a sign-in: one of them asks its client, the others share the outcome.
+//! Calls that wait for a sign-in: one of them prompts its client, the others share the outcome.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use super::open::AccountKey;
 use crate::oauth::Challenge;
 use crate::sync::lock;
 
-/// How a sign-in that calls wait for has ended: whether the person signed in, or `None` while it goes on.
+/// The outcome of a sign-in that calls wait for: whether the user signed in, or `None` while it is in progress.
 type Progress = Option<bool>;
 
 /// The accounts whose sign-ins calls wait for.
@@ -27,7 +27,7 @@ pub(crate) struct Waiter {
     calls: Arc<WaitingCalls>,
     key: AccountKey,
     progress: Arc<watch::Sender<Progress>>,
-    /// Whether the call asks its client. The others wait for its outcome.
+    /// Whether the call prompts its client. The others wait for its outcome.
     pub(crate) is_first: bool,
 }
 

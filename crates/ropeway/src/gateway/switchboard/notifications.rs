@@ -50,7 +50,7 @@ impl Route {
             | "elicitation/create"
             | "sampling/createMessage"
             | "roots/list" => Self::None,
-            // Clients know tasks by sealed ids only.
+            // Clients use sealed task ids.
             method if method == "notifications/tasks" || method.starts_with("notifications/tasks/") => Self::None,
             method if Method::parse(method).is_some() => Self::None,
             _ => Self::Request,
@@ -90,11 +90,11 @@ impl Switchboard {
         }
     }
 
-    /// Delivers a log message to the client that it belongs to, if that client has asked for log messages.
+    /// Delivers a log message to the client that it belongs to, if that client has requested log messages.
     ///
     /// A message on the stream of a request belongs to that request. Other messages belong to the client with requests in
-    /// progress on the connection, if it is the only one that uses it, or, between requests, to the only client that has ever used
-    /// it. All others are dropped, because they could tell one client about the calls of another.
+    /// progress on the connection, if it is the only one that uses it, or, between requests, to the only client that has ever
+    /// used it. All others are dropped, because they could reveal the calls of one client to another.
     fn log(&self, link: &LinkView, params: &RawValue, callers: &Callers) {
         #[derive(Deserialize)]
         struct Message<'a> {
@@ -102,7 +102,7 @@ impl Switchboard {
             level: Cow<'a, str>,
         }
         let Ok(message) = serde_json::from_str::<Message<'_>>(params.get()) else { return };
-        // An unknown level is as severe as the most severe one.
+        // An unknown level counts as the most severe one.
         let level = LogLevel::parse(&message.level).unwrap_or(LogLevel::MAX);
         let frame = || Frame::new(FrameKind::Log, notification("notifications/message", params.get()));
         let mut exchanges = self.in_progress(&callers.keys);

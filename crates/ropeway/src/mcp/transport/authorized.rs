@@ -1,4 +1,4 @@
-//! Requests with an authorization: sent, and sent again after a server refused them and another token was obtained.
+//! Authorized requests: sends them, and retries with another token if the server refuses them.
 //!
 //! A request that a server answers with 401, or with 403 for missing scopes, was not executed
 //! ([error handling](https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization#error-handling)).
@@ -16,10 +16,10 @@ use crate::mcp::pending::PendingRequests;
 use crate::mcp::request::Request;
 use crate::oauth::{Access, Authorizer, Challenge, MAX_RECOVERIES, OAuthError, Refusal, Waiting};
 
-/// The nonce that a server wants in proofs ([RFC 9449](https://www.rfc-editor.org/rfc/rfc9449#section-8)).
+/// The header with the nonce for DPoP proofs ([RFC 9449](https://www.rfc-editor.org/rfc/rfc9449#section-8)).
 const DPOP_NONCE: &str = "dpop-nonce";
 
-/// Where an authorized request goes, and who waits for it.
+/// The destination of an authorized request, and who waits for it.
 pub(super) struct Target<'a> {
     pub(super) method: Method,
     pub(super) url: &'a Url,
@@ -37,7 +37,7 @@ pub(super) fn waiting(request: &Request<'_>) -> Waiting {
 impl HttpClient {
     /// Sends a request. If the server refuses it and another token can be obtained, sends it again.
     ///
-    /// `send` is called with the headers of the authorization, if the server has one.
+    /// `send` is called with the authorization headers, if the client has an authorizer.
     pub(super) async fn send_authorized<F>(
         &self,
         target: Target<'_>,
@@ -116,7 +116,7 @@ pub(super) fn refusal(auth: &Authorizer, access: &Access, response: &Response) -
     if status == StatusCode::FORBIDDEN && !is_scope {
         return None;
     }
-    // The server asks for another kind of credentials.
+    // The server requires another kind of credentials.
     let is_other = challenge.is_none() && headers.contains_key(WWW_AUTHENTICATE);
     if is_other && !auth.is_configured() && !access.has_token() {
         return None;
@@ -124,7 +124,7 @@ pub(super) fn refusal(auth: &Authorizer, access: &Access, response: &Response) -
     Some(Refusal { generation: access.generation, challenge, is_scope })
 }
 
-/// Converts the error of an authorization. The request was not executed, and is not repeated on another session.
+/// Converts the error of an authorization. The request was not executed, and is not retried on another session.
 fn failed(error: OAuthError, challenge: Option<String>, keeps_session: bool) -> RequestError {
     let cause = match error {
         OAuthError::SignInRequired { .. } | OAuthError::Denied { description: None } => {

@@ -39,10 +39,10 @@ const BUSY_ATTEMPTS: u32 = 3;
 /// Minimum delay before a request to a busy server is repeated.
 const MIN_BUSY_WAIT: Duration = Duration::from_millis(100);
 
-/// Maximum delay that a busy server can ask for, to avoid an overflow.
+/// Maximum delay that a busy server can request, to avoid an overflow.
 const MAX_BUSY_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Timeout of the check whether the server knows the session.
+/// Timeout of the check whether the session has expired.
 const SESSION_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A link over Streamable HTTP.
@@ -251,7 +251,7 @@ impl Http {
         if self.state().session.is_none() { SessionExpiry::No } else { SessionExpiry::of(rejected, id) }
     }
 
-    /// Sends a `ping` that fails only if the server does not know the session. Without an answer, the session is kept.
+    /// Sends a `ping`. Returns `false` if it shows that the session has expired, and `true` without an answer.
     async fn is_session_known(&self) -> bool {
         let ping = br#"{"jsonrpc":"2.0","id":"session-check","method":"ping"}"#;
         let ask = async {

@@ -225,7 +225,7 @@ impl ErrorResponse {
     }
 }
 
-/// Returns `true` if a challenge asks for further scopes.
+/// Returns `true` if a challenge requests further scopes.
 fn is_insufficient_scope(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
     Challenge::parse(lines).is_some_and(|challenge| challenge.is_insufficient_scope())

@@ -31,7 +31,7 @@ const STABLE_CALL_STREAM: Duration = Duration::from_secs(1);
 /// Maximum time to wait for the standalone stream before the first request.
 const STREAM_OPEN_WAIT: Duration = Duration::from_secs(1);
 
-/// Obtains another token after the server refused the standalone stream. A person is not asked to sign in for it.
+/// Obtains another token after the server refused the standalone stream. Does not prompt the user to sign in.
 async fn is_recoverable(auth: Option<&Arc<Authorizer>>, access: Option<&Access>, response: &Response) -> bool {
     let (Some(auth), Some(access)) = (auth, access) else { return false };
     match refusal(auth, access, response) {
@@ -166,7 +166,7 @@ impl Http {
                 Err(_) => {}
             }
             resume.attempts += 1;
-            // The delay grows while the server closes the stream at once. After several attempts without an event, this ends.
+            // The delay grows while the server closes the stream at once. After several attempts without an event, the loop ends.
             tokio::time::sleep(resume.next_wait()).await;
         }
     }

@@ -96,7 +96,7 @@ impl Lines {
         message_log::sent(self.pending.host(), &message);
         let sent = lock(&self.outbox).send(message, now);
         sent.map_err(|SendError { started, cause }| {
-            // The link is of no use if the server does not read. A known reason is better than this one.
+            // A link whose server does not read is useless. An earlier reason takes precedence.
             let _ = self.closing.send(CloseReason::NotReading);
             let cause = self.disconnected.borrow().clone().unwrap_or_else(|| Arc::new(cause));
             RequestError::Disconnected { started, cause }

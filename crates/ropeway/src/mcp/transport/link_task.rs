@@ -64,7 +64,7 @@ impl LinkTask {
             },
         };
         let cause = Arc::new(cause);
-        // Closing stdin asks the server to exit
+        // Closing stdin signals the server to exit
         // (https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#stdio).
         lock(&self.outbox).close();
         self.pending.fail_all(&cause);

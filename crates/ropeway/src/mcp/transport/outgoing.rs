@@ -126,7 +126,7 @@ pub(crate) fn reply_sender<L: Notifier>(link: &Weak<L>) -> ReplySender {
     Arc::new(QueueReplySink(link.clone()))
 }
 
-/// Queues a notification. Drops it if the runtime is gone.
+/// Queues a notification. Drops it if the runtime has shut down.
 pub(crate) fn send_later<L: Notifier>(link: &Weak<L>, message: Vec<u8>) {
     if tokio::runtime::Handle::try_current().is_ok() {
         enqueue(link, message, MessageKind::Notification);

@@ -39,7 +39,7 @@ impl Directories {
         Ok(PrivateTemp { path, directories: self })
     }
 
-    /// Removes a directory, and forgets it if it is gone.
+    /// Removes a directory, and unregisters it once it is removed.
     fn remove(&self, path: &Path) {
         if remove_tree(path, None).is_ok() {
             lock(&self.0).remove(path);

@@ -13,7 +13,7 @@ const MAX_EVENT_ID_BYTES: usize = 4 << 10;
 /// Minimum delay before a stream is reopened.
 const MIN_RETRY: Duration = Duration::from_millis(200);
 
-/// Maximum delay that a server can ask for.
+/// Maximum delay that a server can request.
 pub(super) const MAX_RETRY: Duration = Duration::from_secs(30);
 
 /// Maximum backoff for the stream of a call, whose response may be ready already.
@@ -24,7 +24,7 @@ pub(super) const MAX_CALL_RETRY: Duration = Duration::from_secs(5);
 pub(super) struct ResumeState {
     /// The last event id.
     pub(super) last: Option<String>,
-    /// The delay that the server asks for.
+    /// The delay that the server requests.
     retry: Duration,
     /// The maximum delay of the exponential backoff.
     max_delay: Duration,

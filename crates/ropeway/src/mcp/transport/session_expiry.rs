@@ -40,7 +40,7 @@ impl SessionExpiry {
         let lowercase = message.to_ascii_lowercase();
         let is_about_session = ["session", "not initialized"].iter().any(|it| lowercase.contains(it));
         match rejected.status {
-            // A JSON-RPC error that answers this very request.
+            // A JSON-RPC error that answers this request.
             StatusCode::NOT_FOUND
                 if rejected.request_id.is_some() && rejected.request_id == id && !is_about_session =>
             {

@@ -1,4 +1,4 @@
-//! A server that is a child process, in its own process group.
+//! Runs a server as a child process in its own process group.
 //!
 //! See [stdio](https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio).
 

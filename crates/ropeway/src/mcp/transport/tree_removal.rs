@@ -144,7 +144,7 @@ fn restore_permissions(_: impl AsFd, _: &OsStr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Returns names in a directory, up to [`MAX_NAMES`]: the caller asks again until none is left.
+/// Returns up to [`MAX_NAMES`] names in a directory. The caller repeats this until none is left.
 fn names(folder: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
     let entries = Dir::read_from(folder)?.map(|entry| Ok(entry?.file_name().to_bytes().to_vec()));
     let is_own = |name: &io::Result<Vec<u8>>| !matches!(name.as_deref(), Ok(b"." | b".."));

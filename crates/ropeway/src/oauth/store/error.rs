@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No environment variable says where tokens are stored.
+    /// No environment variable names the directory of tokens.
     #[error("no folder for tokens: set `ROPEWAY_TOKENS_DIR` or `HOME` to an absolute path")]
     NoFolder,
     /// The value of `ROPEWAY_KEYRING` is not a mode.

@@ -42,7 +42,7 @@ struct Payload {
     sign_ins: Vec<Credentials>,
 }
 
-/// Encrypts sign-ins. This takes a noticeable part of a second.
+/// Encrypts sign-ins. This takes a noticeable fraction of a second.
 pub(super) fn write(sign_ins: Vec<Credentials>, passphrase: &Secret) -> Result<Secret, StoreError> {
     if sign_ins.len() > MAX_ENTRIES {
         return Err(StoreError::TooMany);

@@ -12,7 +12,7 @@ use crate::private_file;
 /// Extension of the files with tokens.
 const EXTENSION: &str = "json";
 
-/// Maximum number of names in the folder that are looked at.
+/// Maximum number of names in the folder that are checked.
 const MAX_NAMES: usize = 20_000;
 
 /// Creates the folder if it does not exist, and checks that only this user can replace files in it.

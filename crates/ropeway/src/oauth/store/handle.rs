@@ -24,9 +24,9 @@ const FOLDER_VARIABLE: &str = "ROPEWAY_TOKENS_DIR";
 /// Stores sign-ins ([`Credentials`]), for this and other processes.
 ///
 /// Every sign-in is a file with mode 0600 in a folder with mode 0700, and is replaced atomically. If the operating system has a
-/// keyring, the tokens are encrypted with a key in it, unless the variable `ROPEWAY_KEYRING` is `off`. Files that other users can read, that belong to
-/// another user, or that are symbolic links are refused, as is a folder in which other users can replace files. A default folder
-/// that other users can list gets mode 0700 when tokens are saved.
+/// keyring, the tokens are encrypted with a key in it, unless the variable `ROPEWAY_KEYRING` is `off`. Files that other users can
+/// read, that belong to another user, or that are symbolic links are refused, as is a folder in which other users can replace
+/// files. A default folder that other users can list gets mode 0700 when tokens are saved.
 ///
 /// Cloning is cheap; clones share the key and the entries in memory. The methods take any spelling of a server's URL: the case of
 /// the host, a default port, user information and a fragment do not matter.
@@ -119,7 +119,8 @@ impl TokenStore {
         self.with_keyring_timeout(mode, keyring::DEFAULT_TIMEOUT)
     }
 
-    /// Sets the mode of the keyring, and the time limit of one access to it. A person may have to unlock the keyring in that time.
+    /// Sets the mode of the keyring, and the time limit of one access to it. The user may have to unlock the keyring in that
+    /// time.
     // Hidden from the docs: used by the binary and tests; `ROPEWAY_KEYRING` sets the mode.
     #[doc(hidden)]
     #[must_use]
@@ -216,7 +217,7 @@ impl TokenStore {
         }
     }
 
-    /// Checks that a sign-in can be stored, before a person makes one. Returns how it will be protected.
+    /// Checks that a sign-in can be stored, before the user signs in. Returns how it will be protected.
     ///
     /// # Errors
     ///

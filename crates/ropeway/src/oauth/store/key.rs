@@ -41,7 +41,7 @@ impl SignInKey {
 /// Returns the form of a server's URL under which its tokens are stored.
 ///
 /// Scheme and host are in lower case. The default port, user information, the fragment and the `/` of an empty path are removed.
-/// Path and query are kept, because they can select a resource of their own. Other text is returned as it is.
+/// Path and query are kept, because they can select a separate resource. Other text is returned unchanged.
 pub fn canonical_server(url: &str) -> String {
     let Ok(mut url) = Url::parse(url.trim()) else { return url.trim().to_owned() };
     url.set_fragment(None);

@@ -1,4 +1,4 @@
-//! The key of a store in the keyring of the operating system: whether to use it, finding it, and making it.
+//! The key of a store in the keyring of the operating system: whether to use one, finding it, and creating it.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,13 +17,13 @@ use crate::secret::Secret;
 /// The variable that sets the mode.
 pub(super) const VARIABLE: &str = "ROPEWAY_KEYRING";
 
-/// Time limit of one access to the keyring, in which a person may have to unlock it.
+/// Time limit of one access to the keyring, in which the user may have to unlock it.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time during which callers that waited for a failed access get the same error.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(3);
 
-/// Name of the lock that is held while a key is made.
+/// Name of the lock that is held while a key is created.
 const LOCK_NAME: &str = "keyring";
 
 /// Whether tokens are encrypted with a key in the keyring of the operating system.
@@ -56,7 +56,7 @@ pub(super) struct Keyring {
     /// `None` uses the program of the operating system.
     tool: Option<KeyringTool>,
     limit: Duration,
-    /// Locked during an access, so that a person is asked to unlock the keyring only once.
+    /// Locked during an access, so that the user is prompted to unlock the keyring only once.
     state: Mutex<KeyState>,
 }
 
@@ -111,7 +111,7 @@ impl Keyring {
         if let Some(key) = state.ready()?.filter(|key| key.id() == id) {
             return Ok(key);
         }
-        // Another process may have made a new key since the last access.
+        // Another process may have created a new key since the last access.
         let name = entry_name(path.parent().unwrap_or(Path::new("/")))?;
         match self.lookup(&mut state, &name).await? {
             Some(key) if key.id() == id => Ok(key),
@@ -119,7 +119,7 @@ impl Keyring {
         }
     }
 
-    /// Returns the key of the store, and makes it if the store has none.
+    /// Returns the key of the store, and creates it if the store has none.
     async fn obtain(&self, folder: &Path) -> Result<StoreKey, StoreError> {
         let mut state = self.state.lock().await;
         if let Some(key) = state.ready()? {
@@ -177,7 +177,7 @@ impl Keyring {
 }
 
 impl KeyState {
-    /// Returns the key if it is known, or the error of an access that has just failed.
+    /// Returns the cached key, or the error of an access that has just failed.
     fn ready(&self) -> Result<Option<StoreKey>, StoreError> {
         match self {
             Self::Unknown => Ok(None),
@@ -187,7 +187,7 @@ impl KeyState {
         }
     }
 
-    /// Remembers an error, unless a key is known.
+    /// Caches an error, unless a key is cached.
     fn fail(&mut self, error: KeyringError) -> StoreError {
         if !matches!(self, Self::Ready(_)) {
             *self = Self::Failed(error.clone(), Instant::now());
@@ -207,7 +207,7 @@ pub(super) fn no_random_numbers() -> StoreError {
     }
 }
 
-/// Returns the name of the key of a folder. Each folder has a key of its own, so that a lock in the folder protects it.
+/// Returns the name of the key of a folder. Each folder has its own key, so that a lock in the folder protects it.
 fn entry_name(folder: &Path) -> Result<String, StoreError> {
     let path = std::fs::canonicalize(folder);
     let path = path.map_err(|source| StoreError::Read { path: folder.to_owned(), source })?;

@@ -49,11 +49,11 @@ pub(super) enum ToolKind {
 pub(super) struct KeyringTool {
     program: PathBuf,
     kind: ToolKind,
-    /// Time limit of one run, in which a person may have to unlock the keyring.
+    /// Time limit of one run, in which the user may have to unlock the keyring.
     limit: Duration,
 }
 
-/// What a program returned.
+/// The output of a program.
 struct Finished {
     code: Option<i32>,
     output: Secret,
@@ -146,7 +146,7 @@ async fn exchange(child: &mut Child, input: &str) -> std::io::Result<Finished> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let Some(mut stdin) = stdin {
-            // A program that ends early says why on its error output.
+            // A program that exits early explains the reason on stderr.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
     };

@@ -1,4 +1,4 @@
-//! What is known about stored sign-ins without their secrets.
+//! Summaries of stored sign-ins, without their secrets.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ pub enum Protection {
     Memory,
     /// They are in a file that only the user can read.
     File,
-    /// They are in such a file, encrypted with a key in the keyring of the operating system.
+    /// They are in a private file, encrypted with a key in the keyring of the operating system.
     Keyring,
 }
 
@@ -49,7 +49,7 @@ pub struct CredentialsSummary {
     pub scopes: Vec<String>,
     /// When the access token expires.
     pub expires_at: Option<SystemTime>,
-    /// Whether the access token can be refreshed without a person.
+    /// Whether the access token can be refreshed without a new sign-in.
     pub refreshable: bool,
     /// Whether the tokens are bound to a key.
     pub dpop: bool,

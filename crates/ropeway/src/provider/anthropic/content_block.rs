@@ -82,7 +82,7 @@ pub(super) enum ToolInput<'a> {
     Object(&'a Arguments),
 }
 
-/// Additional fields of a block, which return with it.
+/// Additional fields of a block, which are sent back with it.
 #[derive(Default)]
 pub(super) struct ExtraFields<'a> {
     fields: Option<&'a Map<String, Value>>,

@@ -1,6 +1,6 @@
 //! Assembles tool calls from their deltas.
 //!
-//! Compatible servers omit ids or indexes, repeat names, or give all calls the index 0.
+//! Compatible servers omit ids or indexes, repeat names, or send index 0 for all calls.
 
 use serde_json::Value;
 
@@ -98,7 +98,7 @@ impl CallAssembler {
         if other_id || starts && call.named && !name.is_empty() {
             return CallMatch::New;
         }
-        // Some servers give all calls the index 0 and no id: a complete call cannot continue, so this is the next one.
+        // Some servers send index 0 and no id for all calls: a complete call cannot continue, so this is the next one.
         let so_far = reply.content(call.slot);
         let is_complete = || json::from_str::<serde_json::Map<String, Value>>(so_far).is_ok();
         // Parsing is the last check: a server that repeats the name in each delta must not cause quadratic work.

@@ -25,7 +25,7 @@ pub(super) struct ChatChunk<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// One of several replies; a request asks for only one.
+/// One of several replies; requests specify a single one.
 #[derive(Debug, Default)]
 pub(super) struct ChunkChoice<'a> {
     pub(super) index: LooseValue<'a>,

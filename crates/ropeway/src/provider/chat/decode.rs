@@ -107,7 +107,7 @@ impl ChatDecoder {
                 *field = Some(value.text().to_owned());
             }
         }
-        // Requests ask for one choice, but some gateways send several.
+        // Requests specify one choice, but some gateways send several.
         let first =
             chunk.choices.into_iter().map(|LooseObject(choice)| choice).filter(|c| c.index.number().unwrap_or(0) == 0);
         for choice in first {
@@ -260,7 +260,7 @@ impl ChatDecoder {
         self.reply.push_reasoning(slot, text, events);
     }
 
-    /// Notes the message field that a part was received in, so that it returns in the same field.
+    /// Notes the message field that a part was received in, so that it is sent back in the same field.
     fn note_field(&mut self, slot: usize, field: &str) {
         let Some(extra) = self.reply.extra_mut(slot) else { return };
         let fields = extra.entry(FIELDS).or_insert_with(|| Value::Array(Vec::new()));

@@ -52,7 +52,7 @@ pub(crate) fn encode(settings: &ProviderSettings, request: &ChatRequest<'_>) -> 
     let mut only = None;
     if body.has_tools() {
         let choice = match &request.tool_choice {
-            // The default is omitted: some servers reject fields that they do not know.
+            // The default is omitted: some servers reject unknown fields.
             ToolChoice::Auto => None,
             ToolChoice::None => Some("none".into()),
             ToolChoice::Required => Some("required".into()),

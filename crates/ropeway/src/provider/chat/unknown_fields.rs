@@ -1,4 +1,4 @@
-//! Merges unknown fields of deltas, so that they can return with the message.
+//! Merges unknown fields of deltas, so that they can be sent back with the message.
 
 use serde_json::{Map, Value};
 

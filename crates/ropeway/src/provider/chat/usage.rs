@@ -1,4 +1,4 @@
-//! Usage of a reply, in the forms of all known servers.
+//! Usage of a reply, in the formats of various servers.
 
 use serde_json::Value;
 

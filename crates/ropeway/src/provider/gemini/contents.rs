@@ -38,7 +38,7 @@ pub(super) struct GeminiContent<'a> {
 enum GeminiPart<'a> {
     Text(Cow<'a, str>),
     Media(MediaData<'a>),
-    /// Text or reasoning that returns to Gemini.
+    /// Text or reasoning that is sent back to Gemini.
     Native {
         text: &'a str,
         thought: bool,
@@ -56,7 +56,7 @@ enum GeminiPart<'a> {
 /// The result of a call.
 #[derive(Debug)]
 struct FunctionResponse<'a> {
-    /// The id that Gemini gave the call, if any.
+    /// The id that Gemini assigned to the call, if any.
     id: Option<&'a str>,
     name: &'a str,
     is_error: bool,
@@ -89,7 +89,7 @@ pub(super) fn contents<'a>(
 
 struct ContentsBuilder<'a> {
     result_parts: bool,
-    /// The ids that Gemini gave the calls of the last reply.
+    /// The ids that Gemini assigned to the calls of the last reply.
     ids: Vec<Option<&'a str>>,
     contents: Vec<GeminiContent<'a>>,
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Number, Value};
 use crate::loose_json::BorrowedText;
 use crate::provider::loose_object::{LooseObject, ObjectFields};
 
-/// The field of a part with a thought signature, which must return on the same part
+/// The field of a part with a thought signature, which must be sent back on the same part
 /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 pub(super) const SIGNATURE: &str = "thoughtSignature";
 
@@ -37,7 +37,7 @@ pub(super) struct GeminiFrame<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// One of several replies; a request asks for only one.
+/// One of several replies; requests specify a single one.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Candidate<'a> {

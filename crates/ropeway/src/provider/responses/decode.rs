@@ -1,7 +1,7 @@
 //! Decodes a stream of [Responses events](https://platform.openai.com/docs/api-reference/responses-streaming).
 //!
 //! Items are announced, sent as deltas, and repeated as a whole. Servers differ in what they omit, so an item is found by its id,
-//! else by its index, else by its type, and what no delta contained is taken from the complete item.
+//! else by its index, else by its type, and missing deltas are taken from the complete item.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub(super) struct ResponsesInput<'a> {
 #[derive(Debug)]
 enum InputItem<'a> {
     User(Vec<InputPart<'a>>),
-    /// A message that returns unchanged.
+    /// A message that is sent back unchanged.
     Message(&'a Map<String, Value>, Vec<&'a AssistantText>),
     /// Text of another model.
     Text(&'a str),
@@ -278,7 +278,7 @@ impl Serialize for InputItem<'_> {
     }
 }
 
-/// The content of a message that returns unchanged.
+/// The content of a message that is sent back unchanged.
 struct MessageContent<'a>(&'a [&'a AssistantText]);
 
 impl Serialize for MessageContent<'_> {

@@ -1,4 +1,4 @@
-//! How the parts of a message keep the output items they came from, so that the items can return unchanged.
+//! How the parts of a message keep the output items they came from, so that the items can be sent back unchanged.
 //!
 //! A message item becomes one text per content part. The first text keeps the fields of the item as [`ITEM`], each text keeps the
 //! fields of its content part as [`PART`], without the text itself. Reasoning keeps its whole item, a call the fields that
@@ -59,7 +59,7 @@ pub(super) fn part_of(extra: &Map<String, Value>) -> Option<&Map<String, Value>>
 
 /// Returns `true` if the parts of a message are still all of its items, in their order.
 ///
-/// The API rejects reasoning without the item that follows it, and the other way round.
+/// The API rejects reasoning without the item that follows it, and vice versa.
 pub(super) fn is_unchanged(message: &AssistantMessage, parts: &[NormalizedPart<'_>]) -> bool {
     let Some(expected) = message.extra.get(OUTPUT).and_then(Value::as_array) else { return true };
     let mut found = Vec::with_capacity(parts.len());

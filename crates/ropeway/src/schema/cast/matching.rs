@@ -1,4 +1,4 @@
-//! Whether a value matches a schema, as far as a cast needs to know.
+//! Approximate matching of a value with a schema, for casts.
 
 use serde_json::{Map, Value};
 

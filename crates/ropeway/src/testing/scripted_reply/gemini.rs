@@ -63,7 +63,7 @@ fn word(stop: &StopReason) -> &str {
         // Gemini has no stop reason for tool calls.
         StopReason::EndTurn | StopReason::ToolUse | StopReason::StopSequence => "STOP",
         StopReason::MaxTokens | StopReason::ContextWindow => "MAX_TOKENS",
-        // Gemini models do not refuse; they are stopped.
+        // Gemini has no refusal; the reply is blocked instead.
         StopReason::Refusal | StopReason::ContentFilter => "SAFETY",
         StopReason::Pause => "CONTINUATION",
         StopReason::MalformedToolCall => "MALFORMED_FUNCTION_CALL",

@@ -7,7 +7,7 @@ use super::types::ValueReference;
 use crate::config::file::raw::{RawGateway, RawText};
 use crate::config::settings::ListenAddress;
 
-/// The keys that decide who can connect, and to which sessions.
+/// The keys that determine who can connect, and to which sessions.
 const KEYS: [&str; 5] = ["listen", "allowed_hosts", "allowed_origins", "keys", "profiles"];
 
 /// Lists the gateway settings as names and values: those that decide who can connect come first.

@@ -247,7 +247,7 @@ fn review_chat(raw: &RawChat, all: &mut Vec<ValueReference>) -> ChatReview {
     }
 }
 
-/// Returns the settings without a field of their own, as compact JSON with preset secrets redacted.
+/// Returns the settings without a separate field, as compact JSON with preset secrets redacted.
 fn other_settings(raw: &impl serde::Serialize, shown: &[&str], salt: &str) -> Vec<(String, String)> {
     let Ok(Value::Object(keys)) = serde_json::to_value(raw) else { return Vec::new() };
     let rest = keys.into_iter().filter(|(key, _)| !shown.contains(&key.as_str()));

@@ -52,7 +52,7 @@ pub(super) fn redact_header(name: &str, value: &str, salt: &str) -> String {
     if names_secret(name, value) { redact_token(value, salt, |_| true) } else { redact_value("", value, salt) }
 }
 
-/// Redacts a value: the secrets of a URL, or a token if the name says that it is a secret.
+/// Redacts a value: the secrets of a URL, or a token if the name indicates a secret.
 pub(super) fn redact_value(name: &str, value: &str, salt: &str) -> String {
     if value.contains("://") {
         if value.contains(char::is_whitespace) { value.to_owned() } else { redact_url(value, salt) }

@@ -8,7 +8,7 @@ use super::token::placeholder;
 use super::types::{TokenCommandReview, ValueReference};
 use crate::config::file::raw::{RawAuth, RawText, RawTokenCommand};
 
-/// What a review shows of `auth`.
+/// The part of a review about `auth`.
 pub(super) struct TokenReview {
     pub(super) commands: Vec<TokenCommandReview>,
     pub(super) receives: Vec<ValueReference>,

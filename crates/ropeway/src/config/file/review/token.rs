@@ -14,12 +14,12 @@ const MAX_TOKEN: usize = 256;
 /// The endings of the names of variables and options that contain a command.
 const COMMAND_SUFFIXES: [&str; 6] = ["cmd", "command", "exec", "helper", "program", "shell"];
 
-/// Returns `true` if the name says that the value is a secret.
+/// Returns `true` if the name indicates a secret.
 pub(super) fn names_secret(name: &str, value: &str) -> bool {
     secret::in_named(name, value).iter().any(|secret| secret.expose() == value)
 }
 
-/// Returns `true` if the name says that the value is a command.
+/// Returns `true` if the name indicates a command.
 pub(super) fn names_command(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     COMMAND_SUFFIXES.iter().any(|command| name.ends_with(command))
