@@ -42,8 +42,8 @@ impl Servers {
         self.check_path(typed)?;
         match (self.owner(typed), &self.source) {
             (Some(_), _) => Ok(Selector::Tool(typed.to_owned())),
-            // The only server need not be named.
-            (None, ServerSource::Line | ServerSource::Demo) => Ok(Selector::Tool(typed.to_owned())),
+            // A server that is given on the spot need not be named.
+            (None, ServerSource::Line) => Ok(Selector::Tool(typed.to_owned())),
             (None, _) => Err(self.unknown(typed.split('.').next().unwrap_or(typed))),
         }
     }

@@ -217,3 +217,29 @@ fn pings_whose_answers_are_never_read_take_few_descriptors() {
     }
     assert!(peak.descriptors < 100 && peak.megabytes < 200, "{peak:?}");
 }
+
+#[test]
+fn a_gateway_that_is_its_own_server_is_not_started_without_end() {
+    let place = Place::new();
+    let (program, starts) = (env!("CARGO_BIN_EXE_ropeway"), place.path().join("starts"));
+    let start = format!("echo >> {}; exec {program} serve --stdio", starts.display());
+    place.configure(&[json!({"alias": "own", "command": "sh", "args": ["-c", start]})]);
+    place.run("tools").expect(0);
+    let starts = std::fs::read_to_string(starts).expect("a file").lines().count();
+    assert!((1..=4).contains(&starts), "{starts}");
+}
+
+#[test]
+fn servers_that_are_nested_too_deeply_are_not_started() {
+    let place =
+        Place::with(&[json!({"alias": "s", "command": env!("CARGO_BIN_EXE_ropeway"), "args": ["demo-server"]})]);
+    let nested = |marks: &str| {
+        let ropeway = place.ropeway(&["call", "s.time"]);
+        ropeway.with(|command| {
+            command.env("ROPEWAY_SERVER_ID", marks);
+        })
+    };
+    nested("a.1 b.1 c.1").run().expect(0);
+    let refused = nested("a.1 b.1 c.1 d.1").run().expect(4).stderr;
+    assert!(refused.contains("servers are nested 4 levels deep; one of them may start itself"), "{refused}");
+}

@@ -53,7 +53,9 @@ impl ProcessMark {
         if depth < MAX_NESTING {
             return Ok(());
         }
-        let words = format!("servers are nested {depth} levels deep; one of them may start itself, such as with `ropeway serve`");
+        let words = format!(
+            "servers are nested {depth} levels deep; one of them may start itself, such as with `ropeway serve`"
+        );
         Err(io::Error::other(words))
     }
 
