@@ -6,8 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use super::event_frame::{EventFrame, ResponseFields};
 use super::event_head::EventHead;
 use super::item_fields::OUTPUT;
 use super::output_item::{ItemKind, ItemRef, OutputItem, ReasoningSource};
@@ -51,7 +53,7 @@ impl ResponsesDecoder {
             return Ok(());
         }
         match serde_json::from_slice::<EventHead<'_>>(data) {
-            Ok(head) if self.delta(&head, events) || !head.is_known() => Ok(()),
+            Ok(head) if (head.error.is_none() && self.text_event(&head, events)) || !head.is_known() => Ok(()),
             _ => self.parse(data, events),
         }
     }
@@ -88,9 +90,14 @@ impl ResponsesDecoder {
         Ok(self.reply.finish(events))
     }
 
-    /// Decodes a delta. Returns `false` for other events.
-    fn delta(&mut self, head: &EventHead<'_>, events: &mut Vec<ReplyEvent>) -> bool {
+    /// Decodes an event that is a text, or the start of the reply. Returns `false` for other events.
+    fn text_event(&mut self, head: &EventHead<'_>, events: &mut Vec<ReplyEvent>) -> bool {
         match &*head.kind {
+            "response.created" | "response.in_progress" | "response.queued" => {
+                if let Some(response) = &head.response {
+                    self.set_id_and_model(&response.id, &response.model);
+                }
+            }
             "response.output_text.delta" => self.push_text(head, false, events),
             "response.refusal.delta" => self.push_text(head, true, events),
             "response.reasoning_summary_text.delta" => self.push_reasoning(head, ReasoningSource::Summary, events),
@@ -101,6 +108,18 @@ impl ResponsesDecoder {
                     && let Some(slot) = self.items[at].first_slot()
                 {
                     self.reply.push_arguments(slot, &head.delta, events);
+                }
+            }
+            "response.output_text.done" => self.set_text(head, &head.text, false, events),
+            "response.refusal.done" => self.set_text(head, &head.refusal, true, events),
+            "response.reasoning_summary_text.done" => self.set_reasoning(head, ReasoningSource::Summary, events),
+            "response.reasoning_text.done" => self.set_reasoning(head, ReasoningSource::Content, events),
+            "response.function_call_arguments.done" => {
+                if let Some(at) = self.find(ItemKind::Call, &head.item())
+                    && let Some(slot) = self.items[at].first_slot()
+                    && !head.arguments.is_empty()
+                {
+                    self.reply.set_arguments(slot, &head.arguments, events);
                 }
             }
             _ => return false,
@@ -119,7 +138,7 @@ impl ResponsesDecoder {
         self.items[at].push_reasoning(head.reasoning(source), &head.delta, &mut self.reply, events);
     }
 
-    /// Parses an event that is not a delta.
+    /// Parses an event that is more than a text, or has an unexpected field.
     fn parse(&mut self, data: &[u8], events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
         match data.trim_ascii() {
             b"" => return Ok(()),
@@ -131,8 +150,9 @@ impl ResponsesDecoder {
             _ => {}
         }
         match json::from_slice(data) {
-            Ok(Value::Object(frame)) => self.event(frame, events),
-            Ok(_) => Ok(()),
+            Ok(frame) => self.event(frame, events),
+            // JSON, but not an object.
+            Err(_) if json::from_slice::<IgnoredAny>(data).is_ok() => Ok(()),
             Err(error) => {
                 self.state = DecoderState::Failed;
                 let message = "an event of the reply is not JSON";
@@ -141,29 +161,26 @@ impl ResponsesDecoder {
         }
     }
 
-    fn event(&mut self, mut frame: Map<String, Value>, events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
-        let part = object(&mut frame, "part");
-        let item = object(&mut frame, "item");
-        let response = object(&mut frame, "response");
+    fn event(&mut self, mut frame: EventFrame, events: &mut Vec<ReplyEvent>) -> Result<(), ProviderError> {
+        let part = object(&mut frame.fields, "part");
+        let item = object(&mut frame.fields, "item");
         let head = EventHead::of(&frame);
-        let whole = |name| frame.get(name).and_then(Value::as_str).unwrap_or_default();
         if head.error.is_some() || head.kind == "error" {
             drop(head);
-            return Err(self.reported_error(&Value::Object(frame)));
+            return Err(self.reported_error(&Value::Object(frame.fields)));
         }
-        match (&*head.kind, response) {
-            ("response.created" | "response.in_progress" | "response.queued", Some(response)) => {
-                self.set_id_and_model(&response)
-            }
-            ("response.failed", response) => {
-                return Err(self.failed(response.unwrap_or_default()));
-            }
-            ("response.completed" | "response.incomplete" | "response.cancelled", response) => {
-                return self.complete(&head.kind, response.unwrap_or_default(), events);
-            }
-            _ => {}
+        if self.text_event(&head, events) {
+            return Ok(());
         }
         match (&*head.kind, item, part) {
+            ("response.failed", ..) => {
+                drop(head);
+                return Err(self.failed(&frame.response.unwrap_or_default()));
+            }
+            ("response.completed" | "response.incomplete" | "response.cancelled", ..) => {
+                let kind = head.kind.into_owned();
+                return self.complete(&kind, frame.response.unwrap_or_default(), events);
+            }
             ("response.output_item.added", Some(item), _) => {
                 let item = OutputItem::new(item, head.output_index);
                 let is_known = self.find_item(&item).is_some_and(|at| self.items[at].ids().eq(item.ids()));
@@ -185,25 +202,7 @@ impl ResponsesDecoder {
                     self.items[at].content_part(head.content_index, part, is_new, &mut self.reply, events);
                 }
             }
-            ("response.output_text.done", ..) => self.set_text(&head, whole("text"), false, events),
-            ("response.refusal.done", ..) => self.set_text(&head, whole("refusal"), true, events),
-            ("response.reasoning_summary_text.done", ..) => {
-                self.set_reasoning(&head, ReasoningSource::Summary, whole("text"), events)
-            }
-            ("response.reasoning_text.done", ..) => {
-                self.set_reasoning(&head, ReasoningSource::Content, whole("text"), events)
-            }
-            ("response.function_call_arguments.done", ..) => {
-                if let Some(at) = self.find(ItemKind::Call, &head.item())
-                    && let Some(slot) = self.items[at].first_slot()
-                    && !whole("arguments").is_empty()
-                {
-                    self.reply.set_arguments(slot, whole("arguments"), events);
-                }
-            }
-            _ => {
-                self.delta(&head, events);
-            }
+            _ => {}
         }
         Ok(())
     }
@@ -216,15 +215,9 @@ impl ResponsesDecoder {
         }
     }
 
-    fn set_reasoning(
-        &mut self,
-        head: &EventHead<'_>,
-        source: ReasoningSource,
-        text: &str,
-        events: &mut Vec<ReplyEvent>,
-    ) {
+    fn set_reasoning(&mut self, head: &EventHead<'_>, source: ReasoningSource, events: &mut Vec<ReplyEvent>) {
         let at = self.find_or_open(ItemKind::Reasoning, &head.item(), events);
-        self.items[at].complete_reasoning(head.reasoning(source), text, &mut self.reply, events);
+        self.items[at].complete_reasoning(head.reasoning(source), &head.text, &mut self.reply, events);
     }
 
     fn reported_error(&mut self, error: &Value) -> ProviderError {
@@ -232,26 +225,19 @@ impl ResponsesDecoder {
         error_mapping::from_event(Dialect::Responses, error)
     }
 
-    fn failed(&mut self, mut response: Map<String, Value>) -> ProviderError {
-        match response.remove("error").filter(|error| !error.is_null()) {
-            Some(error) => self.reported_error(&error),
-            None => {
-                self.state = DecoderState::Failed;
-                ProviderError::new(
-                    ProviderErrorKind::Server,
-                    Dialect::Responses,
-                    "the provider failed without a reason",
-                )
-            }
+    fn failed(&mut self, response: &ResponseFields) -> ProviderError {
+        if !response.error.is_null() {
+            return self.reported_error(&response.error);
         }
+        self.state = DecoderState::Failed;
+        ProviderError::new(ProviderErrorKind::Server, Dialect::Responses, "the provider failed without a reason")
     }
 
-    fn set_id_and_model(&mut self, response: &Map<String, Value>) {
-        let text = |name| response.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-        if let Some(id) = text("id") {
+    fn set_id_and_model(&mut self, id: &str, model: &str) {
+        if !id.is_empty() {
             self.reply.id = Some(id.to_owned());
         }
-        if let Some(model) = text("model") {
+        if !model.is_empty() {
             self.reply.model = Some(model.to_owned());
         }
     }
@@ -260,25 +246,24 @@ impl ResponsesDecoder {
     fn complete(
         &mut self,
         kind: &str,
-        mut response: Map<String, Value>,
+        response: ResponseFields,
         events: &mut Vec<ReplyEvent>,
     ) -> Result<(), ProviderError> {
-        self.set_id_and_model(&response);
+        self.set_id_and_model(response.id.as_str().unwrap_or_default(), response.model.as_str().unwrap_or_default());
         // Some servers send `response.completed` with another status.
-        let status = match response.get("status").and_then(Value::as_str) {
-            Some(status @ ("failed" | "cancelled" | "incomplete")) => status.to_owned(),
-            _ => kind.trim_start_matches("response.").to_owned(),
+        let status = match response.status.as_str() {
+            Some(status @ ("failed" | "cancelled" | "incomplete")) => status,
+            _ => kind.trim_start_matches("response."),
         };
         if status == "failed" {
-            return Err(self.failed(response));
+            return Err(self.failed(&response));
         }
-        if let Some(Value::Array(output)) = response.remove("output") {
+        if let Value::Array(output) = response.output {
             self.reconcile(output, events);
         }
-        let reason =
-            response.get("incomplete_details").and_then(|details| details.get("reason")).and_then(Value::as_str);
+        let reason = response.incomplete_details.get("reason").and_then(Value::as_str);
         let refused = self.items.iter().any(OutputItem::is_refusal);
-        self.reply.stop = Some(match (&*status, reason) {
+        self.reply.stop = Some(match (status, reason) {
             ("completed", _) if refused => StopReason::Refusal,
             ("completed", _) => StopReason::EndTurn,
             ("incomplete", Some("max_output_tokens")) => StopReason::MaxTokens,
@@ -286,7 +271,7 @@ impl ResponsesDecoder {
             ("incomplete", Some(reason)) => StopReason::Other(reason.to_owned()),
             (status, _) => StopReason::Other(status.to_owned()),
         });
-        if let Some(usage) = response.get("usage").and_then(usage) {
+        if let Some(usage) = usage(&response.usage) {
             self.reply.set_usage(usage, events);
         }
         self.state = DecoderState::Complete;

@@ -1,11 +1,12 @@
-//! The type, position and delta of an event, which is all that most events have.
+//! The type, position and text of an event, which is all that most events have.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::event_frame::{EventFrame, ResponseFields};
 use super::output_item::{ItemRef, ReasoningRef, ReasoningSource};
 
 /// The common fields of an event.
@@ -21,14 +22,36 @@ pub(super) struct EventHead<'a> {
     pub(super) summary_index: Option<u64>,
     #[serde(borrow)]
     pub(super) delta: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) text: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) refusal: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) arguments: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) response: Option<ResponseHead<'a>>,
     pub(super) error: Option<IgnoredAny>,
+}
+
+/// The id and model of a response.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ResponseHead<'a> {
+    #[serde(borrow)]
+    pub(super) id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) model: Cow<'a, str>,
 }
 
 impl<'a> EventHead<'a> {
     /// Reads the fields of an event in which some have an unexpected type.
-    pub(super) fn of(frame: &'a Map<String, Value>) -> Self {
-        let text = |name| frame.get(name).and_then(Value::as_str).unwrap_or_default().into();
-        let number = |name| frame.get(name).and_then(Value::as_u64);
+    pub(super) fn of(EventFrame { fields, response }: &'a EventFrame) -> Self {
+        let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default().into();
+        let number = |name| fields.get(name).and_then(Value::as_u64);
+        let head = |response: &'a ResponseFields| ResponseHead {
+            id: response.id.as_str().unwrap_or_default().into(),
+            model: response.model.as_str().unwrap_or_default().into(),
+        };
         Self {
             kind: text("type"),
             item_id: text("item_id"),
@@ -36,7 +59,11 @@ impl<'a> EventHead<'a> {
             content_index: number("content_index"),
             summary_index: number("summary_index"),
             delta: text("delta"),
-            error: frame.get("error").filter(|error| !error.is_null()).map(|_| IgnoredAny),
+            text: text("text"),
+            refusal: text("refusal"),
+            arguments: text("arguments"),
+            response: response.as_ref().map(head),
+            error: fields.get("error").filter(|error| !error.is_null()).map(|_| IgnoredAny),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod decode;
 mod encode;
+mod event_frame;
 mod event_head;
 mod input;
 mod item_fields;
