@@ -31,6 +31,22 @@ fn unknown_events_and_fields_are_ignored() {
 }
 
 #[test]
+fn fields_that_repeat_the_request_are_skipped() {
+    // Nested more deeply than a `Value` may be.
+    let tools = (0..200).fold(json!([]), |inner, _| json!({"properties": inner}));
+    let response =
+        |status: &str| json!({"id": "resp_1", "status": status, "tools": tools, "usage": {"output_tokens": 3}});
+    let stream = [
+        json!({"type": "response.created", "response": response("in_progress")}),
+        delta("msg_1", "Hello"),
+        json!({"type": "response.completed", "response": response("completed")}),
+    ];
+    let (events, reply) = decode_all(&stream);
+    let reply = reply.expect("a reply");
+    assert_eq!((text(&events).as_str(), reply.id.as_deref(), reply.usage.output), ("Hello", Some("resp_1"), 3));
+}
+
+#[test]
 fn errors_are_reported_in_every_shape() {
     let rate = "rate_limit_exceeded";
     let shapes = [
