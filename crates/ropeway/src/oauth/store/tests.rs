@@ -290,7 +290,7 @@ async fn a_keyring_holds_the_key_that_encrypts_the_files() {
     let another = bench.keyring(KeyringMode::Required, WORKING);
     assert_eq!(another.load(SERVER, None).await.expect("one"), Some(credentials(SERVER, "2")));
     let error = bench.plain().load(SERVER, None).await.expect_err("encrypted").to_string();
-    assert!(error.contains("`ROPEWAY_KEYRING=off` forbids"), "{error}");
+    assert!(error.contains("`ROPEWAY_KEYRING=off` disables"), "{error}");
     assert!(bench.plain().remove(SERVER, None).await.expect("removed"));
 }
 

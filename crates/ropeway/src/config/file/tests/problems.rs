@@ -110,7 +110,7 @@ fn problems_have_positions_and_suggestions() {
         (&server("command: x\nargs: [[]]"), "ropeway.yaml:4:12: servers[0].args[0]: expected a string, found a list"),
         (
             &server("command: x\nenv: {A: ~}"),
-            "ropeway.yaml:4:10: servers[0].env.A: expected a string, found no value: `~` without quotes is null",
+            "ropeway.yaml:4:14: servers[0].env.A: expected a string, found no value: `~` without quotes is null",
         ),
         (&server("command: x\nenv: {A: }"), "ropeway.yaml:4:12: servers[0].env.A: expected a string, found no value"),
         (
