@@ -81,7 +81,7 @@ mod tests {
         let work = || Sandbox::new().with_write(root.join("work"));
         for sandbox in [work().with_read(root.join("work/data")), work().with_write(root.join("work/data/etc"))] {
             let reason = access(sandbox).expect_err("a link");
-            assert!(reason.contains(&format!("the link `{}`", root.join("work/data").display())), "{reason}");
+            assert!(reason.contains(&format!("the symbolic link `{}`", root.join("work/data").display())), "{reason}");
         }
         let found = access(work().with_read(root.join("work/inner")).with_read(root.join("outer"))).expect("paths");
         assert!(found.read.contains(&root.join("secret")) && found.write.contains(&root.join("work")));
