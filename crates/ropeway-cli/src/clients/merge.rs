@@ -50,7 +50,15 @@ pub(crate) fn merge(found: &[ClientFile], ours: ImportTarget<'_>, only: &[String
         let Ok(foreign) = &file.servers else { continue };
         merging.notes.extend(foreign.warnings.iter().map(|warning| format!("{}: {warning}", file.title())));
         let wanted = |server: &&ForeignServer| only.is_empty() || only.contains(&server.server.alias);
-        foreign.servers.iter().filter(wanted).for_each(|server| merging.take(file, server));
+        for server in foreign.servers.iter().filter(wanted) {
+            // Unless it is named, a gateway that would start itself is not wanted.
+            if only.is_empty() && is_gateway(&server.server) {
+                let (alias, title) = (&server.server.alias, file.title());
+                merging.notes.push(format!("skipped `{alias}` of {title}: it runs `ropeway serve`"));
+            } else {
+                merging.take(file, server);
+            }
+        }
     }
     merging.end()
 }
@@ -66,11 +74,6 @@ struct Merger<'a> {
 impl Merger<'_> {
     fn take(&mut self, file: &ClientFile, server: &ForeignServer) {
         let (wanted, title) = (&server.server.alias, file.title());
-        let argument = server.server.args.first().map(|argument| argument.0.as_str());
-        if server.server.command.as_deref().is_some_and(|command| starts_gateway(command, argument)) {
-            self.notes.push(format!("skipped `{wanted}` of {title}: it runs `ropeway serve`"));
-            return;
-        }
         let read = normalized(&server.server);
         if let Some(same) = self.servers.iter_mut().find(|other| other.read == read) {
             if same.server.alias != *wanted {
@@ -147,6 +150,12 @@ impl Merger<'_> {
         }
         Merged { servers, known: here, notes: self.notes }
     }
+}
+
+/// Returns `true` if a server is a gateway of ropeway.
+fn is_gateway(server: &RawServer) -> bool {
+    let argument = server.args.first().map(|argument| argument.0.as_str());
+    server.command.as_deref().is_some_and(|command| starts_gateway(command, argument))
 }
 
 /// Returns the problems of a server in a separate file. A server that cannot be reviewed is invalid, even if the variables
@@ -253,6 +262,9 @@ mod tests {
         let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("demo", "from Zed")]);
         assert_eq!(merged.notes, ["skipped `ropeway` of Zed: it runs `ropeway serve`"]);
+        let only = ["ropeway".to_owned()];
+        let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &only, &mut SecretNames::default());
+        assert_eq!(aliases(&merged), [("ropeway", "from Zed")]);
     }
 
     #[test]

@@ -68,6 +68,9 @@ fn an_installed_entry_is_found_by_import() {
         let run = home.run(&["import", "--from", client, "--only", "all", "--to", "new.yaml"]).expect(0);
         let imported = home.read("work/new.yaml");
         assert!(imported.contains("serve") && imported.contains("--stdio"), "{client}: {}{imported}", run.stdout);
+        // Unless it is named, it would start itself.
+        let run = home.run(&["import", "--from", client, "--to", "other.yaml"]).expect(0);
+        assert!(run.stdout.contains("it runs `ropeway serve`"), "{client}: {}", run.stdout);
     }
 }
 
