@@ -86,12 +86,16 @@ pub(crate) fn is_own_entry(entry: &Value, is_installed: bool) -> bool {
     let serves_client = entry["args"][0] == "serve" && entry["args"][1] == "--stdio";
     let is_gateway_command = command.is_some_and(|command| starts_gateway(command, entry["args"][0].as_str()))
         || (command.is_some() && is_installed && serves_client);
-    let url = entry["url"].as_str().or(entry["serverUrl"].as_str()).and_then(|url| url::Url::parse(url).ok());
-    let is_gateway = |url: url::Url| {
-        let is_local = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
-        is_local && (url.path() == "/mcp" || url.path().starts_with("/mcp/"))
-    };
-    is_gateway_command || url.is_some_and(is_gateway)
+    let url = entry["url"].as_str().or(entry["serverUrl"].as_str());
+    is_gateway_command || url.and_then(local_gateway_port).is_some()
+}
+
+/// Returns the port of a URL that may be the one of a gateway on this machine.
+pub(super) fn local_gateway_port(url: &str) -> Option<u16> {
+    let url = url::Url::parse(url).ok()?;
+    let is_local = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+    let is_gateway = is_local && (url.path() == "/mcp" || url.path().starts_with("/mcp/"));
+    url.port_or_known_default().filter(|_| is_gateway)
 }
 
 /// Returns `true` if a command with this first argument starts a gateway.

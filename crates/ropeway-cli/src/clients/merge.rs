@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use ropeway::config::raw::{RawServer, RawShorthand, RawTools, RawTransport};
-use ropeway::config::{Config, ConfigProblem, ForeignServer, Secrets, edit, review};
+use ropeway::config::raw::{RawServer, RawShorthand, RawText, RawTools, RawTransport};
+use ropeway::config::{Config, ConfigProblem, ForeignServer, ListenAddress, Secrets, edit, review};
 
 use super::discover::ClientFile;
-use super::entry::starts_gateway;
+use super::entry::{local_gateway_port, starts_gateway};
 use crate::secrets::literal::{self, ExtractedSecret, SecretNames};
 
 /// The merged servers.
@@ -51,10 +51,11 @@ pub(crate) fn merge(found: &[ClientFile], ours: ImportTarget<'_>, only: &[String
         merging.notes.extend(foreign.warnings.iter().map(|warning| format!("{}: {warning}", file.title())));
         let wanted = |server: &&ForeignServer| only.is_empty() || only.contains(&server.server.alias);
         for server in foreign.servers.iter().filter(wanted) {
-            // Unless it is named, a gateway that would start itself is not wanted.
+            // A gateway that lists the servers of this file would be one of its own servers.
             if only.is_empty() && is_gateway(&server.server) {
                 let (alias, title) = (&server.server.alias, file.title());
-                merging.notes.push(format!("skipped `{alias}` of {title}: it runs `ropeway serve`"));
+                let words = format!("skipped `{alias}` of {title}: it is a gateway of ropeway");
+                merging.notes.push(format!("{words}; use `--only {alias}` to import it"));
             } else {
                 merging.take(file, server);
             }
@@ -154,8 +155,13 @@ impl Merger<'_> {
 
 /// Returns `true` if a server is a gateway of ropeway.
 fn is_gateway(server: &RawServer) -> bool {
-    let argument = server.args.first().map(|argument| argument.0.as_str());
-    server.command.as_deref().is_some_and(|command| starts_gateway(command, argument))
+    let starts = |command: &str| server.args.iter().any(|argument| starts_gateway(command, Some(&argument.0)));
+    let default_port = match ListenAddress::default() {
+        ListenAddress::Tcp(address) => Some(address.port()),
+        _ => None,
+    };
+    let is_default_port = |url: &RawText| local_gateway_port(&url.0).is_some_and(|port| Some(port) == default_port);
+    server.command.as_deref().is_some_and(starts) || server.url.as_ref().is_some_and(is_default_port)
 }
 
 /// Returns the problems of a server in a separate file. A server that cannot be reviewed is invalid, even if the variables
@@ -258,10 +264,14 @@ mod tests {
     #[test]
     fn gateways_of_ropeway_are_skipped() {
         let servers = r#""ropeway": {"command": "/usr/bin/ropeway", "args": ["serve", "--stdio"]},
+            "http": {"url": "http://127.0.0.1:8931/mcp"}, "other": {"url": "http://127.0.0.1:9000/mcp"},
             "demo": {"command": "ropeway", "args": ["demo-server"]}"#;
         let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &[], &mut SecretNames::default());
-        assert_eq!(aliases(&merged), [("demo", "from Zed")]);
-        assert_eq!(merged.notes, ["skipped `ropeway` of Zed: it runs `ropeway serve`"]);
+        assert_eq!(aliases(&merged), [("other", "from Zed"), ("demo", "from Zed")]);
+        let note = |name: &str| {
+            format!("skipped `{name}` of Zed: it is a gateway of ropeway; use `--only {name}` to import it")
+        };
+        assert_eq!(merged.notes, ["ropeway", "http"].map(note));
         let only = ["ropeway".to_owned()];
         let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &only, &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("ropeway", "from Zed")]);

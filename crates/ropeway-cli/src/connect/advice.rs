@@ -114,11 +114,7 @@ impl ServerAdvice {
             ServerSource::Line | ServerSource::Demo => None,
         };
         match (&status.state, file) {
-            (ServerState::Skipped { secrets }, Some((_, name))) => {
-                let secret = secrets.first().map_or("", String::as_str);
-                let them = if secrets.len() == 1 { "it" } else { "them" };
-                Some(format!("set {them} in the environment, or in a .env next to {name}: {secret}=…"))
-            }
+            (ServerState::Skipped { secrets }, Some((_, name))) => Some(secret_advice(secrets, &name)),
             (ServerState::NeedsAuth, file) if self.sends_token(server) => Some(match file {
                 Some((_, name)) => format!("the token may be expired or lack a scope; replace it in {name}"),
                 None => "the token may be expired or lack a scope; pass another one with --bearer".to_owned(),
@@ -316,7 +312,8 @@ pub(crate) fn exit_of(state: &ServerState) -> Exit {
     }
 }
 
-fn file_name(path: &Path) -> String {
+/// Returns the last part of a path.
+pub(crate) fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
@@ -337,6 +334,13 @@ pub(crate) fn suggested_command(words: &str, file: &Path) -> String {
     } else {
         format!("`ropeway {words} --config {}`", file.display())
     }
+}
+
+/// Returns how to set missing secrets of a configuration file.
+pub(crate) fn secret_advice(secrets: &[String], file: &str) -> String {
+    let secret = secrets.first().map_or("", String::as_str);
+    let them = if secrets.len() == 1 { "it" } else { "them" };
+    format!("set {them} in the environment, or in a .env next to {file}: {secret}=…")
 }
 
 #[cfg(test)]

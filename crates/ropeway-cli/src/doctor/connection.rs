@@ -54,6 +54,8 @@ pub(super) async fn check(
     let server = Mcp::with_host(config.clone(), with.handlers.clone(), Events::default());
     let started = Instant::now();
     let connected = tokio::time::timeout(limit, server.connect()).await;
+    let failure =
+        connected.as_ref().ok().and_then(|connected| connected.as_ref().err()).map(|failed| failed.cause.clone());
     let mut findings = match connected {
         Ok(Ok(())) => {
             let mut findings = vec![handshake_finding(&server, started.elapsed())];
@@ -68,7 +70,13 @@ pub(super) async fn check(
     let said = server.stderr_tail();
     if let Some(worst) = findings.iter_mut().find(|finding| finding.is_problem()) {
         let skipped = said.len().saturating_sub(SERVER_LINES);
-        worst.fix = worst.fix.take().or_else(|| stderr_advice::advice(&said, source));
+        let advice = || match failure.as_deref() {
+            Some(cause @ (ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. })) => {
+                remedy(cause, config, &said, source)
+            }
+            _ => stderr_advice::advice(&said, source),
+        };
+        worst.fix = worst.fix.take().or_else(advice);
         worst.stderr = said.into_iter().skip(skipped).collect();
     }
     // A server that is still running is killed when the command exits.

@@ -70,8 +70,14 @@ fn of_process(cause: &ConnectErrorKind, server: &StdioServer, said: &[String], s
         {
             Some("its sandbox may deny this; add the path to `sandbox.read` or `sandbox.write`".to_owned())
         }
-        ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. } if said.is_empty() => {
+        ConnectErrorKind::Exited { .. } if said.is_empty() && server.sandbox.is_some() => Some(
+            "run its command in a terminal to see why it exits; its sandbox may deny something it needs".to_owned(),
+        ),
+        ConnectErrorKind::Exited { .. } if said.is_empty() => {
             Some("run its command in a terminal to see why it exits".to_owned())
+        }
+        ConnectErrorKind::Hangup { .. } if said.is_empty() => {
+            Some("run its command in a terminal; it may not be an MCP server".to_owned())
         }
         ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. } => stderr_advice::advice(said, source),
         ConnectErrorKind::Version { .. } => Some("update the server, or ropeway".to_owned()),

@@ -51,7 +51,7 @@ pub(super) fn program_paths(program: &OsStr, context: &ProgramContext) -> Result
         } else if !context.covered.iter().any(|folder| file.target.starts_with(folder)) {
             let target = file.target.display();
             return Err(format!(
-                "the server could replace a link to its program `{target}`; add that path to `sandbox.read`"
+                "the server could change which program is run: `{target}`; add that path to `sandbox.read`"
             ));
         }
         is_chosen_by_server |= may_change(&file.target);

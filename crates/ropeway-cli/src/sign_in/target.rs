@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use ropeway::config::{HttpServer, OAuthSettings, ServerAuth, ServerConfig, ServerEntry, Transport};
+use ropeway::config::{HttpServer, OAuthSettings, ServerAuth, ServerConfig, ServerEntry, ServerSettings, Transport};
 use ropeway::oauth::store::{CredentialsSummary, canonical_server};
 
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::find_with_origin;
-use crate::connect::advice::suggested_command;
+use crate::connect::advice::{file_name, secret_advice, suggested_command};
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
@@ -33,7 +33,13 @@ impl SignInTarget {
         let (servers, entry) = servers_and_entry(server, config, context)?;
         let settings = entry.config().ok_or_else(|| {
             let reason = entry.warning().unwrap_or_else(|| format!("server `{}` is not usable", entry.alias));
-            Failure::usage(reason).hint("use the URL of the server instead of its name")
+            let failure = Failure::usage(reason);
+            match (&entry.settings, &servers.source) {
+                (ServerSettings::Missing { secrets }, ServerSource::File(path)) => {
+                    failure.hint(secret_advice(secrets, &file_name(path)))
+                }
+                _ => failure,
+            }
         })?;
         Self::of(settings, &servers.source).ok_or_else(|| {
             Failure::usage(format!("server `{server}` is a stdio server and needs no sign-in"))

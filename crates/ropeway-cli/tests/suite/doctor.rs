@@ -168,6 +168,13 @@ fn a_server_that_exits_shows_its_stderr_with_advice() {
 }
 
 #[test]
+fn a_server_that_exits_without_output_has_advice() {
+    let (code, findings) = examine(&["--stdio", "true"], |_| ());
+    let expected = ["handshake", "server exited (exit status: 0)", "run its command in a terminal to see why it exits"];
+    assert_eq!((code, findings), (Some(3), vec![expected.map(str::to_owned)]));
+}
+
+#[test]
 fn a_silent_server_times_out() {
     let (code, findings) = examine(&["--stdio", "sleep 60", "--timeout", "1s"], |_| ());
     assert_eq!((code, findings.len()), (Some(5), 1));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::calls;
 use super::client::{ClientDescription, LogLevel, Principal};
@@ -17,7 +17,8 @@ use super::requester::Requester;
 use super::shared::GatewayShared;
 use super::subscribe;
 use super::tasks;
-use crate::protocol::{ClientParams, Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN};
+use crate::mcp::ServerTap;
+use crate::protocol::{ClientParams, Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, meta};
 
 /// Maximum size of the capabilities, and of the name and version, of a client. Both are kept as long as its session, or for later
 /// requests.
@@ -100,6 +101,7 @@ pub(crate) fn initialized(
         "protocolVersion": client.version,
         "capabilities": description.capabilities,
         "serverInfo": description.info,
+        "_meta": {(meta::GATEWAY_ID): shared.switchboard.gateway_id()},
     });
     if let Some(instructions) = description.instructions {
         result["instructions"] = instructions.into();
@@ -115,8 +117,8 @@ fn discover(shared: &GatewayShared, requester: &Requester<'_>) -> Dispatch {
     if let Some(instructions) = description.instructions {
         result["instructions"] = instructions.into();
     }
-    let meta = Map::from_iter([(crate::protocol::meta::SERVER_INFO.to_owned(), description.info)]);
-    result["_meta"] = Value::Object(meta);
+    result["_meta"] =
+        json!({(meta::SERVER_INFO): description.info, (meta::GATEWAY_ID): shared.switchboard.gateway_id()});
     done(shared, requester.id, Era::Modern, &result, ResultExtras::cacheable(0))
 }
 

@@ -79,6 +79,8 @@ enum Asked {
 /// Connects servers with clients for everything but responses.
 pub(crate) struct Switchboard {
     own: Weak<Self>,
+    /// Identifies the gateway, so that it does not connect to itself.
+    gateway_id: String,
     clients: Arc<Clients>,
     exchanges: Arc<Exchanges>,
     subscriptions: Arc<Subscriptions>,
@@ -99,6 +101,7 @@ impl Switchboard {
     ) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             own: own.clone(),
+            gateway_id: format!("{:032x}", fastrand::u128(..)),
             clients,
             exchanges,
             subscriptions,
@@ -296,6 +299,10 @@ fn refuse(question: Question, reason: &str) {
 }
 
 impl ServerTap for Switchboard {
+    fn gateway_id(&self) -> &str {
+        &self.gateway_id
+    }
+
     fn capabilities(&self, era: Era) -> Value {
         all_capabilities(era)
     }
@@ -368,6 +375,10 @@ pub(crate) struct IsolatedTap {
 }
 
 impl ServerTap for IsolatedTap {
+    fn gateway_id(&self) -> &str {
+        self.board.gateway_id()
+    }
+
     fn capabilities(&self, _: Era) -> Value {
         let client = self.client.upgrade();
         client

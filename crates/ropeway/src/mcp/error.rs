@@ -106,6 +106,9 @@ pub enum ConnectErrorKind {
         /// The versions that the server offers.
         theirs: String,
     },
+    /// The server is the gateway that connects to it.
+    #[error("the server is this gateway itself; remove its entry")]
+    OwnGateway,
     /// The session has expired on the server.
     #[error("the session has expired")]
     SessionExpired,

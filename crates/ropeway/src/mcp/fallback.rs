@@ -25,7 +25,10 @@ pub(super) fn is_final(error: &RequestError) -> bool {
 pub(super) fn is_permanent(failed: &ConnectErrorKind) -> bool {
     matches!(
         failed,
-        ConnectErrorKind::Version { .. } | ConnectErrorKind::Spawn { .. } | ConnectErrorKind::Sandbox { .. }
+        ConnectErrorKind::Version { .. }
+            | ConnectErrorKind::Spawn { .. }
+            | ConnectErrorKind::Sandbox { .. }
+            | ConnectErrorKind::OwnGateway
     )
 }
 

@@ -298,6 +298,9 @@ impl Handshake<'_> {
             let message = self.host.redact_truncated(&message, MAX_VERSION_BYTES);
             return Err(RequestError::Refused(RpcError { code: code::UNSUPPORTED_VERSION, message, data: None }));
         }
+        if self.host.is_own_gateway(&result) {
+            return Err(RequestError::disconnected(false, ConnectErrorKind::OwnGateway));
+        }
         Ok(ServerInfo::read(self.host, &result, Era::Modern, MODERN.to_owned()))
     }
 
@@ -348,6 +351,9 @@ impl Handshake<'_> {
     /// Completes a legacy handshake after the response to `initialize`.
     async fn finish_initialize(&self, link: Link, answer: &RawResponse) -> Result<Session, ConnectFailure> {
         let result = self.decode_object(answer).map_err(|what| Arc::new(ConnectErrorKind::Protocol(what)))?;
+        if self.host.is_own_gateway(&result) {
+            return Err(Arc::new(ConnectErrorKind::OwnGateway));
+        }
         let version = match result.get("protocolVersion") {
             Some(Value::String(version)) => version.clone(),
             // A missing version means the first protocol version.

@@ -291,6 +291,12 @@ impl Host {
         self.events.emit(Event::Warning { server: Some(self.alias.clone()), message: message.into_owned() });
     }
 
+    /// Returns `true` if the result of a handshake comes from the gateway that this connection belongs to.
+    pub(super) fn is_own_gateway(&self, result: &Map<String, Value>) -> bool {
+        let id = result.get("_meta").and_then(|meta| meta.get(meta::GATEWAY_ID)).and_then(Value::as_str);
+        id.is_some_and(|id| self.handlers.tap.as_ref().is_some_and(|tap| tap.gateway_id() == id))
+    }
+
     /// Aborts the handlers of all server requests, because their link is closed.
     pub(crate) fn abort_requests(&self) {
         lock(&self.requests).abort_all();

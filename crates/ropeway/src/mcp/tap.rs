@@ -16,6 +16,9 @@ pub(crate) struct LinkKey(pub(crate) u64);
 ///
 /// All methods run on the task that reads messages and must not block.
 pub(crate) trait ServerTap: Send + Sync {
+    /// Returns the id of the gateway that the connection belongs to.
+    fn gateway_id(&self) -> &str;
+
     /// Returns the client capabilities that servers of an era get.
     fn capabilities(&self, era: Era) -> Value;
 

@@ -65,4 +65,8 @@ pub mod meta {
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
     /// The name of the tasks extension.
     pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+    /// The id of a gateway, in its handshake. A gateway does not connect to itself.
+    // Hidden from the docs: it is not part of the protocol.
+    #[doc(hidden)]
+    pub const GATEWAY_ID: &str = "dev.ropeway/gatewayId";
 }

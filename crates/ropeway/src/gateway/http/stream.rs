@@ -110,7 +110,7 @@ fn lost(shared: &Arc<GatewayShared>, client: &Client, request: &RawValue, is_res
     let message = if is_restarted {
         "the gateway was restarted during the call; it may have been executed"
     } else {
-        "the response has expired; the call may have been executed"
+        "the response is not stored; the call may have been executed"
     };
     let stream = shared.streams.open(client, Some(request));
     stream.push(&Reply::error(Some(request), &ErrorReply::internal(message)).into_bytes());

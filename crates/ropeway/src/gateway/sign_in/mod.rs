@@ -60,7 +60,7 @@ pub(crate) struct StartedSignIn {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignInError {
     /// The server does not exist, or has no sign-in.
-    #[error("this server does not support interactive sign-in")]
+    #[error("this server has no interactive sign-in")]
     NotSupported,
     #[error("a sign-in is being started; try again in a moment")]
     Starting,

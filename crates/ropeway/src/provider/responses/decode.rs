@@ -52,8 +52,11 @@ impl ResponsesDecoder {
         if self.state != DecoderState::Streaming {
             return Ok(());
         }
+        if !is_object(data) {
+            return self.parse(data, events);
+        }
         match serde_json::from_slice::<EventHead<'_>>(data) {
-            Ok(head) if (head.error.is_none() && self.text_event(&head, events)) || !head.is_known() => Ok(()),
+            Ok(head) if (!head.is_error && self.text_event(&head, events)) || !head.is_known() => Ok(()),
             _ => self.parse(data, events),
         }
     }
@@ -151,8 +154,7 @@ impl ResponsesDecoder {
         }
         match json::from_slice(data) {
             Ok(frame) => self.event(frame, events),
-            // JSON, but not an object.
-            Err(_) if json::from_slice::<IgnoredAny>(data).is_ok() => Ok(()),
+            Err(_) if !is_object(data) && json::from_slice::<IgnoredAny>(data).is_ok() => Ok(()),
             Err(error) => {
                 self.state = DecoderState::Failed;
                 let message = "an event of the reply is not JSON";
@@ -165,7 +167,7 @@ impl ResponsesDecoder {
         let part = object(&mut frame.fields, "part");
         let item = object(&mut frame.fields, "item");
         let head = EventHead::of(&frame);
-        if head.error.is_some() || head.kind == "error" {
+        if head.is_error || head.kind == "error" {
             drop(head);
             return Err(self.reported_error(&Value::Object(frame.fields)));
         }
@@ -354,6 +356,11 @@ impl ResponsesDecoder {
             None => self.open(OutputItem::unannounced(kind, item), events),
         }
     }
+}
+
+/// Returns `true` if JSON text is an object. An array must not be decoded as a struct.
+fn is_object(data: &[u8]) -> bool {
+    data.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(data).trim_ascii_start().starts_with(b"{")
 }
 
 fn object(frame: &mut Map<String, Value>, name: &str) -> Option<Map<String, Value>> {

@@ -1,13 +1,15 @@
 //! A whole event, for those that are more than a text.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::json;
+use crate::provider::loose_object::{LooseObject, ObjectFields};
 
 /// The fields of an event.
 #[derive(Debug, Default)]
@@ -18,8 +20,7 @@ pub(super) struct EventFrame {
 }
 
 /// The fields of a response that are decoded. The others repeat the request with all its tools, and are skipped.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(super) struct ResponseFields {
     pub(super) id: Value,
     pub(super) model: Value,
@@ -28,6 +29,22 @@ pub(super) struct ResponseFields {
     pub(super) output: Value,
     pub(super) incomplete_details: Value,
     pub(super) usage: Value,
+}
+
+impl<'a> ObjectFields<'a> for ResponseFields {
+    fn read_field<M: MapAccess<'a>>(&mut self, name: Cow<'a, str>, object: &mut M) -> Result<(), M::Error> {
+        match &*name {
+            "id" => self.id = object.next_value()?,
+            "model" => self.model = object.next_value()?,
+            "status" => self.status = object.next_value()?,
+            "error" => self.error = object.next_value()?,
+            "output" => self.output = object.next_value()?,
+            "incomplete_details" => self.incomplete_details = object.next_value()?,
+            "usage" => self.usage = object.next_value()?,
+            _ => _ = object.next_value::<IgnoredAny>()?,
+        }
+        Ok(())
+    }
 }
 
 impl<'de> Deserialize<'de> for EventFrame {
@@ -50,7 +67,12 @@ impl<'de> Visitor<'de> for EventFrameVisitor {
         while let Some(name) = event.next_key::<String>()? {
             if name == "response" {
                 let response: Box<RawValue> = event.next_value()?;
-                frame.response = json::from_str(response.get()).ok();
+                frame.response = match response.get() {
+                    text if text.starts_with('{') => {
+                        Some(json::from_str::<LooseObject<_>>(text).map_err(M::Error::custom)?.0)
+                    }
+                    _ => None,
+                };
             } else {
                 frame.fields.insert(name, event.next_value()?);
             }

@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Deserializer, IgnoredAny, MapAccess};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::event_frame::{EventFrame, ResponseFields};
 use super::output_item::{ItemRef, ReasoningRef, ReasoningSource};
+use crate::loose_json::BorrowedText;
+use crate::provider::loose_object::{LooseObject, ObjectFields};
 
 /// The common fields of an event.
 #[derive(Default, Deserialize)]
@@ -28,19 +31,39 @@ pub(super) struct EventHead<'a> {
     pub(super) refusal: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) arguments: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "response_head")]
     pub(super) response: Option<ResponseHead<'a>>,
-    pub(super) error: Option<IgnoredAny>,
+    #[serde(rename = "error", deserialize_with = "is_error")]
+    pub(super) is_error: bool,
 }
 
 /// The id and model of a response.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Default)]
 pub(super) struct ResponseHead<'a> {
-    #[serde(borrow)]
     pub(super) id: Cow<'a, str>,
-    #[serde(borrow)]
     pub(super) model: Cow<'a, str>,
+}
+
+impl<'a> ObjectFields<'a> for ResponseHead<'a> {
+    fn read_field<M: MapAccess<'a>>(&mut self, name: Cow<'a, str>, object: &mut M) -> Result<(), M::Error> {
+        match &*name {
+            "id" => self.id = object.next_value::<BorrowedText<'_>>()?.0,
+            "model" => self.model = object.next_value::<BorrowedText<'_>>()?.0,
+            _ => _ = object.next_value::<IgnoredAny>()?,
+        }
+        Ok(())
+    }
+}
+
+fn response_head<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ResponseHead<'de>>, D::Error> {
+    let response = Option::<LooseObject<_>>::deserialize(deserializer)?;
+    Ok(response.map(|LooseObject(head)| head))
+}
+
+/// Returns `true` for an error. Some servers send an empty value with each event.
+fn is_error<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let error = <&RawValue>::deserialize(deserializer)?;
+    Ok(!matches!(error.get(), "null" | "false" | "\"\"" | "{}"))
 }
 
 impl<'a> EventHead<'a> {
@@ -48,9 +71,15 @@ impl<'a> EventHead<'a> {
     pub(super) fn of(EventFrame { fields, response }: &'a EventFrame) -> Self {
         let text = |name| fields.get(name).and_then(Value::as_str).unwrap_or_default().into();
         let number = |name| fields.get(name).and_then(Value::as_u64);
-        let head = |response: &'a ResponseFields| ResponseHead {
-            id: response.id.as_str().unwrap_or_default().into(),
-            model: response.model.as_str().unwrap_or_default().into(),
+        let head = |response: &'a ResponseFields| {
+            let text = |value: &'a Value| value.as_str().unwrap_or_default().into();
+            ResponseHead { id: text(&response.id), model: text(&response.model) }
+        };
+        let is_error = |error: &Value| match error {
+            Value::Null | Value::Bool(false) => false,
+            Value::String(text) => !text.is_empty(),
+            Value::Object(fields) => !fields.is_empty(),
+            _ => true,
         };
         Self {
             kind: text("type"),
@@ -63,7 +92,7 @@ impl<'a> EventHead<'a> {
             refusal: text("refusal"),
             arguments: text("arguments"),
             response: response.as_ref().map(head),
-            error: fields.get("error").filter(|error| !error.is_null()).map(|_| IgnoredAny),
+            is_error: fields.get("error").is_some_and(is_error),
         }
     }
 
@@ -83,7 +112,7 @@ impl<'a> EventHead<'a> {
     pub(super) fn is_known(&self) -> bool {
         let event = self.kind.strip_prefix("response.").unwrap_or_default();
         let done = event.strip_suffix(".done").or(event.strip_suffix(".added")).unwrap_or_default();
-        self.error.is_some()
+        self.is_error
             || matches!(&*self.kind, "" | "error")
             || matches!(
                 event,

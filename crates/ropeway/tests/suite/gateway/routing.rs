@@ -1,12 +1,14 @@
 //! Several servers behind one gateway: names, profiles, pages, missing servers and isolation.
 
-use ropeway::config::{Config, GatewaySettings, Isolation, ProfileSettings};
+use std::net::TcpListener;
+
+use ropeway::config::{Config, GatewaySettings, HttpServer, Isolation, ProfileSettings, ServerEntry};
 use ropeway::gateway::Gateway;
 use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, HttpReply, call, entry, modern, post, read_rest, read_until, request};
-use crate::hasty::{ms, until};
+use crate::hasty::{hasty, ms, until};
 use crate::scene::scene;
 
 /// Starts a gateway with the servers `one` and `two`. The second one is returned.
@@ -291,5 +293,27 @@ fn a_server_that_hangs_delays_lists_only_after_the_start() {
         assert!(started.elapsed() < ms(10_000), "each list waits: {:?}", started.elapsed());
         starting.abort();
         kit.stop().await;
+    });
+}
+
+#[test]
+fn a_gateway_does_not_connect_to_itself() {
+    scene(|_| async move {
+        for path in ["mcp", "mcp/one", "sse"] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let url = format!("http://{}/{path}", listener.local_addr().expect("an address"));
+            let http = if path == "sse" { HttpServer::sse(url) } else { HttpServer::new(url) };
+            let mut own = hasty(http);
+            own.alias = "own".into();
+            let scripted = ScriptedServer::new(Script::default());
+            let config = Config::default().with_server(entry("one", &scripted)).with_server(ServerEntry::new(own));
+            let kit = GatewayKit::serve_on(listener, scripted, Gateway::builder(config));
+            let statuses = kit.gateway.start().await.expect("a start");
+            let own = statuses.iter().find(|status| status.server.as_str() == "own").expect("the entry");
+            assert!(format!("{own:?}").contains("this gateway itself"), "{path}: {own:?}");
+            let names = names(&kit.modern("tools/list", json!({})).await);
+            assert!(has(&names, "one_echo") && !names.iter().any(|name| name.starts_with("own_")), "{names:?}");
+            kit.stop().await;
+        }
     });
 }

@@ -21,6 +21,10 @@ struct Listener {
 }
 
 impl ServerTap for Listener {
+    fn gateway_id(&self) -> &str {
+        "1"
+    }
+
     fn capabilities(&self, _: Era) -> Value {
         json!({"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}})
     }

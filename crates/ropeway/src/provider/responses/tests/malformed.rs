@@ -47,6 +47,37 @@ fn fields_that_repeat_the_request_are_skipped() {
 }
 
 #[test]
+fn repeated_fields_and_empty_errors_do_not_change_the_outcome() {
+    let failed = r#"{"type": "response.completed", "response": {"id": "r", "id": "r", "status": "failed",
+        "error": {"code": "rate_limit_exceeded", "message": "slow down"}}}"#;
+    let error = decoder().frame(failed.as_bytes(), &mut Vec::new()).expect_err("a failure");
+    assert_eq!(error.kind, ProviderErrorKind::RateLimited);
+    let deep = "[".repeat(140) + &"]".repeat(140);
+    for event in [
+        format!(r#"{{"type": "error", "code": "rate_limit_exceeded", "message": "slow down", "more": {deep}}}"#),
+        format!(r#"{{"type": "response.completed", "response": {{"status": "completed", "output": {deep}}}}}"#),
+        format!(r#"{{"type": "response.output_item.done", "item": {deep}}}"#),
+    ] {
+        let error = decoder().frame(event.as_bytes(), &mut Vec::new()).expect_err("too deep");
+        assert_eq!(error.kind, ProviderErrorKind::Unreadable, "{event}");
+    }
+    let with_error = |error: Value| {
+        let mut event = delta("msg_1", "Hello");
+        event["error"] = error;
+        decode_all(&[event, completed(json!([]))])
+    };
+    for error in [json!(null), json!(""), json!(false), json!({})] {
+        let (events, reply) = with_error(error);
+        assert_eq!((text(&events).as_str(), reply.is_ok()), ("Hello", true));
+    }
+    let (_, reply) = with_error(json!({"message": "slow down"}));
+    assert!(reply.is_err());
+    let lists = [json!({"type": "response.created", "response": ["id", "model"]}), json!(["response.created"])];
+    let (_, reply) = decode_all(&[&lists[..], &[completed(json!([]))]].concat());
+    assert_ne!(reply.expect("a reply").id.as_deref(), Some("id"));
+}
+
+#[test]
 fn errors_are_reported_in_every_shape() {
     let rate = "rate_limit_exceeded";
     let shapes = [
