@@ -605,9 +605,11 @@ fn the_tools_of_the_shared_account_are_not_replaced_by_those_of_a_principal() {
         tokio::time::sleep(Duration::from_secs(4)).await;
         assert_eq!(kit.tool_names(&ann).await, listed);
         // The next sign-in of the shared account lists them.
+        let mut stream = listen(&kit, &ann).await;
         sign_in(&kit.server, &kit.store).await;
-        kit.until(&ann, "ready").await;
+        read_until(&mut stream, "notifications/tools/list_changed").await;
         assert!(kit.tool_names(&ann).await.iter().any(|name| name == "web_more"));
+        drop(stream);
         kit.stop().await;
     });
 }
