@@ -54,7 +54,7 @@ pub(crate) fn merge(found: &[ClientFile], ours: ImportTarget<'_>, only: &[String
             // A gateway that lists the servers of this file would be one of its own servers.
             if only.is_empty() && is_gateway(&server.server) {
                 let (alias, title) = (&server.server.alias, file.title());
-                let words = format!("skipped `{alias}` of {title}: it is a gateway of ropeway");
+                let words = format!("skipped `{alias}` of {title}: it is a Ropeway gateway");
                 merging.notes.push(format!("{words}; use `--only {alias}` to import it"));
             } else {
                 merging.take(file, server);
@@ -153,7 +153,7 @@ impl Merger<'_> {
     }
 }
 
-/// Returns `true` if a server is a gateway of ropeway.
+/// Returns `true` if a server is a Ropeway gateway.
 fn is_gateway(server: &RawServer) -> bool {
     let starts = |command: &str| server.args.iter().any(|argument| starts_gateway(command, Some(&argument.0)));
     let default_port = match ListenAddress::default() {
@@ -262,15 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn gateways_of_ropeway_are_skipped() {
+    fn ropeway_gateways_are_skipped() {
         let servers = r#""ropeway": {"command": "/usr/bin/ropeway", "args": ["serve", "--stdio"]},
             "http": {"url": "http://127.0.0.1:8931/mcp"}, "other": {"url": "http://127.0.0.1:9000/mcp"},
             "demo": {"command": "ropeway", "args": ["demo-server"]}"#;
         let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &[], &mut SecretNames::default());
         assert_eq!(aliases(&merged), [("other", "from Zed"), ("demo", "from Zed")]);
-        let note = |name: &str| {
-            format!("skipped `{name}` of Zed: it is a gateway of ropeway; use `--only {name}` to import it")
-        };
+        let note =
+            |name: &str| format!("skipped `{name}` of Zed: it is a Ropeway gateway; use `--only {name}` to import it");
         assert_eq!(merged.notes, ["ropeway", "http"].map(note));
         let only = ["ropeway".to_owned()];
         let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &only, &mut SecretNames::default());

@@ -70,7 +70,7 @@ fn an_installed_entry_is_found_by_import() {
         assert!(imported.contains("serve") && imported.contains("--stdio"), "{client}: {}{imported}", run.stdout);
         // Unless it is named, it would start itself.
         let run = home.run(&["import", "--from", client, "--to", "other.yaml"]).expect(0);
-        assert!(run.stdout.contains("it is a gateway of ropeway"), "{client}: {}", run.stdout);
+        assert!(run.stdout.contains("it is a Ropeway gateway"), "{client}: {}", run.stdout);
     }
 }
 
