@@ -27,6 +27,7 @@ use super::seal::KeyError;
 use super::server_limits::ServerLimiters;
 use super::session::Sessions;
 use super::shared::{GatewayShared, GatewayStatus};
+use super::shares::Shares;
 use super::sign_in::SignIns;
 use super::socket;
 use super::stdio;
@@ -125,6 +126,7 @@ impl GatewayBuilder {
             sessions: Sessions::new(keys.clone(), journal, settings.session_life, limits.sessions),
             streams: Streams::new(keys.clone(), limits.streams_per_client),
             limits: Limits::new(limits.connections, limits.calls, limits.calls_per_client),
+            shares: Shares::new(&limits),
             observer,
             health: Arc::default(),
             server_limits: ServerLimiters::default(),

@@ -90,6 +90,7 @@ mod server_list;
 mod server_params;
 mod session;
 mod shared;
+mod shares;
 mod sign_in;
 mod sign_in_offer;
 mod sign_in_rights;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
+use super::shares::Holdings;
 use crate::config::{Glob, PrincipalLimits, Rate};
 use crate::mcp::RateLimit;
 use crate::sync::{lock, read, write};
@@ -24,6 +25,8 @@ struct PrincipalRecord {
     bucket: Mutex<Option<(Rate, RateLimit)>>,
     calls: AtomicUsize,
     streams: AtomicUsize,
+    /// What its clients hold in the tables of the gateway.
+    holdings: Holdings,
     /// When the last of its tokens expires, in seconds since 1970; 0 for principals without tokens.
     valid_until: AtomicU64,
     /// Cancelled when the key of the principal is revoked, or when its key or token has expired.
@@ -125,6 +128,7 @@ impl Principal {
             bucket: Mutex::default(),
             calls: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
+            holdings: Holdings::new(!id.is_empty()),
             valid_until: AtomicU64::new(0),
             revoked: CancelToken::new(),
         }))
@@ -177,6 +181,11 @@ impl Principal {
     /// Returns the limits of the principal.
     pub(crate) fn limits(&self) -> PrincipalLimits {
         read(&self.0.grant).limits
+    }
+
+    /// Returns what the clients of the principal hold together.
+    pub(crate) fn holdings(&self) -> &Holdings {
+        &self.0.holdings
     }
 
     /// Counts a request. Fails with the time until the next one is allowed.

@@ -24,6 +24,7 @@ use super::router::{Router, RouterSet};
 use super::seal::KeyRing;
 use super::server_limits::ServerLimiters;
 use super::session::Sessions;
+use super::shares::Shares;
 use super::sign_in::SignIns;
 use super::subscriptions::{SubscriberKey, Subscriptions};
 use super::switchboard::Switchboard;
@@ -60,6 +61,7 @@ pub(crate) struct GatewayShared {
     pub(crate) sessions: Sessions,
     pub(crate) streams: Streams,
     pub(crate) limits: Limits,
+    pub(crate) shares: Shares,
     pub(crate) observer: Arc<Observer>,
     pub(crate) health: Arc<HealthCache>,
     pub(crate) server_limits: ServerLimiters,
