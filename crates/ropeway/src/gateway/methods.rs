@@ -132,7 +132,7 @@ fn set_level(
     let name = name.ok_or_else(|| ErrorReply::invalid_params("`level` is missing"))?;
     let level = LogLevel::parse(&name).ok_or_else(|| ErrorReply::unknown_level(&name))?;
     requester.client.set_log_level(level);
-    shared.sessions.note(&requester.client, |notes| notes.log_level = Some(level.name().to_owned()));
+    shared.sessions.note_log_level(&requester.client, level);
     shared.update_log_levels();
     Ok(done(shared, requester.id, Era::Legacy, &json!({}), ResultExtras::default()))
 }

@@ -193,8 +193,23 @@ impl Sessions {
         Some(client)
     }
 
+    /// Notes the log level of a session, for its revival.
+    pub(crate) fn note_log_level(&self, client: &Client, level: LogLevel) {
+        self.note(client, |notes| notes.log_level = Some(level.name().to_owned()));
+    }
+
+    /// Notes that a session has subscribed to a resource, by the client's URI, for its revival.
+    pub(crate) fn note_subscribed(&self, client: &Client, uri: &str) {
+        self.note(client, |notes| drop(notes.subscriptions.insert(uri.to_owned())));
+    }
+
+    /// Notes that a session has ended a subscription.
+    pub(crate) fn note_unsubscribed(&self, client: &Client, uri: &str) {
+        self.note(client, |notes| drop(notes.subscriptions.remove(uri)));
+    }
+
     /// Changes the notes about a session.
-    pub(crate) fn note(&self, client: &Client, change: impl FnOnce(&mut SessionNotes)) {
+    fn note(&self, client: &Client, change: impl FnOnce(&mut SessionNotes)) {
         let found = {
             let table = lock(&self.table);
             let session = table.values().find(|session| session.client.id == client.id);

@@ -51,10 +51,11 @@ fn change(
         if let Err(error) = changed {
             return Outcome::Error(error);
         }
-        shared_.sessions.note(client, |notes| match is_wanted {
-            true => drop(notes.subscriptions.insert(uri)),
-            false => drop(notes.subscriptions.remove(&uri)),
-        });
+        if is_wanted {
+            shared_.sessions.note_subscribed(client, &uri);
+        } else {
+            shared_.sessions.note_unsubscribed(client, &uri);
+        }
         Outcome::composed("{}", ResultExtras::default(), &info)
     }))
 }
