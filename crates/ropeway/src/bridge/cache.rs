@@ -216,7 +216,7 @@ fn is_probed(config: &ServerConfig) -> bool {
 }
 
 /// Returns a hash of the command or URL of a server, without secrets.
-fn key(config: &ServerConfig) -> u64 {
+pub(super) fn key(config: &ServerConfig) -> u64 {
     let mut hash = Fnv::default();
     // The separator keeps `a` `bc` and `ab` `c` apart.
     let mut write = |word: &str| hash.write(word.bytes().chain([0xff]));

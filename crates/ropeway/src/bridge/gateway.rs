@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::cache;
 use super::handle::Bridge;
 use super::shutdown::ShutdownSignal;
 use super::slot::ServerSlot;
@@ -19,6 +20,7 @@ use crate::config::{
 };
 use crate::error_chain::chain;
 use crate::event::{Events, Relay};
+use crate::hash::Fnv;
 use crate::mcp::{Handlers, Mcp};
 use crate::registry::{ServerState, ServerStatus, ToolShape};
 use crate::secret::Redactor;
@@ -58,6 +60,14 @@ impl ServerView {
             slot: 1,
             shape,
         }
+    }
+
+    /// Returns a number that identifies the server's alias and its command or URL, in every process.
+    pub(crate) fn identity(&self) -> u64 {
+        let mut hash = Fnv::default();
+        hash.write(self.alias.as_str().bytes());
+        hash.write(self.entry.config().map_or(0, cache::key).to_be_bytes());
+        hash.finish()
     }
 
     /// Returns the definition of one of the tools under its name without a prefix.

@@ -29,6 +29,8 @@ pub(crate) struct ParkedCalls {
     lifetime: Duration,
     next: AtomicU64,
     table: Mutex<Table>,
+    /// Identifies the configuration. Replicas have the same identity, and the gateways of a chain have different ones.
+    identity: AtomicU64,
 }
 
 #[derive(Default)]
@@ -44,6 +46,10 @@ struct State {
     slot: u64,
     nonce: u64,
 }
+    /// The identity of the gateway that parked the call. Gateways of one user have the same keys by default, so a gateway can open the
+    /// states of a server that is a gateway itself.
+    #[serde(default)]
+    gateway: u64,
 
 /// A call that waits for the retry of its client. Its work continues in a task.
 struct ParkedCall {
@@ -110,7 +116,13 @@ pub(crate) enum Retry {
 
 impl ParkedCalls {
     pub(crate) fn new(keys: Arc<KeyRing>, limit: usize, lifetime: Duration) -> Arc<Self> {
-        Arc::new(Self { keys, limit, lifetime, next: AtomicU64::new(1), table: Mutex::default() })
+        let (next, identity, table) = (AtomicU64::new(1), AtomicU64::new(0), Mutex::default());
+        Arc::new(Self { keys, limit, lifetime, next, identity, table })
+    }
+
+    /// Sets the identity of the gateway, which is the same for all replicas of a configuration.
+    pub(crate) fn set_identity(&self, identity: u64) {
+        self.identity.store(identity, Ordering::Relaxed);
     }
 
     /// Returns the number of calls that wait for input.
@@ -145,7 +157,8 @@ impl ParkedCalls {
         let id = exchange.id();
         let slot = self.next.fetch_add(1, Ordering::Relaxed);
         let nonce = fastrand::u64(..);
-        let state = serde_json::to_vec(&State { slot, nonce }).unwrap_or_default();
+        let gateway = self.identity.load(Ordering::Relaxed);
+        let state = serde_json::to_vec(&State { slot, nonce, gateway }).unwrap_or_default();
         let state = self.keys.seal(SealKind::RequestState, exchange.client.principal.id(), self.lifetime, &state);
         let result = input_required(&asked, &state);
         let expiry = tokio::spawn({
@@ -185,9 +198,19 @@ impl ParkedCalls {
         table.calls.get_mut(&slot).map(|call| std::mem::take(&mut call.asked)).unwrap_or_default()
     }
 
-    /// Returns `true` if this gateway created a request state for the principal.
+    /// Returns `true` if this gateway, or a replica of it, created a request state for the principal. The state of a server that is a
+    /// gateway with the same keys is not one of them.
     pub(crate) fn is_own(&self, client: &Client, state: &str) -> bool {
-        self.keys.open(SealKind::RequestState, client.principal.id(), state).is_ok()
+        // The identity changes with the configuration, but a call that is still parked is known.
+        let is_parked =
+            |state: &State| lock(&self.table).calls.get(&state.slot).is_some_and(|call| call.nonce == state.nonce);
+        let state = self.open(client, state);
+        state.is_some_and(|state| state.gateway == self.identity.load(Ordering::Relaxed) || is_parked(&state))
+    }
+
+    fn open(&self, client: &Client, state: &str) -> Option<State> {
+        let payload = self.keys.open(SealKind::RequestState, client.principal.id(), state).ok()?;
+        serde_json::from_slice(&payload).ok()
     }
 
     /// Continues a parked call with the answers of its client. A state can be used once.
@@ -200,8 +223,7 @@ impl ParkedCalls {
         answers: &Map<String, Value>,
     ) -> Result<Retry, ErrorReply> {
         let invalid = ErrorReply::invalid_state;
-        let payload = self.keys.open(SealKind::RequestState, client.principal.id(), state).map_err(|_| invalid())?;
-        let State { slot, nonce } = serde_json::from_slice(&payload).map_err(|_| invalid())?;
+        let State { slot, nonce, .. } = self.open(client, state).ok_or_else(invalid)?;
         let mut table = lock(&self.table);
         let call = table.calls.get_mut(&slot).filter(|call| call.nonce == nonce).ok_or_else(invalid)?;
         if call.exchange.client.profile != client.profile {

@@ -30,7 +30,7 @@ pub(crate) fn retry(
         return Ok(None);
     };
     if !shared.parked.is_own(&requester.client, &state) {
-        // The state may be that of a modern server, which checks it.
+        // The state may be that of a modern server, which checks it. The server may be a gateway with the same keys.
         return Ok(None);
     }
     let answers = params.get("inputResponses").map(|answers| serde_json::from_str::<Map<String, Value>>(answers.get()));

@@ -194,6 +194,7 @@ impl GatewayShared {
             }
         }
         self.observer.set_secrets(self.bridge.secrets());
+        self.parked.set_identity(views.iter().fold(0, |sum: u64, view| sum.wrapping_add(view.identity())));
         self.update_log_levels();
         let mut routers = write(&self.routers);
         let before = routers.clone();

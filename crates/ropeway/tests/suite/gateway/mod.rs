@@ -9,6 +9,7 @@ mod issuer;
 mod jwt;
 pub(crate) mod kit;
 mod listeners;
+mod nested;
 mod observe;
 mod page;
 mod questions;
