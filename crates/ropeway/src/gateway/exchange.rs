@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 use super::client::{Client, LogLevel};
 use super::errors::ErrorReply;
 use super::limits::CallPermit;
-use super::notification::notification;
 use super::observe::{CallOutcome, PendingRecord};
-use super::outbound::{Frame, FrameKind, Outbound};
+use super::outbound::{Frame, Outbound};
 use super::principal::PrincipalPermit;
+use super::progress::{ServerProgress, WithheldProgress};
 use super::reply::{Reply, ResultExtras, ServerInfoText};
 use super::request_identity::RequestIdentity;
 use super::running::RunningRequest;
@@ -104,6 +104,8 @@ pub(crate) struct Exchange {
     /// Set for requests that may need input of the client.
     pub(crate) request: OnceLock<RequestIdentity>,
     attached: Mutex<AttachedRequest>,
+    /// Progress that waits for the retry of a parked call.
+    withheld: WithheldProgress,
     /// The record of the attached request, until it is answered.
     record: Mutex<Option<PendingRecord>>,
     asked: Mutex<Asked>,
@@ -149,6 +151,7 @@ impl Exchange {
             outbound: Outbound::default(),
             request: OnceLock::new(),
             attached: Mutex::new(attached),
+            withheld: WithheldProgress::default(),
             record: Mutex::default(),
             asked: Mutex::default(),
             has_asked: AtomicBool::new(false),
@@ -206,6 +209,22 @@ impl Exchange {
     pub(crate) fn reattach(&self, retry: AttachedRequest) {
         let answered = std::mem::replace(&mut *lock(&self.attached), retry);
         drop(answered);
+    }
+
+    /// Keeps progress for the retry of the request, which is about to be answered with server requests.
+    pub(crate) fn withhold_progress(&self) {
+        self.withheld.hold();
+    }
+
+    /// Sends the progress that was withheld to the attached request, if it has a token.
+    pub(crate) fn release_progress(&self) {
+        // Locked until the end, so that later progress follows.
+        let attached = lock(&self.attached);
+        let released = self.withheld.release();
+        let Some(token) = &attached.token else { return };
+        for progress in released {
+            self.outbound.send(progress.frame(token));
+        }
     }
 
     /// Ends the registration of the request, because it is answered. A later cancellation has no effect.
@@ -305,12 +324,10 @@ impl RawCaller for Exchange {
 
     fn on_progress(&self, params: &str, token: Range<usize>) {
         let attached = lock(&self.attached);
-        let Some(own) = &attached.token else { return };
-        let (before, after) = (params.get(..token.start), params.get(token.end..));
-        let (Some(before), Some(after)) = (before, after) else { return };
-        let message = notification("notifications/progress", &format!("{before}{}{after}", own.get()));
-        drop(attached);
-        self.outbound.send(Frame::new(FrameKind::Progress, message));
+        let progress = ServerProgress::new(params, token).and_then(|progress| self.withheld.keep(progress));
+        if let (Some(progress), Some(token)) = (progress, &attached.token) {
+            self.outbound.send(progress.frame(token));
+        }
     }
 }
 
@@ -343,6 +360,10 @@ pub(crate) async fn next(exchange: &Exchange, work: &mut Work) -> Next {
         () = exchange.cancelled() => Next::Outcome(Outcome::Silent),
         next = next_of(exchange, work) => next,
     };
+    if matches!(next, Next::Outcome(_)) {
+        // The questions were withdrawn.
+        exchange.release_progress();
+    }
     if !matches!(next, Next::Frames(_)) {
         exchange.detach();
         exchange.finish_record(&next);
@@ -362,6 +383,8 @@ async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
             return Next::Frames(frames);
         }
         if exchange.has_asked.load(Ordering::Acquire) {
+            // The response with the questions ends this request, and the token of its retry may be another one.
+            exchange.withhold_progress();
             // The work must continue: a server may request several inputs at once.
             tokio::select! {
                 biased;
@@ -372,6 +395,7 @@ async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
             if !questions.is_empty() {
                 return Next::Questions(questions);
             }
+            exchange.release_progress();
         }
     }
 }

@@ -76,6 +76,7 @@ mod principal;
 mod principal_tools;
 mod profile;
 mod relay;
+mod progress;
 mod replay;
 mod reply;
 mod request_identity;

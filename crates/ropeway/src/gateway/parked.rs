@@ -155,6 +155,7 @@ impl ParkedCalls {
     fn insert(self: &Arc<Self>, exchange: Arc<Exchange>, work: RunningWork, asked: Vec<OpenQuestion>) -> Reply {
         exchange.detach();
         let id = exchange.id();
+        exchange.withhold_progress();
         let slot = self.next.fetch_add(1, Ordering::Relaxed);
         let nonce = fastrand::u64(..);
         let gateway = self.identity.load(Ordering::Relaxed);
@@ -259,6 +260,7 @@ impl ParkedCalls {
     }
 }
 
+        exchange.release_progress();
 /// Checks the shape of an answer. The server checks its content.
 fn check_answer(open: &OpenQuestion, answer: &Value) -> Result<(), ErrorReply> {
     let invalid =

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::kit::{
     GatewayKit, MODERN, Pipe, all_capabilities, call, call_with, input_required, next_message, post, read_rest, request,
 };
-use crate::hasty::{SOON, until};
+use crate::hasty::{SOON, ms, until};
 use crate::scene::scene;
 
 /// Writes the modern call of a tool on a pipe.
@@ -178,6 +178,45 @@ fn a_retry_sets_the_log_level_for_the_messages_after_it() {
             assert_eq!((&reply["id"], &reply["result"]["resultType"]), (&json!(3), &json!("complete")), "{reply}");
         }
         drop(pipe);
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn progress_of_a_parked_call_arrives_with_its_retry() {
+    scene(|_| async move {
+        const STEPS: u64 = 30;
+        let kit = GatewayKit::start(Script::legacy()).await;
+        let arguments = json!({"ms": 3000, "steps": STEPS});
+        let send = async |token: &str, mut more: Value| {
+            more["_meta"] =
+                json!({"progressToken": token, "io.modelcontextprotocol/clientCapabilities": all_capabilities()});
+            kit.send(&call_with(all_capabilities(), "sleep", &arguments, more)).await
+        };
+        let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+        let params = json!({"mode": "form", "message": "Who?", "requestedSchema": schema});
+        let (asking, ()) = tokio::join!(send("first", json!({})), async {
+            kit.scripted.wait_for("tools/call", 1).await;
+            tokio::time::sleep(ms(450)).await;
+            kit.scripted.push(json!({"jsonrpc": "2.0", "id": "s-1", "method": "elicitation/create", "params": params}));
+        });
+        let mut events = asking.events();
+        let asked = events.pop().expect("a response")["result"].clone();
+        assert_eq!(asked["resultType"], "input_required", "{asking:?}");
+        // The server goes on while the client thinks.
+        tokio::time::sleep(ms(800)).await;
+        let given = json!({"q1": {"action": "decline"}});
+        let rest =
+            send("second", json!({"requestState": asked["requestState"], "inputResponses": given})).await.events();
+        let steps = |events: &[Value], token: &str| {
+            let own = events.iter().filter(|event| event["params"]["progressToken"] == token);
+            own.filter_map(|event| event["params"]["progress"].as_u64()).collect::<Vec<_>>()
+        };
+        let (before, after) = (steps(&events, "first"), steps(&rest, "second"));
+        assert!(before.len() >= 2 && before.len() < 15, "{before:?}");
+        let all: Vec<u64> = before.into_iter().chain(after).collect();
+        assert_eq!(all, (1..=STEPS).collect::<Vec<_>>());
+        assert_eq!(rest.last().map(|event| &event["result"]["resultType"]), Some(&json!("complete")), "{rest:?}");
         kit.stop().await;
     });
 }
