@@ -205,6 +205,13 @@ impl Bridge {
         lease(&slot, own_name, connect).await
     }
 
+    /// Returns `true` if a server listed a tool of this name when it was connected the last time, according to the cache.
+    pub(crate) fn remembers_tool(&self, alias: &Alias, own_name: &str) -> bool {
+        let Ok(slot) = self.slot(alias) else { return false };
+        let cached = slot.config().and_then(|config| slot.load_definitions(config));
+        cached.is_some_and(|cached| cached.tools.iter().any(|tool| tool.name == own_name))
+    }
+
     /// Returns the limits of a server on the requests of all clients.
     pub(crate) fn request_limits(&self, alias: &Alias) -> ServerLimits {
         match self.slot(alias).map(|slot| slot.entry.clone()) {

@@ -52,7 +52,7 @@ impl ServerSlot {
         self.first_attempt().await
     }
 
-    fn load_definitions(&self, config: &ServerConfig) -> Option<CachedDefinitions> {
+    pub(super) fn load_definitions(&self, config: &ServerConfig) -> Option<CachedDefinitions> {
         self.shared.cache.as_ref()?.load(config)
     }
 

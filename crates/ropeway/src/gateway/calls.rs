@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::client::Client;
 use super::errors::ErrorReply;
@@ -18,10 +19,11 @@ use super::search;
 use super::server_params::{Forwarded, push_members, target, write_params};
 use super::shared::GatewayShared;
 use super::sign_in_offer::{sign_in_advice, sign_in_required};
+use super::startup::add_starting;
 use super::tasks::send;
 use super::uris::UriRoute;
 use crate::protocol::{ClientParams, Era};
-use crate::tool::{ArgumentMapping, Arguments, CallContext, CallError};
+use crate::tool::{Alias, ArgumentMapping, Arguments, CallContext, CallError};
 
 /// The rule in the audit log for a tool that a key does not allow. For the client, the tool does not exist.
 const TOOL_RULE: &str = "tools";
@@ -39,28 +41,22 @@ pub(crate) fn call_tool(
         return Ok(retried);
     }
     if router.is_search() && name == search::FIND_TOOLS {
-        let started = requester.start(shared, params)?;
-        let info = shared.info_text();
-        return Ok(started.run(shared, |_| async move {
-            match search::find_tools(&router, &arguments) {
-                Ok(result) => Outcome::composed(result, ResultExtras::default(), &info),
-                Err(error) => Outcome::Error(error),
-            }
-        }));
+        return find_tools(shared, requester, params, arguments);
     }
     let identity = RequestIdentity { method: "tools/call", target: name.into(), arguments: arguments.clone() };
-    let (tool, arguments) = match router.is_search() && name == search::CALL_TOOL {
-        true => search::inner_call(&arguments)?,
-        false => (name.to_owned(), arguments),
-    };
+    let is_inner = router.is_search() && name == search::CALL_TOOL;
+    let (tool, arguments) = if is_inner { search::inner_call(&arguments)? } else { (name.to_owned(), arguments) };
     let found = find_route(shared, &requester.client, &router, &tool);
     let route = match found {
         Ok(route) => {
-            check_header_params(requester, &route, &arguments)?;
+            // The client knows the schema of `call_tool`, not that of the tool that it calls.
+            if !is_inner {
+                check_header_params(requester, &route, &arguments)?;
+            }
             Some(route)
         }
-        // The server of the tool may still be connecting.
-        Err(_) if shared.is_pending(&router) => None,
+        // The server of the tool may still be starting.
+        Err(_) if is_inner || !router.owners(&tool, &shared.starting(&router)).is_empty() => None,
         Err(error) => {
             if shared.is_forbidden_tool(&requester.client, &tool) {
                 requester.record.note(|record| record.note_denied(TOOL_RULE));
@@ -77,30 +73,66 @@ pub(crate) fn call_tool(
             Some(route) => Ok(route),
             None => wait_for_route(&shared_, &exchange.client, &tool).await,
         };
-        let called = route.and_then(|route| {
-            let request = tool_request(&shared_, &exchange, forwarded, &route, arguments.clone())?;
-            Ok((route, request))
-        });
-        if let Ok((route, _)) = &called {
-            exchange.note(|record| record.note_digest(route.digest()));
-        }
-        match called {
-            Ok((route, _)) if route.mapping == ArgumentMapping::Opaque => {
-                match shared_.upstreams.account(&route.server, &exchange.client.principal) {
-                    // The call would use the tokens of the shared account.
-                    Some(_) => Outcome::Error(ErrorReply::not_per_principal(&route.server)),
-                    None => call_opaque(&shared_, &route, &arguments, &exchange).await,
-                }
-            }
-            Ok((_, request)) => send(&shared_, &exchange, request).await,
+        match route {
+            Ok(route) => call_route(&shared_, &exchange, &route, forwarded, arguments).await,
             Err(error) => {
                 if shared_.is_forbidden_tool(&exchange.client, &tool) {
                     exchange.note(|record| record.note_denied(TOOL_RULE));
                 }
-                Outcome::Error(error)
+                if is_inner { unknown_inner(&shared_, &exchange, &error) } else { error.into() }
             }
         }
     }))
+}
+
+/// Calls the tool of a route.
+async fn call_route(
+    shared: &Arc<GatewayShared>,
+    exchange: &Arc<Exchange>,
+    route: &CallRoute,
+    forwarded: Forwarded,
+    arguments: Bytes,
+) -> Outcome {
+    let request = match tool_request(shared, exchange, forwarded, route, arguments.clone()) {
+        Ok(request) => request,
+        Err(error) => return error.into(),
+    };
+    exchange.note(|record| record.note_digest(route.digest()));
+    if route.mapping != ArgumentMapping::Opaque {
+        return send(shared, exchange, request).await;
+    }
+    match shared.upstreams.account(&route.server, &exchange.client.principal) {
+        // The call would use the tokens of the shared account.
+        Some(_) => Outcome::Error(ErrorReply::not_per_principal(&route.server)),
+        None => call_opaque(shared, route, &arguments, exchange).await,
+    }
+}
+
+/// Handles a call of `find_tools`. Waits for servers that are still starting as a list does.
+fn find_tools(
+    shared: &Arc<GatewayShared>,
+    requester: &Requester<'_>,
+    params: &ClientParams<'_>,
+    arguments: Bytes,
+) -> Result<Dispatch, ErrorReply> {
+    let started = requester.start(shared, params)?;
+    let shared_ = shared.clone();
+    Ok(started.run(shared, |exchange| async move {
+        shared_.wait_for_list(&exchange.client).await;
+        let router = shared_.current_router_of(&exchange.client);
+        match router.and_then(|router| search::find_tools(&router, &arguments)) {
+            Ok(result) => Outcome::composed(result, ResultExtras::default(), &shared_.info_text()),
+            Err(error) => Outcome::Error(error),
+        }
+    }))
+}
+
+/// Answers a call of a tool that `call_tool` does not find: a model sees the text of a result, but not a protocol error.
+fn unknown_inner(shared: &GatewayShared, exchange: &Exchange, error: &ErrorReply) -> Outcome {
+    exchange.note(|record| record.note_tool_error());
+    let text = format!("{}. Use `{}` to find tools.", error.message, search::FIND_TOOLS);
+    let result = json!({"content": [{"type": "text", "text": text}], "isError": true}).to_string();
+    Outcome::composed(result, ResultExtras::default(), &shared.info_text())
 }
 
 /// Finds the route of a tool. Also finds a tool that a server has just listed.
@@ -116,7 +148,8 @@ fn find_route(
     let current = shared.current_router_of(client)?;
     let route = current.tool(name).cloned();
     route.ok_or_else(|| {
-        let mut error = ErrorReply::unknown_tool(name, current.nearest_tool(name).as_deref());
+        let mut error = ErrorReply::unknown_tool(name, &current.nearest_tools(name));
+        shared.name_starting(&current, name, &mut error);
         // The tool may be one of a server that lists none before a sign-in.
         if let Some(server) = current.missing_tools().into_iter().find(|server| server.state == "needs_auth") {
             let advice = sign_in_advice(shared, &client.principal, &server.alias);
@@ -126,9 +159,9 @@ fn find_route(
     })
 }
 
-/// Waits for servers that are still connecting, and finds the route of a tool.
+/// Waits for servers that are still starting, and finds the route of a tool.
 async fn wait_for_route(shared: &GatewayShared, client: &Client, name: &str) -> Result<Arc<CallRoute>, ErrorReply> {
-    shared.wait_for_first_attempts(&client.profile).await;
+    shared.wait_for_name(client, name, |router| router.tool(name).is_some()).await;
     find_route(shared, client, &*shared.router_of(client)?, name)
 }
 
@@ -215,9 +248,9 @@ pub(crate) fn get_prompt(
     let Forwarded { members, meta } = requester.forwarded(params);
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {
-        let found = shared_.catalog.prompt(&shared_.bridge, &router, &name).await;
-        let Some((server, own_name)) = found else {
-            return Outcome::Error(ErrorReply::unknown_prompt(&name, None));
+        let (server, own_name) = match find_prompt(&shared_, &exchange.client, router, &name).await {
+            Ok(found) => found,
+            Err(error) => return Outcome::Error(error),
         };
         let params = match write_params(&shared_, &server, ("name", &own_name), &arguments, &members) {
             Ok(params) => params,
@@ -237,6 +270,29 @@ pub(crate) fn get_prompt(
     }))
 }
 
+/// Finds the server of a prompt, and the server's own name of it. Waits for servers that are still starting.
+async fn find_prompt(
+    shared: &GatewayShared,
+    client: &Client,
+    router: Arc<Router>,
+    name: &str,
+) -> Result<(Alias, String), ErrorReply> {
+    if let Some(found) = shared.catalog.prompt(&shared.bridge, &router, name).await {
+        return Ok(found);
+    }
+    let mut router = router;
+    if !router.owners(name, &shared.starting(&router)).is_empty() {
+        shared.wait_for_name(client, name, |_| false).await;
+        router = shared.router_of(client)?;
+        if let Some(found) = shared.catalog.prompt(&shared.bridge, &router, name).await {
+            return Ok(found);
+        }
+    }
+    let mut error = ErrorReply::unknown_prompt(name, &[]);
+    shared.name_starting(&router, name, &mut error);
+    Err(error)
+}
+
 /// Handles `resources/read`.
 pub(crate) fn read_resource(
     shared: &Arc<GatewayShared>,
@@ -254,12 +310,24 @@ pub(crate) fn read_resource(
     let Forwarded { members, meta } = requester.forwarded(params);
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {
-        let routes = match shared_.catalog.route_uri(&shared_.bridge, &router, &uri).await {
-            UriRoute::One(server, own_uri) => vec![(server, own_uri)],
-            UriRoute::Try(servers) => servers.into_iter().map(|server| (server, uri.clone())).collect(),
+        let begun = Instant::now();
+        let (routes, starting) = match shared_.catalog.route_uri(&shared_.bridge, &router, &uri).await {
+            UriRoute::One(server, own_uri) => (vec![(server, own_uri)], Vec::new()),
+            UriRoute::Try(servers) => {
+                let starting = shared_.starting(&router);
+                let mut routes: Vec<_> = servers.into_iter().map(|server| (server, uri.clone())).collect();
+                // A server that takes long to start must not delay the resources of others.
+                routes.sort_by_key(|(server, _)| starting.contains(server));
+                (routes, starting)
+            }
         };
+        let mut missing = Vec::new();
         let mut outcome = Outcome::Error(ErrorReply::resource_not_found(&uri, exchange.client.era));
         for (server, own_uri) in routes {
+            if starting.contains(&server) && !shared_.wait_for_server(&router, &server, begun).await {
+                missing.push(server);
+                continue;
+            }
             let params = match write_params(&shared_, &server, ("uri", &own_uri), &[], &members) {
                 Ok(params) => params,
                 Err(error) => return Outcome::Error(error),
@@ -276,8 +344,11 @@ pub(crate) fn read_resource(
             };
             outcome = send(&shared_, &exchange, request).await;
             if !is_not_found(&outcome) {
-                break;
+                return outcome;
             }
+        }
+        if let Outcome::Error(error) = &mut outcome {
+            add_starting(error, missing.iter());
         }
         outcome
     }))
@@ -306,9 +377,9 @@ pub(crate) fn complete(
         let (server, key, own) = match reference["type"].as_str() {
             Some("ref/prompt") => {
                 let name = reference["name"].as_str().unwrap_or_default().to_owned();
-                match shared_.catalog.prompt(&shared_.bridge, &router, &name).await {
-                    Some((server, own)) => (server, "name", own),
-                    None => return Outcome::Error(ErrorReply::unknown_prompt(&name, None)),
+                match find_prompt(&shared_, &exchange.client, router, &name).await {
+                    Ok((server, own)) => (server, "name", own),
+                    Err(error) => return Outcome::Error(error),
                 }
             }
             Some("ref/resource") => {

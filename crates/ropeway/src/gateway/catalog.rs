@@ -282,8 +282,8 @@ async fn fetch(
         return Ok(Arc::default());
     }
     let known = list.known().filter(|entries| entries.link == mcp.link());
-    if !can_answer(&mcp) {
-        // The entries of a server that is being reconnected stay listed.
+    if !can_answer(&mcp, server) {
+        // The entries of a server that is being reconnected stay listed. The caller has waited for one that is starting.
         return known.ok_or_else(|| unavailable(server, state_of(&mcp), None));
     }
     match list.fetch(&mcp, kind, timeout).await {
@@ -292,9 +292,13 @@ async fn fetch(
     }
 }
 
-/// Returns `true` if a server answers requests, or will soon.
-fn can_answer(mcp: &Mcp) -> bool {
-    matches!(*mcp.state().borrow(), ConnectionState::Ready { .. } | ConnectionState::Connecting { .. })
+/// Returns `true` if a server answers requests, or is being reconnected.
+fn can_answer(mcp: &Mcp, server: &RoutedServer) -> bool {
+    match *mcp.state().borrow() {
+        ConnectionState::Ready { .. } => true,
+        ConnectionState::Connecting { .. } => server.has_tools(),
+        _ => false,
+    }
 }
 
 fn state_of(mcp: &Mcp) -> &'static str {

@@ -154,18 +154,19 @@ impl ErrorReply {
     }
 
     /// No tool has this name.
-    pub(crate) fn unknown_tool(name: &str, nearest: Option<&str>) -> Self {
+    pub(crate) fn unknown_tool(name: &str, nearest: &[&str]) -> Self {
         Self::unknown("tool", name, nearest)
     }
 
     /// No prompt has this name.
-    pub(crate) fn unknown_prompt(name: &str, nearest: Option<&str>) -> Self {
+    pub(crate) fn unknown_prompt(name: &str, nearest: &[&str]) -> Self {
         Self::unknown("prompt", name, nearest)
     }
 
-    fn unknown(kind: &str, name: &str, nearest: Option<&str>) -> Self {
+    fn unknown(kind: &str, name: &str, nearest: &[&str]) -> Self {
         // The beginning is that of the SDKs.
-        let help = nearest.map(|nearest| format!("; did you mean `{nearest}`?")).unwrap_or_default();
+        let near: Vec<String> = nearest.iter().map(|name| format!("`{name}`")).collect();
+        let help = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
         Self::invalid_params(format!("Unknown {kind}: {name}{help}"))
     }
 
@@ -190,7 +191,9 @@ impl ErrorReply {
                 let code = resource_code(*code, client);
                 Self { code, message: message.clone(), data: data.clone(), status: status(code, client) }
             }
-            CallError::UnknownTool { tool, nearest } => Self::unknown_tool(tool, nearest.first().map(String::as_str)),
+            CallError::UnknownTool { tool, nearest } => {
+                Self::unknown_tool(tool, &nearest.first().map(String::as_str).into_iter().collect::<Vec<_>>())
+            }
             CallError::Hidden { .. } | CallError::InvalidArguments { .. } => Self::invalid_params(chain(error)),
             CallError::Timeout { .. } => Self::new(200, code::TIMEOUT, chain(error)).with_data(reason(error)),
             _ => Self::internal(chain(error)).with_data(reason(error)),
@@ -297,7 +300,7 @@ mod tests {
         let error = CallError::UnknownTool { tool: "serch".into(), nearest: vec!["search".into(), "find".into()] };
         let reply = ErrorReply::from_call(&error, Era::Legacy);
         assert_eq!((reply.code, reply.message), (-32602, "Unknown tool: serch; did you mean `search`?".into()));
-        assert_eq!(ErrorReply::unknown_prompt("x", None).message, "Unknown prompt: x");
+        assert_eq!(ErrorReply::unknown_prompt("x", &[]).message, "Unknown prompt: x");
     }
 
     #[test]

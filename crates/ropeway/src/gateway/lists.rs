@@ -50,6 +50,7 @@ pub(crate) fn list(
                 Some(cursor) => Some(open_cursor(&shared_, exchange.client.principal.id(), profile, kind, cursor)?),
                 None => None,
             };
+            shared_.wait_for_list(&exchange.client).await;
             if kind == ListKind::Tools {
                 list_own(&shared_, &exchange.client).await;
             }

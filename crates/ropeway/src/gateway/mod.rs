@@ -97,6 +97,7 @@ mod sign_in_offer;
 mod sign_in_rights;
 mod socket;
 mod stats_client;
+mod startup;
 mod stdio;
 mod step;
 mod subscribe;

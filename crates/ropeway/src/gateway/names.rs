@@ -52,6 +52,15 @@ fn prefix(entry: &ServerEntry) -> &str {
     if entry.prefix == DEFAULT_PREFIX { GATEWAY_PREFIX } else { &entry.prefix }
 }
 
+/// Returns whether a name has the prefix of a server; `None` if names of the server have no prefix.
+pub(crate) fn has_prefix(entry: &ServerEntry, is_prefixed: bool, name: &str) -> Option<bool> {
+    /// A name with more characters ends in a hash.
+    const UNHASHED: usize = 48;
+    let prefix = Some(prefix(entry)).filter(|prefix| is_prefixed && !prefix.is_empty())?;
+    let start = naming::tool_name(prefix, &entry.alias, "");
+    Some(name.starts_with(&start[..start.floor_char_boundary(UNHASHED)]))
+}
+
 fn prefixed(prefix: &str, alias: &Alias, own_name: &str) -> String {
     // Without a prefix, a name is unchanged.
     if prefix.is_empty() { own_name.to_owned() } else { naming::tool_name(prefix, alias, own_name) }
@@ -79,6 +88,19 @@ mod tests {
             names(true, &[(&web, "search"), (&other, "search"), (&bare, "look/at.it")]),
             ["web_search", "o-other_search", "look/at.it"]
         );
+    }
+
+    #[test]
+    fn a_name_has_the_prefix_of_its_server() {
+        let (web, odd, long) = (entry("web"), entry("odd").with_prefix("o.{alias}/"), entry(&"x".repeat(70)));
+        let bare = entry("bare").with_prefix("");
+        for (entry, name) in [(&web, "search"), (&odd, "a.b"), (&long, "search")] {
+            let named = names(true, &[(entry, name)]).remove(0);
+            assert_eq!(has_prefix(entry, true, &named), Some(true), "{named}");
+            assert_eq!(has_prefix(entry, true, "other_search"), Some(false));
+            assert_eq!(has_prefix(entry, false, &named), None);
+        }
+        assert_eq!(has_prefix(&bare, true, "look"), None);
     }
 
     #[test]

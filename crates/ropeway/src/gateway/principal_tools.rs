@@ -20,7 +20,6 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Lists the tools of servers that are not listed yet with the tokens of a client's principal, if it has any.
 pub(super) async fn list_own(shared: &GatewayShared, client: &Client) {
-    shared.wait_for_first_attempts(&client.profile).await;
     let mut is_listed = false;
     for key in accounts(shared, client) {
         if shared.bridge.is_unlisted(&key.0) {

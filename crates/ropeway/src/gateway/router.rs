@@ -68,6 +68,12 @@ impl RouterSet {
         self.routers.values()
     }
 
+    /// Returns `true` if a server was connected when the routers were built.
+    pub(crate) fn is_connected(&self, alias: &Alias) -> bool {
+        let mut servers = self.routers.values().flat_map(|router| &router.routed);
+        servers.any(|server| server.alias == *alias && server.is_connected())
+    }
+
     /// Returns the router of a profile.
     pub(crate) fn get(&self, profile: &str) -> Option<Arc<Router>> {
         self.routers.get(profile).cloned()
@@ -122,6 +128,14 @@ pub(crate) struct RoutedServer {
 /// The routes of a profile.
 pub(crate) struct Router {
     pub(crate) profile: Arc<Profile>,
+/// A server that may have a tool or prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PossibleOwner<'a> {
+    pub(crate) server: &'a Alias,
+    /// Whether no other server of the profile can have the name.
+    pub(crate) is_certain: bool,
+}
+
     /// Unique within the process.
     pub(crate) id: u64,
     pub(crate) routed: Vec<RoutedServer>,
@@ -232,8 +246,8 @@ impl Router {
         self.tools.get(name)
     }
 
-    /// Returns the name of a tool that is similar to an unknown name.
-    pub(crate) fn nearest_tool(&self, name: &str) -> Option<String> {
+    /// Returns the names of tools that are similar to an unknown name, the most similar one first.
+    pub(crate) fn nearest_tools(&self, name: &str) -> Vec<&str> {
         let mut names: Vec<&str> = self.tools.keys().map(|name| &**name).collect();
         names.sort_unstable();
         suggest::closest(name, names).into_iter().next().map(str::to_owned)
@@ -255,8 +269,8 @@ impl Router {
         missing.filter_map(|server| missing_server(&server.status)).collect()
     }
 
-    /// Returns `true` if a server of the profile is connecting for the first time, or is about to.
-    pub(crate) fn is_pending(&self, bridge: &Bridge, has_started: bool) -> bool {
+    /// Returns the servers without tools that are connecting, or are about to.
+    pub(crate) fn starting(&self, bridge: &Bridge, has_started: bool) -> Vec<Alias> {
         let is_connecting = |state: &ServerState| match state {
             ServerState::Connecting => true,
             ServerState::NotStarted => !has_started,
@@ -264,7 +278,33 @@ impl Router {
         };
         let pending = |status: &ServerStatus| is_connecting(&status.state) && self.has_server(&status.server);
         let has_no_tools = |alias: &Alias| self.routed.iter().any(|server| server.alias == *alias && server.tools == 0);
-        bridge.statuses().iter().any(|status| pending(status) && has_no_tools(&status.server))
+        let statuses = bridge.statuses().into_iter();
+        let starting = statuses.filter(|status| is_connecting(&status.state) && has_no_tools(&status.server));
+        starting.map(|status| status.server).collect()
+    }
+
+    /// Returns `true` if a server has connected, or has tools from the cache.
+    pub(crate) fn has_connected(&self, bridge: &Bridge) -> bool {
+        let is_there = |state: &ServerState| match state {
+            ServerState::Ready { .. }
+            | ServerState::Cached { .. }
+            | ServerState::FilteredToZero { .. }
+            | ServerState::Hidden { .. } => true,
+            _ => false,
+        };
+        self.routed.iter().any(|server| server.tools > 0)
+            || bridge.statuses().iter().any(|status| self.has_server(&status.server) && is_there(&status.state))
+    }
+
+    /// Returns which of these servers, whose tools are not known yet, may have a tool or prompt of this name.
+    pub(crate) fn owners<'a>(&'a self, name: &str, servers: &[Alias]) -> Vec<PossibleOwner<'a>> {
+        let is_prefixed = self.profile.is_prefixed();
+        let owner = |server: &'a RoutedServer| match names::has_prefix(&server.entry, is_prefixed, name) {
+            Some(true) => Some(PossibleOwner { server: &server.alias, is_certain: true }),
+            Some(false) => None,
+            None => Some(PossibleOwner { server: &server.alias, is_certain: self.profile.servers.len() == 1 }),
+        };
+        self.routed.iter().filter(|server| servers.contains(&server.alias)).filter_map(owner).collect()
     }
 
     /// Returns `true` if the tools of a server have changed since the router was built.
@@ -355,6 +395,18 @@ struct FoundTool {
     definition: ToolDefinition,
     tool: Arc<dyn Tool>,
 }
+    fn is_connected(&self) -> bool {
+        matches!(
+            self.status.state,
+            ServerState::Ready { .. } | ServerState::FilteredToZero { .. } | ServerState::Hidden { .. }
+        )
+    }
+
+    /// Returns `true` if the tools of the server were known when the router was built.
+    pub(crate) fn has_tools(&self) -> bool {
+        self.tools > 0
+    }
+
 
 impl Tool for FoundTool {
     fn definition(&self) -> &ToolDefinition {

@@ -17,7 +17,7 @@ const MAX_QUERY_BYTES: usize = 4 << 10;
 
 /// Answers a call of `find_tools` with the JSON of its result.
 pub(crate) fn find_tools(router: &Router, arguments: &[u8]) -> Result<String, ErrorReply> {
-    let Some(find) = router.find_tools() else { return Err(ErrorReply::unknown_tool(FIND_TOOLS, None)) };
+    let Some(find) = router.find_tools() else { return Err(ErrorReply::unknown_tool(FIND_TOOLS, &[])) };
     let arguments: Arguments =
         crate::json::from_slice(arguments).map_err(|_| ErrorReply::invalid_params("`arguments` is not an object"))?;
     let query = arguments.get("query").and_then(|query| query.as_str());

@@ -207,6 +207,21 @@ impl GatewayShared {
             (before, after) => before.is_some() != after.is_some(),
         };
         self.clients.notify_changed(ChangedList::Tools, has_changed);
+        for view in views.iter().filter(|view| after.is_connected(&view.alias) && !before.is_connected(&view.alias)) {
+            self.announce_lists(&view.alias, &after);
+        }
+    }
+
+    /// Notifies clients of the prompts and resources of a server that has connected: lists before that do not include them.
+    fn announce_lists(&self, server: &Alias, routers: &RouterSet) {
+        let Some(info) = self.upstreams.info(server) else { return };
+        for list in [ChangedList::Prompts, ChangedList::Resources] {
+            self.catalog.invalidate(server, list);
+            if info.has_capability(&[list.name()]) {
+                let has_server = |profile: &str| routers.get(profile).is_some_and(|router| router.has_server(server));
+                self.clients.notify_changed(list, has_server);
+            }
+        }
     }
 
     /// Finds a session, and restores its state after a restart.
@@ -291,45 +306,11 @@ impl GatewayShared {
         GatewayDescription { info, capabilities: Value::Object(capabilities), instructions }
     }
 
-    /// Lists the entries of all servers of a profile. Waits for servers that are still connecting.
+    /// Lists the entries of all servers of a profile.
     pub(crate) async fn list(&self, client: &Client, kind: ListKind) -> Result<Listing, ErrorReply> {
-        self.wait_for_first_attempts(&client.profile).await;
         let router = self.current_router_of(client)?;
         let is_own = |server: &Alias| self.upstreams.account(server, &client.principal).is_some();
         Ok(self.catalog.list(&self.bridge, &router, (kind, self.settings().list_timeout), is_own).await)
-    }
-
-    /// Returns `true` if a server of the profile is connecting for the first time, or is about to.
-    pub(crate) fn is_pending(&self, router: &Router) -> bool {
-        router.is_pending(&self.bridge, self.started.is_cancelled())
-    }
-
-    /// Records that servers are started for the first time, or added.
-    pub(crate) fn note_start(&self) {
-        *lock(&self.started_at) = Some(Instant::now());
-    }
-
-    /// Waits until each server of a profile is ready or has failed once, up to the timeout of lists after their start: a server that
-    /// hangs does not delay later lists.
-    pub(crate) async fn wait_for_first_attempts(&self, profile: &str) {
-        let mut changes = self.bridge.changes();
-        let settled = async {
-            loop {
-                changes.borrow_and_update();
-                let has_started = self.started.is_cancelled();
-                match self.router(profile) {
-                    Ok(router) if self.is_pending(&router) => {}
-                    _ => return,
-                }
-                tokio::select! {
-                    changed = changes.changed() => if changed.is_err() { return },
-                    () = self.started.cancelled(), if !has_started => {}
-                }
-            }
-        };
-        // The list names servers that are not connected in time.
-        let since = lock(&self.started_at).unwrap_or_else(Instant::now);
-        let _ = tokio::time::timeout_at(since + self.settings().list_timeout, settled).await;
     }
 
     /// Sets the log level of all servers to the most verbose one that a client has requested.

@@ -22,7 +22,7 @@ pub(crate) async fn serve(
 ) {
     if let Ok(profile) = shared.profile(&selector) {
         tokio::select! {
-            () = shared.wait_for_first_attempts(&profile) => {}
+            () = shared.wait_for_descriptions(&profile) => {}
             () = shared.draining.cancelled() => {}
         }
     }

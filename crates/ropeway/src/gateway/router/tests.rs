@@ -85,7 +85,7 @@ fn two_servers_get_prefixes() {
     let all = router(&settings, &views, "default");
     assert_eq!(names(&all), ["web_search", "web_log", "g-log"]);
     assert_eq!((target(&all, "g-log"), target(&all, "log")), (Some(("git", "log")), None));
-    assert_eq!(all.nearest_tool("web_serch").as_deref(), Some("web_search"));
+    assert_eq!(all.nearest_tools("web_serch"), ["web_search"]);
     assert_eq!(names(&router(&settings, &views, "git")), ["log"]);
     let never = router(&settings.clone().with_prefix(PrefixMode::Never), &views, "default");
     assert_eq!(names(&never), ["search", "log", "g-log"]);

@@ -20,3 +20,5 @@ mod sessions;
 mod sign_in;
 mod slow_clients;
 mod sockets;
+mod starting;
+mod whole_lists;
