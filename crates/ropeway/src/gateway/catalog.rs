@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use super::clients::ChangedList;
 pub(crate) use super::list_kind::ListKind;
 use super::names::NameTable;
-use super::router::{Entry, MissingServer, RoutedServer, Router, missing_server};
+use super::router::{Entry, MissingServer, RoutedServer, Router, describe_left_out, missing_server};
 use super::server_list::{ServerEntries, ServerList, replace_member};
 use super::uris::{self, KnownUris, UriRoute};
 use crate::bridge::Bridge;
@@ -72,10 +72,14 @@ impl Catalog {
         }
         let mut fetched = self.fetch_all(bridge, router, kind, timeout).await;
         fetched.retain(|(server, _)| kind != ListKind::Resources || !is_own(&server.alias));
-        let missing = fetched.iter().filter_map(|(_, entries)| entries.as_ref().err().cloned()).collect::<Vec<_>>();
+        let mut missing = fetched.iter().filter_map(|(_, entries)| entries.as_ref().err().cloned()).collect::<Vec<_>>();
         let ttls =
             fetched.iter().filter_map(|(_, entries)| entries.as_ref().ok()).map(|entries| entries.remaining_ttl());
         let ttl = if missing.is_empty() { ttls.min().unwrap_or_default() } else { Duration::ZERO };
+        missing.extend(fetched.iter().filter_map(|(server, entries)| {
+            let reason = Some(describe_left_out(kind.names().noun, &entries.as_ref().ok()?.left_out)?);
+            Some(MissingServer { alias: server.alias.clone(), state: "ready", reason })
+        }));
         let entries = routed_entries(router, kind, &fetched).into_iter().map(|routed| routed.entry).collect();
         Listing { entries, missing, ttl_ms: ttl.as_millis().try_into().unwrap_or(u64::MAX) }
     }
@@ -110,11 +114,14 @@ impl Catalog {
 
     /// Finds the servers that may have a resource.
     pub(crate) async fn route_uri(&self, bridge: &Bridge, router: &Router, uri: &str) -> UriRoute {
-        if let Some(only) = router.transparent() {
-            return UriRoute::One(only.clone(), uri.to_owned());
-        }
         let servers = router.servers();
-        if let Some((server, own)) = uris::split_qualified(uri, &servers) {
+        let qualified = uris::split_qualified(uri, &servers);
+        if let Some(only) = router.transparent() {
+            // Other URIs of the server may look like this, if it is a gateway.
+            let own = qualified.filter(|(_, own)| !uris::is_absolute(own)).map(|(_, own)| own);
+            return UriRoute::One(only.clone(), own.unwrap_or_else(|| uri.to_owned()));
+        }
+        if let Some((server, own)) = qualified {
             return UriRoute::One(server, own);
         }
         let known = self.known_uris(bridge, router);
@@ -345,11 +352,12 @@ fn routed_entries(router: &Router, kind: ListKind, fetched: &[Fetched<'_>]) -> V
             };
             let name = match kind {
                 ListKind::Tools | ListKind::Prompts => names.assign(&server.entry, &entry.id),
+                ListKind::Resources if !uris::is_absolute(&entry.id) => uris::qualify(&server.alias, &entry.id),
                 _ if is_first => entry.id.to_string(),
                 _ => uris::qualify(&server.alias, &entry.id),
             };
             let json = if *name == *entry.id { entry.json.clone() } else { renamed(&entry.json, kind, &name) };
-            let entry_of_client = Entry { name: name.into(), json };
+            let entry_of_client = Entry { name: name.into(), json, legacy: None };
             routed.push(RoutedEntry { entry: entry_of_client, server: server.alias.clone(), own: entry.id.clone() });
         }
     }

@@ -44,6 +44,7 @@ mod client;
 mod clients;
 mod cursor;
 mod dispatch;
+mod entry_rules;
 mod errors;
 mod event_stream;
 mod exchange;

@@ -11,14 +11,16 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::shape::{profile_shape, shaped};
-use super::names::NameTable;
+use super::entry_rules::check_entry;
+use super::list_kind::ListKind;
+use super::names::{self, NameTable};
 use super::principal::ToolAccess;
 use super::profile::{Profile, Profiles, Selector};
 use super::uris;
 use crate::bridge::{Bridge, ServerView};
 use crate::checked::CheckedTool;
 use crate::config::{CollisionPolicy, GatewaySettings, ServerEntry};
-use crate::protocol::{HeaderParams, wire_definition_text};
+use crate::protocol::{Era, HeaderParams, wire_definition_text};
 use crate::registry::search_tools::{CALL_TOOL, CallTool, FIND_TOOLS, FindTools};
 use crate::registry::{Registry, ServerState, ServerStatus};
 use crate::suggest;
@@ -28,6 +30,9 @@ use crate::tool::{
 
 /// The annotation of schemas whose arguments are mirrored in headers.
 const HEADER_ANNOTATION: &str = "x-mcp-header";
+
+/// Maximum entries of a server that a list describes as left out.
+const MAX_REASONS: usize = 5;
 
 /// The routers of all profiles.
 #[derive(Default)]
@@ -63,15 +68,15 @@ impl RouterSet {
         self.profiles.get(selector.name()).map(|profile| profile.name.clone())
     }
 
-    /// Returns the routers of all profiles, in no particular order.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Router>> {
-        self.routers.values()
-    }
-
     /// Returns `true` if a server was connected when the routers were built.
     pub(crate) fn is_connected(&self, alias: &Alias) -> bool {
         let mut servers = self.routers.values().flat_map(|router| &router.routed);
         servers.any(|server| server.alias == *alias && server.is_connected())
+    }
+
+    /// Returns the routers of all profiles, in no particular order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Router>> {
+        self.routers.values()
     }
 
     /// Returns the router of a profile.
@@ -86,6 +91,32 @@ pub(crate) struct Entry {
     /// The name, URI or URI template that identifies the entry for clients.
     pub(crate) name: Box<str>,
     pub(crate) json: Arc<str>,
+    /// The entry for legacy clients, if it differs.
+    pub(crate) legacy: Option<Arc<str>>,
+}
+
+impl Entry {
+    /// Creates the entry of a tool. Fails with the reason if clients cannot accept it.
+    fn of_tool(definition: &ToolDefinition) -> Result<Self, String> {
+        let text = wire_definition_text(definition);
+        let modern = check_entry(ListKind::Tools, &text, Era::Modern)?;
+        let legacy = check_entry(ListKind::Tools, &text, Era::Legacy)?;
+        let legacy = (legacy != modern).then(|| legacy.into());
+        Ok(Self { name: definition.name.as_str().into(), json: modern.into(), legacy })
+    }
+
+    /// Returns the JSON for clients of an era.
+    pub(crate) fn json_for(&self, era: Era) -> &str {
+        self.legacy.as_deref().filter(|_| era == Era::Legacy).unwrap_or(&self.json)
+    }
+}
+
+/// A tool that is not listed, because clients would refuse the whole list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LeftOutTool {
+    server: Alias,
+    own_name: Box<str>,
+    reason: String,
 }
 
 /// A server whose entries are missing in a list.
@@ -95,6 +126,14 @@ pub(crate) struct MissingServer {
     pub(crate) state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
+}
+
+/// A server that may have a tool or prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PossibleOwner<'a> {
+    pub(crate) server: &'a Alias,
+    /// Whether no other server of the profile can have the name.
+    pub(crate) is_certain: bool,
 }
 
 /// The destination of calls of a tool.
@@ -128,19 +167,12 @@ pub(crate) struct RoutedServer {
 /// The routes of a profile.
 pub(crate) struct Router {
     pub(crate) profile: Arc<Profile>,
-/// A server that may have a tool or prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PossibleOwner<'a> {
-    pub(crate) server: &'a Alias,
-    /// Whether no other server of the profile can have the name.
-    pub(crate) is_certain: bool,
-}
-
     /// Unique within the process.
     pub(crate) id: u64,
     pub(crate) routed: Vec<RoutedServer>,
     tools: HashMap<Box<str>, Arc<CallRoute>>,
     tool_entries: Vec<Entry>,
+    left_out: Vec<LeftOutTool>,
     find_tools: Option<FindTools>,
     /// The URIs of user interfaces that tools refer to.
     pub(crate) ui_uris: Vec<(Box<str>, Alias)>,
@@ -159,6 +191,7 @@ impl Router {
             routed: Vec::new(),
             tools: HashMap::new(),
             tool_entries: Vec::new(),
+            left_out: Vec::new(),
             find_tools: None,
             ui_uris: Vec::new(),
             access: None,
@@ -183,12 +216,17 @@ impl Router {
             definition.name = names.assign(&view.entry, &definition.name);
             self.qualify_ui(&mut definition, &view.alias);
             let route = Arc::new(CallRoute::new(&view.alias, &definition, shaped));
-            let json: Arc<str> = wire_definition_text(&definition).into();
+            match Entry::of_tool(&definition) {
+                Ok(entry) => self.tool_entries.push(entry),
+                Err(reason) => {
+                    let own_name = definition.own_name().into();
+                    self.left_out.push(LeftOutTool { server: view.alias.clone(), own_name, reason });
+                }
+            }
             let name: Box<str> = definition.name.as_str().into();
             if self.profile.search {
                 found.push(CheckedTool::new(Arc::new(FoundTool { definition, tool: route.tool.clone() })));
             }
-            self.tool_entries.push(Entry { name: name.clone(), json });
             self.tools.insert(name, route);
         }
     }
@@ -216,8 +254,11 @@ impl Router {
         let entry = |definition: &ToolDefinition| Entry {
             name: definition.name.as_str().into(),
             json: wire_definition_text(definition).into(),
+            legacy: None,
         };
         self.tool_entries = vec![entry(find.definition()), entry(call.definition())];
+        // A search finds all tools.
+        self.left_out.clear();
         self.find_tools = Some(find);
     }
 
@@ -250,7 +291,7 @@ impl Router {
     pub(crate) fn nearest_tools(&self, name: &str) -> Vec<&str> {
         let mut names: Vec<&str> = self.tools.keys().map(|name| &**name).collect();
         names.sort_unstable();
-        suggest::closest(name, names).into_iter().next().map(str::to_owned)
+        suggest::closest(name, names)
     }
 
     /// Returns the tools that clients see.
@@ -263,10 +304,22 @@ impl Router {
         self.id == other.id || self.tool_entries == other.tool_entries
     }
 
-    /// Returns the servers whose tools are missing.
+    /// Returns the servers whose tools are missing, all or some of them.
     pub(crate) fn missing_tools(&self) -> Vec<MissingServer> {
         let missing = self.routed.iter().filter(|server| server.tools == 0);
-        missing.filter_map(|server| missing_server(&server.status)).collect()
+        let missing = missing.filter_map(|server| missing_server(&server.status));
+        let partial = self.routed.iter().filter_map(|server| {
+            let reason = Some(self.left_out_tools(&server.alias)?);
+            Some(MissingServer { alias: server.alias.clone(), state: "ready", reason })
+        });
+        missing.chain(partial).collect()
+    }
+
+    /// Describes the tools of a server that are not listed, because clients would refuse the whole list.
+    pub(crate) fn left_out_tools(&self, server: &Alias) -> Option<String> {
+        let own = self.left_out.iter().filter(|tool| tool.server == *server);
+        let reasons: Vec<String> = own.map(|tool| format!("`{}` {}", tool.own_name, tool.reason)).collect();
+        describe_left_out("tool", &reasons)
     }
 
     /// Returns the servers without tools that are connecting, or are about to.
@@ -276,7 +329,6 @@ impl Router {
             ServerState::NotStarted => !has_started,
             _ => false,
         };
-        let pending = |status: &ServerStatus| is_connecting(&status.state) && self.has_server(&status.server);
         let has_no_tools = |alias: &Alias| self.routed.iter().any(|server| server.alias == *alias && server.tools == 0);
         let statuses = bridge.statuses().into_iter();
         let starting = statuses.filter(|status| is_connecting(&status.state) && has_no_tools(&status.server));
@@ -343,6 +395,18 @@ impl RoutedServer {
         self.has_same_tools(view) && self.status == view.status && *self.entry == *view.entry
     }
 
+    fn is_connected(&self) -> bool {
+        matches!(
+            self.status.state,
+            ServerState::Ready { .. } | ServerState::FilteredToZero { .. } | ServerState::Hidden { .. }
+        )
+    }
+
+    /// Returns `true` if the tools of the server were known when the router was built.
+    pub(crate) fn has_tools(&self) -> bool {
+        self.tools > 0
+    }
+
     /// Returns the status of the server when the router was built.
     pub(crate) fn status(&self) -> &ServerStatus {
         &self.status
@@ -390,23 +454,21 @@ pub(crate) fn missing_server(status: &ServerStatus) -> Option<MissingServer> {
     Some(MissingServer { alias: status.server.clone(), state, reason })
 }
 
+/// Describes entries that are not listed, for the text of a missing server.
+pub(crate) fn describe_left_out(noun: &str, reasons: &[String]) -> Option<String> {
+    let shown = reasons.get(..MAX_REASONS.min(reasons.len()))?.join(", ");
+    match reasons.len() {
+        0 => None,
+        count if count > MAX_REASONS => Some(format!("{count} entries are left out: {noun} {shown}, …")),
+        _ => Some(format!("left out: {noun} {shown}")),
+    }
+}
+
 /// A tool under the name and definition that clients see, for search.
 struct FoundTool {
     definition: ToolDefinition,
     tool: Arc<dyn Tool>,
 }
-    fn is_connected(&self) -> bool {
-        matches!(
-            self.status.state,
-            ServerState::Ready { .. } | ServerState::FilteredToZero { .. } | ServerState::Hidden { .. }
-        )
-    }
-
-    /// Returns `true` if the tools of the server were known when the router was built.
-    pub(crate) fn has_tools(&self) -> bool {
-        self.tools > 0
-    }
-
 
 impl Tool for FoundTool {
     fn definition(&self) -> &ToolDefinition {

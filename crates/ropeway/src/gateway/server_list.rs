@@ -11,11 +11,12 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::entry_rules::check_entry;
 use super::list_kind::{ListKind, ListNames};
 use crate::duration::format_duration;
 use crate::error_chain::chain;
 use crate::mcp::{LinkKey, Mcp, PagedList, RawList};
-use crate::protocol::one_line;
+use crate::protocol::{Era, one_line};
 use crate::sync::lock;
 
 /// Maximum entries and bytes of a list of one server. Further entries are dropped with a warning.
@@ -47,6 +48,8 @@ struct ListState {
 #[derive(Debug)]
 pub(super) struct ServerEntries {
     pub(super) entries: Vec<ServerEntry>,
+    /// The entries that are not listed, with the reasons.
+    pub(super) left_out: Vec<String>,
     /// The connection that the list was received on.
     pub(super) link: LinkKey,
     fetched: Instant,
@@ -66,7 +69,8 @@ pub(super) struct ServerEntry {
 
 impl Default for ServerEntries {
     fn default() -> Self {
-        Self { entries: Vec::new(), link: LinkKey(0), fetched: Instant::now(), ttl: None, changes: 0 }
+        let (entries, left_out) = (Vec::new(), Vec::new());
+        Self { entries, left_out, link: LinkKey(0), fetched: Instant::now(), ttl: None, changes: 0 }
     }
 }
 
@@ -100,19 +104,7 @@ impl ServerList {
         kind: ListKind,
         timeout: Duration,
     ) -> Result<Arc<ServerEntries>, String> {
-        let link = mcp.link();
-        let mut finished = {
-            let mut state = lock(&self.state);
-            if let Some(entries) = state.entries.clone().filter(|entries| entries.is_fresh(link, state.changes)) {
-                return Ok(entries);
-            }
-            let finished = self.finished.subscribe();
-            if !std::mem::replace(&mut state.is_fetching, true) {
-                let (list, changes) = (FetchGuard(self.clone()), state.changes);
-                tokio::spawn(list.run(mcp.clone(), kind, changes));
-            }
-            finished
-        };
+        let (link, deadline) = (mcp.link(), Instant::now() + timeout);
         let late = || format!("no response within {}", format_duration(timeout));
         // The sender is part of this list.
         tokio::time::timeout(timeout, finished.changed()).await.map_err(|_| late())?.map_err(|_| late())?;
@@ -134,9 +126,9 @@ impl FetchGuard {
         let mut state = lock(&self.0.state);
         match fetched {
             Ok(RawList { entries, ttl }) => {
-                let entries = read_entries(mcp.alias().as_str(), kind, &entries);
+                let (entries, left_out) = read_entries(mcp.alias().as_str(), kind, &entries);
                 let (link, fetched) = (mcp.link(), Instant::now());
-                state.entries = Some(Arc::new(ServerEntries { entries, link, fetched, ttl, changes }));
+                state.entries = Some(Arc::new(ServerEntries { entries, left_out, link, fetched, ttl, changes }));
                 state.failure = None;
             }
             Err(error) => state.failure = Some(chain(&error)),
@@ -151,8 +143,8 @@ impl Drop for FetchGuard {
     }
 }
 
-/// Reads the entries of a list, within the limits.
-fn read_entries(server: &str, kind: ListKind, raw: &[Box<RawValue>]) -> Vec<ServerEntry> {
+/// Reads the entries of a list, within the limits. Returns the reasons for entries that clients cannot accept as well.
+fn read_entries(server: &str, kind: ListKind, raw: &[Box<RawValue>]) -> (Vec<ServerEntry>, Vec<String>) {
     let ListNames { id: id_key, noun, .. } = kind.names();
     let mut entries = Vec::new();
     let (mut bytes, mut invalid) = (0, 0);
@@ -167,12 +159,20 @@ fn read_entries(server: &str, kind: ListKind, raw: &[Box<RawValue>]) -> Vec<Serv
             tracing::warn!(server, "left out {left_out} entries of the {noun} list: it is too large");
             break;
         }
-        entries.push(ServerEntry { id: id.into(), json: one_line(entry.get().into()).into() });
+        // The rules are the same in both eras, except for tools.
+        match check_entry(kind, entry.get(), Era::Legacy) {
+            Ok(json) => entries.push(ServerEntry { id: id.into(), json: one_line(json).into() }),
+            Err(reason) => left_out.push(format!("`{id}` {reason}")),
+        }
     }
     if invalid > 0 {
         tracing::warn!(server, "left out {invalid} entries of the {noun} list without a valid `{id_key}`");
     }
-    entries
+    let mut left_out = Vec::new();
+    for reason in &left_out {
+        tracing::warn!(server, "left out {noun} {reason}");
+    }
+    (entries, left_out)
 }
 
 /// Returns a member of a JSON object that is a string.
@@ -241,15 +241,16 @@ mod tests {
     #[test]
     fn a_list_is_bounded_and_keeps_its_text() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).expect("JSON");
-        let entries = read_entries(
+        let (entries, _) = read_entries(
             "s",
             ListKind::Resources,
             &[raw("{\"uri\":\"a:b\",\n\"size\":1.0,\"x\":{}}"), raw("7"), raw(r#"{"uri":""}"#), raw(r#"{"name":"c"}"#)],
         );
-        assert_eq!(entries, [ServerEntry { id: "a:b".into(), json: r#"{"uri":"a:b","size":1.0,"x":{}}"#.into() }]);
+        let json = r#"{"uri":"a:b","size":1.0,"x":{},"name":"a:b"}"#.into();
+        assert_eq!(entries, [ServerEntry { id: "a:b".into(), json }]);
         let many: Vec<_> = (0..MAX_ENTRIES + 5).map(|number| raw(&format!(r#"{{"name":"{number}"}}"#))).collect();
-        assert_eq!(read_entries("s", ListKind::Prompts, &many).len(), MAX_ENTRIES);
+        assert_eq!(read_entries("s", ListKind::Prompts, &many).0.len(), MAX_ENTRIES);
         let large = raw(&format!(r#"{{"name":"a","text":"{}"}}"#, "x".repeat(MAX_BYTES / 2)));
-        assert_eq!(read_entries("s", ListKind::Prompts, &[large.clone(), large]).len(), 1);
+        assert_eq!(read_entries("s", ListKind::Prompts, &[large.clone(), large]).0.len(), 1);
     }
 }

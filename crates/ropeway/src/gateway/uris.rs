@@ -1,6 +1,7 @@
 //! Routes URIs of resources to servers.
 //!
-//! URIs are never changed in results: only a URI that an earlier server has listed already is listed as `ropeway://ALIAS/URI`.
+//! URIs are never changed in results: only a URI that an earlier server has listed already, or that is not absolute, is listed as
+//! `ropeway://ALIAS/URI`.
 
 use std::collections::HashMap;
 
@@ -29,6 +30,11 @@ pub(crate) enum UriRoute {
 /// Returns a URI that names its server.
 pub(crate) fn qualify(alias: &Alias, uri: &str) -> String {
     format!("{SCHEME}{alias}/{uri}")
+}
+
+/// Returns `true` if clients accept a URI: the Python SDK 1 refuses a list with one that is not absolute.
+pub(crate) fn is_absolute(uri: &str) -> bool {
+    reqwest::Url::parse(uri).is_ok()
 }
 
 /// Splits a URI that names one of these servers.

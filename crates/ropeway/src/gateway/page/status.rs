@@ -100,7 +100,13 @@ fn state(shared: &GatewayShared) -> &'static str {
 /// Describes the servers: their current states, and the results of the latest measurement.
 fn servers(shared: &GatewayShared, health: Option<&BridgeHealth>) -> Vec<ServerRecord> {
     let measured = |alias: &Alias| health?.servers.iter().find(|server| server.server == *alias);
-    shared.bridge.statuses().into_iter().map(|status| ServerRecord::new(measured(&status.server), status)).collect()
+    let routers = shared.routers();
+    let record = |mut status: ServerStatus| {
+        let left_out = || routers.get(status.server.as_str())?.left_out_tools(&status.server);
+        status.note = status.note.take().or_else(left_out);
+        ServerRecord::new(measured(&status.server), status)
+    };
+    shared.bridge.statuses().into_iter().map(record).collect()
 }
 
 impl ServerRecord {

@@ -41,6 +41,12 @@ impl Router {
             id: next_id(),
             routed: self.routed.iter().filter(|server| is_used(&server.alias)).cloned().collect(),
             tool_entries: self.tool_entries.iter().filter(|entry| tools.contains_key(&entry.name)).cloned().collect(),
+            left_out: self
+                .left_out
+                .iter()
+                .filter(|tool| access.allows(&tool.server, &tool.own_name))
+                .cloned()
+                .collect(),
             find_tools: None,
             ui_uris: self.ui_uris.iter().filter(|(_, alias)| is_used(alias)).cloned().collect(),
             access: Some(access.clone()),
