@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::catalog::{ListKind, Listing};
-use super::cursor::CursorPayload;
+use super::client::Client;
+use super::cursor::{CursorPayload, PageEnd};
 use super::errors::ErrorReply;
 use super::exchange::{Dispatch, Outcome};
 use super::method::Method;
 use super::principal_tools::{add_advice, list_own};
 use super::reply::ResultExtras;
 use super::requester::Requester;
-use super::router::Entry;
 use super::seal::SealKind;
 use super::shared::GatewayShared;
 use crate::protocol::ClientParams;
@@ -56,7 +56,7 @@ pub(crate) fn list(
             }
             let mut listing = shared_.list(&exchange.client, kind).await?;
             add_advice(&shared_, &exchange.client, &mut listing);
-            write_page(&shared_, exchange.client.principal.id(), profile, kind, &listing, position)
+            write_page(&shared_, &exchange.client, kind, &listing, position)
         };
         match page.await {
             Ok((text, extras)) => Outcome::composed(text, extras, &shared_.info_text()),
@@ -65,14 +65,14 @@ pub(crate) fn list(
     }))
 }
 
-/// Returns the name after which a page starts.
+/// Returns the entry after which a page starts.
 fn open_cursor(
     shared: &GatewayShared,
     principal: &str,
     profile: &str,
     kind: ListKind,
     cursor: &str,
-) -> Result<String, ErrorReply> {
+) -> Result<PageEnd, ErrorReply> {
     let payload = shared.keys.open(SealKind::Cursor, principal, cursor).map_err(|_| invalid_cursor())?;
     CursorPayload::decode(&payload).and_then(|payload| payload.position(kind, profile)).ok_or_else(invalid_cursor)
 }
@@ -80,36 +80,37 @@ fn open_cursor(
 /// Writes one page of a list.
 fn write_page(
     shared: &GatewayShared,
-    principal: &str,
-    profile: &str,
+    client: &Client,
     kind: ListKind,
     listing: &Listing,
-    after: Option<String>,
+    after: Option<PageEnd>,
 ) -> Result<(String, ResultExtras), ErrorReply> {
+    let names = listing.entries.iter().map(|entry| &*entry.name);
     let start = match after {
         None => 0,
         // If the entry was removed, the position is lost, and the client starts again.
-        Some(last) => listing.entries.iter().position(|entry| *entry.name == *last).ok_or_else(invalid_cursor)? + 1,
+        Some(last) => last.next_index(names.clone()).ok_or_else(invalid_cursor)?,
     };
     let page_size = shared.settings().page_size;
     let limit = if page_size == 0 { usize::MAX } else { page_size };
     let mut text = format!(r#"{{"{}":["#, kind.names().key);
-    let mut last: Option<&Entry> = None;
-    for (index, entry) in listing.entries.iter().skip(start).enumerate() {
-        if index >= limit || (index > 0 && text.len() + entry.json.len() > MAX_PAGE_BYTES) {
+    let mut end = start;
+    for entry in &listing.entries[start..] {
+        let json = entry.json_for(client.era);
+        if end - start >= limit || (end > start && text.len() + json.len() > MAX_PAGE_BYTES) {
             break;
         }
-        if index > 0 {
+        if end > start {
             text.push(',');
         }
-        text.push_str(&entry.json);
-        last = Some(entry);
+        text.push_str(json);
+        end += 1;
     }
     text.push(']');
-    let is_end = last.is_none_or(|last| listing.entries.last().is_some_and(|end| std::ptr::eq(end, last)));
-    if let Some(last) = last.filter(|_| !is_end) {
-        let payload = CursorPayload { kind, profile: profile.to_owned(), last: last.name.to_string() }.encode();
-        let cursor = shared.keys.seal(SealKind::Cursor, principal, CURSOR_LIFETIME, &payload);
+    if end > start && end < listing.entries.len() {
+        let last = PageEnd::new(names, end - 1);
+        let payload = CursorPayload { kind, profile: client.profile.to_string(), last }.encode();
+        let cursor = shared.keys.seal(SealKind::Cursor, client.principal.id(), CURSOR_LIFETIME, &payload);
         text.push_str(&format!(r#","nextCursor":"{cursor}""#));
     }
     if !listing.missing.is_empty() {

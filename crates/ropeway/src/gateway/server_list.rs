@@ -106,12 +106,29 @@ impl ServerList {
     ) -> Result<Arc<ServerEntries>, String> {
         let (link, deadline) = (mcp.link(), Instant::now() + timeout);
         let late = || format!("no response within {}", format_duration(timeout));
-        // The sender is part of this list.
-        tokio::time::timeout(timeout, finished.changed()).await.map_err(|_| late())?.map_err(|_| late())?;
-        let state = lock(&self.state);
-        match (&state.failure, &state.entries) {
-            (None, Some(entries)) if entries.link == link => Ok(entries.clone()),
-            (failure, _) => Err(failure.clone().unwrap_or_else(late)),
+        let wanted = lock(&self.state).changes;
+        loop {
+            let mut finished = {
+                let mut state = lock(&self.state);
+                if let Some(entries) = state.entries.clone().filter(|entries| entries.is_fresh(link, state.changes)) {
+                    return Ok(entries);
+                }
+                let finished = self.finished.subscribe();
+                if !std::mem::replace(&mut state.is_fetching, true) {
+                    let (list, changes) = (FetchGuard(self.clone()), state.changes);
+                    tokio::spawn(list.run(mcp.clone(), kind, changes));
+                }
+                finished
+            };
+            // The sender is part of this list.
+            tokio::time::timeout_at(deadline, finished.changed()).await.map_err(|_| late())?.map_err(|_| late())?;
+            let state = lock(&self.state);
+            match (&state.failure, &state.entries) {
+                // The request may have begun before the change that the caller knows of.
+                (None, Some(entries)) if entries.link == link && entries.changes < wanted => {}
+                (None, Some(entries)) if entries.link == link => return Ok(entries.clone()),
+                (failure, _) => return Err(failure.clone().unwrap_or_else(late)),
+            }
         }
     }
 }
@@ -147,6 +164,7 @@ impl Drop for FetchGuard {
 fn read_entries(server: &str, kind: ListKind, raw: &[Box<RawValue>]) -> (Vec<ServerEntry>, Vec<String>) {
     let ListNames { id: id_key, noun, .. } = kind.names();
     let mut entries = Vec::new();
+    let mut left_out = Vec::new();
     let (mut bytes, mut invalid) = (0, 0);
     for entry in raw {
         let Some(id) = member(entry.get(), id_key).filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES) else {
@@ -168,7 +186,6 @@ fn read_entries(server: &str, kind: ListKind, raw: &[Box<RawValue>]) -> (Vec<Ser
     if invalid > 0 {
         tracing::warn!(server, "left out {invalid} entries of the {noun} list without a valid `{id_key}`");
     }
-    let mut left_out = Vec::new();
     for reason in &left_out {
         tracing::warn!(server, "left out {noun} {reason}");
     }

@@ -170,3 +170,22 @@ async fn a_stopped_server_is_named_in_lists() {
     assert!(tools.missing.is_empty() && names(&tools).contains(&"git_echo"));
     bridge.stop().await;
 }
+
+#[tokio::test]
+async fn a_list_after_a_change_is_not_one_from_before_it() {
+    let first = || FaultTrigger::method("prompts/list").nth(1);
+    let script =
+        Script::default().fault(first(), Fault::late(500)).fault(first(), Fault::set("/result/prompts/0/name", "old"));
+    let server = ScriptedServer::new(script);
+    let bridge = bridge(&[("web", &server)]).await;
+    let (catalog, router) = (Catalog::default(), router(&bridge, PrefixMode::Auto));
+    let list = || catalog.list(&bridge, &router, (ListKind::Prompts, LONG), |_| false);
+    let (before, after) = tokio::join!(list(), async {
+        server.wait_for("prompts/list", 1).await;
+        catalog.invalidate(&"web".into(), ChangedList::Prompts);
+        list().await
+    });
+    assert_eq!((names(&before), names(&after)), (vec!["old", "plain"], vec!["greet", "plain"]));
+    assert_eq!(server.received_of("prompts/list").len(), 2);
+    bridge.stop().await;
+}
