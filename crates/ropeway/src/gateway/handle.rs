@@ -101,6 +101,7 @@ impl GatewayBuilder {
         let exchanges = Arc::<Exchanges>::default();
         let subscriptions = Arc::<Subscriptions>::default();
         let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone());
+        switchboard.set_keys(keys.clone());
         let tokens = tokens.or_else(|| bridge.token_store().cloned()).unwrap_or_else(TokenStore::in_memory);
         let redactor = Arc::<AccountRedactor>::default();
         let bridge = bridge.tap(switchboard.clone(), tokens.clone()).token_redactor(redactor.clone()).build()?;

@@ -19,6 +19,7 @@ use super::reply::Reply;
 use super::request_identity::RequestIdentity;
 use super::running::RunningRequests;
 use super::seal::{KeyRing, SealKind};
+use super::task_ids::with_own_task;
 use crate::mcp::QuestionMethod;
 use crate::sync::lock;
 
@@ -28,9 +29,9 @@ pub(crate) struct ParkedCalls {
     limit: usize,
     lifetime: Duration,
     next: AtomicU64,
-    table: Mutex<Table>,
     /// Identifies the configuration. Replicas have the same identity, and the gateways of a chain have different ones.
     identity: AtomicU64,
+    table: Mutex<Table>,
 }
 
 #[derive(Default)]
@@ -45,11 +46,11 @@ struct Table {
 struct State {
     slot: u64,
     nonce: u64,
-}
     /// The identity of the gateway that parked the call. Gateways of one user have the same keys by default, so a gateway can open the
     /// states of a server that is a gateway itself.
     #[serde(default)]
     gateway: u64,
+}
 
 /// A call that waits for the retry of its client. Its work continues in a task.
 struct ParkedCall {
@@ -154,8 +155,8 @@ impl ParkedCalls {
 
     fn insert(self: &Arc<Self>, exchange: Arc<Exchange>, work: RunningWork, asked: Vec<OpenQuestion>) -> Reply {
         exchange.detach();
-        let id = exchange.id();
         exchange.withhold_progress();
+        let id = exchange.id();
         let slot = self.next.fetch_add(1, Ordering::Relaxed);
         let nonce = fastrand::u64(..);
         let gateway = self.identity.load(Ordering::Relaxed);
@@ -247,7 +248,10 @@ impl ParkedCalls {
         let mut missing = Vec::new();
         for open in std::mem::take(&mut call.asked) {
             match answers.get(&*open.key).map(|answer| RawValue::from_string(answer.to_string())) {
-                Some(Ok(answer)) => open.question.answer(Ok(&answer)),
+                Some(Ok(answer)) => {
+                    let own = with_own_task(&self.keys, &client.principal, &answer);
+                    open.question.answer(Ok(own.as_deref().unwrap_or(&answer)));
+                }
                 _ => missing.push(open),
             }
         }
@@ -256,11 +260,11 @@ impl ParkedCalls {
         if !missing.is_empty() {
             return Ok(Retry::Incomplete(self.insert(exchange, work, missing)));
         }
+        exchange.release_progress();
         Ok(Retry::Continued { exchange, work: Box::pin(work.finish()) })
     }
 }
 
-        exchange.release_progress();
 /// Checks the shape of an answer. The server checks its content.
 fn check_answer(open: &OpenQuestion, answer: &Value) -> Result<(), ErrorReply> {
     let invalid =

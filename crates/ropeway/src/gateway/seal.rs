@@ -14,6 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::error::Unspecified;
 use ring::hkdf;
+use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::config::decode_gateway_key;
@@ -108,6 +109,8 @@ struct Key {
     /// Selects the key in a ring. Two keys may have the same id.
     id: u8,
     ciphers: Vec<LessSafeKey>,
+    /// Derives the nonces of lasting ids.
+    nonces: hmac::Key,
 }
 
 /// The length of a derived key.
@@ -129,7 +132,32 @@ impl Key {
         };
         let cipher = |label: &&[u8]| UnboundKey::new(&aead::AES_256_GCM, &derive(label)?).map(LessSafeKey::new);
         let ciphers = SealKind::LABELS.iter().map(cipher).collect::<Result<_, Unspecified>>()?;
-        Ok(Self { id: derive(b"id")?[0], ciphers })
+        let nonces = hmac::Key::new(hmac::HMAC_SHA256, &derive(b"nonce")?);
+        Ok(Self { id: derive(b"id")?[0], ciphers, nonces })
+    }
+}
+
+impl Key {
+    /// Seals a payload. Returns an empty id on failure, which no gateway accepts.
+    fn seal(
+        &self,
+        kind: SealKind,
+        principal: &str,
+        expires: u64,
+        nonce: [u8; aead::NONCE_LEN],
+        payload: &[u8],
+    ) -> String {
+        let mut sealed = expires.to_be_bytes().to_vec();
+        sealed.extend_from_slice(payload);
+        let aad = Aad::from(bound_to(self.id, principal));
+        let unique = Nonce::assume_unique_for_key(nonce);
+        if self.ciphers[kind as usize].seal_in_place_append_tag(unique, aad, &mut sealed).is_err() {
+            return String::new();
+        }
+        let mut id = vec![VERSION, self.id];
+        id.extend_from_slice(&nonce);
+        id.extend_from_slice(&sealed);
+        URL_SAFE_NO_PAD.encode(id)
     }
 }
 
@@ -168,21 +196,27 @@ impl KeyRing {
 
     /// Seals a payload into an id that expires after `lifetime`.
     pub(crate) fn seal(&self, kind: SealKind, principal: &str, lifetime: Duration, payload: &[u8]) -> String {
-        let key = &self.keys[0];
         let mut nonce = [0; aead::NONCE_LEN];
-        let mut sealed = (now() + lifetime).as_secs().to_be_bytes().to_vec();
-        sealed.extend_from_slice(payload);
-        let sealed = self.random.fill(&mut nonce).and_then(|()| {
-            let aad = Aad::from(bound_to(key.id, principal));
-            let nonce = Nonce::assume_unique_for_key(nonce);
-            key.ciphers[kind as usize].seal_in_place_append_tag(nonce, aad, &mut sealed).map(|()| sealed)
-        });
         // Without random numbers the id is empty, which no gateway accepts.
-        let Ok(sealed) = sealed else { return String::new() };
-        let mut id = vec![VERSION, key.id];
-        id.extend_from_slice(&nonce);
-        id.extend_from_slice(&sealed);
-        URL_SAFE_NO_PAD.encode(id)
+        match self.random.fill(&mut nonce) {
+            Ok(()) => self.keys[0].seal(kind, principal, (now() + lifetime).as_secs(), nonce, payload),
+            Err(_) => String::new(),
+        }
+    }
+
+    /// Seals a payload into an id that does not expire. Equal payloads of a principal have equal ids.
+    pub(crate) fn seal_lasting(&self, kind: SealKind, principal: &str, payload: &[u8]) -> String {
+        let key = &self.keys[0];
+        // A nonce is used again only with the same content.
+        let mut content = hmac::Context::with_key(&key.nonces);
+        for part in [SealKind::LABELS[kind as usize], principal.as_bytes(), payload] {
+            content.update(&part.len().to_be_bytes());
+            content.update(part);
+        }
+        let tag = content.sign();
+        let mut nonce = [0; aead::NONCE_LEN];
+        nonce.copy_from_slice(&tag.as_ref()[..aead::NONCE_LEN]);
+        key.seal(kind, principal, u64::MAX, nonce, payload)
     }
 
     /// Opens an id and returns its payload.
@@ -274,6 +308,18 @@ mod tests {
         assert_eq!(keys.open(SealKind::Session, "bob", &id), Err(SealError::Invalid));
         assert_eq!(keys.open(SealKind::Cursor, "alice", &id), Err(SealError::Invalid));
         assert_eq!(ring().open(SealKind::Session, "alice", &id), Err(SealError::Invalid));
+    }
+
+    #[test]
+    fn a_lasting_id_is_always_the_same() {
+        let keys = ring();
+        let id = keys.seal_lasting(SealKind::Task, "alice", b"task");
+        assert_eq!(keys.seal_lasting(SealKind::Task, "alice", b"task"), id);
+        assert_eq!(keys.open(SealKind::Task, "alice", &id), Ok(b"task".to_vec()));
+        assert_eq!(keys.open(SealKind::Task, "bob", &id), Err(SealError::Invalid));
+        for (principal, payload) in [("bob", &b"task"[..]), ("alice", b"other"), ("alicet", b"ask")] {
+            assert_ne!(keys.seal_lasting(SealKind::Task, principal, payload)[..24], id[..24], "the nonces differ");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod notifications;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -16,7 +16,9 @@ use super::clients::{ChangedList, Clients};
 use super::exchange::Exchange;
 use super::exchanges::Exchanges;
 use super::link_users::LinkUsers;
+use super::seal::KeyRing;
 use super::subscriptions::Subscriptions;
+use super::task_ids::{with_own_task, with_sealed_task};
 use crate::mcp::{Callers, ExchangeKey, LinkKey, Question, QuestionMethod, ServerTap};
 use crate::protocol::{Era, RpcError, code};
 use crate::sync::lock;
@@ -91,6 +93,8 @@ pub(crate) struct Switchboard {
     ambiguous: Mutex<HashSet<Alias>>,
     changed: Mutex<HashSet<(Alias, ChangedList)>>,
     changed_notify: Notify,
+    /// Seals the ids of tasks that messages belong to.
+    keys: OnceLock<Arc<KeyRing>>,
 }
 
 impl Switchboard {
@@ -110,7 +114,19 @@ impl Switchboard {
             ambiguous: Mutex::default(),
             changed: Mutex::default(),
             changed_notify: Notify::new(),
+            keys: OnceLock::new(),
         })
+    }
+
+    /// Sets the keys that seal the ids of tasks.
+    pub(crate) fn set_keys(&self, keys: Arc<KeyRing>) {
+        // A gateway sets them once.
+        let _ = self.keys.set(keys);
+    }
+
+    /// Returns the params of a message with the task id that its recipient knows.
+    fn with_sealed_task(&self, client: &Client, server: &Alias, params: &RawValue) -> Option<Box<RawValue>> {
+        with_sealed_task(self.keys.get()?, &client.principal, server, params)
     }
 
     /// Records which server a connection leads to, and its only client if it is isolated.
@@ -234,8 +250,14 @@ impl Switchboard {
                 None => client.ask(&client.outbound, method, &params).await,
             };
             // The server may use the id again as soon as it has the answer.
+            let mut answer = answer;
             if let Some(board) = board.upgrade() {
                 lock(&board.asked).remove(&removed);
+                if let (Some(keys), Ok(Ok(result))) = (board.keys.get(), &mut answer)
+                    && let Some(own) = with_own_task(keys, &client.principal, result)
+                {
+                    *result = own;
+                }
             }
             answer_question(question, answer);
         });
@@ -307,9 +329,19 @@ impl ServerTap for Switchboard {
         all_capabilities(era)
     }
 
-    fn on_question(&self, question: Question) {
+    fn on_question(&self, mut question: Question) {
         let link = self.link(question.link);
         let recipient = self.recipient(&question, link.as_ref());
+        let client = match &recipient {
+            Recipient::Exchange(exchange) => Some(&exchange.client),
+            Recipient::Client(client) => Some(client),
+            Recipient::Ambiguous | Recipient::None => None,
+        };
+        if let (Some(client), Some(link)) = (client, &link)
+            && let Some(sealed) = self.with_sealed_task(client, &link.server, &question.params)
+        {
+            question.params = sealed;
+        }
         let checked = match &recipient {
             Recipient::Exchange(exchange) => self.check_limits(&question, exchange),
             Recipient::Client(_) => self.check_unprompted(&question),

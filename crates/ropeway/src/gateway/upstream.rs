@@ -62,7 +62,12 @@ impl UpstreamLease {
     pub(crate) async fn send(&self, request: RawRequest, exchange: &Arc<Exchange>) -> Result<RawReply, CallError> {
         let set_answered = |is_answered| self.link_use.iter().for_each(|link_use| link_use.set_answered(is_answered));
         set_answered(false);
-        let work = self.lease.mcp.forward(request, exchange.clone(), self.lease.context());
+        let mut cx = self.lease.context();
+        if request.method == "tasks/result" {
+            // The response comes when the task ends, which the total timeout limits.
+            cx = cx.with_idle_timeout(Duration::MAX);
+        }
+        let work = self.lease.mcp.forward(request, exchange.clone(), cx);
         let outcome = tokio::select! {
             biased;
             limit = exchange.exceeded() => return Err(too_many_elicitations(self.lease.alias(), limit)),

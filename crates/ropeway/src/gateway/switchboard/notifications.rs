@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{LinkView, Switchboard};
-use crate::gateway::client::LogLevel;
+use crate::gateway::client::{Client, LogLevel};
 use crate::gateway::clients::ChangedList;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::method::Method;
@@ -80,12 +80,14 @@ impl Switchboard {
     }
 
     /// Delivers an unknown notification to the client whose request it belongs to, if that is certain.
-    fn pass_on(&self, link: &LinkView, method: &str, params: Option<&RawValue>, callers: &Callers) {
-        let params = params.map_or("{}", RawValue::get);
+    fn pass_on(&self, link: &LinkView, method: &str, raw: Option<&RawValue>, callers: &Callers) {
+        let params = raw.map_or("{}", RawValue::get);
         if is_ambiguous(link, callers) || !params.starts_with('{') {
             return tracing::debug!(server = %link.server, "dropped a notification");
         }
         if let [exchange] = self.in_progress(&callers.keys).as_slice() {
+            let sealed = raw.and_then(|params| self.with_sealed_task(&exchange.client, &link.server, params));
+            let params = sealed.as_deref().map_or(params, RawValue::get);
             exchange.outbound.send(Frame::new(FrameKind::Log, notification(method, params)));
         }
     }
@@ -104,13 +106,17 @@ impl Switchboard {
         let Ok(message) = serde_json::from_str::<Message<'_>>(params.get()) else { return };
         // An unknown level counts as the most severe one.
         let level = LogLevel::parse(&message.level).unwrap_or(LogLevel::MAX);
-        let frame = || Frame::new(FrameKind::Log, notification("notifications/message", params.get()));
+        let frame = |client: &Client| {
+            let sealed = self.with_sealed_task(client, &link.server, params);
+            let params = sealed.as_deref().unwrap_or(params);
+            Frame::new(FrameKind::Log, notification("notifications/message", params.get()))
+        };
         let mut exchanges = self.in_progress(&callers.keys);
         exchanges.sort_by_key(|exchange| exchange.key);
         let Some(newest) = exchanges.last() else {
             let only = link.only_user.filter(|_| !callers.is_certain).and_then(|client| self.clients.get(client));
             if let Some(client) = only.filter(|client| client.wants_log(level)) {
-                client.outbound.send(frame());
+                client.outbound.send(frame(&client));
             }
             return;
         };
@@ -121,7 +127,7 @@ impl Switchboard {
             return tracing::debug!(server = %link.server, "dropped a log message that could belong to several clients");
         }
         if let Some(exchange) = exchanges.iter().rev().find(|exchange| exchange.wants_log(level)) {
-            exchange.outbound.send(frame());
+            exchange.outbound.send(frame(&exchange.client));
         }
     }
 }
