@@ -95,7 +95,7 @@ fn start_protected(ropeway: &Path, home: &Path) -> Result<ProtectedServers> {
     ProtectedServers::start(ropeway, &keys, &key, &restricted)
 }
 
-/// Writes a key file with a key for everything and a key for the profile `coding`, and returns both.
+/// Writes a key file with the key of an operator and a key for the profile `coding`, and returns both.
 fn new_keys(ropeway: &Path, file: &Path) -> Result<[String; 2]> {
     // Keys of the last run.
     let _ = fs::remove_file(file);
@@ -106,5 +106,5 @@ fn new_keys(ropeway: &Path, file: &Path) -> Result<[String; 2]> {
         }
         Ok(String::from_utf8(made.stdout)?.trim().to_owned())
     };
-    Ok([new_key(&["alice"])?, new_key(&["coder", "--profile", "coding"])?])
+    Ok([new_key(&["alice", "--operator"])?, new_key(&["coder", "--profile", "coding"])?])
 }

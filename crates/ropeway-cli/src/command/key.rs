@@ -1,4 +1,4 @@
-//! `ropeway key`: creates, lists and revokes the keys of gateway clients.
+//! `ropeway key`: creates, lists, changes and revokes the keys of gateway clients.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,9 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway key new alice
   ropeway key new ci --expires 30d --profile coding --tools 'git.*' --rate 10/s
+  ropeway key new prometheus --operator
   ropeway key list
+  ropeway key set alice --operator
   ropeway key revoke ci
 
 A client sends its key as `Authorization: Bearer KEY`. The keys are in the file `gateway.auth.keys_file` of the \
@@ -39,7 +41,7 @@ Examples:
   ropeway key new alice
   ropeway key new ci --expires 30d --rate 10/s
   ropeway key new reader --tools 'read_*' --tools 'git.log'
-  ropeway key new ci > key.txt
+  ropeway key new prometheus --operator > key.txt
 
 The key is printed once, on standard output; the file contains only its digest.";
 
@@ -48,6 +50,13 @@ Examples:
   ropeway key list
   ropeway key list --json";
 
+const SET_EXAMPLES: &str = "\
+Examples:
+  ropeway key set alice --operator
+  ropeway key set alice --no-operator
+
+The secret of the key stays valid. A running gateway applies the change at once.";
+
 const REVOKE_EXAMPLES: &str = "\
 Examples:
   ropeway key revoke ci
@@ -55,7 +64,7 @@ Examples:
 
 const FAINT: Style = Style::new().dimmed();
 
-/// Create, list and revoke keys of gateway clients
+/// Create, list, change and revoke keys of gateway clients
 #[derive(Debug, clap::Args)]
 pub(super) struct Key {
     #[command(subcommand)]
@@ -69,6 +78,8 @@ enum KeyCommand {
     /// List keys
     #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(LIST_EXAMPLES))]
     List(KeyLocation),
+    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(SET_EXAMPLES))]
+    Set(Set),
     /// Revoke a key
     ///
     /// The gateway refuses its next request. Calls in progress are finished.
@@ -85,6 +96,9 @@ struct New {
     /// Time after which the key expires (12h, 30d); never by default
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     expires: Option<Duration>,
+    /// Make the client an operator, who sees metrics, events and errors, and signs in to shared accounts
+    #[arg(long)]
+    operator: bool,
     /// Profile or server that the client may use, instead of all (repeatable)
     #[arg(long = "profile", value_name = "NAME")]
     profiles: Vec<String>,
@@ -100,6 +114,22 @@ struct New {
     /// Maximum sessions in memory
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sessions: Option<u32>,
+    #[command(flatten)]
+    location: KeyLocation,
+}
+
+/// Change a key
+#[derive(Debug, clap::Args)]
+struct Set {
+    /// Name or id of the key
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Make the client an operator, who sees metrics, events and errors, and signs in to shared accounts
+    #[arg(long, required_unless_present = "no_operator", conflicts_with = "no_operator")]
+    operator: bool,
+    /// Make the client an ordinary one
+    #[arg(long)]
+    no_operator: bool,
     #[command(flatten)]
     location: KeyLocation,
 }
@@ -145,6 +175,7 @@ impl Key {
         match self.command {
             KeyCommand::New(command) => command.run(context),
             KeyCommand::List(location) => list(&location, context),
+            KeyCommand::Set(command) => command.run(context),
             KeyCommand::Revoke(command) => command.run(context),
         }
     }
@@ -162,6 +193,7 @@ impl New {
         limits.sessions = self.sessions.map(|sessions| sessions as usize);
         let mut new = NewKey::new(self.name);
         new.lifetime = self.expires;
+        new.operator = self.operator;
         new.profiles = self.profiles;
         new.tools = self.tools;
         new.limits = limits;
@@ -186,18 +218,42 @@ impl New {
     }
 }
 
+impl Set {
+    fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
+        let (file, _) = self.location.find(context)?;
+        let keys = file.read().map_err(|error| failure(&error))?;
+        let changed = file.set_operator(&self.name, self.operator).map_err(|error| failure(&error))?;
+        if changed.is_empty() {
+            return Err(unknown_key(&self.name, &keys));
+        }
+        if context.json {
+            print_json(&json!({"changed": changed.iter().map(describe).collect::<Vec<_>>()}))?;
+        } else {
+            let role = if self.operator { "an operator" } else { "not an operator" };
+            for key in changed {
+                print(&format!("key `{}` (id {}) is {role}\n", key.name, key.id))?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Returns the failure of a command that names no key.
+fn unknown_key(name: &str, keys: &[ClientKey]) -> Failure {
+    let failure = Failure::usage(format!("unknown key `{name}`"));
+    match suggest::did_you_mean(name, keys.iter().map(|key| key.name.as_str())) {
+        Some(question) => failure.hint(question),
+        None => failure.hint("try `ropeway key list`"),
+    }
+}
+
 impl Revoke {
     fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
         let (file, _) = self.location.find(context)?;
         let keys = file.read().map_err(|error| failure(&error))?;
         let revoked = file.revoke(&self.name).map_err(|error| failure(&error))?;
         if revoked.is_empty() {
-            let failure = Failure::usage(format!("unknown key `{}`", self.name));
-            let names = keys.iter().map(|key| key.name.as_str());
-            return Err(match suggest::did_you_mean(&self.name, names) {
-                Some(question) => failure.hint(question),
-                None => failure.hint("try `ropeway key list`"),
-            });
+            return Err(unknown_key(&self.name, &keys));
         }
         if context.json {
             print_json(&json!({"revoked": revoked.iter().map(describe).collect::<Vec<_>>()}))?;
@@ -221,7 +277,7 @@ fn list(location: &KeyLocation, context: &CommandContext) -> Result<Exit, Failur
         print("no keys\n")?;
         return Ok(Exit::Done);
     }
-    let mut table = Table::new(&["", "NAME", "ID", "CREATED", "EXPIRES", "RESTRICTIONS"], Overflow::Wrap);
+    let mut table = Table::new(&["", "NAME", "ID", "CREATED", "EXPIRES", "RIGHTS"], Overflow::Wrap);
     for key in &keys {
         let state = if key.is_expired() { StatusIcon::Off.cell("expired") } else { StatusIcon::Good.cell("valid") };
         let expires = key.expires.map_or_else(|| "never".to_owned(), date);
@@ -231,21 +287,22 @@ fn list(location: &KeyLocation, context: &CommandContext) -> Result<Exit, Failur
             Cell::new(&key.id).styled(FAINT),
             Cell::new(&date(key.created)).styled(FAINT),
             Cell::new(&expires),
-            Cell::new(&restrictions(key)),
+            Cell::new(&rights(key)),
         ]);
     }
     print(&table.render(terminal_width(&std::io::stdout()), 0))?;
     Ok(Exit::Done)
 }
 
-/// Describes what a key may use, in one line.
-fn restrictions(key: &ClientKey) -> String {
+/// Describes what a key may do, in one line.
+fn rights(key: &ClientKey) -> String {
     let list = |name: &str, values: &Option<Vec<String>>| {
         values.as_ref().map(|values| format!("{name} {}", values.join(", ")))
     };
     let limits = key.limits.unwrap_or_default();
     let number = |name: &str, value: Option<usize>| value.map(|value| format!("{value} {name}"));
     let parts = [
+        key.operator.then(|| "operator".to_owned()),
         list("profiles", &key.profiles),
         list("tools", &key.tools),
         limits.rate.map(|rate| rate.to_string()),
@@ -265,6 +322,7 @@ fn describe(key: &ClientKey) -> Value {
         "created": timestamp(key.created),
         "expires": key.expires.map(timestamp),
         "expired": key.is_expired(),
+        "operator": key.operator,
         "profiles": key.profiles,
         "tools": key.tools,
     });

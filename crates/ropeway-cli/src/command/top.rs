@@ -158,9 +158,9 @@ fn url_failure(url: &str, error: &StatsError) -> Failure {
         StatsError::InvalidUrl => Failure::usage(format!("`{shown}` is not an http:// or https:// URL")),
         StatsError::NeedsKey => Failure::new(Exit::NeedsAuth, format!("the gateway at `{shown}` requires a key"))
             .hint(format!("set the variable `{KEY}` to a key of the gateway")),
-        StatsError::RestrictedKey => {
-            Failure::new(Exit::NeedsAuth, format!("the statistics of `{shown}` need a key without restrictions"))
-                .hint(format!("set the variable `{KEY}` to a key that was created without `--profile` and `--tools`"))
+        StatsError::NotOperator => {
+            Failure::new(Exit::NeedsAuth, format!("the statistics of `{shown}` need the key of an operator"))
+                .hint(format!("set the variable `{KEY}` to a key of `ropeway key new NAME --operator`"))
         }
         error => {
             Failure::new(Exit::Unreachable, format!("could not read the statistics of `{shown}`")).caused_by(error)

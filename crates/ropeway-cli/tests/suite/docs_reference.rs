@@ -21,7 +21,7 @@ struct Section {
 }
 
 /// `EXAMPLE` in `around` is replaced by each example. A line that starts with it may hold several keys.
-const SECTIONS: [Section; 27] = [
+const SECTIONS: [Section; 28] = [
     Section {
         title: "Top level",
         pointer: "/properties",
@@ -377,6 +377,17 @@ const SECTIONS: [Section; 27] = [
             ("scopes", r#"issuer: "https://auth.example", audience: api, scopes: [mcp]"#),
             ("profiles", r#"issuer: "https://auth.example", audience: api, profiles: [coding]"#),
             ("tools", r#"issuer: "https://auth.example", audience: api, tools: ["git.*"]"#),
+            ("operators", r#"issuer: "https://auth.example", audience: api, operators: {scope: "ropeway:operator"}"#),
+        ],
+    },
+    Section {
+        title: "`gateway.auth.jwt.operators`",
+        pointer: "/$defs/GatewayOperators/properties",
+        around: "gateway: {auth: {jwt: {issuer: \"https://auth.example\", audience: api, operators: {EXAMPLE}}}}",
+        examples: &[
+            ("scope", r#"scope: "ropeway:operator""#),
+            ("claim", "claim: groups, values: [ops]"),
+            ("values", "claim: groups, values: [ops, sre]"),
         ],
     },
     Section {

@@ -103,6 +103,37 @@ fn a_key_is_described_as_json() {
 }
 
 #[test]
+fn a_key_becomes_an_operator_and_an_ordinary_client_again() {
+    let place = keyed(&[entry("demo")], json!({}));
+    let alice = new_key(&place, "alice");
+    let ops = new_key(&place, "ops --operator");
+    let serving = Serving::in_place(&place, &[]);
+    let top = |key: &str| {
+        let top = place.ropeway(&["top", &serving.url, "--once", "--json"]);
+        top.with(|command| {
+            command.env("ROPEWAY_KEY", key);
+        })
+        .run()
+    };
+    top(&ops).expect(0);
+    let refused = top(&alice).expect(4);
+    assert!(refused.stderr.contains("`ropeway key new NAME --operator`"), "{}", refused.stderr);
+    let changed = place.run("key set alice --operator").expect(0);
+    assert!(changed.stdout.starts_with("key `alice` (id ") && changed.stdout.ends_with(") is an operator\n"));
+    top(&alice).expect(0);
+    let listed = place.run("key list --json").expect(0).json();
+    assert_eq!((&listed["keys"][0]["operator"], &listed["keys"][1]["operator"]), (&json!(true), &json!(true)));
+    assert!(place.run("key list").expect(0).stdout.contains("operator"));
+    let changed = place.run("key set alice --no-operator --json").expect(0).json();
+    assert_eq!(changed["changed"][0]["operator"], false);
+    top(&alice).expect(4);
+    assert!(place.run("key set alise --operator").expect(2).stderr.contains("did you mean `alice`?"));
+    place.run("key set alice").expect(2);
+    place.run("key set alice --operator --no-operator").expect(2);
+    serving.end().expect(0);
+}
+
+#[test]
 fn mistakes_are_explained() {
     let place = keyed(&[entry("demo")], json!({"profiles": {"coding": {}}}));
     let fails = |command: &str, words: &str| {

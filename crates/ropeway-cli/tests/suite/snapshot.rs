@@ -204,7 +204,7 @@ fn write_keys(place: &Path) {
     let limits = json!({"rate": "10/s", "calls": 4});
     let restricted =
         json!({"expires": 4_100_000_000_u64, "profiles": ["coding"], "tools": ["git.*", "read_*"], "limits": limits});
-    let keys = [key("alice", "1", restricted), key("ci", "2", json!({"expires": 1_790_000_001}))];
+    let keys = [key("alice", "1", restricted), key("ci", "2", json!({"expires": 1_790_000_001, "operator": true}))];
     let path = place.join("keys.json");
     std::fs::write(&path, json!({"version": 1, "keys": keys}).to_string()).expect("a file");
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("a mode");

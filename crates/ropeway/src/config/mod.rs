@@ -41,9 +41,10 @@ pub(crate) use self::settings::MAX_TIMEOUT;
 pub(crate) use self::settings::decode_gateway_key;
 pub use self::settings::{
     AuditSettings, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer, IdentityProvider,
-    Isolation, JwtSettings, LockPolicy, OAuthGrant, OAuthSettings, PrefixMode, PrincipalLimits, PrivateKey,
-    ProfileSettings, Rate, ReconnectPolicy, ResourceSettings, Sandbox, ServerConfig, ServerEntry, ServerLimits,
-    ServerTimeouts, StartMode, StdioServer, TokenCommand, TokenSource, ToolOverride, ToolSettings, Transport,
+    Isolation, JwtSettings, LockPolicy, OAuthGrant, OAuthSettings, OperatorTokens, PrefixMode, PrincipalLimits,
+    PrivateKey, ProfileSettings, Rate, ReconnectPolicy, ResourceSettings, Sandbox, ServerConfig, ServerEntry,
+    ServerLimits, ServerTimeouts, StartMode, StdioServer, TokenCommand, TokenSource, ToolOverride, ToolSettings,
+    Transport,
 };
 // Hidden from the docs: methods of `GatewaySettings` set them; used by the binary and tests.
 #[doc(hidden)]

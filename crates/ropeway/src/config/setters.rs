@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 
 use super::{
     AuditSettings, AuthSettings, CollisionPolicy, Config, EraChoice, GatewayLimits, GatewaySettings, HttpServer,
-    Isolation, JwtAlgorithm, JwtSettings, LogTarget, OAuthSettings, PrefixMode, PrincipalLimits, ProfileSettings, Rate,
-    ReconnectPolicy, ResourceSettings, Sandbox, SandboxLauncher, SandboxMode, ServerConfig, ServerEntry, ServerLimits,
-    ServerTimeouts, StartMode, StdioServer, TlsSettings, TokenCommand, ToolOverride, ToolSettings, Transport,
+    Isolation, JwtAlgorithm, JwtSettings, LogTarget, OAuthSettings, OperatorTokens, PrefixMode, PrincipalLimits,
+    ProfileSettings, Rate, ReconnectPolicy, ResourceSettings, Sandbox, SandboxLauncher, SandboxMode, ServerConfig,
+    ServerEntry, ServerLimits, ServerTimeouts, StartMode, StdioServer, TlsSettings, TokenCommand, ToolOverride,
+    ToolSettings, Transport,
 };
 use crate::secret::{Redactor, Secret};
 use crate::setters::setters;
@@ -177,6 +178,7 @@ setters!(JwtSettings {
     with_scopes => scopes: Vec<String>,
     with_profiles => profiles: Option<Vec<String>>,
     with_tools => tools: Option<Vec<String>>,
+    with_operators => operators: Option<OperatorTokens>,
 });
 
 setters!(JwtSettings {

@@ -225,7 +225,7 @@ async fn call_opaque(shared: &GatewayShared, route: &CallRoute, arguments: &[u8]
             Outcome::Result { result: result.into(), from: Era::Legacy, extras: ResultExtras::default(), server: None }
         }
         Err(CallError::NeedsAuth { .. }) => Outcome::Error(sign_in_required(shared, exchange, &route.server, "")),
-        Err(error) => Outcome::Error(ErrorReply::from_call(&error, exchange.client.era)),
+        Err(error) => Outcome::Error(ErrorReply::for_client(&error, &exchange.client)),
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::client::Client;
 use crate::error_chain::chain;
 use crate::protocol::{Era, HeaderMismatch, InvalidMessage, MODERN, code, meta};
 use crate::tool::{Alias, CallError};
@@ -181,11 +182,23 @@ impl ErrorReply {
         Self::new(200, code::INTERNAL, message)
     }
 
+    /// Converts the error of a client's call.
+    ///
+    /// The cause of a lost connection may quote the standard error of the server, which only operators see.
+    pub(crate) fn for_client(error: &CallError, client: &Client) -> Self {
+        match error {
+            CallError::Unavailable { .. } if !client.principal.is_operator() => {
+                Self::internal(error.to_string()).with_data(reason(error))
+            }
+            _ => Self::from_call(error, client.era),
+        }
+    }
+
     /// Converts the error of a call.
     ///
     /// Errors of the server keep their code, message and data. They stay protocol errors: a result with `isError` would claim that
     /// the tool failed.
-    pub(crate) fn from_call(error: &CallError, client: Era) -> Self {
+    fn from_call(error: &CallError, client: Era) -> Self {
         match error {
             CallError::Refused { code, message, data, .. } => {
                 let code = resource_code(*code, client);

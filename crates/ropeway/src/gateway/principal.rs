@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::shares::Holdings;
 use crate::config::{Glob, PrincipalLimits, Rate};
@@ -16,7 +16,12 @@ use crate::tool::{Alias, CancelToken};
 /// All clients with the same id share one record, so that a change to their rights takes effect at once, and their limits count
 /// for all of them together.
 #[derive(Clone)]
-pub(crate) struct Principal(Arc<PrincipalRecord>);
+pub(crate) struct Principal {
+    record: Arc<PrincipalRecord>,
+    /// Until when the token of this request makes its principal an operator, in seconds since 1970. It belongs to the token and
+    /// not to the record: another token of the same user may not have the scope.
+    operator_until: u64,
+}
 
 struct PrincipalRecord {
     id: Arc<str>,
@@ -38,6 +43,8 @@ struct PrincipalRecord {
 pub(crate) struct Grant {
     /// The public part of the principal's key.
     pub(crate) key_id: Option<Arc<str>>,
+    /// Whether the principal is an operator, whichever token it has.
+    pub(crate) is_operator: bool,
     /// The profiles and servers that the principal may select. `None` allows all.
     pub(crate) profiles: Option<Vec<String>>,
     /// The tools that the principal may use. `None` allows all.
@@ -122,7 +129,7 @@ impl ToolAccess {
 
 impl Principal {
     pub(crate) fn new(id: &str, grant: Grant) -> Self {
-        Self(Arc::new(PrincipalRecord {
+        let record = PrincipalRecord {
             id: id.into(),
             grant: RwLock::new(Arc::new(grant)),
             bucket: Mutex::default(),
@@ -131,67 +138,79 @@ impl Principal {
             holdings: Holdings::new(!id.is_empty()),
             valid_until: AtomicU64::new(0),
             revoked: CancelToken::new(),
-        }))
+        };
+        Self { record: Arc::new(record), operator_until: 0 }
+    }
+
+    /// Returns the principal with the rights of an operator until a time, in seconds since 1970, which a token gives it.
+    pub(crate) fn with_operator_until(self, time: u64) -> Self {
+        Self { operator_until: time, ..self }
     }
 
     /// Returns the text that identifies the principal in logs, and that sealed ids are bound to: `key:NAME`, `jwt:ISSUER|SUBJECT`,
     /// or empty without authentication.
     pub(crate) fn id(&self) -> &str {
-        &self.0.id
+        &self.record.id
     }
 
     /// Returns the same text as [`id`](Self::id), shared.
     pub(crate) fn shared_id(&self) -> Arc<str> {
-        self.0.id.clone()
+        self.record.id.clone()
     }
 
     /// Returns the public part of the principal's key.
     pub(crate) fn key_id(&self) -> Option<Arc<str>> {
-        read(&self.0.grant).key_id.clone()
+        read(&self.record.grant).key_id.clone()
     }
 
     /// Returns the current rights and limits of the principal.
     pub(crate) fn grant(&self) -> Arc<Grant> {
-        read(&self.0.grant).clone()
+        read(&self.record.grant).clone()
     }
 
     /// Replaces the rights and limits. Equal ones stay.
     pub(crate) fn set_grant(&self, grant: Grant) {
         if *self.grant() != grant {
-            *write(&self.0.grant) = Arc::new(grant);
+            *write(&self.record.grant) = Arc::new(grant);
         }
     }
 
     /// Returns `true` if the principal may select a profile or server.
     pub(crate) fn allows_profile(&self, name: &str) -> bool {
-        read(&self.0.grant).profiles.as_ref().is_none_or(|profiles| profiles.iter().any(|profile| profile == name))
+        read(&self.record.grant).profiles.as_ref().is_none_or(|profiles| profiles.iter().any(|profile| profile == name))
     }
 
     /// Returns `true` if the principal may not use everything.
     pub(crate) fn is_restricted(&self) -> bool {
-        let grant = read(&self.0.grant);
+        let grant = read(&self.record.grant);
         grant.profiles.is_some() || grant.tools.is_some()
+    }
+
+    /// Returns `true` if the principal may see and change what concerns all clients: metrics, statistics, events, standard error of
+    /// servers, and the sign-ins to shared accounts.
+    pub(crate) fn is_operator(&self) -> bool {
+        read(&self.record.grant).is_operator || self.operator_until > unix_now()
     }
 
     /// Returns the tools that the principal may use; `None` if it may use all of them.
     pub(crate) fn tools(&self) -> Option<Arc<ToolAccess>> {
-        read(&self.0.grant).tools.clone()
+        read(&self.record.grant).tools.clone()
     }
 
     /// Returns the limits of the principal.
     pub(crate) fn limits(&self) -> PrincipalLimits {
-        read(&self.0.grant).limits
+        read(&self.record.grant).limits
     }
 
     /// Returns what the clients of the principal hold together.
     pub(crate) fn holdings(&self) -> &Holdings {
-        &self.0.holdings
+        &self.record.holdings
     }
 
     /// Counts a request. Fails with the time until the next one is allowed.
     pub(crate) fn take_request(&self) -> Result<(), Duration> {
         let Some(rate) = self.limits().rate else { return Ok(()) };
-        let mut bucket = lock(&self.0.bucket);
+        let mut bucket = lock(&self.record.bucket);
         let (_, limit) = match &mut *bucket {
             Some(bucket) if bucket.0 == rate => bucket,
             other => other.insert((rate, RateLimit::per(rate.count(), rate.period()))),
@@ -204,46 +223,51 @@ impl Principal {
         let limit = self.limits().calls.unwrap_or(usize::MAX);
         let permit = PrincipalPermit(self.clone());
         // The permit counts itself out again.
-        if self.0.calls.fetch_add(1, Ordering::Relaxed) >= limit { Err(limit) } else { Ok(permit) }
+        if self.record.calls.fetch_add(1, Ordering::Relaxed) >= limit { Err(limit) } else { Ok(permit) }
     }
 
     /// Counts an event stream until the permit is dropped. Returns `None` if the principal has as many as the limit.
     pub(crate) fn open_stream(&self, limit: usize) -> Option<StreamPermit> {
         let permit = StreamPermit(self.clone());
         // The permit counts itself out again.
-        (self.0.streams.fetch_add(1, Ordering::Relaxed) < limit).then_some(permit)
+        (self.record.streams.fetch_add(1, Ordering::Relaxed) < limit).then_some(permit)
     }
 
     /// Notes a token of the principal that is valid until a time, in seconds since 1970.
     pub(crate) fn extend(&self, valid_until: u64) {
-        self.0.valid_until.fetch_max(valid_until, Ordering::Relaxed);
+        self.record.valid_until.fetch_max(valid_until, Ordering::Relaxed);
     }
 
     /// Returns `true` if the principal had tokens, and all of them have expired.
     pub(crate) fn has_expired(&self, now: u64) -> bool {
-        let valid_until = self.0.valid_until.load(Ordering::Relaxed);
+        let valid_until = self.record.valid_until.load(Ordering::Relaxed);
         valid_until != 0 && valid_until <= now
     }
 
     /// Ends the streams of the principal, because its key or token is revoked or expired.
     pub(crate) fn revoke(&self) {
-        self.0.revoked.cancel();
+        self.record.revoked.cancel();
     }
 
     /// Returns a token that is cancelled when the key or token of the principal is revoked or expires.
     pub(crate) fn revoked(&self) -> CancelToken {
-        self.0.revoked.clone()
+        self.record.revoked.clone()
     }
 
     /// Returns `true` if the other one is a clone of this one. Equal principals may have different rights if one of them was revoked.
     pub(crate) fn is_clone(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.record, &other.record)
     }
 
     /// Returns `true` if only the caller holds the record.
     pub(crate) fn is_unused(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+        Arc::strong_count(&self.record) == 1
     }
+}
+
+/// Returns the seconds since 1970.
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 impl From<&str> for Principal {
@@ -254,13 +278,13 @@ impl From<&str> for Principal {
 
 impl PartialEq for Principal {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.id == other.0.id
+        Arc::ptr_eq(&self.record, &other.record) || self.record.id == other.record.id
     }
 }
 
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Principal").field(&self.0.id).finish()
+        f.debug_tuple("Principal").field(&self.record.id).finish()
     }
 }
 
@@ -270,7 +294,7 @@ pub(crate) struct PrincipalPermit(Principal);
 
 impl Drop for PrincipalPermit {
     fn drop(&mut self) {
-        self.0.0.calls.fetch_sub(1, Ordering::Relaxed);
+        self.0.record.calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -280,7 +304,7 @@ pub(crate) struct StreamPermit(Principal);
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        self.0.0.streams.fetch_sub(1, Ordering::Relaxed);
+        self.0.record.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -127,9 +127,18 @@ async fn list_again(shared: &GatewayShared, server: &Alias, account: Option<&Arc
     false
 }
 
-/// Adds how the client's principal can sign in to the servers whose entries are missing for that reason.
+/// Adds how the client's principal can sign in to the servers whose entries are missing for that reason. Removes reasons that
+/// quote errors, the configuration or the standard error of a server, unless the principal is an operator.
 pub(super) fn add_advice(shared: &GatewayShared, client: &Client, listing: &mut Listing) {
-    for server in listing.missing.iter_mut().filter(|server| server.state == "needs_auth") {
-        server.reason = Some(format!("needs a sign-in: {}", sign_in_advice(shared, &client.principal, &server.alias)));
+    let is_operator = client.principal.is_operator();
+    for server in &mut listing.missing {
+        match server.state {
+            "needs_auth" => {
+                let advice = sign_in_advice(shared, &client.principal, &server.alias);
+                server.reason = Some(format!("needs a sign-in: {advice}"));
+            }
+            "down" | "skipped" | "invalid" | "hidden" if !is_operator => server.reason = None,
+            _ => {}
+        }
     }
 }

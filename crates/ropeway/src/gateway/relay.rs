@@ -61,7 +61,7 @@ pub(crate) async fn send(
             Ok(reply) => return Ok(reply),
             // The server has not executed the request.
             Err(SendError::Call(CallError::NeedsAuth { server, challenge })) => (server, challenge),
-            Err(SendError::Call(error)) => return Err(ErrorReply::from_call(&error, exchange.client.era).into()),
+            Err(SendError::Call(error)) => return Err(ErrorReply::for_client(&error, &exchange.client).into()),
             Err(SendError::Reply(error)) => return Err(error.into()),
         };
         let challenge = Challenge::parse(challenge.as_deref());

@@ -94,6 +94,9 @@ pub(crate) fn sign_in_required(
 /// Returns how a principal can sign in to a server.
 pub(crate) fn sign_in_advice(shared: &GatewayShared, principal: &Principal, server: &Alias) -> String {
     let account = shared.upstreams.account(server, principal);
+    if account.is_none() && !principal.is_operator() {
+        return "ask an operator of the gateway to sign in".to_owned();
+    }
     let command = login_command(shared, server, account.as_deref());
     let page = match (page_url(shared, server), shared.settings().page) {
         (Some(url), _) => format!(", or open {url}"),

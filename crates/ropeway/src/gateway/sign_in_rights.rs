@@ -12,11 +12,11 @@ use crate::tool::Alias;
 pub(crate) enum SignInDenied {
     /// The server does not exist, the principal may not use it, or it has no sign-in.
     Unknown,
-    /// All principals share the account, and this one may not use all servers.
-    Restricted,
+    /// All principals share the account, and this one is not an operator.
+    NotOperator,
 }
 
-/// Returns the account that a principal may sign in to: its own one, or the shared one if it may use all servers.
+/// Returns the account that a principal may sign in to: its own one, or the shared one if it is an operator.
 pub(crate) fn sign_in_account(
     shared: &GatewayShared,
     principal: &Principal,
@@ -26,16 +26,18 @@ pub(crate) fn sign_in_account(
         return Err(SignInDenied::Unknown);
     }
     match shared.upstreams.account(server, principal) {
-        None if principal.is_restricted() => Err(SignInDenied::Restricted),
+        None if !principal.is_operator() => Err(SignInDenied::NotOperator),
         account => Ok((server.clone(), account)),
     }
 }
 
-/// Returns `true` if a principal may use a server in one of its profiles.
+/// Returns `true` if a principal may use a server in one of its profiles, or operates all of them.
 fn may_use(shared: &GatewayShared, principal: &Principal, server: &Alias) -> bool {
     let routers = shared.routers();
     let mut allowed = routers.all().filter(|router| principal.allows_profile(&router.profile.name));
-    !principal.is_restricted() || allowed.any(|router| permitted(router.clone(), principal).has_server(server))
+    principal.is_operator()
+        || !principal.is_restricted()
+        || allowed.any(|router| permitted(router.clone(), principal).has_server(server))
 }
 
 /// Returns the command that signs in to an account on the machine of the gateway.

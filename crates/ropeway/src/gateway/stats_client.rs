@@ -31,9 +31,9 @@ pub enum StatsError {
     /// The gateway requires a key.
     #[error("the gateway requires a key")]
     NeedsKey,
-    /// The key is restricted to some profiles or tools, and the counts cover all.
-    #[error("the key is restricted to some profiles or tools")]
-    RestrictedKey,
+    /// The key is not that of an operator.
+    #[error("the key is not that of an operator")]
+    NotOperator,
     /// The server behind the URL is not a gateway.
     #[error("the server behind the URL is not a ropeway gateway ({0})")]
     NotGateway(String),
@@ -60,7 +60,7 @@ pub async fn fetch_stats(url: &str, key: Option<&Secret>, timeout: Duration) -> 
     match response.status().as_u16() {
         200 => {}
         401 => return Err(StatsError::NeedsKey),
-        403 if key.is_some() => return Err(StatsError::RestrictedKey),
+        403 if key.is_some() => return Err(StatsError::NotOperator),
         403 => return Err(StatsError::NeedsKey),
         status => return Err(StatsError::NotGateway(format!("HTTP status {status}"))),
     }

@@ -61,6 +61,23 @@ pub struct JwtSettings {
     pub profiles: Option<Vec<String>>,
     /// Globs of the tools that principals may use. `None` allows all.
     pub tools: Option<Vec<String>>,
+    /// The tokens of operators. `None` makes no token one.
+    pub operators: Option<OperatorTokens>,
+}
+
+/// Selects the access tokens of operators, who see metrics, events and standard error of servers, and sign in to shared accounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperatorTokens {
+    /// Tokens with this scope.
+    Scope(String),
+    /// Tokens with a claim that is one of the values, or a list that contains one of them.
+    Claim {
+        /// The name of the claim.
+        name: String,
+        /// The accepted values.
+        values: Vec<String>,
+    },
 }
 
 impl JwtSettings {
@@ -77,6 +94,7 @@ impl JwtSettings {
             scopes: Vec::new(),
             profiles: None,
             tools: None,
+            operators: None,
         }
     }
 }

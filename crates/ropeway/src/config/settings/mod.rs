@@ -21,7 +21,7 @@ pub use self::entry::{
 pub use self::gateway::{
     DrainSettings, GatewayLimits, GatewaySettings, Isolation, ListenAddress, PrefixMode, ProfileSettings, TlsSettings,
 };
-pub use self::gateway_auth::{AuthSettings, JwtAlgorithm, JwtSettings, PrincipalLimits, Rate};
+pub use self::gateway_auth::{AuthSettings, JwtAlgorithm, JwtSettings, OperatorTokens, PrincipalLimits, Rate};
 pub use self::gateway_observe::{AuditSettings, LogTarget};
 pub use self::provider_name::ProviderName;
 pub use self::sandbox::{Sandbox, SandboxFailure, SandboxLauncher, SandboxMode, SandboxPath, SandboxProfile};

@@ -41,6 +41,10 @@ pub struct ClientKey {
     /// When the key expires, in seconds since 1970. `None` if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
+    /// Whether the client is an operator: it sees metrics, statistics, events and standard error of servers, and signs in to shared
+    /// accounts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub operator: bool,
     /// The profiles and servers that the client may use. `None` allows all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profiles: Option<Vec<String>>,
@@ -138,6 +142,8 @@ pub struct NewKey {
     pub name: String,
     /// How long the key is valid. `None` for no limit.
     pub lifetime: Option<Duration>,
+    /// Whether the client is an operator.
+    pub operator: bool,
     /// The profiles and servers that the client may use. Empty allows all.
     pub profiles: Vec<String>,
     /// Globs of the tools that the client may use. Empty allows all.
@@ -167,6 +173,7 @@ impl NewKey {
             sha256: key_digest(&key).iter().map(|byte| format!("{byte:02x}")).collect(),
             created,
             expires: self.lifetime.map(|lifetime| created.saturating_add(lifetime.as_secs())),
+            operator: self.operator,
             profiles: Some(self.profiles).filter(|profiles| !profiles.is_empty()),
             tools: Some(self.tools).filter(|tools| !tools.is_empty()),
             limits: Some(self.limits).filter(|limits| *limits != KeyLimits::default()),

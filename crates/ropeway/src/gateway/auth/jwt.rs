@@ -15,7 +15,7 @@ use super::client_key::{KeyDigest, key_digest};
 use super::jwks::SignatureError;
 use super::jwks_cache::KeySetCache;
 use super::principals::Principals;
-use crate::config::{JwtAlgorithm, JwtSettings, PrincipalLimits};
+use crate::config::{JwtAlgorithm, JwtSettings, OperatorTokens, PrincipalLimits};
 use crate::gateway::principal::{Grant, Principal, ToolAccess};
 use crate::sync::lock;
 use crate::tool::escape_invisible;
@@ -80,6 +80,8 @@ impl JwtVerifier {
     ) -> Self {
         let grant = Grant {
             key_id: None,
+            // Each token has this right, or not.
+            is_operator: false,
             profiles: settings.profiles.clone(),
             tools: settings.tools.as_deref().map(ToolAccess::new_or_none).map(Arc::new),
             limits,
@@ -112,6 +114,8 @@ impl JwtVerifier {
         let name = principal_name(&read.claims, &self.settings.principal_claim)?;
         let principal = self.principals.enter(&format!("jwt:{}|{name}", self.settings.issuer), self.grant.clone());
         principal.extend(expires as u64);
+        let is_operator = self.settings.operators.as_ref().is_some_and(|rule| selects(rule, &read.claims));
+        let principal = principal.with_operator_until(if is_operator { expires as u64 } else { 0 });
         self.remember(digest, VerifiedToken { principal: principal.clone(), expires, keys });
         Ok(principal)
     }
@@ -238,6 +242,20 @@ fn scopes(claims: &Map<String, Value>) -> Vec<&str> {
         one => one.as_str().map(|text| text.split(' ').collect()).unwrap_or_else(Vec::new),
     });
     texts.collect()
+}
+
+/// Returns `true` if the claims are those of an operator's token.
+fn selects(rule: &OperatorTokens, claims: &Map<String, Value>) -> bool {
+    match rule {
+        OperatorTokens::Scope(scope) => scopes(claims).contains(&scope.as_str()),
+        OperatorTokens::Claim { name, values } => {
+            let found = claims.get(name).map_or(&[][..], |claim| match claim {
+                Value::Array(all) => all,
+                one => std::slice::from_ref(one),
+            });
+            found.iter().filter_map(Value::as_str).any(|found| values.iter().any(|value| value == found))
+        }
+    }
 }
 
 /// Returns the name of the principal. A name that could forge or hide parts of log lines is refused.

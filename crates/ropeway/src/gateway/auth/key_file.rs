@@ -204,6 +204,23 @@ impl KeyFile {
         Ok(revoked)
     }
 
+    /// Makes the keys with a name or id those of an operator, or of none. The secrets stay valid. Returns the keys.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read or written.
+    pub fn set_operator(&self, name: &str, operator: bool) -> Result<Vec<ClientKey>, KeyFileError> {
+        let mut changed = Vec::new();
+        self.change(false, |keys| {
+            for key in keys.iter_mut().filter(|key| key.name == name || key.id == name) {
+                key.operator = operator;
+                changed.push(key.clone());
+            }
+            Ok(())
+        })?;
+        Ok(changed)
+    }
+
     /// Changes the keys while holding the lock.
     fn change(
         &self,
@@ -279,6 +296,25 @@ mod tests {
         file.add(NewKey { lifetime: Some(Duration::ZERO), ..NewKey::new("alice") }).expect("a key");
         assert!(file.read().expect("keys")[0].is_expired());
         file.add(NewKey::new("alice")).expect("an expired key does not hold its name");
+    }
+
+    #[test]
+    fn an_existing_key_becomes_an_operator_without_a_new_secret() {
+        let (_folder, file) = file();
+        let (_, first) = file.add(NewKey::new("alice")).expect("a key");
+        file.add(NewKey { operator: true, ..NewKey::new("ops") }).expect("a key");
+        let text = fs::read_to_string(file.path()).expect("a file");
+        assert_eq!(
+            text.matches("\"operator\": true").count(),
+            1,
+            "files without operators have no such member: {text}"
+        );
+        let operator = ClientKey { operator: true, ..first.clone() };
+        assert_eq!(file.set_operator("alice", true).expect("a key"), std::slice::from_ref(&operator));
+        assert_eq!(file.read().expect("keys")[0], operator);
+        assert_eq!(file.set_operator(&first.id, false).expect("a key"), std::slice::from_ref(&first));
+        assert_eq!(file.read().expect("keys")[0], first);
+        assert_eq!(file.set_operator("nobody", true).expect("no key"), []);
     }
 
     #[test]

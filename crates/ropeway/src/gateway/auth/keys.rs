@@ -157,6 +157,7 @@ fn live_keys(keys: Vec<ClientKey>, principals: &Principals, limits: PrincipalLim
     let live = |key: ClientKey| {
         let grant = Grant {
             key_id: Some(key.id.as_str().into()),
+            is_operator: key.operator,
             profiles: key.profiles.clone(),
             tools: key.tools.as_deref().map(ToolAccess::new_or_none).map(Arc::new),
             limits: key.limits.map(PrincipalLimits::from).unwrap_or_default().or(limits),

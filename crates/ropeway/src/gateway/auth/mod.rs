@@ -66,8 +66,8 @@ impl Auth {
         let principals = Arc::<Principals>::default();
         let limits = settings.principal_limits;
         let methods = AuthMethods::new(&settings.auth, limits, &principals, None, &events)?;
-        let anonymous = Principal::new("", Grant { limits, ..Grant::default() });
-        let local = Principal::from("");
+        let anonymous = Principal::new("", own_grant(limits));
+        let local = Principal::new("", own_grant(PrincipalLimits::default()));
         Ok(Self { principals, anonymous, local, methods: RwLock::new(Arc::new(methods)), events })
     }
 
@@ -84,7 +84,7 @@ impl Auth {
         }
         match AuthMethods::new(auth, limits, &self.principals, before.jwt.as_ref(), &self.events) {
             Ok(methods) => {
-                self.anonymous.set_grant(Grant { limits, ..Grant::default() });
+                self.anonymous.set_grant(own_grant(limits));
                 if let Some(keys) = &before.keys {
                     keys.end_streams_without(methods.keys.as_ref());
                 }
@@ -148,6 +148,12 @@ impl Auth {
         let metadata = metadata::resource_metadata(methods.jwt_settings()?, name, host)?;
         Some(metadata.to_string())
     }
+}
+
+/// Returns the rights of the user who runs the gateway. Without authentication, which other machines cannot use, all clients have
+/// them.
+fn own_grant(limits: PrincipalLimits) -> Grant {
+    Grant { is_operator: true, limits, ..Grant::default() }
 }
 
 /// The parts of a request that authentication needs.

@@ -20,8 +20,9 @@ use crate::gateway::principal::Principal;
 use crate::gateway::shared::GatewayShared;
 use crate::tool::CancelToken;
 
-/// The response to a principal that may not see all servers.
-pub(super) const RESTRICTED: &str = "Forbidden: the key does not give access to all servers";
+/// The response to a principal that is not an operator.
+const NOT_OPERATOR: &str = "Forbidden: only operators may use this path; create a key with `ropeway key new NAME --operator`, \
+                            or change one with `ropeway key set NAME --operator`";
 
 /// Maximum bytes of an event. Larger ones arrive without their details.
 const MAX_EVENT: usize = 64 << 10;
@@ -48,16 +49,21 @@ impl ApiResource {
 
 /// Responds with a resource.
 ///
-/// Events are about all servers, so a principal with access to some of them gets none.
+/// Events are about all servers and clients, so only operators get them.
 pub(super) async fn get(shared: &Arc<GatewayShared>, resource: ApiResource, principal: &Principal) -> Response<Body> {
     let mut response = match resource {
         ApiResource::Status => document(&status(shared, principal).await),
         ApiResource::Calls => document(&json!({ "calls": recent_calls(shared, principal) })),
-        ApiResource::Events if principal.is_restricted() => response::refuse(403, RESTRICTED),
+        ApiResource::Events if !principal.is_operator() => not_operator(),
         ApiResource::Events => events(shared, principal),
     };
     response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+/// Refuses a request of a principal that is not an operator.
+pub(super) fn not_operator() -> Response<Body> {
+    response::refuse(403, NOT_OPERATOR)
 }
 
 fn document(value: &impl Serialize) -> Response<Body> {
@@ -96,7 +102,7 @@ impl EventSource {
             event = self.events.next() => event?,
         };
         // The rights may have changed since the last event.
-        if self.principal.is_restricted() { None } else { Some((encode(&event), self)) }
+        if self.principal.is_operator() { Some((encode(&event), self)) } else { None }
     }
 }
 

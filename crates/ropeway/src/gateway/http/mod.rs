@@ -289,7 +289,7 @@ async fn serve_principal(
         (Route::Metrics | Route::Stats | Route::Api(_) | Route::SignIn, Err(error), _)
         | (_, Ok(()), Some(Err(error))) => response::error(&error),
         (Route::SignIn, ..) => sign_in::change(shared, endpoint.scheme, &principal, (head, body)).await,
-        (Route::Metrics | Route::Stats, ..) if principal.is_restricted() => response::refuse(403, api::RESTRICTED),
+        (Route::Metrics | Route::Stats, ..) if !principal.is_operator() => api::not_operator(),
         (Route::Metrics, ..) => metrics::page(shared),
         (Route::Stats, ..) => metrics::stats(shared),
         (Route::Api(resource), _, stream) => holding(api::get(shared, resource, &principal).await, stream),

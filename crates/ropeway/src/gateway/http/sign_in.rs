@@ -36,6 +36,10 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base
 /// Maximum characters of the reason on the page of a sign-in that failed.
 const MAX_REASON: usize = 500;
 
+/// The response to a principal that may not change the shared account.
+const SHARED_ACCOUNT: &str = "Forbidden: all clients share this account, and only operators may change it; see \
+                              `ropeway key new NAME --operator`";
+
 /// A request of the page.
 #[derive(Deserialize)]
 struct PageRequest {
@@ -79,10 +83,7 @@ pub(super) async fn change(
 fn refuse(denied: SignInDenied) -> Response<Body> {
     match denied {
         SignInDenied::Unknown => response::refuse(404, SignInError::NotSupported.to_string()),
-        SignInDenied::Restricted => {
-            let message = "Forbidden: all clients share this account; use a key with access to all servers";
-            response::refuse(403, message)
-        }
+        SignInDenied::NotOperator => response::refuse(403, SHARED_ACCOUNT),
     }
 }
 

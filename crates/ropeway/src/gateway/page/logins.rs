@@ -28,8 +28,8 @@ pub(super) struct LoginRecord {
     in_progress: bool,
     /// Why the latest sign-in on the page failed.
     failure: Option<String>,
-    /// The command that signs in on the machine of the gateway.
-    command: String,
+    /// The command that signs in on the machine of the gateway. Only operators get that of a shared account.
+    command: Option<String>,
 }
 
 /// The stored sign-ins at one moment.
@@ -60,6 +60,9 @@ impl Logins {
         let key = sign_in_account(shared, principal, &status.server).ok();
         let progress = key.as_ref().map(|key| shared.sign_ins.progress(key)).unwrap_or_default();
         let is_refused = matches!(status.state, ServerState::NeedsAuth);
+        // The shared account concerns all principals: only operators see and change it.
+        let is_shown = account.is_some() || principal.is_operator();
+        let shown = stored.filter(|_| is_shown);
         // The tokens of a server that is connected may lack a scope that a call needs.
         let is_awaited = key.as_ref().is_some_and(|key| shared.sign_ins.waiting.has_call(key));
         Some(LoginRecord {
@@ -68,10 +71,10 @@ impl Logins {
             allowed: key.is_some(),
             in_progress: progress.is_open,
             failure: progress.failure.map(|reason| reason.to_string()),
-            issuer: stored.map(|entry| entry.issuer.clone()),
-            expires: stored.and_then(|entry| entry.expires_at).map(timestamp),
-            refreshable: stored.is_some_and(|entry| entry.refreshable),
-            command: login_command(shared, &status.server, account.as_deref()),
+            issuer: shown.map(|entry| entry.issuer.clone()),
+            expires: shown.and_then(|entry| entry.expires_at).map(timestamp),
+            refreshable: shown.is_some_and(|entry| entry.refreshable),
+            command: is_shown.then(|| login_command(shared, &status.server, account.as_deref())),
             account: account.map(|account| account.to_string()),
         })
     }

@@ -1,5 +1,6 @@
 //! The state of the gateway and its servers, for the web page.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::gateway::profile::DEFAULT_PROFILE;
 use crate::gateway::router::Router;
 use crate::gateway::shared::{GatewayShared, GatewayStatus, permitted};
 use crate::mcp::Era;
-use crate::registry::ServerStatus;
+use crate::registry::{ServerState, ServerStatus};
 use crate::tool::Alias;
 
 /// Maximum number of lines of a server's standard error.
@@ -21,6 +22,9 @@ const MAX_LINES: usize = 20;
 /// Maximum characters of such a line, and of an error.
 const MAX_TEXT: usize = 1000;
 
+/// The cause of a failure for principals that are not operators.
+const WITHHELD: &str = "operators of the gateway see the cause";
+
 /// The response of `/api/status`.
 #[derive(Serialize)]
 pub(crate) struct PageStatus {
@@ -28,7 +32,11 @@ pub(crate) struct PageStatus {
     version: &'static str,
     /// `starting`, `ready` or `draining`.
     state: &'static str,
-    counts: GatewayStatus,
+    /// Whether the principal is an operator. Others get neither counts nor errors and output of servers, which other clients'
+    /// calls may have caused.
+    operator: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts: Option<GatewayStatus>,
     servers: Vec<ServerRecord>,
     profiles: Vec<ProfileRecord>,
 }
@@ -64,27 +72,43 @@ struct ProfileRecord {
 
 /// Describes the gateway.
 ///
-/// A principal sees the profiles that it may select, and of their servers those that it may use.
+/// A principal sees the profiles that it may select, and of their servers those that it may use. An operator sees all servers.
 pub(crate) async fn status(shared: &GatewayShared, principal: &Principal) -> PageStatus {
     let health = shared.health.get(&shared.bridge).await;
     let settings = shared.settings();
+    let is_operator = principal.is_operator();
     let profiles = profiles(shared, principal);
     let mut servers = servers(shared, health.as_deref());
+    if !is_operator {
+        servers.retain(|server| profiles.iter().any(|profile| profile.servers.contains(&server.status.server)));
+        let tools = usable_tools(shared, principal);
+        let count = |server: &Alias| tools.get(server).map_or(0, HashSet::len);
+        servers = servers.into_iter().map(|server| server.without_details(count)).collect();
+    }
     let logins = Logins::read(shared).await;
     for server in &mut servers {
         server.login = logins.of(shared, principal, &server.status);
-    }
-    if principal.is_restricted() {
-        servers.retain(|server| profiles.iter().any(|profile| profile.servers.contains(&server.status.server)));
     }
     PageStatus {
         name: settings.name.clone(),
         version: env!("CARGO_PKG_VERSION"),
         state: state(shared),
-        counts: shared.status(),
+        operator: is_operator,
+        counts: is_operator.then(|| shared.status()),
         servers,
         profiles,
     }
+}
+
+/// Returns the tools of each server that a principal may use, by the server's own names.
+fn usable_tools(shared: &GatewayShared, principal: &Principal) -> HashMap<Alias, HashSet<Box<str>>> {
+    let mut tools: HashMap<Alias, HashSet<Box<str>>> = HashMap::new();
+    for router in shared.routers().all().filter(|router| principal.allows_profile(&router.profile.name)) {
+        for (server, name) in permitted(router.clone(), principal).own_tool_names() {
+            tools.entry(server.clone()).or_default().insert(name.into());
+        }
+    }
+    tools
 }
 
 fn state(shared: &GatewayShared) -> &'static str {
@@ -129,6 +153,27 @@ impl ServerRecord {
             login: None,
             status,
         }
+    }
+}
+
+impl ServerRecord {
+    /// Returns the record for a principal that is not an operator: with the tools that it may use, and without errors, which may
+    /// quote the calls of other clients.
+    fn without_details(self, tools: impl Fn(&Alias) -> usize) -> Self {
+        let tools = tools(&self.status.server);
+        let state = match self.status.state {
+            ServerState::Ready { .. } | ServerState::FilteredToZero { .. } | ServerState::Hidden { .. } => {
+                ServerState::Ready { tools }
+            }
+            ServerState::Cached { .. } => ServerState::Cached { tools },
+            ServerState::Down { .. } | ServerState::Skipped { .. } | ServerState::Invalid { .. } => {
+                ServerState::Down { cause: WITHHELD.to_owned() }
+            }
+            state => state,
+        };
+        let message = state.to_string();
+        let status = ServerStatus { state, note: None, ..self.status };
+        Self { status, message, last_error: None, last_error_ago_ms: None, stderr: Vec::new(), ..self }
     }
 }
 

@@ -69,6 +69,11 @@ impl Router {
         }
     }
 
+    /// Returns the tools that clients can call: their servers, and the servers' own names of them.
+    pub(crate) fn own_tool_names(&self) -> impl Iterator<Item = (&Alias, &str)> {
+        self.tools.values().map(|route| (&route.server, &*route.own_name))
+    }
+
     /// Returns the server of a profile that exposes a single server under its own names, if clients may use it.
     pub(crate) fn transparent(&self) -> Option<&Alias> {
         self.profile.transparent().filter(|only| self.has_server(only))

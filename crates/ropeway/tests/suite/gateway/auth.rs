@@ -308,7 +308,8 @@ fn a_rate_limit_answers_429_with_the_id_and_the_time_to_wait() {
         for _ in 0..10 {
             assert_eq!(list(&kit, &bob, "/mcp").await.status, 200);
         }
-        let metrics = kit.send(&bare("GET", "/metrics", &format!("Host: localhost\r\n{bob}"))).await.body;
+        let operator = kit.key("operator", |new| new.operator = true);
+        let metrics = kit.send(&bare("GET", "/metrics", &format!("Host: localhost\r\n{operator}"))).await.body;
         assert!(metrics.contains(r#"ropeway_limit_rejected_total{limit="rate"} 2"#), "{metrics}");
         kit.stop().await;
     });

@@ -124,14 +124,15 @@ async fn open_stream(kit: &KeyedKit, key: &str, path: &str) -> (u16, BufReader<T
 fn the_events_of_the_page_end_with_the_rights_of_a_key() {
     scene(|_| async move {
         let kit = KeyedKit::start(GatewaySettings::default()).await;
-        let (alice, bob, carol) = (kit.key("alice", |_| {}), kit.key("bob", |_| {}), kit.key("carol", |_| {}));
+        let operator = |name: &str| kit.key(name, |new| new.operator = true);
+        let (alice, bob, carol) = (operator("alice"), operator("bob"), operator("carol"));
         let (_, revoked) = open_stream(&kit, &alice, "/api/events").await;
         let (_, narrowed) = open_stream(&kit, &bob, "/api/events").await;
         let (_, mut kept) = open_stream(&kit, &carol, "/api/events").await;
         kit.file.revoke("alice").expect("a key");
         assert_eq!(list(&kit, &carol, "/mcp").await.status, 200);
         read_rest(revoked).await;
-        narrow(&kit, "bob", &["one.*"], &carol).await;
+        kit.file.set_operator("bob", false).expect("a key");
         let echo = with(&modern_call("two_echo", json!({"message": "hi"})), &carol, "/mcp");
         assert_eq!(kit.send(&echo).await.status, 200);
         read_until(&mut kept, "mcp.tool_called").await;
@@ -147,8 +148,10 @@ fn event_streams_of_one_key_are_limited() {
     scene(|_| async move {
         let limits = GatewayLimits::default().with_connections(40_usize).with_streams_per_client(3_usize);
         let kit = KeyedKit::start(GatewaySettings::default().with_limits(limits)).await;
-        let alice = kit.key("alice", |new| new.limits = limit(|limits| limits.sessions = Some(1)));
-        let bob = kit.key("bob", |_| {});
+        let alice = kit.key("alice", |new| {
+            (new.operator, new.limits) = (true, limit(|limits| limits.sessions = Some(1)));
+        });
+        let bob = kit.key("bob", |new| new.operator = true);
         let open = async |key: &str, path: &str, status: u16| {
             let (found, stream) = open_stream(&kit, key, path).await;
             assert_eq!(found, status, "{path}");
@@ -180,7 +183,7 @@ fn a_rate_limit_holds_for_metrics_and_the_page() {
         let kit = KeyedKit::start(GatewaySettings::default()).await;
         for path in ["/metrics", "/api/stats", "/api/status", "/api/calls", "/api/events"] {
             let key = kit.key(&path.replace('/', "-"), |new| {
-                new.limits = limit(|limits| limits.rate = "1/h".parse().ok());
+                (new.operator, new.limits) = (true, limit(|limits| limits.rate = "1/h".parse().ok()));
             });
             assert_eq!(open_stream(&kit, &key, path).await.0, 200, "{path}");
             let (status, stream) = open_stream(&kit, &key, path).await;

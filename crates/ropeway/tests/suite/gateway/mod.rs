@@ -11,6 +11,7 @@ pub(crate) mod kit;
 mod listeners;
 mod nested;
 mod observe;
+mod operators;
 mod page;
 mod questions;
 mod retries;

@@ -394,21 +394,37 @@ fn a_principal_that_starts_sign_ins_without_end_does_not_block_the_others() {
 }
 
 #[test]
-fn a_restricted_key_cannot_sign_in_for_all_clients() {
+fn only_operators_sign_in_and_out_of_the_shared_account() {
     scene(|_| async move {
         let kit = SignInKit::start(Setup { needs_keys: true, ..Setup::default() }).await;
         let restricted = kit.key("some", |key| key.profiles = vec!["web".to_owned()]);
-        let full = kit.key("all", |_| {});
+        let (full, operator) = (kit.key("all", |_| {}), kit.key("ops", |key| key.operator = true));
         let web = json!({"server": "web"});
         assert_eq!(kit.page("POST", JSON, &web).await.status, 401);
         for method in ["POST", "DELETE"] {
-            assert_eq!(kit.page(method, &format!("{JSON}{restricted}"), &web).await.status, 403);
+            for key in [&restricted, &full] {
+                let refused = kit.page(method, &format!("{JSON}{key}"), &web).await;
+                assert!(refused.status == 403 && refused.body.contains("--operator"), "{refused:?}");
+            }
         }
-        let login = kit.status(&restricted).await["login"].clone();
-        assert_eq!((&login["needed"], &login["allowed"]), (&json!(true), &json!(false)));
-        kit.sign_in(&full).await;
+        for key in [&restricted, &full] {
+            let login = kit.status(key).await["login"].clone();
+            assert_eq!((&login["needed"], &login["allowed"]), (&json!(true), &json!(false)));
+            assert_eq!(login["command"], Value::Null, "the command needs the machine of the gateway");
+        }
+        let error = kit.call(&full).await["error"]["message"].as_str().expect("an error").to_owned();
+        assert!(error.ends_with("needs a sign-in: ask an operator of the gateway to sign in"), "{error}");
+        kit.sign_in(&operator).await;
         kit.until(&full, "ready").await;
         assert!(is_result(&kit.call(&full).await));
+        let login = kit.status(&full).await["login"].clone();
+        assert_eq!(
+            (&login["signed_in"], &login["issuer"], &login["expires"]),
+            (&json!(true), &Value::Null, &Value::Null)
+        );
+        assert_eq!(kit.page("DELETE", &format!("{JSON}{full}"), &web).await.status, 403);
+        assert!(kit.token(None).await.is_some());
+        assert_eq!(kit.page("DELETE", &format!("{JSON}{operator}"), &web).await.status, 200);
         kit.stop().await;
     });
 }

@@ -53,6 +53,25 @@ record! {
         /// Globs of the tools that principals may use: names of tools, or `SERVER.TOOL`. Defaults to all. Example: `["git.*"]`.
         #[schemars(length(min = 1))]
         pub tools: Option<Vec<String>>,
+        /// The tokens of operators, by a scope or a claim. Operators see metrics, events, statistics and standard error of servers,
+        /// and sign in to shared accounts. Defaults to none. Example: `{scope: "ropeway:operator"}`.
+        pub operators: Option<RawOperators>,
+    }
+}
+
+record! {
+    /// The access tokens of operators: those with `scope`, or those whose `claim` has one of `values`.
+    #[schemars(rename = "GatewayOperators")]
+    pub struct RawOperators {
+        /// The scope of operators. Example: `ropeway:operator`.
+        #[schemars(length(min = 1))]
+        pub scope: Option<String>,
+        /// The claim whose value, or one of whose values, makes an operator. Needs `values`. Example: `groups`.
+        #[schemars(length(min = 1))]
+        pub claim: Option<String>,
+        /// The accepted values of `claim`. Example: `[ops]`.
+        #[schemars(length(min = 1))]
+        pub values: Option<Vec<String>>,
     }
 }
 

@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 pub use self::auth::{RawAuth, RawBasic};
 pub use self::chat::{RawApproval, RawChat, RawProvider, RawTemperature};
 pub use self::gateway::{RawDrain, RawGateway, RawGatewayLimits, RawProfile, RawTls};
-pub use self::gateway_auth::{RawAudience, RawGatewayAuth, RawJwt};
+pub use self::gateway_auth::{RawAudience, RawGatewayAuth, RawJwt, RawOperators};
 pub use self::gateway_observe::{RawAccessLog, RawAudit};
 pub use self::oauth::{RawGrant, RawIdentityProvider, RawOAuth, RawPrivateKey, RawTokenCommand, RawTokenSource};
 pub use self::sandbox::RawSandbox;

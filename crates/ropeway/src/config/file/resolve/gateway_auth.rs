@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::resolver::{Resolver, key};
 use crate::config::file::node::PathStep;
 use crate::config::file::problem::{in_backticks, nearest};
-use crate::config::file::raw::{RawGatewayAuth, RawGatewayLimits, RawJwt, RawRate};
-use crate::config::settings::{AuthSettings, JwtAlgorithm, JwtSettings, PrincipalLimits};
+use crate::config::file::raw::{RawGatewayAuth, RawGatewayLimits, RawJwt, RawOperators, RawRate};
+use crate::config::settings::{AuthSettings, JwtAlgorithm, JwtSettings, OperatorTokens, PrincipalLimits};
 
 const MAX_SKEW: Duration = Duration::from_secs(600);
 
@@ -73,7 +73,30 @@ impl Resolver<'_> {
         settings.scopes.clone_from(&raw.scopes);
         settings.profiles.clone_from(&raw.profiles);
         settings.tools.clone_from(&raw.tools);
+        settings.operators = raw.operators.as_ref().and_then(|operators| self.operators(operators));
         settings
+    }
+
+    fn operators(&mut self, raw: &RawOperators) -> Option<OperatorTokens> {
+        let at = |name: &str| [key("auth"), key("jwt"), key("operators"), key(name)];
+        if let Some(scope) = raw.scope.as_deref().filter(|scope| !is_scope(scope)) {
+            self.mismatch(&at("scope"), in_backticks(scope), "a scope without spaces and quotes", None::<String>);
+        }
+        if raw.claim.as_ref().is_some_and(String::is_empty) {
+            self.problem(&at("claim"), "claim is empty");
+        }
+        if raw.values.as_ref().is_some_and(|values| values.is_empty() || values.iter().any(String::is_empty)) {
+            self.mismatch(&at("values"), "an empty list or value", "a list of values", None::<String>);
+        }
+        match (raw.scope.clone(), raw.claim.clone(), raw.values.clone()) {
+            (Some(scope), None, None) => Some(OperatorTokens::Scope(scope)),
+            (None, Some(name), Some(values)) => Some(OperatorTokens::Claim { name, values }),
+            _ => {
+                let expected = "either `scope`, or `claim` and `values`";
+                self.mismatch(&at("")[..3], "another combination of keys", expected, None::<String>);
+                None
+            }
+        }
     }
 
     fn algorithms(&mut self, names: &[String]) -> Vec<JwtAlgorithm> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{parse, parse_with, problems};
 use crate::config::{
     AuditSettings, AuthSettings, Config, DrainSettings, GatewayLimits, GatewaySettings, Isolation, JwtAlgorithm,
-    JwtSettings, ListenAddress, LogTarget, PrefixMode, PrincipalLimits, ProfileSettings, Rate, Secret, Secrets,
-    TlsSettings, ToolOverride, ToolSettings, read_foreign,
+    JwtSettings, ListenAddress, LogTarget, OperatorTokens, PrefixMode, PrincipalLimits, ProfileSettings, Rate, Secret,
+    Secrets, TlsSettings, ToolOverride, ToolSettings, read_foreign,
 };
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -33,7 +33,7 @@ gateway:
   access_log: {file: stderr}
   auth:
     keys_file: keys.json
-    jwt: {issuer: "https://auth.example", audience: [api, "https://gw.example/mcp"], resource: "https://gw.example/mcp", jwks_url: "https://auth.example/jwks", algorithms: [ES256, EdDSA], clock_skew: 5s, principal_claim: email, scopes: [mcp], profiles: [coding], tools: ["git.*"]}
+    jwt: {issuer: "https://auth.example", audience: [api, "https://gw.example/mcp"], resource: "https://gw.example/mcp", jwks_url: "https://auth.example/jwks", algorithms: [ES256, EdDSA], clock_skew: 5s, principal_claim: email, scopes: [mcp], profiles: [coding], tools: ["git.*"], operators: {claim: groups, values: [ops]}}
   profiles:
     coding: {servers: [files, git], tools: ["read_*", git.log], prefix: never}
     all: {search: true, tools: {deny: ["*.delete_*"], rename: {read_file: read}, hide: {search: [page]}}}
@@ -99,7 +99,8 @@ fn every_gateway_key_is_resolved() {
                 .with_principal_claim("email")
                 .with_scopes(owned(&["mcp"]))
                 .with_profiles(Some(owned(&["coding"])))
-                .with_tools(Some(owned(&["git.*"]))),
+                .with_tools(Some(owned(&["git.*"])))
+                .with_operators(Some(OperatorTokens::Claim { name: "groups".to_owned(), values: owned(&["ops"]) })),
         )),
         principal_limits: PrincipalLimits::default()
             .with_rate(Some(Rate::per_second(12)))
@@ -345,6 +346,26 @@ fn invalid_authentication_is_reported() {
         ),
         (jwt(", clock_skew: 1h"), "gateway.auth.jwt.clock_skew: expected `0s` to `10m`, found `1h`"),
         (jwt(", tools: []"), "gateway.auth.jwt.tools: expected a list with at least one entry, found an empty list"),
+        (
+            jwt(", operators: {}"),
+            "gateway.auth.jwt.operators: expected either `scope`, or `claim` and `values`, found another combination of keys",
+        ),
+        (
+            jwt(", operators: {claim: groups}"),
+            "gateway.auth.jwt.operators: expected either `scope`, or `claim` and `values`, found another combination of keys",
+        ),
+        (
+            jwt(", operators: {scope: ops, claim: groups, values: [ops]}"),
+            "gateway.auth.jwt.operators: expected either `scope`, or `claim` and `values`, found another combination of keys",
+        ),
+        (
+            jwt(", operators: {claim: groups, values: []}"),
+            "gateway.auth.jwt.operators.values: expected a list of values, found an empty list or value",
+        ),
+        (
+            jwt(", operators: {scope: 'a b'}"),
+            "gateway.auth.jwt.operators.scope: expected a scope without spaces and quotes, found `a b`",
+        ),
         (
             jwt(", scopes: ['a b']"),
             "gateway.auth.jwt.scopes[0]: expected a scope without spaces and quotes, found `a b`",

@@ -12,6 +12,9 @@ const main = byId("main");
 let profile = new URLSearchParams(location.search).get("profile") ?? "default";
 let client = new Client(profile);
 let active = "servers";
+/** Whether the key is that of an operator, who alone gets events. `onOperator` is called when it becomes one. */
+let isOperator = false;
+let onOperator = () => {};
 
 const views = {
   servers: new ServersView((alias) => {
@@ -29,9 +32,10 @@ const views = {
 function route() {
   const [, name, ...rest] = location.hash.split("/");
   if (location.hash && !location.hash.startsWith("#/")) return;
-  const isNew = active !== (name || "servers") || !main.contains(views[active].node);
-  active = Object.hasOwn(views, name) ? name : "servers";
+  const before = active;
+  active = Object.hasOwn(views, name) && (name !== "events" || isOperator) ? name : "servers";
   const view = views[active];
+  const isNew = active !== before || !main.contains(view.node);
   let key;
   try { key = rest.length ? decodeURIComponent(rest.join("/")) : undefined; } catch { /* The address is malformed. */ }
   for (const anchor of document.querySelectorAll("nav a")) {
@@ -83,6 +87,17 @@ function drawProfiles(profiles) {
   if (profiles.length && !profiles.some((one) => one.name === profile)) setProfile(profiles[0].name);
 }
 
+/** Shows or hides what only operators get. */
+function setOperator(value) {
+  const hasChanged = isOperator !== value;
+  isOperator = value;
+  document.querySelector("nav a[data-view=events]").hidden = !value;
+  if (!hasChanged) return;
+  if (value) onOperator();
+  // The address may name the view that has appeared or disappeared.
+  if (location.hash.startsWith("#/events")) route();
+}
+
 let shownSince = 0;
 
 /** Asks the gateway how it does. */
@@ -96,6 +111,7 @@ async function poll() {
     shownSince = askedAt;
     byId("name").textContent = clip(status.name, 40);
     byId("name").title = `version ${status.version}`;
+    setOperator(status.operator === true);
     drawProfiles(status.profiles);
     views.servers.update(status, askedAt);
     const isUp = (server) => ["good", "idle"].includes(stateOf(server)[0]) && server.state !== "disabled";
@@ -130,6 +146,7 @@ let eventStream = new AbortController();
 /** Follows the events of the gateway, and connects again when they end. */
 async function watchEvents() {
   for (let wait = 500; ; wait = Math.min(wait * 2, 15_000)) {
+    if (!isOperator) await new Promise((resolve) => { onOperator = resolve; });
     eventStream = new AbortController();
     try {
       await events(() => {

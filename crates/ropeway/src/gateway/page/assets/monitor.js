@@ -28,8 +28,10 @@ export class ServersView {
 
   /** Shows a status that was requested at a time. */
   update(status, askedAt) {
-    const { counts = {}, servers = [] } = status;
-    const parts = [plural(servers.length, "server"), plural(counts.connections ?? 0, "connection"), plural(counts.sessions ?? 0, "session"), `${counts.requests ?? 0} in progress`];
+    const { counts, servers = [] } = status;
+    const parts = [plural(servers.length, "server")];
+    // Only operators get the counts of all clients.
+    if (counts) parts.push(plural(counts.connections ?? 0, "connection"), plural(counts.sessions ?? 0, "session"), `${counts.requests ?? 0} in progress`);
     this.counts.textContent = parts.join(" · ");
     const known = new Set(servers.map((server) => server.server));
     for (const [alias, row] of this.rows) {
@@ -175,9 +177,9 @@ class LoginControls {
   }
 }
 
-const offered = ({ allowed, command, signed_in: isSignedIn }) => `${!allowed ? "Run" : isSignedIn ? "Sign in again, or run" : "Sign in here, or run"}: ${clip(command, 200)}`;
+const offered = ({ allowed, command, signed_in: isSignedIn }) => !command ? "Ask an operator of the gateway to sign in." : `${!allowed ? "Run" : isSignedIn ? "Sign in again, or run" : "Sign in here, or run"}: ${clip(command, 200)}`;
 
-const stored = ({ issuer, expires, refreshable }) => `Signed in at ${clip(issuer, 200)}${expires && !refreshable ? `, until ${new Date(expires).toLocaleString()}` : ""}`;
+const stored = ({ issuer, expires, refreshable }) => !issuer ? "Signed in" : `Signed in at ${clip(issuer, 200)}${expires && !refreshable ? `, until ${new Date(expires).toLocaleString()}` : ""}`;
 
 const text = (value) => (typeof value === "string" ? value : "");
 
