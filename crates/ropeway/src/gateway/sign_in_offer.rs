@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::errors::ErrorReply;
 use super::exchange::Exchange;
 use super::notification::notification;
+use super::observe::{SignInAction, SignInOutcome, SignInRecord};
 use super::outbound::{Frame, FrameKind};
 use super::principal::Principal;
 use super::shared::GatewayShared;
@@ -71,11 +72,19 @@ pub(crate) async fn offer(shared: &Arc<GatewayShared>, call: RefusedCall<'_>) ->
         is_signed_in
     };
     tokio::select! {
-        signed_in = tokio::time::timeout(OFFER_TIMEOUT, signed_in) => match signed_in {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(required("; it was declined or failed")),
-            Err(_) => Err(required("; it took too long")),
-        },
+        signed_in = tokio::time::timeout(OFFER_TIMEOUT, signed_in) => {
+            let (outcome, result) = match signed_in {
+                Ok(true) => (SignInOutcome::Ok, Ok(())),
+                Ok(false) => (SignInOutcome::Declined, Err(required("; it was declined or failed"))),
+                Err(_) => (SignInOutcome::TimedOut, Err(required("; it took too long"))),
+            };
+            // The other calls have shared the offer.
+            if waiter.is_first {
+                let record = SignInRecord::new(&client.principal, SignInAction::Offer, server.as_str(), outcome);
+                shared.observer.add_sign_in(record.with_shared(key.1.is_none()));
+            }
+            result
+        }
         () = shared.draining.cancelled() => Err(ErrorReply::overloaded("the gateway is stopping")),
     }
 }

@@ -16,6 +16,16 @@ pub(crate) enum SignInDenied {
     NotOperator,
 }
 
+impl SignInDenied {
+    /// Returns the name of the rule in the audit log.
+    pub(crate) fn rule(self) -> &'static str {
+        match self {
+            Self::Unknown => "servers",
+            Self::NotOperator => "operators",
+        }
+    }
+}
+
 /// Returns the account that a principal may sign in to: its own one, or the shared one if it is an operator.
 pub(crate) fn sign_in_account(
     shared: &GatewayShared,

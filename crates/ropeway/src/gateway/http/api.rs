@@ -63,7 +63,7 @@ pub(super) async fn get(shared: &Arc<GatewayShared>, resource: ApiResource, prin
 
 /// Refuses a request of a principal that is not an operator.
 pub(super) fn not_operator() -> Response<Body> {
-    response::refuse(403, NOT_OPERATOR)
+    response::refused_by("operators", response::refuse(403, NOT_OPERATOR))
 }
 
 fn document(value: &impl Serialize) -> Response<Body> {

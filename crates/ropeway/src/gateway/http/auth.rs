@@ -5,8 +5,10 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 
 use super::body::Body;
+use super::response::RefusedBy;
 use super::{head, response};
 use crate::gateway::auth::{Authorization, Denial, Token};
+use crate::gateway::observe::RefusedRequest;
 use crate::gateway::principal::Principal;
 use crate::gateway::profile::Selector;
 use crate::gateway::shared::GatewayShared;
@@ -35,7 +37,8 @@ pub(super) async fn authenticate(
 
 /// Refuses a request without a principal.
 fn refuse(denial: &Denial) -> Response<Body> {
-    let mut response = response::refuse(denial.status, &*denial.message);
+    let rule = if denial.status == 403 { "scopes" } else { "authentication" };
+    let mut response = response::refused_by(rule, response::refuse(denial.status, &*denial.message));
     let challenge = denial.challenge.as_deref().and_then(|challenge| HeaderValue::from_str(challenge).ok());
     if let Some(challenge) = challenge {
         response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
@@ -48,7 +51,18 @@ pub(super) fn check_profile(principal: &Principal, selector: &Selector) -> Resul
     if principal.allows_profile(selector.name()) {
         return Ok(());
     }
-    Err(Box::new(response::refuse(403, "Forbidden: the key or token is not for this profile")))
+    let response = response::refuse(403, "Forbidden: the key or token is not for this profile");
+    Err(Box::new(response::refused_by("profiles", response)))
+}
+
+/// Counts a request that was refused before its message was read, and adds it to the audit log. `principal` is `None` if the
+/// request is not authenticated.
+pub(super) fn record_refusal(shared: &GatewayShared, principal: Option<&Principal>, response: &mut Response<Body>) {
+    if let Some(RefusedBy(rule)) = response.extensions_mut().remove() {
+        let key_id = principal.and_then(Principal::key_id);
+        let principal = principal.map(Principal::shared_id).unwrap_or_default();
+        shared.observer.add_refused_request(RefusedRequest { principal, key_id, rule });
+    }
 }
 
 /// Describes the gateway as a protected resource, so that clients find the authorization server.

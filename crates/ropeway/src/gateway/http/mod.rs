@@ -222,10 +222,11 @@ async fn handle(
         AccessRecord::begin(&endpoint.shared.observer, peer, (head.method.as_str(), head.uri.path()), agent);
     if let Err(denied) = head::check_host(&head, &endpoint.rules, is_probe) {
         tracing::warn!(value = denied.shown(), "{denied}; see `allowed_hosts` and `allowed_origins` of `gateway`");
-        endpoint.shared.observer.add_refused("host");
+        let mut response = response::refused_by("host", response::refuse(403, denied.to_string()));
+        auth::record_refusal(&endpoint.shared, None, &mut response);
         endpoint.shared.observer.add_response(403);
         access.iter_mut().for_each(|access| access.note_status(403));
-        return Ok(response::closing(response::refuse(403, denied.to_string())).map(|body| body.with_access(access)));
+        return Ok(response::closing(response).map(|body| body.with_access(access)));
     }
     let shared = &endpoint.shared;
     let mut response = match route {
@@ -249,6 +250,7 @@ async fn handle(
         Route::NotFound => response::refuse(404, "Not Found: MCP is served at /mcp"),
         Route::Method(allow) => response::method_not_allowed(allow),
     };
+    auth::record_refusal(shared, None, &mut response);
     if let Some(origin) = head.headers.get(ORIGIN) {
         head::allow_origin(response.headers_mut(), origin.clone());
     }
@@ -294,9 +296,11 @@ async fn serve_principal(
         (Route::Stats, ..) => metrics::stats(shared),
         (Route::Api(resource), _, stream) => holding(api::get(shared, resource, &principal).await, stream),
         (route, limited, stream) => {
+            let principal = principal.clone();
             holding(serve_mcp(endpoint, connection, route, (principal, limited), (head, body)).await, stream)
         }
     };
+    auth::record_refusal(shared, Some(&principal), &mut response);
     if is_simple {
         page::secure(response.headers_mut());
     }

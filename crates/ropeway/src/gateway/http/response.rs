@@ -54,9 +54,41 @@ pub(super) fn with_retry_after(mut response: Response<Body>, seconds: Option<u64
     response
 }
 
-/// Refuses a request because of its headers or its path.
+/// The rule that refused a request before its message was read. [`record_refusal`](super::auth::record_refusal) takes it from the
+/// response and adds it to the audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RefusedBy(pub(super) &'static str);
+
+/// Refuses a request because of its headers or its path. The status names the rule in the audit log.
 pub(super) fn refuse(status: u16, message: impl Into<String>) -> Response<Body> {
-    error(&ErrorReply::refused(status, message))
+    let response = error(&ErrorReply::refused(status, message));
+    match rule_of(status) {
+        Some(rule) => refused_by(rule, response),
+        None => response,
+    }
+}
+
+/// Names the rule that refused a request, for the audit log.
+pub(super) fn refused_by(rule: &'static str, mut response: Response<Body>) -> Response<Body> {
+    response.extensions_mut().insert(RefusedBy(rule));
+    response
+}
+
+/// Returns the name of the rule that a status stands for. Unknown paths and sessions, and methods that a path does not have, are
+/// not refusals: clients find out with them what a gateway supports.
+fn rule_of(status: u16) -> Option<&'static str> {
+    Some(match status {
+        400 => "request",
+        401 => "authentication",
+        403 => "origin",
+        406 => "accept",
+        408 => "body_timeout",
+        413 => "body",
+        415 => "content_type",
+        429 => "limit",
+        503 => "overload",
+        _ => return None,
+    })
 }
 
 /// Refuses a method.

@@ -13,10 +13,12 @@ use serde_json::json;
 use super::body::{Body, read_body};
 use super::{head, page, response};
 use crate::error_chain::chain;
+use crate::gateway::errors::ErrorReply;
+use crate::gateway::observe::{SignInAction, SignInOutcome, SignInRecord};
 use crate::gateway::principal::Principal;
 use crate::gateway::principal_tools::list_with;
 use crate::gateway::shared::GatewayShared;
-use crate::gateway::sign_in::{AccountKey, BrowserCookie, LIFETIME, SignInError, StartedSignIn};
+use crate::gateway::sign_in::{AccountKey, BrowserCookie, FinishedSignIn, LIFETIME, SignInError, StartedSignIn};
 use crate::gateway::sign_in_rights::{SignInDenied, login_command, sign_in_account};
 use crate::tool::Alias;
 
@@ -67,12 +69,17 @@ pub(super) async fn change(
     let Ok(PageRequest { server }) = serde_json::from_slice(&body) else {
         return response::refuse(400, "the body must be `{\"server\": \"NAME\"}`");
     };
-    let key = match sign_in_account(shared, principal, &Alias::from(server)) {
+    let action = if head.method == Method::DELETE { SignInAction::SignOut } else { SignInAction::SignIn };
+    let key = match sign_in_account(shared, principal, &Alias::from(&*server)) {
         Ok(key) => key,
-        Err(denied) => return refuse(denied),
+        Err(denied) => {
+            let outcome = SignInOutcome::Denied(denied.rule());
+            shared.observer.add_sign_in(SignInRecord::new(principal, action, &server, outcome));
+            return refuse(denied);
+        }
     };
-    let mut response = if head.method == Method::DELETE {
-        sign_out(shared, key).await
+    let mut response = if action == SignInAction::SignOut {
+        sign_out(shared, principal, key).await
     } else {
         start(shared, scheme, principal, head, &key).await
     };
@@ -83,7 +90,7 @@ pub(super) async fn change(
 fn refuse(denied: SignInDenied) -> Response<Body> {
     match denied {
         SignInDenied::Unknown => response::refuse(404, SignInError::NotSupported.to_string()),
-        SignInDenied::NotOperator => response::refuse(403, SHARED_ACCOUNT),
+        SignInDenied::NotOperator => response::error(&ErrorReply::refused(403, SHARED_ACCOUNT)),
     }
 }
 
@@ -103,7 +110,10 @@ async fn start(
         );
     };
     let redirect_uri = format!("{origin}{CALLBACK_PATH}");
-    match shared.sign_ins.start(key, &principal.shared_id(), &redirect_uri).await {
+    let started = shared.sign_ins.start(key, principal, &redirect_uri).await;
+    let outcome = if started.is_ok() { SignInOutcome::Started } else { SignInOutcome::Error };
+    record(shared, principal, SignInAction::SignIn, key, outcome);
+    match started {
         Ok(StartedSignIn { url, browser }) => {
             let document = json!({"url": url, "expires_in": LIFETIME.as_secs()});
             let mut response = response::document(200, document.to_string());
@@ -123,8 +133,27 @@ fn set_cookie(BrowserCookie { name, value, is_secure }: &BrowserCookie) -> Strin
     format!("{name}={value}; {scope}; Max-Age={}; HttpOnly; SameSite=Lax", LIFETIME.as_secs())
 }
 
-async fn sign_out(shared: &Arc<GatewayShared>, key: AccountKey) -> Response<Body> {
-    match shared.sign_ins.sign_out(&key).await {
+/// Adds a sign-in or sign-out to the audit log.
+fn record(
+    shared: &GatewayShared,
+    principal: &Principal,
+    action: SignInAction,
+    key: &AccountKey,
+    outcome: SignInOutcome,
+) {
+    let record = SignInRecord::new(principal, action, key.0.as_str(), outcome);
+    shared.observer.add_sign_in(record.with_shared(key.1.is_none()));
+}
+
+async fn sign_out(shared: &Arc<GatewayShared>, principal: &Principal, key: AccountKey) -> Response<Body> {
+    let signed_out = shared.sign_ins.sign_out(&key).await;
+    let outcome = match &signed_out {
+        Ok(true) => SignInOutcome::Ok,
+        Ok(false) => SignInOutcome::NotSignedIn,
+        Err(_) => SignInOutcome::Error,
+    };
+    record(shared, principal, SignInAction::SignOut, &key, outcome);
+    match signed_out {
         Ok(is_signed_out) => {
             // Before the tokens are applied: calls that start to wait later belong to the next sign-in.
             shared.sign_ins.waiting.end(&key, false);
@@ -145,7 +174,8 @@ fn failed(error: &SignInError) -> Response<Body> {
         SignInError::OAuth(_) => 502,
         SignInError::Store(_) => 500,
     };
-    response::refuse(status, chain(error))
+    // The sign-in itself is in the audit log.
+    response::error(&ErrorReply::refused(status, chain(error)))
 }
 
 /// Connects with changed tokens in the background, and lets the waiting calls continue after a sign-in.
@@ -175,13 +205,18 @@ pub(super) async fn callback(shared: &Arc<GatewayShared>, head: &Parts) -> Respo
     // The code can be used once: a browser that disconnects must not lose the tokens.
     let finishing = tokio::spawn(async move {
         let cookie = |name: &str| cookies.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str());
-        let key = shared.sign_ins.finish(&query, cookie).await?;
+        let FinishedSignIn { key, principal, stored } = shared.sign_ins.finish(&query, cookie).await?;
+        let outcome = if stored.is_ok() { SignInOutcome::Ok } else { SignInOutcome::Error };
+        record(&shared, &principal, SignInAction::SignIn, &key, outcome);
+        stored?;
         apply_tokens(&shared, key, true);
         Ok(())
     });
+    let mut is_refused = false;
     let (status, text) = match finishing.await {
         Ok(Ok(())) => (200, include_str!("../page/assets/signed_in.html").to_owned()),
         Ok(Err(SignInError::UnknownState | SignInError::OtherBrowser)) => {
+            is_refused = true;
             (400, include_str!("../page/assets/sign_in_unknown.html").to_owned())
         }
         Ok(Err(error)) => (502, failed_page(&chain(&error))),
@@ -194,7 +229,7 @@ pub(super) async fn callback(shared: &Arc<GatewayShared>, head: &Parts) -> Respo
     headers.insert("content-security-policy", HeaderValue::from_static(POLICY));
     headers.insert("x-frame-options", HeaderValue::from_static("DENY"));
     page::secure(headers);
-    response
+    if is_refused { response::refused_by("sign_in_callback", response) } else { response }
 }
 
 /// Returns the page of a sign-in that failed. The reason may contain texts of the authorization server.

@@ -84,7 +84,11 @@ pub(super) fn open(
         return response::error(&error);
     }
     if let Err(error) = sessions.check_limits(shared, &principal) {
-        return response::refuse(error.status(), error.to_string());
+        let rule = match error {
+            TooManySessions::Gateway => "sessions",
+            TooManySessions::Principal { .. } => "sessions_per_principal",
+        };
+        return response::refused_by(rule, response::refuse(error.status(), error.to_string()));
     }
     let Some(token) = random_token() else {
         return response::refuse(503, "the system's random number generator failed");

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::record::CallRecord;
 use super::refusals::RefusalLine;
+use super::sign_ins::SignInRecord;
 use crate::secret::{Redactor, names_secret};
 
 /// Maximum bytes of arguments in a line.
@@ -17,6 +18,7 @@ const MAX_ARGUMENTS: usize = 16 << 10;
 pub(super) enum AuditLine {
     Call(CallLine),
     Refusal(RefusalLine),
+    SignIn(SignInRecord),
 }
 
 /// The line of a request.
@@ -42,6 +44,7 @@ pub(super) fn encode(line: &AuditLine, text: &mut Vec<u8>) {
     let written = match line {
         AuditLine::Call(line) => serde_json::to_writer(&mut *text, line),
         AuditLine::Refusal(line) => serde_json::to_writer(&mut *text, line),
+        AuditLine::SignIn(record) => serde_json::to_writer(&mut *text, record),
     };
     if written.is_err() {
         // Only a type that cannot be JSON fails, and the record has none.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::histogram::Histogram;
 use super::latency::LatencyHistogram;
 use super::record::{CallRecord, ErrorType};
+use super::sign_ins::{SignInAction, SignInOutcome, SignInRecord};
 use crate::gateway::method::Method;
 use crate::sync::lock;
 
@@ -37,6 +38,8 @@ pub(crate) struct MetricsTable {
     upstream: HashMap<Box<str>, HashMap<Method, OperationSeries>>,
     /// Requests that a limit has refused, by the name of the limit.
     refused: HashMap<&'static str, u64>,
+    /// Sign-ins and sign-outs, by their outcome.
+    sign_ins: HashMap<(SignInAction, &'static str), u64>,
     /// Responses by HTTP status.
     responses: HashMap<u16, u64>,
     bytes_in: u64,
@@ -134,6 +137,15 @@ impl Metrics {
         *lock(&self.0).refused.entry(rule).or_default() += 1;
     }
 
+    /// Counts a sign-in or sign-out.
+    pub(super) fn add_sign_in(&self, record: &SignInRecord) {
+        let mut table = lock(&self.0);
+        if let SignInOutcome::Denied(rule) = record.outcome {
+            *table.refused.entry(rule).or_default() += 1;
+        }
+        *table.sign_ins.entry((record.action, record.outcome.as_str())).or_default() += 1;
+    }
+
     /// Counts an HTTP response.
     pub(super) fn add_response(&self, status: u16) {
         *lock(&self.0).responses.entry(status).or_default() += 1;
@@ -201,6 +213,11 @@ impl MetricsTable {
     /// Returns the numbers of requests that limits have refused, sorted.
     pub(crate) fn refused(&self) -> Vec<(&'static str, u64)> {
         sorted(&self.refused)
+    }
+
+    /// Returns the numbers of sign-ins and sign-outs by action and outcome, sorted.
+    pub(crate) fn sign_ins(&self) -> Vec<((SignInAction, &'static str), u64)> {
+        sorted(&self.sign_ins)
     }
 
     /// Returns the numbers of HTTP responses by status, sorted.

@@ -18,6 +18,7 @@ use super::pending::{PendingRecord, RequestStart};
 use super::record::{CallRecord, ErrorType};
 use super::refusals::{Refusals, RefusedRequest};
 use super::sampler::Sampler;
+use super::sign_ins::SignInRecord;
 use crate::config::{GatewaySettings, LogTarget};
 use crate::gateway::method::Method;
 use crate::secret::{AccountRedactor, Redactor};
@@ -155,18 +156,21 @@ impl Observer {
         }
     }
 
-    /// Counts a request that was refused before its message was read.
-    pub(crate) fn add_refused(&self, rule: &'static str) {
-        self.metrics.add_refused(rule);
-    }
-
-    /// Counts a request of a principal that a limit refused before its message was read, and adds it to the audit log.
+    /// Counts a request that a limit or rule refused before its message was read, and adds it to the audit log.
     pub(crate) fn add_refused_request(&self, request: RefusedRequest) {
         self.metrics.add_refused(request.rule);
         if let Some(audit) = &self.audit
             && let Some(line) = self.refusals.add(request)
         {
             audit.write(AuditLine::Refusal(line));
+        }
+    }
+
+    /// Counts a sign-in or sign-out, and adds it to the audit log.
+    pub(crate) fn add_sign_in(&self, record: SignInRecord) {
+        self.metrics.add_sign_in(&record);
+        if let Some(audit) = &self.audit {
+            audit.write(AuditLine::SignIn(record));
         }
     }
 

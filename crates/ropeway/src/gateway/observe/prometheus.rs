@@ -114,6 +114,10 @@ impl MetricsPage {
         for (rule, count) in table.refused() {
             self.sample("ropeway_limit_rejected_total", &[("limit", rule)], count);
         }
+        self.family("ropeway_sign_ins_total", "counter", "Sign-ins to servers and sign-outs by outcome.");
+        for ((action, outcome), count) in table.sign_ins() {
+            self.sample("ropeway_sign_ins_total", &[("action", action.as_str()), ("outcome", outcome)], count);
+        }
         self.family("ropeway_http_responses_total", "counter", "HTTP responses by status.");
         for (status, count) in table.responses() {
             self.sample("ropeway_http_responses_total", &[("code", &status.to_string())], count);

@@ -1,4 +1,5 @@
-//! Requests that a limit refused before they were read, for the audit log: at most one line per principal, limit and second.
+//! Requests that a limit or rule refused before they were read, for the audit log: at most one line per principal, rule and
+//! second. Requests without a principal, such as those with a wrong key, share a line: they cannot flood the log.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,9 +19,10 @@ const MAX_FOLLOWED: usize = 10_000;
 
 /// A refused request.
 pub(crate) struct RefusedRequest {
+    /// The principal; empty if the request is not authenticated.
     pub(crate) principal: Arc<str>,
     pub(crate) key_id: Option<Arc<str>>,
-    /// The limit.
+    /// The limit or rule.
     pub(crate) rule: &'static str,
 }
 

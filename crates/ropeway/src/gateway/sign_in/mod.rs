@@ -21,6 +21,7 @@ pub(crate) use self::waiting::{Waiter, WaitingCalls};
 use crate::bridge::{Bridge, SignInTarget};
 use crate::error_chain::chain;
 use crate::event::{Event, Events};
+use crate::gateway::principal::Principal;
 use crate::oauth::{Challenge, Credentials, OAuthError, SignIn, SignInOptions, StoreError, TokenStore, revoke};
 use crate::secret::AccountRedactor;
 use crate::sync::lock;
@@ -54,6 +55,15 @@ pub(crate) struct StartedSignIn {
     /// The address of the authorization server to open.
     pub(crate) url: String,
     pub(crate) browser: BrowserCookie,
+}
+
+/// A sign-in whose browser has returned.
+pub(crate) struct FinishedSignIn {
+    pub(crate) key: AccountKey,
+    /// The principal that has started it.
+    pub(crate) principal: Principal,
+    /// Whether tokens were obtained and stored.
+    pub(crate) stored: Result<(), SignInError>,
 }
 
 /// Why a sign-in failed.
@@ -123,11 +133,11 @@ impl SignIns {
     pub(crate) async fn start(
         &self,
         key: &AccountKey,
-        principal: &Arc<str>,
+        principal: &Principal,
         redirect_uri: &str,
     ) -> Result<StartedSignIn, SignInError> {
         let target = self.bridge.sign_in_target(&key.0).ok_or(SignInError::NotSupported)?;
-        if !lock(&self.starts).take(principal) {
+        if !lock(&self.starts).take(&principal.shared_id()) {
             return Err(SignInError::TooMany);
         }
         lock(&self.open).reserve(key, principal)?;
@@ -170,11 +180,15 @@ impl SignIns {
     }
 
     /// Ends a sign-in with the query of its callback, and stores the tokens. `cookie` returns the value of a cookie.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the callback belongs to no sign-in.
     pub(crate) async fn finish<'a>(
         &self,
         query: &str,
         cookie: impl Fn(&str) -> Option<&'a str>,
-    ) -> Result<AccountKey, SignInError> {
+    ) -> Result<FinishedSignIn, SignInError> {
         let state = Some(query).filter(|query| query.len() <= MAX_QUERY).and_then(state_of);
         let state = state.ok_or(SignInError::UnknownState)?;
         let TakenSignIn { key, principal, mut sign_in } = lock(&self.open).take(&state, cookie)?;
@@ -185,16 +199,18 @@ impl SignIns {
             self.redactor.learn(&(key.0.to_string(), credentials.account.clone()), credentials.secrets());
             self.save(&credentials).await
         };
-        if let Err(error) = finished.await {
-            let reason = chain(&error);
-            lock(&self.open).fail(&key, principal, &reason);
-            let message = format!("the sign-in failed: {reason}");
-            self.events.emit(Event::Warning { server: Some(key.0.clone()), message });
-            self.waiting.end(&key, false);
-            return Err(error);
+        let stored = finished.await;
+        match &stored {
+            Ok(()) => self.events.emit(Event::SignedIn { server: key.0.clone() }),
+            Err(error) => {
+                let reason = chain(error);
+                lock(&self.open).fail(&key, principal.clone(), &reason);
+                let message = format!("the sign-in failed: {reason}");
+                self.events.emit(Event::Warning { server: Some(key.0.clone()), message });
+                self.waiting.end(&key, false);
+            }
         }
-        self.events.emit(Event::SignedIn { server: key.0.clone() });
-        Ok(key)
+        Ok(FinishedSignIn { key, principal, stored })
     }
 
     /// Returns the progress of the sign-in of an account.

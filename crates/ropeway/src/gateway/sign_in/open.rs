@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::gateway::principal::Principal;
 use crate::oauth::SignIn;
 use crate::tool::Alias;
 
@@ -57,13 +58,13 @@ pub(super) struct OpenSignIn {
 pub(super) struct TakenSignIn {
     pub(super) key: AccountKey,
     /// The principal that has started it.
-    pub(super) principal: Arc<str>,
+    pub(super) principal: Principal,
     pub(super) sign_in: SignIn,
 }
 
 /// One entry of the table.
 struct Entry {
-    principal: Arc<str>,
+    principal: Principal,
     expires_at: Instant,
     phase: Phase,
 }
@@ -126,7 +127,7 @@ pub(super) struct OpenSignIns(HashMap<AccountKey, Entry>);
 
 impl OpenSignIns {
     /// Reserves a slot for a sign-in, which replaces an earlier one for the same account.
-    pub(super) fn reserve(&mut self, key: &AccountKey, principal: &Arc<str>) -> Result<(), Unavailable> {
+    pub(super) fn reserve(&mut self, key: &AccountKey, principal: &Principal) -> Result<(), Unavailable> {
         let now = Instant::now();
         self.0.retain(|_, entry| entry.expires_at > now);
         if self.0.get(key).is_some_and(Entry::is_starting) {
@@ -151,7 +152,7 @@ impl OpenSignIns {
     }
 
     /// Records why a sign-in failed, unless another one has been started since.
-    pub(super) fn fail(&mut self, key: &AccountKey, principal: Arc<str>, reason: &str) {
+    pub(super) fn fail(&mut self, key: &AccountKey, principal: Principal, reason: &str) {
         let reason = reason.chars().take(MAX_REASON).collect::<String>().into();
         let expires_at = Instant::now() + LIFETIME;
         self.0.entry(key.clone()).or_insert(Entry { principal, expires_at, phase: Phase::Failed(reason) });
@@ -220,17 +221,17 @@ mod tests {
     async fn sign_ins_in_progress_are_limited_and_expire() {
         let mut open = OpenSignIns::default();
         for principal in 0..MAX_OPEN / MAX_OPEN_PER_PRINCIPAL {
-            let name: Arc<str> = format!("key:{principal}").into();
+            let name = Principal::from(&*format!("key:{principal}"));
             for number in 0..MAX_OPEN_PER_PRINCIPAL {
-                let key = (Alias::new(format!("s{number}")), Some(name.clone()));
+                let key = (Alias::new(format!("s{number}")), Some(name.shared_id()));
                 assert_eq!(open.reserve(&key, &name), Ok(()));
                 assert_eq!(open.reserve(&key, &name), Err(Unavailable::Starting));
             }
-            let further = (Alias::new("further"), Some(name.clone()));
+            let further = (Alias::new("further"), Some(name.shared_id()));
             assert_eq!(open.reserve(&further, &name), Err(Unavailable::TooMany), "of one principal");
         }
         assert_eq!(open.len(), MAX_OPEN);
-        let other: Arc<str> = "key:other".into();
+        let other = Principal::from("key:other");
         assert_eq!(open.reserve(&key(0), &other), Err(Unavailable::TooMany), "of all principals");
         tokio::time::advance(LIFETIME).await;
         assert_eq!(open.reserve(&key(0), &other), Ok(()));
@@ -241,7 +242,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_shown_until_the_next_sign_in_and_takes_no_room() {
-        let (mut open, name) = (OpenSignIns::default(), Arc::<str>::from("key:ann"));
+        let (mut open, name) = (OpenSignIns::default(), Principal::from("key:ann"));
         assert_eq!(open.progress(&key(0)), SignInProgress::default());
         for number in 0..2 * MAX_OPEN {
             open.fail(&key(number), name.clone(), &"x".repeat(2 * MAX_REASON));

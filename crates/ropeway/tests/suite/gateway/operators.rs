@@ -1,17 +1,19 @@
-//! Operators, and what other principals see: their own servers, tools and calls.
+//! Operators, and what other principals see: their own servers, tools and calls. Every refusal is in the audit log.
 
 use std::path::Path;
 
 use ropeway::config::{
-    AuthSettings, Config, GatewaySettings, JwtSettings, OperatorTokens, ServerConfig, ServerEntry, StdioServer,
+    AuditSettings, AuthSettings, Config, GatewaySettings, JwtSettings, OperatorTokens, ServerConfig, ServerEntry,
+    StdioServer,
 };
 use ropeway::gateway::{Gateway, KeyFile, NewKey};
 use ropeway::testing::{Script, ScriptedServer};
 use serde_json::{Value, json};
 
-use super::auth::{KeyedKit, header, list, with};
+use super::auth::{KeyedKit, header, initialize, limit, list, with};
 use super::issuer::{Issuer, SigningKey};
-use super::kit::{GatewayKit, HttpReply, bare, entry, modern_call, read_until};
+use super::kit::{GatewayKit, HttpReply, bare, entry, modern, modern_call, post, read_until, request};
+use crate::hasty::until;
 use crate::scene::scene;
 
 const HOST: &str = "Host: localhost\r\n";
@@ -195,5 +197,90 @@ fn a_token_is_no_operator_unless_the_configuration_says_so() {
             }
             kit.stop().await;
         }
+    });
+}
+
+/// Returns the lines of a log.
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[test]
+fn every_refusal_is_in_the_audit_log_and_in_the_metrics() {
+    scene(|_| async move {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit.jsonl");
+        let kit = KeyedKit::start(GatewaySettings::default().with_audit(AuditSettings::new(path.clone()))).await;
+        let ops = kit.key("ops", |new| new.operator = true);
+        let ann = kit.key("ann", |new| {
+            (new.profiles, new.limits) = (vec!["one".to_owned()], limit(|limits| limits.body = Some(1000)));
+        });
+        // The profile, over each transport.
+        assert_eq!(list(&kit, &ann, "/mcp").await.status, 403);
+        assert_eq!(list(&kit, &ann, "/mcp/two").await.status, 403);
+        assert_eq!(get(&kit, "/sse", &ann).await.status, 403);
+        let mut stream = kit.open(&bare("GET", "/sse/one", &format!("{HOST}{ann}"))).await;
+        let opened = read_until(&mut stream, "data: /messages").await;
+        let messages = opened.lines().next_back().and_then(|line| line.strip_prefix("data: ")).expect("a path");
+        let text = std::fs::read_to_string(kit.file.path()).expect("a file");
+        std::fs::write(kit.file.path(), text.replace("\"one\"", "\"two\"")).expect("a file");
+        let ping = post("", &request(1, "ping", json!({})));
+        assert_eq!(kit.send(&with(&ping, &ann, messages)).await.status, 403);
+        drop(stream);
+        // The body, its type, and the type of the response.
+        let large = with(&modern_call("echo", json!({"message": "x".repeat(2000)})), &ann, "/mcp/two");
+        assert_eq!(kit.send(&large).await.status, 413);
+        let listing = with(&modern("tools/list", json!({})), &ann, "/mcp/two");
+        assert_eq!(kit.send(&listing.replace("application/json\r\nAccept", "text/plain\r\nAccept")).await.status, 415);
+        let accept = listing.lines().find(|line| line.starts_with("Accept")).expect("a header").to_owned();
+        assert_eq!(kit.send(&listing.replace(&accept, "Accept: image/png")).await.status, 406);
+        assert_eq!(get(&kit, "/metrics", &ann).await.status, 403);
+        assert_eq!(get(&kit, "/api/status", &format!("{ann}Sec-Fetch-Site: cross-site\r\n")).await.status, 403);
+        let page = get(&kit, "/metrics", &ops).await.body;
+        kit.stop().await;
+        let refused = lines(&path);
+        let count = |principal: &str, rule: &str| -> u64 {
+            let own = refused.iter().filter(|line| line["principal"] == principal && line["rule"] == rule);
+            own.map(|line| line["count"].as_u64().unwrap_or_default()).sum()
+        };
+        for (principal, rule, expected) in [
+            ("key:ann", "profiles", 4),
+            ("key:ann", "body", 1),
+            ("key:ann", "content_type", 1),
+            ("key:ann", "accept", 1),
+            ("key:ann", "operators", 1),
+            ("", "origin", 1),
+        ] {
+            assert_eq!(count(principal, rule), expected, "{rule}: {refused:?}");
+            let sample = format!("ropeway_limit_rejected_total{{limit=\"{rule}\"}} {expected}\n");
+            assert!(page.contains(&sample), "{sample}: {page}");
+        }
+        let denied = refused.iter().filter(|line| line["rule"].is_string());
+        assert!(denied.clone().all(|line| line["decision"] == "deny" && line["outcome"] == "error"), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_flood_of_wrong_keys_is_a_line_per_second() {
+    scene(|_| async move {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit.jsonl");
+        let kit = KeyedKit::start(GatewaySettings::default().with_audit(AuditSettings::new(path.clone()))).await;
+        let started = std::time::Instant::now();
+        for number in 0..100 {
+            let wrong = header(&format!("rw_{number:08x}_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"));
+            assert_eq!(initialize(&kit, &wrong).await.status, 401);
+        }
+        until("a line", || !lines(&path).is_empty()).await;
+        kit.stop().await;
+        let refused = lines(&path);
+        let bound = started.elapsed().as_secs() + 2;
+        assert!(refused.len() as u64 <= bound, "{} lines in {bound} s", refused.len());
+        let is_right = |line: &Value| line["rule"] == "authentication" && line["principal"] == "";
+        assert!(refused.iter().all(is_right), "{refused:?}");
+        assert_eq!(refused.iter().filter_map(|line| line["count"].as_u64()).sum::<u64>(), 100);
+        let text = std::fs::read_to_string(&path).expect("a log");
+        assert!(!text.contains("rw_"), "a wrong key may be a typing error of a right one: {text}");
     });
 }

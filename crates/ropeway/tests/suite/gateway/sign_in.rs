@@ -158,6 +158,18 @@ impl SignInKit {
         stored.map(|stored| stored.tokens.access_token.expose().to_owned())
     }
 
+    /// Waits for lines of the audit log about sign-ins and sign-outs, and returns them.
+    async fn sign_in_lines(&self, count: usize) -> Vec<Value> {
+        let path = self.folder.path().join(AUDIT);
+        let read = || -> Vec<Value> {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            lines.filter(|line| line["action"].is_string()).collect()
+        };
+        until("the lines", || read().len() >= count).await;
+        read()
+    }
+
     async fn stop(self) {
         self.kit.stop().await;
     }
@@ -425,6 +437,18 @@ fn only_operators_sign_in_and_out_of_the_shared_account() {
         assert_eq!(kit.page("DELETE", &format!("{JSON}{full}"), &web).await.status, 403);
         assert!(kit.token(None).await.is_some());
         assert_eq!(kit.page("DELETE", &format!("{JSON}{operator}"), &web).await.status, 200);
+        let audited = kit.sign_in_lines(8).await;
+        let of = |name: &str| -> Vec<_> {
+            let own = audited.iter().filter(|line| line["principal"] == format!("key:{name}"));
+            own.map(|line| ["action", "rule", "outcome", "account"].map(|key| line[key].as_str().unwrap_or("")))
+                .collect()
+        };
+        let denied = |action| [action, "operators", "error", ""];
+        assert_eq!(of("some"), [denied("sign_in"), denied("sign_out")], "{audited:?}");
+        assert_eq!(of("all"), [denied("sign_in"), denied("sign_out"), denied("sign_out")], "{audited:?}");
+        let done = |action, outcome| [action, "", outcome, "shared"];
+        assert_eq!(of("ops"), [done("sign_in", "started"), done("sign_in", "ok"), done("sign_out", "ok")]);
+        assert!(audited.iter().all(|line| line["server"] == "web"), "{audited:?}");
         kit.stop().await;
     });
 }
@@ -649,6 +673,13 @@ fn a_call_of_a_legacy_client_goes_on_after_a_sign_in() {
         let messages = rest.lines().filter_map(|line| line.strip_prefix("data: "));
         let mut messages = messages.filter_map(|data| serde_json::from_str::<Value>(data).ok());
         assert!(messages.any(|message| message["id"] == 5 && is_result(&message)), "{rest}");
+        // Who signed in, where and for whom is in the audit log.
+        let mut lines: Vec<_> = kit.sign_in_lines(3).await;
+        lines.sort_by_key(|line| (line["action"].to_string(), line["outcome"].to_string()));
+        let shown =
+            lines.iter().map(|line| ["action", "account", "outcome"].map(|key| line[key].as_str().unwrap_or("")));
+        let expected = [("sign_in", "ok"), ("sign_in", "started"), ("sign_in_offer", "ok")];
+        assert_eq!(shown.collect::<Vec<_>>(), expected.map(|(action, outcome)| [action, "shared", outcome]));
         kit.stop().await;
     });
 }
@@ -729,6 +760,10 @@ fn a_declined_sign_in_fails_the_waiting_calls_without_another_question() {
         }
         let answers = json!({"q1": {"action": "decline"}});
         let declined = ask(json!({"requestState": result["requestState"], "inputResponses": answers})).await;
+        let lines = kit.sign_in_lines(1).await;
+        let line =
+            ["principal", "action", "server", "account", "outcome"].map(|key| lines[0][key].as_str().unwrap_or(""));
+        assert_eq!(line, ["key:ann", "sign_in_offer", "web", "own", "declined"], "{lines:?}");
         for reply in [declined, waiting.await.expect("a reply")] {
             let message = reply.json()["error"]["message"].as_str().expect("an error").to_owned();
             assert!(message.contains("needs a sign-in") && message.contains("ropeway login web"), "{message}");
