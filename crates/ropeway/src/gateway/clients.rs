@@ -1,13 +1,13 @@
 //! All legacy clients, and the requests of modern clients to be notified of changes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, Weak};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::client::{Client, ClientId};
+use super::client::{Client, ClientId, LogLevel};
 use super::exchange::Exchange;
 use super::outbound::{Frame, FrameKind};
 use crate::mcp::ExchangeKey;
@@ -76,10 +76,38 @@ struct Listener {
     filter: ListenFilter,
 }
 
+/// The log levels of legacy clients, so that the most verbose one is known without looking at every client.
+#[derive(Debug, Default)]
+struct LogLevels {
+    by_client: HashMap<ClientId, LogLevel>,
+    counts: BTreeMap<LogLevel, usize>,
+}
+
+impl LogLevels {
+    fn set(&mut self, client: ClientId, level: Option<LogLevel>) {
+        let before = match level {
+            Some(level) => self.by_client.insert(client, level),
+            None => self.by_client.remove(&client),
+        };
+        if let Some(level) = level {
+            *self.counts.entry(level).or_default() += 1;
+        }
+        if let Some(before) = before
+            && let Some(count) = self.counts.get_mut(&before)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&before);
+            }
+        }
+    }
+}
+
 /// Legacy clients and modern listeners.
 #[derive(Default)]
 pub(crate) struct Clients {
     legacy: Mutex<HashMap<ClientId, Weak<Client>>>,
+    levels: Mutex<LogLevels>,
     listeners: Mutex<HashMap<ExchangeKey, Listener>>,
 }
 
@@ -92,6 +120,32 @@ impl Clients {
             legacy.retain(|_, client| client.strong_count() > 0);
         }
         legacy.insert(client.id, Arc::downgrade(client));
+        drop(legacy);
+        if let Some(level) = client.log_level() {
+            lock(&self.levels).set(client.id, Some(level));
+        }
+    }
+
+    /// Removes a legacy client.
+    pub(crate) fn remove(&self, client: ClientId) {
+        lock(&self.legacy).remove(&client);
+        lock(&self.levels).set(client, None);
+    }
+
+    /// Sets the minimum level of log messages for a legacy client.
+    pub(crate) fn set_log_level(&self, client: &Client, level: LogLevel) {
+        client.set_log_level(level);
+        let mut levels = lock(&self.levels);
+        levels.set(client.id, Some(level));
+        // The client may have been removed in the meantime.
+        if client.outbound.is_closed() {
+            levels.set(client.id, None);
+        }
+    }
+
+    /// Returns the most verbose level of log messages that a legacy client has requested.
+    pub(crate) fn log_level(&self) -> Option<LogLevel> {
+        lock(&self.levels).counts.keys().next().copied()
     }
 
     /// Returns all legacy clients.
@@ -233,6 +287,32 @@ mod tests {
     use super::*;
     use crate::gateway::client::{ClientDescription, Principal};
     use crate::protocol::{Era, MODERN};
+
+    #[test]
+    fn the_most_verbose_log_level_follows_the_clients() {
+        let clients = Clients::default();
+        let [debug, info, error] = ["debug", "info", "error"].map(|name| LogLevel::parse(name).expect("a level"));
+        let client = || {
+            let description = ClientDescription { version: "".into(), capabilities: "{}".into(), info: "{}".into() };
+            Arc::new(Client::new(Era::Legacy, description, Principal::from(""), "default".into(), None))
+        };
+        let (one, two, three) = (client(), client(), client());
+        three.set_log_level(error);
+        [&one, &two, &three].iter().for_each(|client| clients.add(client));
+        assert_eq!(clients.log_level(), Some(error), "a revived client has its level already");
+        clients.set_log_level(&one, debug);
+        clients.set_log_level(&two, info);
+        assert_eq!(clients.log_level(), Some(debug));
+        clients.set_log_level(&one, error);
+        assert_eq!(clients.log_level(), Some(info));
+        clients.remove(two.id);
+        assert_eq!(clients.log_level(), Some(error));
+        one.close();
+        clients.set_log_level(&one, debug);
+        [&one, &three].iter().for_each(|client| clients.remove(client.id));
+        assert_eq!(clients.log_level(), None);
+        assert!(clients.legacy().is_empty() && lock(&clients.levels).by_client.is_empty());
+    }
 
     /// Finds the client of a principal with this `clientInfo`, or adds it.
     fn enter(clients: &ModernClients, principal: &Principal, info: &str) -> Arc<Client> {

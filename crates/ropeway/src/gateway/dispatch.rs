@@ -309,8 +309,7 @@ fn legacy_client(shared: &Arc<GatewayShared>, caller: &Caller<'_>) -> Result<Opt
         ClientRef::Http { .. } => {
             let session = caller.headers.as_ref().and_then(|headers| headers.session);
             let session = session.ok_or_else(ErrorReply::session_required)?;
-            let found = shared.session(session, &caller.principal);
-            let (client, subscriptions) = found.ok_or_else(ErrorReply::session_not_found)?;
+            let (client, subscriptions) = shared.session(session, &caller.principal)?;
             subscribe::restore(shared, &client, subscriptions);
             // The path selects the profile, and a session belongs to one.
             if client.profile != shared.profile(&caller.selector)? {
@@ -346,10 +345,8 @@ fn initialize(
             Ok(Dispatch::Done { status: 200, reply })
         }
         ClientRef::Http { .. } => {
-            let created = shared.sessions.create(&description, &caller.principal, &profile);
-            let (session, client) = created.map_err(|error| ErrorReply::refused(error.status(), error.to_string()))?;
+            let (session, client) = shared.create_session(&description, &caller.principal, &profile)?;
             note_client(record, &client);
-            shared.clients.add(&client);
             Ok(Dispatch::Opened { session, reply })
         }
     }

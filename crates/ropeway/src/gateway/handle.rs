@@ -48,7 +48,7 @@ use crate::tool::{BoxError, CancelToken};
 /// Interval between checks of the calls in progress while a gateway drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Time to write the last lines of the logs.
+/// Time to write the last lines of the session journal, and of the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(2);
 
 /// Settings of a [`Gateway`] in addition to its configuration.
@@ -107,6 +107,7 @@ impl GatewayBuilder {
         let bridge = bridge.tap(switchboard.clone(), tokens.clone()).token_redactor(redactor.clone()).build()?;
         let auth = Auth::new(&settings, bridge.event_channel())?;
         let limits = settings.limits;
+        let shares = Shares::new(&limits);
         let (exporter, spans) = Exporter::new(otlp);
         let observer = Observer::new(&settings, spans, redactor.clone())
             .map_err(|ObserverError { path, source }| GatewayError::Log { path, source })?;
@@ -124,10 +125,10 @@ impl GatewayBuilder {
             switchboard,
             catalog: Catalog::default(),
             parked: ParkedCalls::new(keys.clone(), limits.parked, limits.parked_for),
-            sessions: Sessions::new(keys.clone(), journal, settings.session_life, limits.sessions),
+            sessions: Sessions::new(keys.clone(), journal, settings.session_life, limits.sessions, shares.clone()),
             streams: Streams::new(keys.clone(), limits.streams_per_client),
             limits: Limits::new(limits.connections, limits.calls, limits.calls_per_client),
-            shares: Shares::new(&limits),
+            shares,
             observer,
             health: Arc::default(),
             server_limits: ServerLimiters::default(),
@@ -369,6 +370,7 @@ impl Gateway {
             tracing::warn!("{} requests were in progress when the gateway stopped", shared.exchanges.len());
         }
         shared.bridge.stop().await;
+        shared.sessions.flush(LOG_FLUSH).await;
         shared.observer.flush(LOG_FLUSH).await;
         self.inner.exporter.finish().await;
     }

@@ -1,216 +1,132 @@
-//! A file with the parts of sessions that their sealed ids cannot hold: log levels, subscriptions and ended sessions.
+//! The parts of sessions that their sealed ids cannot hold: log levels, subscriptions and ended sessions, kept in a file.
 //!
-//! Each line is a change. At start, the gateway reads all lines and rewrites the file with the current state.
+//! Changes take effect in memory at once. A separate thread appends them to the file, so that a slow disk delays no request. A
+//! gateway reads the file when it starts.
 
-use std::collections::{BTreeSet, HashMap};
-use std::fs;
-use std::io::{self, BufRead as _, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+mod line;
+mod notebook;
+mod writer;
+
+use std::io;
+use std::path::Path;
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
+use self::line::encode;
+pub(crate) use self::line::{NoteChange, NotedSession, PrincipalKey, SessionNotes, SessionUid};
+use self::notebook::{Limits, Notebook};
+use self::writer::Writer;
 use crate::sync::lock;
 
-/// Size above which the file is rewritten.
-const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Maximum time until the end of a session is stored.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum length of a line. Longer changes are kept in memory only.
-const MAX_LINE_BYTES: usize = 16 << 10;
-
-/// Maximum number of sessions in the journal.
-const MAX_SESSIONS: usize = 100_000;
-
-/// The parts of a session that its id does not hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SessionNotes {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) log_level: Option<String>,
-    /// The subscribed resources, by the URIs of the client.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(crate) subscriptions: BTreeSet<String>,
-    /// Set once the client has ended the session.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) ended: bool,
-    /// When the id of the session expires, in seconds since 1970.
-    pub(crate) expires: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Line {
-    session: String,
-    #[serde(flatten)]
-    notes: SessionNotes,
-}
-
-/// The journal of a gateway. Without a path, it is kept in memory only.
+/// The journal of a gateway. Without a file, it is kept in memory only.
+///
+/// The lock of the notebook is held while a line is queued, so that the file has the same order of changes as the memory. Dropping
+/// the journal waits until the queued lines are written.
 pub(crate) struct Journal {
-    path: Option<PathBuf>,
-    state: Mutex<State>,
+    notebook: Mutex<Notebook>,
+    writer: Option<Writer>,
 }
 
-#[derive(Default)]
-struct State {
-    sessions: HashMap<String, SessionNotes>,
-    file: Option<fs::File>,
-    size: u64,
+/// The end of a session cannot be stored, so the session would be valid again after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the end of the session could not be stored; try again later")]
+pub(crate) struct NotStored;
+
+/// The end of a session that is on its way to the file.
+#[must_use]
+pub(crate) struct PendingEnd(Option<oneshot::Receiver<()>>);
+
+impl PendingEnd {
+    /// Waits until the end of the session is stored.
+    pub(crate) async fn stored(self) -> Result<(), NotStored> {
+        let Some(stored) = self.0 else { return Ok(()) };
+        match tokio::time::timeout(STORE_TIMEOUT, stored).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(NotStored),
+        }
+    }
 }
 
 impl Journal {
     /// Creates a journal in memory.
     pub(crate) fn in_memory() -> Self {
-        Self { path: None, state: Mutex::default() }
+        Self { notebook: Mutex::new(Notebook::new(Limits::default())), writer: None }
     }
 
-    /// Opens a journal. Lines that cannot be read are skipped.
+    /// Opens a journal. Lines that cannot be read are skipped. Several gateways can use one file: each of them appends its changes,
+    /// and reads those of the others when it starts.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let mut state = State::default();
-        match fs::File::open(path) {
-            Ok(file) => state.sessions = read(file),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        state.rewrite(path)?;
-        Ok(Self { path: Some(path.to_owned()), state: Mutex::new(state) })
+        let (notebook, writer) = Writer::open(path)?;
+        Ok(Self { notebook: Mutex::new(notebook), writer: Some(writer) })
     }
 
-    /// Returns the notes about a session.
-    pub(crate) fn notes(&self, session: &str) -> Option<SessionNotes> {
-        lock(&self.state).sessions.get(session).cloned()
+    /// Returns the notes about a session; `None` if it has ended.
+    pub(crate) fn revive(&self, session: &NotedSession) -> Option<SessionNotes> {
+        let notebook = lock(&self.notebook);
+        (!notebook.is_ended(session)).then(|| notebook.notes(session.uid))
     }
 
-    /// Changes the notes about a session whose id expires at the given time.
-    pub(crate) fn change(&self, session: &str, expires: u64, change: impl FnOnce(&mut SessionNotes)) {
-        let mut state = lock(&self.state);
-        if state.sessions.len() >= MAX_SESSIONS && !state.sessions.contains_key(session) {
-            let now = now();
-            state.sessions.retain(|_, notes| notes.expires > now);
-            if state.sessions.len() >= MAX_SESSIONS {
-                return;
+    /// Changes the notes about a session. If too many changes wait for the disk, the file does not get this one.
+    pub(crate) fn change(&self, session: &NotedSession, change: NoteChange<'_>) {
+        let mut notebook = lock(&self.notebook);
+        notebook.remove_expired(now());
+        if notebook.change(session, &change)
+            && let Some(writer) = &self.writer
+        {
+            let mut lines = Vec::new();
+            encode::change(session, &change, &mut lines);
+            if !writer.push(&lines, None) {
+                tracing::warn!("a change of a session is kept in memory only, because the disk is too slow");
             }
         }
-        let notes = state.sessions.entry(session.to_owned()).or_default();
-        notes.expires = expires;
-        change(notes);
-        let line = Line { session: session.to_owned(), notes: notes.clone() };
-        let Some(path) = &self.path else { return };
-        if let Err(error) = state.append(path, &line) {
-            tracing::warn!("could not write the session journal {}: {error}", path.display());
-        }
-    }
-}
-
-impl State {
-    fn append(&mut self, path: &Path, line: &Line) -> io::Result<()> {
-        let mut text = serde_json::to_vec(line)?;
-        text.push(b'\n');
-        if text.len() > MAX_LINE_BYTES {
-            return Err(io::Error::other("the session has too many subscriptions"));
-        }
-        if self.size > MAX_FILE_BYTES {
-            return self.rewrite(path);
-        }
-        if let Some(file) = &mut self.file {
-            file.write_all(&text)?;
-            self.size += text.len() as u64;
-        }
-        Ok(())
     }
 
-    /// Writes all sessions that have not expired to a new file.
-    fn rewrite(&mut self, path: &Path) -> io::Result<()> {
-        let now = now();
-        self.sessions.retain(|_, notes| notes.expires > now);
-        if let Some(directory) = path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    /// Ends a session permanently.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no room for one more ended session, in memory or on the way to the disk. The session has not ended then.
+    pub(crate) fn end(&self, session: &NotedSession) -> Result<PendingEnd, NotStored> {
+        let mut notebook = lock(&self.notebook);
+        notebook.remove_expired(now());
+        let Some(writer) = &self.writer else {
+            notebook.end(session).map_err(|_| NotStored)?;
+            return Ok(PendingEnd(None));
+        };
+        if !writer.has_room() {
+            return Err(NotStored);
         }
-        let mut text = Vec::new();
-        for (session, notes) in &self.sessions {
-            serde_json::to_writer(&mut text, &Line { session: session.clone(), notes: notes.clone() })?;
-            text.push(b'\n');
+        let mut lines = Vec::new();
+        encode::end(session, &mut lines);
+        for watermark in notebook.end(session).map_err(|_| NotStored)? {
+            encode::watermark(&watermark, &mut lines);
         }
-        let new = path.with_extension(format!("{:016x}.new", fastrand::u64(..)));
-        let mut options = fs::OpenOptions::new();
-        let written = options.append(true).create_new(true).mode(0o600).open(&new).and_then(|mut file| {
-            file.write_all(&text)?;
-            fs::rename(&new, path)?;
-            Ok(file)
-        });
-        self.file = Some(written.inspect_err(|_| drop(fs::remove_file(&new)))?);
-        self.size = text.len() as u64;
-        Ok(())
+        let (done, stored) = oneshot::channel();
+        // Only this thread queues lines, as it holds the lock, so the room is still there.
+        writer.push(&lines, Some(done));
+        Ok(PendingEnd(Some(stored)))
     }
-}
 
-fn read(file: fs::File) -> HashMap<String, SessionNotes> {
-    let mut sessions = HashMap::new();
-    let mut reader = io::BufReader::new(file.take(4 * MAX_FILE_BYTES));
-    let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-        if let Ok(Line { session, notes }) = serde_json::from_slice(&line) {
-            sessions.insert(session, notes);
-        }
-        line.clear();
+    /// Returns `true` if changes could not be written, so that the file does not have them.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.writer.as_ref().is_some_and(Writer::is_failing)
     }
-    sessions
+
+    /// Waits until the changes so far are written.
+    pub(crate) async fn flush(&self, limit: Duration) {
+        let Some(writer) = &self.writer else { return };
+        let (done, flushed) = oneshot::channel();
+        writer.push(b"", Some(done));
+        let _ = tokio::time::timeout(limit, flushed).await;
+    }
 }
 
 /// Returns the current time in seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    #[test]
-    fn notes_survive_a_restart_until_their_session_expires() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("gateway/sessions.jsonl");
-        let journal = Journal::open(&path).expect("a journal");
-        let later = now() + 100;
-        journal.change("a", later, |notes| notes.log_level = Some("error".into()));
-        journal.change("a", later, |notes| {
-            notes.subscriptions.insert("file:///x".into());
-        });
-        journal.change("b", later, |notes| notes.ended = true);
-        journal.change("c", 1, |notes| notes.ended = true);
-        let before = journal.notes("a");
-        let reopened = Journal::open(&path).expect("a journal");
-        assert_eq!(reopened.notes("a"), before);
-        assert!(reopened.notes("b").is_some_and(|notes| notes.ended));
-        assert_eq!(reopened.notes("c"), None);
-        assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_to_string(&path).expect("text").lines().count(), 2);
-    }
-
-    #[test]
-    fn broken_lines_are_skipped() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("sessions.jsonl");
-        let good = format!(r#"{{"session":"a","ended":true,"expires":{}}}"#, now() + 100);
-        fs::write(&path, format!("garbage\n{good}\n{{\"session\":7}}\n\u{0}\n{good}")).expect("a file");
-        let journal = Journal::open(&path).expect("a journal");
-        assert!(journal.notes("a").is_some_and(|notes| notes.ended));
-    }
-
-    #[test]
-    fn a_large_journal_is_written_anew() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("sessions.jsonl");
-        let journal = Journal::open(&path).expect("a journal");
-        let uri = format!("file:///{}", "x".repeat(8 << 10));
-        for _ in 0..600 {
-            journal.change("a", now() + 100, |notes| {
-                notes.subscriptions.insert(uri.clone());
-            });
-        }
-        let size = fs::metadata(&path).expect("a file").len();
-        assert!(size <= MAX_FILE_BYTES + (16 << 10), "{size}");
-    }
 }

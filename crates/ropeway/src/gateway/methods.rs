@@ -131,7 +131,7 @@ fn set_level(
     let name = params.get("level").and_then(|level| serde_json::from_str::<String>(level.get()).ok());
     let name = name.ok_or_else(|| ErrorReply::invalid_params("`level` is missing"))?;
     let level = LogLevel::parse(&name).ok_or_else(|| ErrorReply::unknown_level(&name))?;
-    requester.client.set_log_level(level);
+    shared.clients.set_log_level(&requester.client, level);
     shared.sessions.note_log_level(&requester.client, level);
     shared.update_log_levels();
     Ok(done(shared, requester.id, Era::Legacy, &json!({}), ResultExtras::default()))

@@ -91,6 +91,7 @@ mod server_limits;
 mod server_list;
 mod server_params;
 mod session;
+mod session_table;
 mod shared;
 mod shares;
 mod sign_in;

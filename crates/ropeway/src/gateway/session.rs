@@ -1,16 +1,18 @@
 //! Sessions of legacy clients. A session id is sealed, so that a restarted gateway accepts its earlier sessions.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use super::client::{Client, ClientCapabilities, ClientDescription, LogLevel, Principal};
-use super::journal::{self, Journal, SessionNotes};
+use super::journal::{
+    self, Journal, NotStored, NoteChange, NotedSession, PendingEnd, PrincipalKey, SessionNotes, SessionUid,
+};
 use super::seal::{KeyRing, SealKind};
+use super::session_table::{Session, SessionTable};
+use super::shares::{Hold, Resource, ShareError, Shares};
 use crate::protocol::Era;
 use crate::sync::lock;
 
@@ -35,15 +37,22 @@ struct Payload {
     profile: Arc<str>,
     capabilities: Box<str>,
     info: Box<str>,
+    /// When the session started. Ids of earlier versions do not have it.
+    #[serde(default)]
+    issued: Option<u64>,
     expires: u64,
 }
 
-/// A session in memory.
-struct Session {
-    client: Arc<Client>,
-    uid: String,
-    expires: u64,
-    used_at: Instant,
+impl Payload {
+    /// Returns the session as the journal knows it. An id without the time of its start has the usual lifetime.
+    fn noted(&self, principal: &Principal, lifetime: Duration) -> Option<NotedSession> {
+        Some(NotedSession {
+            uid: SessionUid::parse(&self.uid)?,
+            principal: Some(PrincipalKey::of(principal.id())),
+            issued: self.issued.unwrap_or(self.expires.saturating_sub(lifetime.as_secs())),
+            expires: self.expires,
+        })
+    }
 }
 
 /// A session that was found by its id.
@@ -53,44 +62,34 @@ pub(crate) struct FoundSession {
     pub(crate) revived: Option<SessionNotes>,
 }
 
+/// A session that has ended.
+pub(crate) struct EndedSession {
+    /// The client, if the session was in memory. The caller releases it.
+    pub(crate) client: Option<Arc<Client>>,
+    /// The session is valid again after a restart, unless its end is stored.
+    pub(crate) pending: PendingEnd,
+}
+
+/// Clients of sessions that made room for others. The caller releases them; their ids revive the sessions.
+pub(crate) type Evicted = Vec<Arc<Client>>;
+
 /// The sessions of a gateway.
+///
+/// A session in memory counts as held by its principal. At its share, the principal's own least recently used idle session makes
+/// room; at the limit of the gateway, one of the principal that holds the most. The lock of the table is taken before that of the
+/// journal, so that a session cannot end while its id revives it.
 pub(crate) struct Sessions {
     keys: Arc<KeyRing>,
     journal: Journal,
     lifetime: Duration,
     limit: usize,
-    /// Clients of evicted sessions.
-    forgotten: Mutex<Vec<Arc<Client>>>,
-    table: Mutex<HashMap<Arc<str>, Session>>,
-}
-
-/// Too many sessions are in memory, and all of them are in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum TooManySessions {
-    /// All principals together have too many.
-    #[error("too many sessions")]
-    Gateway,
-    /// One principal has too many.
-    #[error("too many sessions (limit: {limit} per principal); try again when one of them has ended")]
-    Principal {
-        /// The limit.
-        limit: usize,
-    },
-}
-
-impl TooManySessions {
-    /// Returns the HTTP status of the error.
-    pub(crate) fn status(self) -> u16 {
-        match self {
-            Self::Gateway => 503,
-            Self::Principal { .. } => 429,
-        }
-    }
+    shares: Shares,
+    table: Mutex<SessionTable>,
 }
 
 impl Sessions {
-    pub(crate) fn new(keys: Arc<KeyRing>, journal: Journal, lifetime: Duration, limit: usize) -> Self {
-        Self { keys, journal, lifetime, limit, forgotten: Mutex::default(), table: Mutex::default() }
+    pub(crate) fn new(keys: Arc<KeyRing>, journal: Journal, lifetime: Duration, limit: usize, shares: Shares) -> Self {
+        Self { keys, journal, lifetime, limit, shares, table: Mutex::default() }
     }
 
     /// Starts a session and returns its id.
@@ -99,8 +98,10 @@ impl Sessions {
         description: &ClientDescription,
         principal: &Principal,
         profile: &Arc<str>,
-    ) -> Result<(Arc<str>, Arc<Client>), TooManySessions> {
-        let expires = journal::now() + self.lifetime.as_secs();
+        evicted: &mut Evicted,
+    ) -> Result<(Arc<str>, Arc<Client>), ShareError> {
+        let issued = journal::now();
+        let expires = issued + self.lifetime.as_secs();
         let known = ClientCapabilities::parse(&description.capabilities).to_json();
         let reduced = |limit| ClientDescription {
             version: description.version.clone(),
@@ -108,132 +109,191 @@ impl Sessions {
             info: bounded(&description.info, limit, UNKNOWN_INFO),
         };
         let mut client = Client::new(Era::Legacy, reduced(MAX_KEPT_BYTES), principal.clone(), profile.clone(), None);
-        let uid = random_id();
-        client.session = uid.as_str().into();
+        let uid = random_uid();
+        client.session = uid.to_string().into();
         let client = Arc::new(client);
         let ClientDescription { version, capabilities, info } = reduced(MAX_INFO_BYTES);
-        let payload = Payload { uid, version, profile: profile.clone(), capabilities, info, expires };
+        let (profile, issued_at) = (profile.clone(), Some(issued));
+        let payload =
+            Payload { uid: uid.to_string(), version, profile, capabilities, info, issued: issued_at, expires };
         // A struct of strings and numbers always has a JSON form.
         let text = serde_json::to_vec(&payload).unwrap_or_default();
         let id: Arc<str> = self.keys.seal(SealKind::Session, principal.id(), self.lifetime, &text).into();
-        self.insert(&id, client.clone(), payload.uid, expires)?;
+        let noted = NotedSession { uid, principal: Some(PrincipalKey::of(principal.id())), issued, expires };
+        let mut table = lock(&self.table);
+        let hold = self.make_room(&mut table, principal, evicted)?;
+        table.insert(Session { id: id.clone(), client: client.clone(), noted, _hold: hold });
         Ok((id, client))
     }
 
-    /// Finds a session of the principal by its id, in memory or by opening the id.
-    pub(crate) fn find(&self, id: &str, principal: &Principal) -> Option<FoundSession> {
-        if let Some(found) = self.find_in_memory(id, principal) {
-            return found;
+    /// Takes part in the limit of sessions without a session in memory, for a client whose stream is its session.
+    pub(crate) fn reserve(&self, principal: &Principal, evicted: &mut Evicted) -> Result<Hold, ShareError> {
+        self.make_room(&mut lock(&self.table), principal, evicted)
+    }
+
+    /// Takes one session of the principal's share. Evicts idle sessions if necessary.
+    fn make_room(
+        &self,
+        table: &mut SessionTable,
+        principal: &Principal,
+        evicted: &mut Evicted,
+    ) -> Result<Hold, ShareError> {
+        let own_limit = principal.limits().sessions.unwrap_or(usize::MAX);
+        loop {
+            let error = match self.shares.take_within(Resource::Sessions, principal.holdings(), 1, own_limit) {
+                Ok(hold) => return Ok(hold),
+                // A principal that may hold everything is at the limit of the gateway.
+                Err(ShareError::Principal { resource, limit }) if limit >= self.limit => {
+                    ShareError::Gateway { resource, limit: self.limit }
+                }
+                Err(error) => error,
+            };
+            let session = match error {
+                ShareError::Principal { .. } => table.evict_of(principal.id()),
+                ShareError::Gateway { .. } => table.evict_for(principal.id(), self.limit),
+            };
+            evicted.push(session.ok_or(error)?.client);
         }
-        let payload = self.keys.open(SealKind::Session, principal.id(), id).ok()?;
-        let payload: Payload = serde_json::from_slice(&payload).ok()?;
-        let notes = self.journal.notes(&payload.uid).unwrap_or_default();
-        if notes.ended {
-            return None;
+    }
+
+    /// Finds a session of the principal by its id, in memory or by opening the id. `None` if the session is not valid.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the session is not in memory, and there is no room for it.
+    pub(crate) fn find(
+        &self,
+        id: &str,
+        principal: &Principal,
+        evicted: &mut Evicted,
+    ) -> Result<Option<FoundSession>, ShareError> {
+        if let Some(found) = self.find_in_memory(&mut lock(&self.table), id, principal, evicted) {
+            return Ok(found);
         }
+        let Some((payload, noted)) = self.open(id, principal) else { return Ok(None) };
         let description =
             ClientDescription { version: payload.version, capabilities: payload.capabilities, info: payload.info };
         let mut client = Client::new(Era::Legacy, description, principal.clone(), payload.profile, None);
         client.session = payload.uid.as_str().into();
-        if let Some(level) = notes.log_level.as_deref().and_then(LogLevel::parse) {
+        let client = Arc::new(client);
+        let mut table = lock(&self.table);
+        // A concurrent request may have revived it.
+        if let Some(found) = self.find_in_memory(&mut table, id, principal, evicted) {
+            return Ok(found);
+        }
+        let Some(notes) = self.journal.revive(&noted) else { return Ok(None) };
+        if let Some(level) = notes.log_level {
             client.set_log_level(level);
         }
-        let client = Arc::new(client);
-        self.insert(&id.into(), client.clone(), payload.uid, payload.expires).ok()?;
-        Some(FoundSession { client, revived: Some(notes) })
+        let hold = self.make_room(&mut table, principal, evicted)?;
+        table.insert(Session { id: id.into(), client: client.clone(), noted, _hold: hold });
+        Ok(Some(FoundSession { client, revived: Some(notes) }))
+    }
+
+    /// Opens the id of a session.
+    fn open(&self, id: &str, principal: &Principal) -> Option<(Payload, NotedSession)> {
+        let payload = self.keys.open(SealKind::Session, principal.id(), id).ok()?;
+        let payload: Payload = serde_json::from_slice(&payload).ok()?;
+        let noted = payload.noted(principal, self.lifetime)?;
+        Some((payload, noted))
     }
 
     /// Finds a session in memory. Returns `None` if the id has to be opened, and `Some(None)` if the session is not valid.
-    fn find_in_memory(&self, id: &str, principal: &Principal) -> Option<Option<FoundSession>> {
-        let mut table = lock(&self.table);
-        let session = table.get_mut(id)?;
-        let is_own = session.client.principal == *principal && session.expires >= journal::now();
-        if is_own && !session.client.principal.is_clone(principal) {
+    fn find_in_memory(
+        &self,
+        table: &mut SessionTable,
+        id: &str,
+        principal: &Principal,
+        evicted: &mut Evicted,
+    ) -> Option<Option<FoundSession>> {
+        let session = table.get(id)?;
+        if session.client.principal != *principal || session.noted.expires < journal::now() {
+            return Some(None);
+        }
+        if !session.client.principal.is_clone(principal) {
             // The key was replaced by another one with the same name. The client gets the rights of the new one.
-            lock(&self.forgotten).extend(table.remove(id).map(|session| session.client));
+            evicted.extend(table.remove(id).map(|session| session.client));
             return None;
         }
-        session.used_at = Instant::now();
-        Some(is_own.then(|| FoundSession { client: session.client.clone(), revived: None }))
+        let client = session.client.clone();
+        table.touch(id);
+        Some(Some(FoundSession { client, revived: None }))
     }
 
-    /// Adds a session. Evicts the least recently used one if necessary.
-    fn insert(&self, id: &Arc<str>, client: Arc<Client>, uid: String, expires: u64) -> Result<(), TooManySessions> {
+    /// Ends a session of a profile permanently. Returns `None` if the session is unknown, and an error if its end cannot be noted; the
+    /// session has not ended then.
+    pub(crate) fn end(
+        &self,
+        id: &str,
+        principal: &Principal,
+        profile: &str,
+    ) -> Option<Result<EndedSession, NotStored>> {
         let mut table = lock(&self.table);
-        let is_own = |session: &Session| session.client.principal == client.principal;
-        let own_limit = client.principal.limits().sessions;
-        if let Some(limit) = own_limit
-            && table.values().filter(|session| is_own(session)).count() >= limit
-        {
-            self.forget_oldest(&mut table, is_own).ok_or(TooManySessions::Principal { limit })?;
-        }
-        if table.len() >= self.limit {
-            self.forget_oldest(&mut table, |_| true).ok_or(TooManySessions::Gateway)?;
-        }
-        table.insert(id.clone(), Session { client, uid, expires, used_at: Instant::now() });
-        Ok(())
-    }
-
-    /// Evicts the least recently used idle session. Returns `None` if all of them are in use.
-    fn forget_oldest(&self, table: &mut HashMap<Arc<str>, Session>, concerns: impl Fn(&Session) -> bool) -> Option<()> {
-        let idle = table.iter().filter(|(_, session)| session.client.is_idle() && concerns(session));
-        let oldest = idle.min_by_key(|(_, session)| session.used_at).map(|(id, _)| id.clone())?;
-        lock(&self.forgotten).extend(table.remove(&oldest).map(|session| session.client));
-        Some(())
-    }
-
-    /// Ends a session permanently. Returns its client, or `None` if the session is unknown.
-    pub(crate) fn end(&self, id: &str, principal: &Principal) -> Option<Arc<Client>> {
-        let client = self.find(id, principal)?.client;
-        let session = lock(&self.table).remove(id)?;
-        self.journal.change(&session.uid, session.expires, |notes| {
-            *notes = SessionNotes { ended: true, expires: notes.expires, ..SessionNotes::default() };
-        });
-        client.close();
-        Some(client)
+        let in_memory = table.get(id).map(|session| (session.client.clone(), session.noted));
+        let (client, noted) = match in_memory {
+            Some((client, noted)) => {
+                let is_valid = client.principal == *principal && noted.expires >= journal::now();
+                if !is_valid || *client.profile != *profile {
+                    return None;
+                }
+                (Some(client), noted)
+            }
+            None => {
+                let (payload, noted) = self.open(id, principal)?;
+                // The end of an ended session is stored again if the disk failed.
+                let is_ended = self.journal.revive(&noted).is_none() && !self.journal.is_failing();
+                if is_ended || *payload.profile != *profile {
+                    return None;
+                }
+                (None, noted)
+            }
+        };
+        Some(self.journal.end(&noted).map(|pending| {
+            table.remove(id);
+            if let Some(client) = &client {
+                client.close();
+            }
+            EndedSession { client, pending }
+        }))
     }
 
     /// Notes the log level of a session, for its revival.
     pub(crate) fn note_log_level(&self, client: &Client, level: LogLevel) {
-        self.note(client, |notes| notes.log_level = Some(level.name().to_owned()));
+        self.note(client, NoteChange::LogLevel(level));
     }
 
     /// Notes that a session has subscribed to a resource, by the client's URI, for its revival.
     pub(crate) fn note_subscribed(&self, client: &Client, uri: &str) {
-        self.note(client, |notes| drop(notes.subscriptions.insert(uri.to_owned())));
+        self.note(client, NoteChange::Subscribe(uri));
     }
 
     /// Notes that a session has ended a subscription.
     pub(crate) fn note_unsubscribed(&self, client: &Client, uri: &str) {
-        self.note(client, |notes| drop(notes.subscriptions.remove(uri)));
+        self.note(client, NoteChange::Unsubscribe(uri));
     }
 
-    /// Changes the notes about a session.
-    fn note(&self, client: &Client, change: impl FnOnce(&mut SessionNotes)) {
-        let found = {
-            let table = lock(&self.table);
-            let session = table.values().find(|session| session.client.id == client.id);
-            session.map(|session| (session.uid.clone(), session.expires))
-        };
-        if let Some((uid, expires)) = found {
-            self.journal.change(&uid, expires, change);
+    fn note(&self, client: &Client, change: NoteChange<'_>) {
+        let noted = lock(&self.table).of_client(client.id).map(|session| session.noted);
+        if let Some(noted) = noted {
+            self.journal.change(&noted, change);
         }
     }
 
-    /// Evicts idle sessions. Their ids stay valid. Returns their clients.
-    pub(crate) fn forget_idle(&self) -> Vec<Arc<Client>> {
-        let mut table = lock(&self.table);
-        let is_old = |session: &Session| session.client.is_idle() && session.used_at.elapsed() > MAX_IDLE;
-        let ids: Vec<Arc<str>> =
-            table.iter().filter(|(_, session)| is_old(session)).map(|(id, _)| id.clone()).collect();
-        let idle = ids.iter().filter_map(|id| table.remove(id)).map(|session| session.client);
-        std::mem::take(&mut *lock(&self.forgotten)).into_iter().chain(idle).collect()
+    /// Evicts idle sessions. Their ids stay valid.
+    pub(crate) fn evict_unused(&self) -> Evicted {
+        // The lock is released in between, so that requests do not wait for thousands of sessions.
+        std::iter::from_fn(|| lock(&self.table).evict_unused(MAX_IDLE)).map(|session| session.client).collect()
+    }
+
+    /// Waits until the journal is written.
+    pub(crate) async fn flush(&self, limit: Duration) {
+        self.journal.flush(limit).await;
     }
 
     /// Returns the clients of all sessions in memory.
     #[cfg(test)]
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
-        lock(&self.table).values().map(|session| session.client.clone()).collect()
+        lock(&self.table).iter().map(|session| session.client.clone()).collect()
     }
 
     /// Returns the number of sessions in memory.
@@ -247,132 +307,15 @@ fn bounded(text: &str, limit: usize, replacement: &str) -> Box<str> {
     if text.len() <= limit { text.into() } else { replacement.into() }
 }
 
-/// Returns 128 random bits in hexadecimal.
-fn random_id() -> String {
+/// Returns an id of 128 random bits.
+fn random_uid() -> SessionUid {
     let mut bytes = [0; 16];
     // The seal of the id protects it. The random number only has to be different.
     if SystemRandom::new().fill(&mut bytes).is_err() {
         bytes = (u128::from(fastrand::u64(..)) << 64 | u128::from(fastrand::u64(..))).to_be_bytes();
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    SessionUid::from_bits(u128::from_be_bytes(bytes))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DAY: Duration = Duration::from_secs(86_400);
-
-    fn description() -> ClientDescription {
-        ClientDescription {
-            version: "2025-06-18".into(),
-            capabilities: r#"{"roots":{}}"#.into(),
-            info: r#"{"name":"c","version":"1"}"#.into(),
-        }
-    }
-
-    fn sessions(keys: &Arc<KeyRing>, limit: usize) -> Sessions {
-        Sessions::new(keys.clone(), Journal::in_memory(), DAY, limit)
-    }
-
-    fn keys() -> Arc<KeyRing> {
-        Arc::new(KeyRing::generate().expect("random numbers"))
-    }
-
-    #[test]
-    fn a_session_id_is_known_after_a_restart() {
-        let (keys, alice, bob) = (keys(), Principal::from("alice"), Principal::from("bob"));
-        let before = sessions(&keys, 10);
-        let (id, _) = before.create(&description(), &alice, &"default".into()).expect("room");
-        assert!(before.find(&id, &alice).is_some_and(|found| found.revived.is_none()));
-        let after = sessions(&keys, 10);
-        assert!(after.find(&id, &bob).is_none());
-        let found = after.find(&id, &alice).expect("the session");
-        assert!(found.revived.is_some() && found.client.capabilities.roots);
-        assert_eq!(&*found.client.description.version, "2025-06-18");
-        assert!(after.find(&id, &bob).is_none(), "a session in memory is bound to its principal, too");
-    }
-
-    #[test]
-    fn a_session_continues_with_the_rights_of_a_new_key_of_the_same_name() {
-        let (keys, old, new) = (keys(), Principal::from("key:a"), Principal::from("key:a"));
-        let sessions = sessions(&keys, 10);
-        let (id, _) = sessions.create(&description(), &old, &"default".into()).expect("room");
-        let found = sessions.find(&id, &new).expect("the session");
-        assert!(found.client.principal.is_clone(&new) && found.revived.is_some());
-        assert_eq!(sessions.len(), 1);
-    }
-
-    #[test]
-    fn a_session_in_memory_ends_with_its_life() {
-        let (keys, anyone) = (keys(), Principal::from(""));
-        let sessions = sessions(&keys, 10);
-        let (id, _) = sessions.create(&description(), &anyone, &"default".into()).expect("room");
-        let expires = lock(&sessions.table)[&id].expires;
-        assert_eq!(expires.saturating_sub(journal::now()).div_ceil(3600), 24);
-        assert!(sessions.find(&id, &anyone).is_some());
-        lock(&sessions.table).get_mut(&id).expect("the session").expires = journal::now() - 1;
-        assert!(sessions.find(&id, &anyone).is_none());
-        assert!(sessions.end(&id, &anyone).is_none());
-    }
-
-    #[test]
-    fn large_capabilities_survive_a_restart() {
-        let (keys, anyone) = (keys(), Principal::from(""));
-        let details = "x".repeat(2 * MAX_INFO_BYTES);
-        let capabilities = format!(r#"{{"elicitation":{{"url":{{}}}},"experimental":{{"{details}":{{}}}}}}"#).into();
-        let description = ClientDescription { capabilities, ..description() };
-        let (id, before) = sessions(&keys, 10).create(&description, &anyone, &"default".into()).expect("room");
-        let after = sessions(&keys, 10).find(&id, &anyone).expect("the session").client;
-        assert!(after.capabilities.url);
-        assert_eq!(after.capabilities, before.capabilities);
-    }
-
-    #[test]
-    fn a_large_description_is_reduced_in_memory() {
-        let anyone = Principal::from("");
-        let details = "x".repeat(MAX_KEPT_BYTES);
-        let description = ClientDescription {
-            version: "2025-06-18".into(),
-            capabilities: format!(r#"{{"roots":{{}},"experimental":{{"{details}":{{}}}}}}"#).into(),
-            info: format!(r#"{{"name":"{details}"}}"#).into(),
-        };
-        let (_, client) = sessions(&keys(), 10).create(&description, &anyone, &"default".into()).expect("room");
-        assert!(client.capabilities.roots && client.description_bytes() < 1000, "{}", client.description_bytes());
-    }
-
-    #[test]
-    fn an_ended_session_stays_ended() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("sessions.jsonl");
-        let (keys, anyone) = (keys(), Principal::from(""));
-        let open = || Sessions::new(keys.clone(), Journal::open(&path).expect("a journal"), DAY, 10);
-        let before = open();
-        let (id, _) = before.create(&description(), &anyone, &"default".into()).expect("room");
-        assert!(before.end(&id, &anyone).is_some());
-        assert!(before.find(&id, &anyone).is_none());
-        assert!(before.end(&id, &anyone).is_none());
-        assert!(open().find(&id, &anyone).is_none());
-    }
-
-    #[test]
-    fn the_oldest_idle_session_makes_room_and_is_revived() {
-        let (keys, anyone) = (keys(), Principal::from(""));
-        let sessions = sessions(&keys, 2);
-        let create = || sessions.create(&description(), &anyone, &"default".into());
-        let (first, _) = create().expect("room");
-        let (_second, client) = create().expect("room");
-        let _busy = client.begin(serde_json::from_str("1").expect("an id")).expect("a free id");
-        create().expect("room");
-        assert_eq!(sessions.len(), 2);
-        assert_eq!(sessions.forget_idle().len(), 1, "what belongs to the first one is released");
-        assert!(sessions.find(&first, &anyone).is_some_and(|found| found.revived.is_some()));
-        let busy: Vec<_> = sessions
-            .clients()
-            .iter()
-            .filter_map(|client| client.begin(serde_json::from_str("9").expect("an id")))
-            .collect();
-        assert_eq!(busy.len(), 2);
-        assert_eq!(create().err(), Some(TooManySessions::Gateway));
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use super::auth::Auth;
 use super::catalog::{Catalog, ListKind, Listing};
-use super::client::{Client, LogLevel, Principal};
+use super::client::{Client, ClientDescription, LogLevel, Principal};
 use super::clients::{ChangedList, Clients, ModernClients};
 use super::errors::ErrorReply;
 use super::exchanges::Exchanges;
@@ -23,8 +24,8 @@ use super::reply::ServerInfoText;
 use super::router::{Router, RouterSet};
 use super::seal::KeyRing;
 use super::server_limits::ServerLimiters;
-use super::session::Sessions;
-use super::shares::Shares;
+use super::session::{Evicted, Sessions};
+use super::shares::{Hold, ShareError, Shares};
 use super::sign_in::SignIns;
 use super::subscriptions::{SubscriberKey, Subscriptions};
 use super::switchboard::Switchboard;
@@ -109,6 +110,9 @@ pub struct GatewayStatus {
     /// Connections to servers that belong to one client.
     pub isolated: usize,
 }
+
+/// Time after which a client may try again if there are too many sessions.
+const SESSION_WAIT: Duration = Duration::from_secs(1);
 
 /// Maximum characters of a client's text in an error.
 const MAX_SHOWN_NAME: usize = 64;
@@ -224,16 +228,52 @@ impl GatewayShared {
         }
     }
 
-    /// Finds a session, and restores its state after a restart.
-    pub(crate) fn session(self: &Arc<Self>, id: &str, principal: &Principal) -> Option<(Arc<Client>, Vec<String>)> {
-        let found = self.sessions.find(id, principal)?;
-        let Some(notes) = found.revived else { return Some((found.client, Vec::new())) };
+    /// Finds a session, and restores its state if it was not in memory. Returns its client, and the subscriptions to restore.
+    pub(crate) fn session(
+        self: &Arc<Self>,
+        id: &str,
+        principal: &Principal,
+    ) -> Result<(Arc<Client>, Vec<String>), ErrorReply> {
+        let mut evicted = Evicted::new();
+        let found = self.sessions.find(id, principal, &mut evicted);
+        let found = self.release(evicted, found)?.ok_or_else(ErrorReply::session_not_found)?;
+        let Some(notes) = found.revived else { return Ok((found.client, Vec::new())) };
         self.clients.add(&found.client);
         if found.client.log_level().is_some() {
             self.update_log_levels();
         }
         self.announce_missed_changes(&found.client);
-        Some((found.client, notes.subscriptions.into_iter().collect()))
+        Ok((found.client, notes.subscriptions.into_iter().map(String::from).collect()))
+    }
+
+    /// Starts a session. Returns its id and its client.
+    pub(crate) fn create_session(
+        &self,
+        description: &ClientDescription,
+        principal: &Principal,
+        profile: &Arc<str>,
+    ) -> Result<(Arc<str>, Arc<Client>), ErrorReply> {
+        let mut evicted = Evicted::new();
+        let created = self.sessions.create(description, principal, profile, &mut evicted);
+        let (id, client) = self.release(evicted, created)?;
+        self.clients.add(&client);
+        Ok((id, client))
+    }
+
+    /// Takes part in the limit of sessions, for a client whose stream is its session.
+    pub(crate) fn reserve_session(&self, principal: &Principal) -> Result<Hold, ErrorReply> {
+        let mut evicted = Evicted::new();
+        let hold = self.sessions.reserve(principal, &mut evicted);
+        self.release(evicted, hold)
+    }
+
+    /// Releases the clients of sessions that made room for another.
+    fn release<T>(&self, evicted: Evicted, result: Result<T, ShareError>) -> Result<T, ErrorReply> {
+        evicted.iter().for_each(|client| self.forget(client));
+        result.map_err(|error| ErrorReply {
+            status: error.status(),
+            ..ErrorReply::limited(error.to_string(), SESSION_WAIT)
+        })
     }
 
     /// Notifies a reconnected client that all lists may have changed.
@@ -247,6 +287,8 @@ impl GatewayShared {
     /// Releases the resources of a client.
     pub(crate) fn forget(&self, client: &Client) {
         client.close();
+        self.clients.remove(client.id);
+        self.streams.close_client(client.id);
         for resource in self.subscriptions.remove_all(SubscriberKey::Client(client.id)) {
             self.upstreams.unsubscribe(&resource.server, &resource.uri);
         }
@@ -316,8 +358,7 @@ impl GatewayShared {
     /// Sets the log level of all servers to the most verbose one that a client has requested.
     pub(crate) fn update_log_levels(&self) {
         let modern = *lock(&self.modern_log_level);
-        let legacy = self.clients.legacy().iter().filter_map(|client| client.log_level()).min();
-        if let Some(level) = modern.into_iter().chain(legacy).min() {
+        if let Some(level) = modern.into_iter().chain(self.clients.log_level()).min() {
             self.upstreams.set_log_level(level.name());
         }
     }

@@ -82,9 +82,7 @@ async fn run(shared: Weak<GatewayShared>) {
             _ = sweep.tick() => {
                 let Some(shared) = shared.upgrade() else { return };
                 shared.auth.end_streams();
-                for client in shared.sessions.forget_idle() {
-                    shared.forget(&client);
-                }
+                shared.sessions.evict_unused().iter().for_each(|client| shared.forget(client));
                 shared.upstreams.close_idle();
                 shared.streams.trim();
             }

@@ -367,7 +367,7 @@ async fn serve_mcp(
         _ if limited.is_err() => limited.err().map_or_else(|| response::empty(429), |error| response::error(&error)),
         Route::Sse(selector) => sse::open(shared, &endpoint.sse, head, selector, principal),
         Route::Mcp(selector) if head.method == Method::GET => stream::get(shared, head, &selector, &principal),
-        Route::Mcp(selector) => stream::delete(shared, head, &selector, &principal),
+        Route::Mcp(selector) => stream::delete(shared, head, &selector, &principal).await,
         _ => response::refuse(404, "Not Found"),
     }
 }

@@ -25,8 +25,8 @@ use crate::gateway::errors::ErrorReply;
 use crate::gateway::exchange::Exchange;
 use crate::gateway::principal::Principal;
 use crate::gateway::profile::Selector;
-use crate::gateway::session::TooManySessions;
 use crate::gateway::shared::GatewayShared;
+use crate::gateway::shares::Hold;
 use crate::gateway::step::{close_pipe, step};
 use crate::sync::lock;
 use crate::tool::CancelToken;
@@ -38,21 +38,6 @@ const MAX_QUEUED: usize = 16;
 #[derive(Default)]
 pub(super) struct SseSessions(Mutex<HashMap<Box<str>, Arc<SseSession>>>);
 
-impl SseSessions {
-    /// Checks that a principal may open one more session.
-    fn check_limits(&self, shared: &GatewayShared, principal: &Principal) -> Result<(), TooManySessions> {
-        let sessions = lock(&self.0);
-        if sessions.len() >= shared.settings().limits.sessions {
-            return Err(TooManySessions::Gateway);
-        }
-        let own = || sessions.values().filter(|session| session.principal == *principal).count();
-        match principal.limits().sessions {
-            Some(limit) if own() >= limit => Err(TooManySessions::Principal { limit }),
-            _ => Ok(()),
-        }
-    }
-}
-
 struct SseSession {
     pipe: Arc<PipeClient>,
     selector: Selector,
@@ -60,6 +45,8 @@ struct SseSession {
     messages: mpsc::Sender<SseMessage>,
     /// Cancelled when the client has disconnected.
     gone: CancelToken,
+    /// Its part of the sessions of its principal.
+    _hold: Hold,
 }
 
 /// A message that waits for a client.
@@ -83,19 +70,19 @@ pub(super) fn open(
     if let Err(error) = shared.profile(&selector) {
         return response::error(&error);
     }
-    if let Err(error) = sessions.check_limits(shared, &principal) {
-        let rule = match error {
-            TooManySessions::Gateway => "sessions",
-            TooManySessions::Principal { .. } => "sessions_per_principal",
-        };
-        return response::refused_by(rule, response::refuse(error.status(), error.to_string()));
-    }
+    let hold = match shared.reserve_session(&principal) {
+        Ok(hold) => hold,
+        Err(error) => {
+            let rule = if error.status == 429 { "sessions_per_principal" } else { "sessions" };
+            return response::refused_by(rule, response::error(&error));
+        }
+    };
     let Some(token) = random_token() else {
         return response::refuse(503, "the system's random number generator failed");
     };
     let (messages, receiver) = mpsc::channel(MAX_QUEUED);
     let pipe = Arc::new(PipeClient::new(None));
-    let session = Arc::new(SseSession { pipe, selector, principal, messages, gone: CancelToken::new() });
+    let session = Arc::new(SseSession { pipe, selector, principal, messages, gone: CancelToken::new(), _hold: hold });
     lock(&sessions.0).insert(token.clone(), Arc::clone(&session));
     let endpoint = format!("event: endpoint\ndata: /messages?session={token}\n\n").into();
     let (draining, revoked) = (shared.draining.clone(), session.principal.revoked());

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::http::request::Parts;
@@ -17,12 +18,16 @@ use super::response;
 use crate::gateway::client::{Client, OpenStream, Principal};
 use crate::gateway::errors::ErrorReply;
 use crate::gateway::event_stream::EventReader;
+use crate::gateway::journal::NotStored;
 use crate::gateway::profile::Selector;
 use crate::gateway::replay::Resumed;
 use crate::gateway::reply::Reply;
 use crate::gateway::shared::GatewayShared;
 use crate::gateway::subscribe;
 use crate::protocol::{LEGACY_VERSIONS, is_modern};
+
+/// Time after which a client may try again to end a session.
+const STORE_WAIT: Duration = Duration::from_secs(5);
 
 /// Opens the standalone stream of a session, or continues a stream after `Last-Event-ID`.
 pub(super) fn get(
@@ -50,31 +55,65 @@ pub(super) fn get(
     }
 }
 
-/// Ends a session.
-pub(super) fn delete(
+/// Ends a session. Answers 204 when its end is stored, so that it does not come back after a restart.
+pub(super) async fn delete(
     shared: &Arc<GatewayShared>,
     head: &Parts,
     selector: &Selector,
     principal: &Principal,
 ) -> Response<Body> {
-    if let Err(refused) = legacy_client(shared, &head.headers, selector, principal) {
-        return *refused;
+    let requested = match requested_session(shared, &head.headers, selector) {
+        Ok(requested) => requested,
+        Err(refused) => return *refused,
+    };
+    let ended = match shared.sessions.end(requested.id, principal, &requested.profile) {
+        None => return response::error(&ErrorReply::session_not_found()),
+        Some(Err(error)) => return not_stored(error),
+        Some(Ok(ended)) => ended,
+    };
+    if let Some(client) = &ended.client {
+        shared.forget(client);
     }
-    let ended = head::text(&head.headers, &SESSION).and_then(|id| shared.sessions.end(id, principal));
-    if let Some(client) = ended {
-        shared.streams.close_client(client.id);
-        shared.forget(&client);
+    match ended.pending.stored().await {
+        Ok(()) => response::empty(204),
+        Err(error) => not_stored(error),
     }
-    response::empty(204)
 }
 
-/// Returns the client of the request's session. Modern requests have no session, and only POST.
+/// Refuses to confirm the end of a session.
+fn not_stored(error: NotStored) -> Response<Body> {
+    response::error(&ErrorReply { status: 503, ..ErrorReply::limited(error.to_string(), STORE_WAIT) })
+}
+
+/// The session that a request names.
+struct RequestedSession<'a> {
+    id: &'a str,
+    /// The profile that the path selects.
+    profile: Arc<str>,
+}
+
+/// Returns the client of the request's session.
 fn legacy_client(
     shared: &Arc<GatewayShared>,
     headers: &HeaderMap,
     selector: &Selector,
     principal: &Principal,
 ) -> Result<Arc<Client>, Box<Response<Body>>> {
+    let RequestedSession { id, profile } = requested_session(shared, headers, selector)?;
+    let client = find_session(shared, id, principal).map_err(|error| Box::new(response::error(&error)))?;
+    // The path selects the profile, and a session belongs to one.
+    if client.profile != profile {
+        return Err(Box::new(response::error(&ErrorReply::session_not_found())));
+    }
+    Ok(client)
+}
+
+/// Returns the session that a request names. Modern requests have no session, and only POST.
+fn requested_session<'a>(
+    shared: &GatewayShared,
+    headers: &'a HeaderMap,
+    selector: &Selector,
+) -> Result<RequestedSession<'a>, Box<Response<Body>>> {
     let version = head::text(headers, &VERSION);
     if version.is_some_and(is_modern) || !headers.contains_key(SESSION) {
         return Err(Box::new(response::method_not_allowed("POST")));
@@ -86,17 +125,16 @@ fn legacy_client(
         return Err(Box::new(response::refuse(400, "Bad Request: several Mcp-Session-Id headers")));
     }
     let profile = shared.profile(selector).map_err(|error| Box::new(response::error(&error)))?;
-    let client = head::text(headers, &SESSION).and_then(|id| find_session(shared, id, principal));
-    // The path selects the profile, and a session belongs to one.
-    let client = client.filter(|client| client.profile == profile);
-    client.ok_or_else(|| Box::new(response::error(&ErrorReply::session_not_found())))
+    let id = head::text(headers, &SESSION);
+    let id = id.ok_or_else(|| Box::new(response::error(&ErrorReply::session_not_found())))?;
+    Ok(RequestedSession { id, profile })
 }
 
 /// Finds a session. Its subscriptions are restored if the gateway was restarted.
-fn find_session(shared: &Arc<GatewayShared>, id: &str, principal: &Principal) -> Option<Arc<Client>> {
+fn find_session(shared: &Arc<GatewayShared>, id: &str, principal: &Principal) -> Result<Arc<Client>, ErrorReply> {
     let (client, subscriptions) = shared.session(id, principal)?;
     subscribe::restore(shared, &client, subscriptions);
-    Some(client)
+    Ok(client)
 }
 
 fn standalone(shared: &Arc<GatewayShared>, client: Arc<Client>) -> Response<Body> {

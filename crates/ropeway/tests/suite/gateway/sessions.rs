@@ -122,6 +122,31 @@ fn a_deleted_session_stays_deleted_after_a_restart() {
 }
 
 #[test]
+fn an_end_that_cannot_be_stored_is_not_confirmed() {
+    scene(|_| async move {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
+        let session = kit.session().await;
+        let journal = directory.path().join("sessions.jsonl");
+        std::fs::remove_file(&journal).expect("a file");
+        std::fs::create_dir(&journal).expect("a folder in its place");
+        let delete = bare("DELETE", "/mcp", &format!("Host: localhost\r\n{session}"));
+        let reply = kit.send(&delete).await;
+        assert_eq!(reply.status, 503, "{reply:?}");
+        assert!(reply.body.contains("the end of the session could not be stored"), "{reply:?}");
+        assert_eq!(ping(&kit, &session).await, (404, json!(-32001)), "it has ended here");
+        assert_eq!(kit.send(&delete).await.status, 503, "and may come back after a restart");
+        std::fs::remove_dir(&journal).expect("a folder");
+        assert_eq!(kit.send(&delete).await.status, 204);
+        assert_eq!(kit.send(&delete).await.status, 404);
+        kit.stop().await;
+        let kit = durable(directory.path(), Script::default(), GatewaySettings::default()).await;
+        assert_eq!(ping(&kit, &session).await, (404, json!(-32001)));
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn foreign_changed_and_expired_sessions_are_unknown() {
     scene(|_| async move {
         let directory = tempfile::tempdir().expect("a directory");
