@@ -147,6 +147,16 @@ impl Principal {
         Self { operator_until: time, ..self }
     }
 
+    /// Returns the principal that replaces this one: the same id with another key or token. What clients of this one hold counts
+    /// for both.
+    pub(crate) fn successor(&self, grant: Grant) -> Self {
+        let mut record = Self::new(&self.0.id, grant);
+        if let Some(record) = Arc::get_mut(&mut record.0) {
+            record.holdings = self.0.holdings.clone();
+        }
+        record
+    }
+
     /// Returns the text that identifies the principal in logs, and that sealed ids are bound to: `key:NAME`, `jwt:ISSUER|SUBJECT`,
     /// or empty without authentication.
     pub(crate) fn id(&self) -> &str {

@@ -126,9 +126,11 @@ impl Keys {
         match self.file.read() {
             Ok(keys) => {
                 (table.stamp, table.is_unreadable) = (stamp, false);
-                let keys = live_keys(keys, &self.principals, self.limits);
-                let before = std::mem::replace(&mut table.keys, keys);
-                revoke_missing(&before, &table.keys);
+                let kept: HashSet<KeyDigest> = keys.iter().filter_map(ClientKey::digest).collect();
+                let revoked = table.keys.iter().filter(|(digest, _)| !kept.contains(*digest));
+                // First, so that a new key with the name of a revoked one gets a principal of its own.
+                revoked.for_each(|(_, key)| key.principal.revoke());
+                table.keys = live_keys(keys, &self.principals, self.limits);
                 tracing::info!(keys = table.keys.len(), "reloaded `{}`", self.file.path().display());
             }
             Err(error) => {
@@ -147,10 +149,11 @@ impl Keys {
     }
 }
 
-/// Ends the streams of principals without a key.
+/// Ends the streams of principals without a key. A key with the name of another has a principal of its own.
 fn revoke_missing(before: &HashMap<KeyDigest, LiveKey>, after: &HashMap<KeyDigest, LiveKey>) {
-    let kept: HashSet<&str> = after.values().map(|key| key.principal.id()).collect();
-    before.values().filter(|key| !kept.contains(key.principal.id())).for_each(|key| key.principal.revoke());
+    let kept: HashMap<&str, &Principal> = after.values().map(|key| (key.principal.id(), &key.principal)).collect();
+    let is_kept = |key: &LiveKey| kept.get(key.principal.id()).is_some_and(|kept| kept.is_clone(&key.principal));
+    before.values().filter(|key| !is_kept(key)).for_each(|key| key.principal.revoke());
 }
 
 fn live_keys(keys: Vec<ClientKey>, principals: &Principals, limits: PrincipalLimits) -> HashMap<KeyDigest, LiveKey> {
@@ -202,6 +205,28 @@ mod tests {
         let (again, _) = file.add(NewKey::new("alice")).expect("a key");
         assert!(!find(&keys, again.expose()).expect("a principal").revoked().is_cancelled());
         assert_eq!(find(&keys, "rw_"), Err(KeyRefusal::Unknown));
+    }
+
+    #[test]
+    fn the_streams_of_a_replaced_key_end_though_its_name_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        let (old, _) = file.add(NewKey::new("alice")).expect("a key");
+        let keys = keys(&file);
+        let before = find(&keys, old.expose()).expect("a principal");
+        // The gateway sees both changes as one.
+        file.revoke("alice").expect("a key");
+        let (new, _) = file.add(NewKey::new("alice")).expect("a key");
+        let after = find(&keys, new.expose()).expect("a principal");
+        assert!(before.revoked().is_cancelled() && !after.revoked().is_cancelled());
+        assert_eq!(find(&keys, old.expose()), Err(KeyRefusal::Unknown));
+        // So does a key file in place of another.
+        let other = KeyFile::new(folder.path().join("other.json"));
+        let (other_key, _) = other.add(NewKey::new("alice")).expect("a key");
+        let other = Keys::load(other, &keys.principals, PrincipalLimits::default(), Events::default()).expect("keys");
+        keys.end_streams_without(Some(&other));
+        let replaced = find(&other, other_key.expose()).expect("a principal");
+        assert!(after.revoked().is_cancelled() && !replaced.revoked().is_cancelled());
     }
 
     #[test]

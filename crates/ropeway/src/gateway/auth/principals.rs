@@ -17,14 +17,22 @@ impl Principals {
     /// Returns the principal with an id, with these rights and limits from now on.
     pub(crate) fn enter(&self, id: &str, grant: Grant) -> Principal {
         let mut principals = lock(&self.0);
-        if let Some(principal) = principals.get(id).filter(|principal| !principal.revoked().is_cancelled()) {
-            principal.set_grant(grant);
-            return principal.clone();
+        let before = principals.get(id).cloned();
+        if let Some(principal) = &before {
+            if !principal.revoked().is_cancelled() && principal.key_id() == grant.key_id {
+                principal.set_grant(grant);
+                return principal.clone();
+            }
+            // Another key with the same name replaces it, or a new token.
+            principal.revoke();
         }
         if principals.len() >= MAX_UNUSED {
             principals.retain(|_, principal| !principal.is_unused());
         }
-        let principal = Principal::new(id, grant);
+        let principal = match before {
+            Some(before) => before.successor(grant),
+            None => Principal::new(id, grant),
+        };
         principals.insert(id.into(), principal.clone());
         principal
     }
@@ -37,7 +45,8 @@ impl Principals {
             if has_expired {
                 principal.revoke();
             }
-            !has_expired
+            // What its clients still hold counts for its next token, too.
+            !has_expired || !principal.is_unused()
         });
     }
 }
@@ -45,6 +54,8 @@ impl Principals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::GatewayLimits;
+    use crate::gateway::shares::{Resource, Shares};
 
     #[test]
     fn requests_of_one_principal_share_its_record() {
@@ -79,7 +90,11 @@ mod tests {
         assert!(!signed_in.revoked().is_cancelled());
         principals.end_streams(200);
         assert!(signed_in.revoked().is_cancelled() && !keyed.revoked().is_cancelled());
-        // A new token makes a new record.
-        assert!(!principals.enter("jwt:a", Grant::default()).revoked().is_cancelled());
+        // A new token makes a new record, and what the clients of the old one hold still counts.
+        let shares = Shares::new(&GatewayLimits { sessions: 8, ..GatewayLimits::default() });
+        let _session = shares.take(Resource::Sessions, signed_in.holdings(), 1).expect("room");
+        let renewed = principals.enter("jwt:a", Grant::default());
+        assert!(!renewed.revoked().is_cancelled());
+        assert_eq!(renewed.holdings().held(Resource::Sessions), 1);
     }
 }
