@@ -1,14 +1,16 @@
 //! The background task of a gateway: follows the servers and removes unused sessions and connections.
 
-use std::sync::Weak;
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
 use super::clients::ChangedList;
 use super::principal_tools;
 use super::shared::GatewayShared;
+use crate::tool::Alias;
 
 /// Changes within this time become one.
 const DEBOUNCE: Duration = Duration::from_millis(10);
@@ -21,6 +23,69 @@ const TOKEN_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Minimum time between two searches.
 const MIN_SWEEP: Duration = Duration::from_millis(100);
+
+/// Work of the task that may wait for servers, sign-ins or a keyring, so that it does not delay the rest. Dropping it ends the work.
+#[derive(Default)]
+struct Background {
+    tasks: JoinSet<Done>,
+    is_refreshing: bool,
+    is_looking_up: bool,
+    /// Servers that are being connected with new tokens.
+    reconnecting: HashSet<Alias>,
+}
+
+/// The end of a piece of work.
+enum Done {
+    /// The tools of principals are refreshed.
+    Refreshed,
+    /// The look-up has found servers with new tokens.
+    SignedIn(Vec<Alias>),
+    Reconnected(Alias),
+}
+
+impl Background {
+    /// Starts to look for changed tools of principals, and for servers that have got tokens.
+    fn start(&mut self, shared: Arc<GatewayShared>) {
+        let bridge = shared.bridge.clone();
+        if !self.is_looking_up {
+            self.is_looking_up = true;
+            let bridge = bridge.clone();
+            self.tasks.spawn(async move { Done::SignedIn(bridge.signed_in_servers().await) });
+        }
+        if !self.is_refreshing && bridge.servers().iter().any(|server| bridge.needs_principal_list(server)) {
+            self.is_refreshing = true;
+            self.tasks.spawn(async move {
+                principal_tools::refresh(shared).await;
+                Done::Refreshed
+            });
+        }
+    }
+
+    /// Connects servers that have got tokens, after a look-up.
+    fn finish(&mut self, shared: &GatewayShared, done: Result<Done, JoinError>) {
+        match done {
+            Ok(Done::Refreshed) => self.is_refreshing = false,
+            Ok(Done::Reconnected(server)) => {
+                self.reconnecting.remove(&server);
+            }
+            Ok(Done::SignedIn(servers)) => {
+                self.is_looking_up = false;
+                for server in servers {
+                    if !self.reconnecting.insert(server.clone()) {
+                        continue;
+                    }
+                    let bridge = shared.bridge.clone();
+                    self.tasks.spawn(async move {
+                        bridge.reconnect_with_tokens(&server).await;
+                        Done::Reconnected(server)
+                    });
+                }
+            }
+            // A task that panicked does not say which one it was.
+            Err(_) => *self = Self { tasks: std::mem::take(&mut self.tasks), ..Self::default() },
+        }
+    }
+}
 
 /// Starts the task. Not `async`, so that it is compiled here and not again in every crate that starts a gateway.
 pub(super) fn spawn(shared: Weak<GatewayShared>) -> AbortHandle {
@@ -36,6 +101,7 @@ async fn run(shared: Weak<GatewayShared>) {
     let isolated_idle = strong.settings().limits.isolated_idle;
     drop(strong);
     let mut sweep = tokio::time::interval(isolated_idle.clamp(MIN_SWEEP, SWEEP));
+    let mut background = Background::default();
     let mut tokens = tokio::time::interval(TOKEN_INTERVAL);
     tokens.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -70,14 +136,11 @@ async fn run(shared: Weak<GatewayShared>) {
             _ = tokens.tick() => {
                 let Some(shared) = shared.upgrade() else { return };
                 shared.observer.write_refusals(false);
-                let bridge = shared.bridge.clone();
-                if bridge.servers().iter().any(|server| bridge.needs_principal_list(server)) {
-                    tokio::spawn(principal_tools::refresh(shared));
-                }
-                for server in bridge.signed_in_servers().await {
-                    let bridge = bridge.clone();
-                    tokio::spawn(async move { bridge.reconnect_with_tokens(&server).await });
-                }
+                background.start(shared);
+            }
+            Some(done) = background.tasks.join_next() => {
+                let Some(shared) = shared.upgrade() else { return };
+                background.finish(&shared, done);
             }
             _ = sweep.tick() => {
                 let Some(shared) = shared.upgrade() else { return };
