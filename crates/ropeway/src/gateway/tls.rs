@@ -143,6 +143,7 @@ async fn reload_on_change(
     current: Weak<CurrentCertificate>,
     events: Events,
 ) {
+    let mut warned = None;
     loop {
         tokio::time::sleep(RELOAD_INTERVAL).await;
         let Some(current) = current.upgrade() else { return };
@@ -154,14 +155,18 @@ async fn reload_on_change(
             Ok(certificate) => {
                 warn_of_expiry(&files, &certificate, &events);
                 *write(&current.0) = Arc::new(certificate);
-                modified = now;
+                (modified, warned) = (now, None);
                 tracing::info!("certificate `{}` reloaded", files.certificate.display());
             }
-            // The second file may be written in a moment.
-            Err(error) => warn(
-                &events,
-                format!("certificate not reloaded, using the previous one: {}", crate::error_chain::chain(&error)),
-            ),
+            // The second file may be written in a moment, so the files are read again. The same problem is reported once.
+            Err(error) => {
+                let problem = Some((now, crate::error_chain::chain(&error)));
+                if warned != problem {
+                    let reason = crate::error_chain::chain(&error);
+                    warn(&events, format!("certificate not reloaded, using the previous one: {reason}"));
+                    warned = problem;
+                }
+            }
         }
     }
 }
@@ -184,4 +189,34 @@ fn warn_of_expiry(files: &CertificateFiles, certificate: &CertifiedKey, events: 
 fn warn(events: &Events, message: String) {
     tracing::warn!("{message}");
     events.emit(Event::Warning { server: None, message });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_that_cannot_be_reloaded_is_reported_once_per_change() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files =
+            CertificateFiles { certificate: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
+        let key = PrivateKeyDer::from_pem_slice(include_bytes!("../oauth/test_keys/p256_pkcs8.pem")).expect("a key");
+        let key = ring::sign::any_supported_type(&key).expect("a key");
+        let current = CertifiedKey::new(vec![CertificateDer::from(vec![0])], key);
+        let current = Arc::new(CurrentCertificate(RwLock::new(Arc::new(current))));
+        let (events, certificate, modified) = (Events::default(), files.certificate.clone(), files.modified());
+        let mut warnings = events.subscribe();
+        let reloading = tokio::spawn(reload_on_change(files, modified, Arc::downgrade(&current), events));
+        for broken in ["", "broken"] {
+            fs::write(&certificate, broken).expect("a file");
+            let time = SystemTime::now() + Duration::from_secs(broken.len() as u64 + 1);
+            fs::File::options().write(true).open(&certificate).expect("a file").set_modified(time).expect("a time");
+            tokio::time::sleep(10 * RELOAD_INTERVAL).await;
+            let warning = warnings.try_next().expect("a warning").to_string();
+            assert!(warning.contains("certificate not reloaded"), "{warning}");
+            assert!(warnings.try_next().is_none(), "the same problem is reported once");
+        }
+        drop(current);
+        reloading.await.expect("it ends with the certificate");
+    }
 }
