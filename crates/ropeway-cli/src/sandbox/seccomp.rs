@@ -211,7 +211,13 @@ fn sockets(profile: &SandboxProfile) -> Result<Rules, BackendError> {
     families.extend([libc::AF_INET, libc::AF_INET6].into_iter().filter(|_| profile.network));
     families.extend([libc::AF_UNIX].into_iter().filter(|_| profile.unix_sockets));
     let others = families.into_iter().map(|family| is_not(0, family.cast_unsigned())).collect::<Result<_, _>>()?;
-    let mut rules = Rules::from([(libc::SYS_socket, vec![SeccompRule::new(others)?])]);
+    let mut refused = vec![SeccompRule::new(others)?];
+    if !profile.network {
+        // The other protocols list the sockets and devices of the machine.
+        let protocol = is_not(2, libc::NETLINK_ROUTE.cast_unsigned())?;
+        refused.push(SeccompRule::new(vec![is(0, libc::AF_NETLINK.cast_unsigned())?, protocol])?);
+    }
+    let mut rules = Rules::from([(libc::SYS_socket, refused)]);
     if !profile.unix_sockets {
         let mut pairs = any_of((0..16).filter(|kind| !PAIRS.contains(kind)).map(|kind| masked(1, 0xf, kind)))?;
         pairs.push(SeccompRule::new(vec![is_not(0, libc::AF_UNIX.cast_unsigned())?])?);

@@ -368,6 +368,12 @@ fn without_network_no_socket_of_any_kind_can_be_made() {
     assert_eq!(python(&Sandbox::new(), &lines), ["EPERM"; 6]);
     let open = Sandbox::new().with_network(true);
     assert_eq!(python(&open, &lines[..2]), ["allowed"; 2]);
+    // Addresses and routes can be read, but not the sockets of the machine or the events of its devices.
+    let netlink = |protocol: u32| format!("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, {protocol})");
+    assert_eq!(python(&Sandbox::new(), &[&netlink(0)]), ["allowed"]);
+    for protocol in [2, 4, 6, 9, 12, 15, 16] {
+        assert_eq!(python(&Sandbox::new(), &[&netlink(protocol)]), ["EPERM"], "{protocol}");
+    }
     // Node.js uses pairs of sockets as pipes.
     assert_eq!(python(&Sandbox::new(), &["socket.socketpair()"]), ["allowed"]);
 }
