@@ -20,7 +20,7 @@ pub(crate) use self::exit::{
 };
 use self::exit::{exit_of, exit_of_cause};
 use crate::describe::signature::{arguments, signature};
-use crate::terminal::text::{clean, clean_line, strip_model_prefix, terminal_width, width, wrap};
+use crate::terminal::text::{clean_line, clean_names, strip_model_prefix, terminal_width, width, wrap};
 
 /// The source of a failure. Servers and providers share exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,10 +247,10 @@ impl Failure {
             let wrapped = wrap(text, width, 4);
             wrapped.strip_prefix("  ").unwrap_or(&wrapped).to_owned()
         };
-        let message = wrap(&format!("error: {}", clean(&self.message)), width, 4);
+        let message = wrap(&format!("error: {}", clean_names(&self.message)), width, 4);
         let mut lines = message.trim_start().replacen("error:", &format!("{ERROR}error:{ERROR:#}"), 1);
         for cause in &self.causes {
-            let cause = hang(&format!("caused by: {}", clean(cause)));
+            let cause = hang(&format!("caused by: {}", clean_names(cause)));
             lines.push_str(&cause.replacen("caused by:", &format!("{FAINT}caused by:{FAINT:#}"), 1));
         }
         match &*self.server_said {
@@ -259,7 +259,7 @@ impl Failure {
             said => {
                 lines.push_str(&format!("  {FAINT}server output:{FAINT:#}\n"));
                 for line in said {
-                    lines.push_str(&format!("    {}\n", clean(line).replace('\n', " ").trim_end()));
+                    lines.push_str(&format!("    {}\n", clean_names(line).replace('\n', " ").trim_end()));
                 }
             }
         }

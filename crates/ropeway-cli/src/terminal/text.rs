@@ -18,11 +18,21 @@ const LONGEST_STRING: usize = 4096;
 /// Minimum columns of wrapped text at any indentation.
 const NARROWEST: usize = 8;
 
-/// Removes escape sequences, control characters and marks that change the text direction. Line breaks and tabs are kept.
+/// Removes escape sequences, control characters, marks that change the text direction and characters that show nothing. Line breaks
+/// and tabs are kept.
 ///
-/// For text that a person approves, use [`escape_invisible`], which drops nothing.
+/// For names, use [`clean_line`] or [`clean_names`], so that different names look different; for text that a person approves,
+/// [`escape_invisible`], which drops nothing.
 pub(crate) fn clean(text: &str) -> String {
-    let mut cleaner = Cleaner::default();
+    cleaned(text, Cleaner::default())
+}
+
+/// Like [`clean`], for text with names: characters that show nothing are escaped.
+pub(crate) fn clean_names(text: &str) -> String {
+    cleaned(text, Cleaner { escapes_hidden: true, ..Cleaner::default() })
+}
+
+fn cleaned(text: &str, mut cleaner: Cleaner) -> String {
     let mut clean = cleaner.push(text);
     clean.push_str(&cleaner.end());
     clean
@@ -36,6 +46,10 @@ pub(crate) struct Cleaner {
     marks: usize,
     /// The content of an unterminated control string.
     held: String,
+    /// The last character that is shown.
+    last: Option<char>,
+    /// Whether characters that show nothing are escaped instead of removed.
+    escapes_hidden: bool,
 }
 
 /// The parser state at the end of a piece.
@@ -73,7 +87,7 @@ impl Cleaner {
             clean.push('\n');
         }
         self.release(&mut clean);
-        *self = Self::default();
+        *self = Self { escapes_hidden: self.escapes_hidden, ..Self::default() };
         clean
     }
 
@@ -136,9 +150,31 @@ impl Cleaner {
         if turns || (c.is_control() && !matches!(c, '\n' | '\t')) {
             return;
         }
+        if self.is_hidden(c) {
+            if self.escapes_hidden {
+                clean.extend(c.escape_unicode());
+            }
+            return;
+        }
+        self.last = Some(c);
         self.marks = if !c.is_ascii() && c.width() == Some(0) { self.marks + 1 } else { 0 };
         if self.marks <= MOST_MARKS {
             clean.push(c);
+        }
+    }
+}
+
+impl Cleaner {
+    /// Returns `true` for characters that show nothing, so that different texts would look the same.
+    fn is_hidden(&self, c: char) -> bool {
+        match c {
+            // They join letters of some scripts, and emoji, but no ASCII characters.
+            '\u{200c}' | '\u{200d}' => self.last.is_none_or(|last| last.is_ascii()),
+            _ => {
+                matches!(c, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+                | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+            }
         }
     }
 }
@@ -158,9 +194,9 @@ pub(crate) fn first_sentence(description: &str) -> String {
     paragraph[..end.unwrap_or(paragraph.len())].trim_end_matches('.').to_owned()
 }
 
-/// Cleans a text and joins its lines.
+/// Cleans a text and joins its lines. Characters that show nothing are escaped.
 pub(crate) fn clean_line(text: &str) -> String {
-    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    clean_names(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Strips the prefix for models from tool names: `` `mcp_files_read` `` becomes `` `files_read` ``.
@@ -435,6 +471,28 @@ mod tests {
             let letters = dirty.chars().map(|c| cleaner.push(&c.to_string())).collect::<String>();
             assert_eq!(letters + &cleaner.end(), harmless, "{dirty:?} letter by letter");
         }
+    }
+
+    #[test]
+    fn hidden_characters_are_removed_from_text_and_escaped_in_names() {
+        for (dirty, text, name) in [
+            ("re\u{200b}ad", "read", r"re\u{200b}ad"),
+            ("read\u{e0041}\u{e007f}", "read", r"read\u{e0041}\u{e007f}"),
+            ("re\u{200d}ad\u{2060}\u{ad}\u{3164}", "read", r"re\u{200d}ad\u{2060}\u{ad}\u{3164}"),
+            (
+                "👩\u{200d}💻 ❤\u{fe0f} می\u{200c}خواهم",
+                "👩\u{200d}💻 ❤\u{fe0f} می\u{200c}خواهم",
+                "👩\u{200d}💻 ❤\u{fe0f} می\u{200c}خواهم",
+            ),
+        ] {
+            assert_eq!(clean(dirty), text);
+            assert_eq!(clean_line(dirty), name);
+            assert_eq!(clean_line(name), name);
+            let mut cleaner = Cleaner::default();
+            let letters = dirty.chars().map(|c| cleaner.push(&c.to_string())).collect::<String>();
+            assert_eq!(letters + &cleaner.end(), text, "letter by letter");
+        }
+        assert_ne!(clean_line("re\u{200b}ad"), clean_line("read"), "two tools do not look the same");
     }
 
     #[test]

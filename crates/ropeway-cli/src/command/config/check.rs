@@ -24,7 +24,7 @@ use crate::connect::session::Session;
 use crate::failure::{Exit, Failure, chain_text as line_of};
 use crate::output::print::{print, print_json};
 use crate::sandbox::path_warnings;
-use crate::terminal::text::{clean, escape_invisible, terminal_width, wrap};
+use crate::terminal::text::{clean_names, escape_invisible, terminal_width, wrap};
 
 const FAINT: Style = Style::new().dimmed();
 
@@ -95,7 +95,7 @@ impl Check {
             let mut text = names.as_ref().map(|names| unmatched_text(&file, &found.text, names)).unwrap_or_default();
             text.push_str(&report_text(&file, &config, names.as_ref(), is_fine));
             for (server, command) in &commands {
-                let words = clean(&format!("server `{server}` runs `{command}` for tokens"));
+                let words = clean_names(&format!("server `{server}` runs `{command}` for tokens"));
                 let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
                 text.push_str(&format!("{FAINT}{}{FAINT:#}\n", wrap(&words, width, 2).trim_end()));
             }

@@ -13,7 +13,7 @@ use crate::arguments::names::expand_prefix;
 use crate::connect::advice::ServerAdvice;
 use crate::output::excerpt::excerpt;
 use crate::terminal::status_icon::StatusIcon;
-use crate::terminal::text::{clean, clean_line, counted, terminal_width, wrap};
+use crate::terminal::text::{clean_line, clean_names, counted, terminal_width, wrap};
 
 const PLACE: Style = Style::new().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -55,7 +55,7 @@ pub(super) fn unmatched_text(file: &Path, written: &str, names: &NameReport) -> 
     let one = |unmatched: &Unmatched| {
         let place = format!("{file}:{}:{}:", unmatched.line, unmatched.column);
         let warning = if unmatched.is_problem { "" } else { "warning: " };
-        let words = clean(&format!("{place} {warning}{}", unmatched.sentence()));
+        let words = clean_names(&format!("{place} {warning}{}", unmatched.sentence()));
         let lines = wrap(&words, width, 0).replacen(&place, &format!("{PLACE}{place}{PLACE:#}"), 1);
         let beneath = excerpt(written, unmatched.line, unmatched.column, width);
         format!("{lines}{beneath}\n")
@@ -75,7 +75,7 @@ pub(in crate::command) fn problems_text(error: &ConfigError) -> String {
             0 => format!("{file}:"),
             line => format!("{file}:{line}:{}:", problem.column),
         };
-        let words = clean(&problem.to_string());
+        let words = clean_names(&problem.to_string());
         let lines = wrap(&format!("{place} {words}"), width.unwrap_or(usize::MAX), 0);
         text.push_str(&lines.replacen(&place, &format!("{PLACE}{place}{PLACE:#}"), 1));
         let beneath = excerpt(&written, problem.line, problem.column, width.unwrap_or(usize::MAX));
@@ -101,7 +101,7 @@ pub(super) fn report_text(file: &Path, config: &Config, names: Option<&NameRepor
     let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
     let line = |mark: StatusIcon, words: &str| {
         let style = mark.style();
-        let wrapped = wrap(&clean(words), width, 2);
+        let wrapped = wrap(&clean_names(words), width, 2);
         format!("{style}{}{style:#} {}", mark.symbol(), wrapped.strip_prefix("  ").unwrap_or(&wrapped))
     };
     let mut text = String::new();
