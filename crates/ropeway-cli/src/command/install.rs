@@ -1,7 +1,7 @@
 //! `ropeway install`: adds the gateway to other MCP clients.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ropeway::config::{Config, ListenAddress, read_foreign};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::files::file;
 use crate::output::diff::unified;
 use crate::output::print::{print, print_json, print_unredacted};
 use crate::secrets::literal;
-use crate::terminal::text::clean;
+use crate::terminal::text::{clean, escape_invisible};
 use crate::trust::TrustMode;
 
 /// Shown at the end of `--help`.
@@ -36,6 +36,9 @@ The client starts `ropeway serve --stdio` with the configuration file in use. Wi
 
 /// The default name of the entry.
 const NAME: &str = "ropeway";
+
+/// The name of a file in a diff that does not exist before or after the change.
+const NO_FILE: &str = "/dev/null";
 
 /// The byte order mark, which some editors write at the beginning of a file.
 const BOM: char = '\u{feff}';
@@ -113,7 +116,10 @@ impl Install {
             notes.extend(self.http.then(|| auth_note(&servers.config)).flatten());
             (Change { after, record: Some(record), deletes_file: false }, notes)
         };
-        let diff = unified(text, &change.after);
+        let file = target.path.display().to_string();
+        let old = if before.is_none() { NO_FILE } else { &file };
+        let new = if change.deletes_file && change.after.is_empty() { NO_FILE } else { &file };
+        let diff = format!("--- {old}\n+++ {new}\n{}", unified(text, &change.after));
         if !self.dry_run && change.after != text {
             self.write(&target, before.as_deref(), &change)?;
         }
@@ -126,13 +132,21 @@ impl Install {
 
     fn target(&self) -> Result<InstallTarget, Failure> {
         let title = self.client.title();
-        InstallTarget::of(self.client, &ClientPaths::of_process(), self.project).ok_or_else(|| {
+        let target = InstallTarget::of(self.client, &ClientPaths::of_process(), self.project).ok_or_else(|| {
             if self.project {
                 Failure::usage(format!("{title} has no project files")).hint("try it without `--project`")
             } else {
                 Failure::usage(format!("no folder for the file of {title}: `HOME` is not set"))
             }
-        })
+        })?;
+        if self.project
+            && let Some(outside) = leads_outside(&target.path)
+        {
+            let (path, outside) = (target.path.display(), escape_invisible(&outside.display().to_string()));
+            return Err(Failure::usage(format!("`{path}` leads out of the project, to `{outside}`"))
+                .hint("nothing was changed; remove the symbolic link, or use a file in the project"));
+        }
+        Ok(target)
     }
 
     fn foreign(&self, target: &InstallTarget, entry: &Value) -> Failure {
@@ -249,11 +263,23 @@ impl Install {
             (true, false, false) => format!("Added `{name}` to {file}; restart {} to use it", self.client.title()),
             (true, _, true) => {
                 let lines: String = diff.lines().map(|line| literal::redact_line(line) + "\n").collect();
-                return print_unredacted(&format!("--- {file}\n+++ {file}\n{}", clean(&lines))).map(|()| Exit::Done);
+                return print_unredacted(&clean(&lines)).map(|()| Exit::Done);
             }
         };
         print(&(words + "\n"))?;
         Ok(Exit::Done)
+    }
+}
+
+/// Returns the target of a project file that a symbolic link places outside of the current folder.
+fn leads_outside(path: &Path) -> Option<PathBuf> {
+    let project = std::env::current_dir().and_then(std::fs::canonicalize).ok()?;
+    // The file and its folder may not exist yet.
+    let existing = path.ancestors().find(|path| path.symlink_metadata().is_ok())?;
+    match std::fs::canonicalize(existing) {
+        Ok(target) => (!target.starts_with(&project)).then_some(target),
+        // A link to something that does not exist.
+        Err(_) => std::fs::read_link(existing).ok(),
     }
 }
 

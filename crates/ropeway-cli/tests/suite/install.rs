@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -120,6 +121,62 @@ fn a_dry_run_prints_a_diff_and_writes_nothing() {
     assert!(!run.stdout.contains("ctx7sk-codex"), "{}", run.stdout);
     assert_eq!(home.read(".codex/config.toml"), before);
     assert!(fs::metadata(home.path(".local/state/ropeway/installed")).is_err());
+}
+
+#[test]
+fn patch_applies_the_diff_of_a_new_and_of_a_removed_file() {
+    let home = home();
+    let path = home.path("work/.vscode/mcp.json");
+    let _ = fs::remove_file(&path);
+    fs::create_dir_all(home.path("work/.vscode")).expect("a folder");
+    let patch = |diff: &str| {
+        fs::write(home.path("diff"), diff).expect("a file");
+        let mut command = Command::new("patch");
+        command.arg("--silent").arg(&path).arg(home.path("diff"));
+        assert!(command.status().expect("patch is installed").success(), "{diff}");
+    };
+    let run = |args: &[&str]| home.run(&[&["install", "vscode", "--project"], args].concat()).expect(0).stdout;
+    let diff = run(&["--dry-run"]);
+    assert!(diff.starts_with("--- /dev/null\n+++ ") && diff.contains("\n@@ -0,0 +1,"), "{diff}");
+    assert!(!path.exists());
+    patch(&diff);
+    let patched = fs::read_to_string(&path).expect("a file");
+    fs::remove_file(&path).expect("a file");
+    run(&[]);
+    assert_eq!(fs::read_to_string(&path).expect("a file"), patched);
+    let diff = run(&["--remove", "--dry-run"]);
+    assert!(diff.contains("\n+++ /dev/null\n@@ -1,") && diff.contains(" +0,0 @@\n"), "{diff}");
+    patch(&diff);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_project_file_outside_of_the_project_is_refused() {
+    let home = home();
+    let (project, elsewhere) = (home.path("work"), home.path("elsewhere"));
+    fs::create_dir(&elsewhere).expect("a folder");
+    let folder = project.join(".vscode");
+    let _ = fs::remove_dir_all(&folder);
+    let install = || home.run(&["install", "vscode", "--project"]);
+    symlink(&elsewhere, &folder).expect("a link");
+    let run = install().expect(2);
+    let words = "leads out of the project, to `";
+    assert!(run.stderr.contains(words) && run.stderr.contains("elsewhere"), "{}", run.stderr);
+    assert_eq!(fs::read_dir(&elsewhere).expect("a folder").count(), 0);
+    fs::remove_file(&folder).expect("a link");
+    fs::create_dir(&folder).expect("a folder");
+    for target in [elsewhere.join("mcp.json"), elsewhere.join("missing/mcp.json")] {
+        symlink(&target, folder.join("mcp.json")).expect("a link");
+        install().expect(2);
+        assert!(!target.exists());
+        fs::remove_file(folder.join("mcp.json")).expect("a link");
+    }
+    // A link within the project is followed.
+    fs::remove_dir(&folder).expect("a folder");
+    fs::create_dir(project.join("editor")).expect("a folder");
+    symlink("editor", &folder).expect("a link");
+    install().expect(0);
+    assert!(project.join("editor/mcp.json").exists());
 }
 
 #[test]
