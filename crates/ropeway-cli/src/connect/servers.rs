@@ -1,7 +1,8 @@
 //! The servers of a command: from options, from a configuration file, or the demo server.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use ropeway::config::{Config, EraChoice, ServerEntry};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
@@ -20,6 +21,7 @@ use crate::output::print::say;
 use crate::sandbox;
 use crate::secrets::redaction;
 use crate::terminal::style;
+use crate::terminal::text::escape_invisible;
 
 /// The servers of a command.
 #[derive(Clone, Debug)]
@@ -113,8 +115,24 @@ impl ServerOptions {
         match (&self.config, self.is_given()) {
             (Some(path), _) => ConfigFile::read(path, Origin::Named).map(Some),
             (None, true) => Ok(None),
-            (None, false) => find_with_origin().map(|(path, origin)| ConfigFile::read(&path, origin)).transpose(),
+            (None, false) => {
+                let found = find_with_origin();
+                if let Some((path, Origin::Named)) = &found {
+                    warn_if_relative(path);
+                }
+                found.map(|(path, origin)| ConfigFile::read(&path, origin)).transpose()
+            }
         }
+    }
+}
+
+/// Warns once if the variable names a file by a relative path, which is another file in each directory.
+fn warn_if_relative(path: &Path) {
+    static WARNED: Once = Once::new();
+    if path.is_relative() {
+        let (variable, path) = (config_paths::VARIABLE, escape_invisible(&path.display().to_string()));
+        let problem = format!("`{variable}` is the relative path `{path}`, which trusts the file of every directory");
+        WARNED.call_once(|| say(&style::warning(&problem)));
     }
 }
 

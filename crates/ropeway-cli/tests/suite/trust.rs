@@ -230,7 +230,10 @@ fn named_files_and_the_trust_option_need_no_review() {
     }
     project.run(&["tools", "--config", "ropeway.yaml"]).expect(0);
     project.run(&["config", "check", "ropeway.yaml", "--connect"]).expect(0);
-    with("ROPEWAY_CONFIG", "ropeway.yaml", &["tools"]).run().expect(0);
+    let run = with("ROPEWAY_CONFIG", "ropeway.yaml", &["tools"]).run().expect(0);
+    let warning =
+        "warning: `ROPEWAY_CONFIG` is the relative path `ropeway.yaml`, which trusts the file of every directory";
+    assert_eq!(run.stderr.matches(warning).count(), 1, "{}", run.stderr);
     for run in [project.run(&["trust", "--trust"]), with(TRUST, "1", &["trust"]).run()] {
         assert!(run.expect(2).stderr.contains("apply to a single run"));
     }
