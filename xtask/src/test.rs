@@ -14,6 +14,9 @@ use crate::{conformance, deploy, licences, page, servers, soak};
 /// The name of the modules with tests against real servers.
 const REAL: &str = "real::";
 
+/// The version of Landlock's interface that sandboxes need.
+const LANDLOCK: i64 = 6;
+
 /// The linted configurations: the workspace, and the library with fewer features.
 const LINTED: [&[&str]; 5] = [
     &["--workspace", "--all-targets"],
@@ -121,6 +124,7 @@ pub fn run() -> Result<()> {
             other => other,
         }
     });
+    step("sandboxes of the kernel", &mut sandboxes);
     // The binary enables arbitrary precision for the whole workspace; the library alone has it off.
     step("tests without arbitrary precision", &mut || {
         counted(&mut cargo(&[
@@ -177,6 +181,21 @@ fn missing() -> Vec<String> {
     let mut lines: Vec<String> = absent.map(|(name, _)| format!("{name}: try `rustup component add {name}`")).collect();
     lines.extend(servers::missing().iter().flat_map(Missing::lines));
     lines
+}
+
+/// Reports whether the tests of sandboxes could run: without Landlock, they only test that a sandbox is refused.
+fn sandboxes() -> Outcome {
+    // The call 444 with this flag returns the version of Landlock's interface.
+    let program = "import ctypes; print(ctypes.CDLL(None).syscall(444, None, 0, 1))";
+    let version = process::output(Command::new("/usr/bin/python3").args(["-c", program]));
+    let version = version.ok().and_then(|output| String::from_utf8_lossy(&output.stdout).trim().parse::<i64>().ok());
+    match version {
+        Some(LANDLOCK..) => Outcome::Ran(Count::default()),
+        version => {
+            let version = version.unwrap_or_default().max(0);
+            Outcome::Skipped(format!("the kernel has Landlock ABI {version}, and sandboxes need {LANDLOCK}"))
+        }
+    }
 }
 
 /// Converts the result of a step without tests.
