@@ -30,9 +30,9 @@ Usage: cargo xtask COMMAND
 
 Commands:
   test                          Run all checks: formatting, lints, tests, real servers, conformance
-  bench engine|bridge|providers|agent|redaction|gateway [--json] [--quick]
+  bench engine|bridge|providers|agent|redaction|gateway|sessions [--json] [--quick]
                                 Run a benchmark: one connection; many servers and the command line; the model dialects;
-                                the agent; redaction of text; the gateway
+                                the agent; redaction of text; the gateway; its sessions
   clients [URL | --stdio COMMAND [ARGUMENT...]]
                                 List tools, call one, read a resource and get a prompt with real MCP clients:
                                 of five servers through the gateway, over HTTP and stdio, or of one endpoint;

@@ -11,6 +11,7 @@ mod goal;
 mod providers;
 mod redaction;
 mod rounds;
+mod sessions;
 mod trial;
 mod turns;
 
@@ -23,7 +24,7 @@ use serde_json::Value;
 use crate::paths;
 use crate::process::{cargo, run as run_command};
 
-/// Runs `bench engine|bridge|providers|agent|redaction|gateway [--json] [--quick]`.
+/// Runs `bench engine|bridge|providers|agent|redaction|gateway|sessions [--json] [--quick]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let Some((what, flags)) = args.split_first() else { bail!(USAGE) };
     let (mut json, mut quick) = (false, false);
@@ -59,6 +60,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             let report = gateway::Report::measure(&build(&["ropeway-peers", "ropeway-cli"])?, quick)?;
             (report.to_json(), report.to_text())
         }
+        "sessions" => {
+            let report = sessions::Report::measure(&build_only("ropeway-cli", &["ropeway"])?, quick)?;
+            (report.to_json(), report.to_text())
+        }
         _ => bail!(USAGE),
     };
     if json {
@@ -69,7 +74,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-const USAGE: &str = "usage: cargo xtask bench engine|bridge|providers|agent|redaction|gateway [--json] [--quick]";
+const USAGE: &str =
+    "usage: cargo xtask bench engine|bridge|providers|agent|redaction|gateway|sessions [--json] [--quick]";
 
 /// Builds the programs of these packages and returns their folder.
 fn build(packages: &[&str]) -> Result<PathBuf> {
