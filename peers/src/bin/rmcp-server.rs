@@ -1,7 +1,9 @@
 //! A server on the official Rust SDK, in both protocol eras, over stdio or Streamable HTTP.
 //!
-//! `rmcp-server [--tools N] [--http PORT]`. With `--http` it prints its URL as the first line; port 0 selects a free one.
+//! `rmcp-server [--tools N] [--http PORT]`. With `--http` it prints its URL as the first line; port 0 selects a free one. With the
+//! variable `MODERN_ONLY`, it rejects `initialize`.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -104,6 +106,14 @@ impl ServerHandler for Server {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("rmcp-server", "0.1.0"))
             .with_instructions("A server for tests.")
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        if std::env::var_os("MODERN_ONLY").is_some() {
+            Cow::Borrowed(&[ProtocolVersion::V_2026_07_28])
+        } else {
+            Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
+        }
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

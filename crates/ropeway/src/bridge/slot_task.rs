@@ -156,8 +156,9 @@ async fn follow(slot: Weak<ServerSlot>, mcp: Mcp) {
             if let ConnectionState::Down { cause, .. } = &*state.borrow() {
                 slot.set_last_error(chain(&**cause));
             }
-            if let ConnectionState::Ready { server } = &*state.borrow() {
-                slot.store_era(Some(server.era));
+            if is_ready {
+                // Not always that of the session: a modern server that starts slowly is used as a legacy one until its next start.
+                slot.store_era(mcp.remembered_era());
             }
             slot.shared.notify_changed();
             slot.entry.prompt_tools

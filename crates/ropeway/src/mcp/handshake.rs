@@ -4,7 +4,7 @@
 //! [lifecycle](https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle). Modern servers (2026-07-28) answer
 //! `server/discover`. If the era is not configured, `server/discover` is the probe.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -27,6 +27,7 @@ use crate::config::{EraChoice, HttpServer, ServerConfig, Transport};
 use crate::protocol::{
     Era, LATEST_LEGACY, LEGACY_VERSIONS, MODERN, RpcError, code, encode_notification, is_modern, meta,
 };
+use crate::sync::lock;
 use crate::tool::CallContext;
 
 type ConnectFailure = Arc<ConnectErrorKind>;
@@ -34,11 +35,34 @@ type ConnectFailure = Arc<ConnectErrorKind>;
 /// Number of bytes of a protocol version that are kept for an error.
 const MAX_VERSION_BYTES: usize = 1 << 10;
 
+/// Minimum timeout of the second `server/discover` to an HTTP server that did not answer the first one in time.
+const MIN_SECOND_PROBE: Duration = Duration::from_secs(2);
+
+/// The outcome of a handshake.
+pub(crate) struct HandshakeOutcome {
+    pub(crate) session: Result<Session, ConnectFailure>,
+    /// The era that the next handshake tries first. `None` if the server has to be probed.
+    pub(crate) next_era: Option<Era>,
+}
+
 /// Connects to the server and negotiates the protocol version, within the configured timeout.
-pub(crate) async fn connect(
+pub(crate) async fn connect(config: &ServerConfig, host: &Arc<Host>, remembered: Option<Era>) -> HandshakeOutcome {
+    // Outside of the handshake, which is dropped at the timeout.
+    let learned = Mutex::new(None);
+    let session = connect_in_time(config, host, remembered, &learned).await;
+    let learned = *lock(&learned);
+    let next_era = match &session {
+        Ok(session) => learned.or(Some(session.era())),
+        Err(_) => learned,
+    };
+    HandshakeOutcome { session, next_era }
+}
+
+async fn connect_in_time(
     config: &ServerConfig,
     host: &Arc<Host>,
     remembered: Option<Era>,
+    learned: &Mutex<Option<Era>>,
 ) -> Result<Session, ConnectFailure> {
     let configured = &config.timeouts;
     // A package runner may have to download the server first.
@@ -54,7 +78,7 @@ pub(crate) async fn connect(
         EraChoice::Modern => (Some(Era::Modern), false),
         EraChoice::Auto => (remembered, remembered.is_some()),
     };
-    let handshake = Handshake { config, host, timeouts, is_guess };
+    let handshake = Handshake { config, host, timeouts, is_guess, learned };
     // The request timeouts do not cover other operations, such as opening a stream.
     let margin = Duration::from_millis(500);
     let hanging = async {
@@ -83,6 +107,8 @@ struct Handshake<'a> {
     timeouts: RequestTimeouts,
     /// The era is remembered from an earlier connection, and may have changed.
     is_guess: bool,
+    /// What this handshake has found out about the server's era, if it differs from the session's era or the handshake fails.
+    learned: &'a Mutex<Option<Era>>,
 }
 
 /// The outcome of a probe.
@@ -91,10 +117,14 @@ enum ProbeResult {
     Modern(Box<ServerInfo>),
     /// The server is legacy, and the link can still be used.
     Legacy,
-    /// The server answered the `initialize` that was sent after the probe.
-    Initialized(RawResponse),
-    /// The server disconnected after the probe.
-    Disconnected,
+    /// The server accepted the `initialize` that was sent after the probe, so the link is legacy.
+    Initialized {
+        answer: RawResponse,
+        /// The server has also answered `server/discover`.
+        is_dual: bool,
+    },
+    /// The link is of no more use: the server must be restarted, and used in this era.
+    Restart(Era),
 }
 
 impl Handshake<'_> {
@@ -157,15 +187,29 @@ impl Handshake<'_> {
             },
             None => match self.probe(&link).await {
                 Ok(ProbeResult::Modern(info)) => return Ok(self.modern_session(link, *info)),
-                Ok(ProbeResult::Initialized(answer)) => self.finish_initialize(link, &answer).await,
+                Ok(ProbeResult::Initialized { answer, is_dual: false }) => self.finish_initialize(link, &answer).await,
+                Ok(ProbeResult::Initialized { answer, is_dual: true }) => {
+                    match self.finish_initialize(link, &answer).await {
+                        Err(failed)
+                            if !is_permanent(&failed) || matches!(*failed, ConnectErrorKind::Version { .. }) =>
+                        {
+                            return self.restart(&lines, Era::Modern).await;
+                        }
+                        outcome => {
+                            // The server is legacy because it started slowly. The next handshake need not try `initialize`.
+                            self.learn(Some(Era::Modern));
+                            outcome
+                        }
+                    }
+                }
                 // Some servers reject `initialize` after they have rejected another request. They are restarted.
                 Ok(ProbeResult::Legacy) => match self.legacy_session(link).await {
                     Err(failed) if !matches!(*failed, ConnectErrorKind::Timeout { .. }) => {
-                        return self.restart_as_legacy(&lines).await;
+                        return self.restart(&lines, Era::Legacy).await;
                     }
                     outcome => outcome,
                 },
-                Ok(ProbeResult::Disconnected) => return self.restart_as_legacy(&lines).await,
+                Ok(ProbeResult::Restart(era)) => return self.restart(&lines, era).await,
                 Err(failed) => Err(failed),
             },
         };
@@ -175,17 +219,39 @@ impl Handshake<'_> {
         }
     }
 
-    /// Restarts the server as a legacy one, after the first process has exited: two at a time may conflict.
-    async fn restart_as_legacy(&self, first: &Lines) -> Result<Session, ConnectFailure> {
+    /// Restarts the server and uses it in one era, after the first process has exited: two at a time may conflict.
+    async fn restart(&self, first: &Lines, era: Era) -> Result<Session, ConnectFailure> {
+        // A server that takes most of the timeout to start has no time for a second start. The next handshake begins with this era.
+        self.learn(Some(era));
         first.close(self.config.timeouts.close).await;
         let lines = self.open_lines().await?;
-        match self.legacy_session(Link::Lines(lines.clone())).await {
+        let link = Link::Lines(lines.clone());
+        let outcome = match era {
+            Era::Legacy => self.legacy_session(link).await,
+            Era::Modern => match self.discover(&link).await {
+                Ok(info) => Ok(self.modern_session(link, info)),
+                Err(error) => Err(error.into_connect_error()),
+            },
+        };
+        match outcome {
             Ok(session) => Ok(session),
-            Err(failed) => Err(self.with_stderr(failed, &lines).await),
+            Err(failed) => {
+                if !matches!(*failed, ConnectErrorKind::Timeout { .. }) {
+                    self.learn(None);
+                }
+                Err(self.with_stderr(failed, &lines).await)
+            }
         }
     }
 
+    fn learn(&self, era: Option<Era>) {
+        *lock(self.learned) = era;
+    }
+
     /// Determines the era of a server on a pipe. If it does not answer in time, sends `initialize` as well.
+    ///
+    /// From then on, the answer to `initialize` decides. Servers on the TypeScript and Rust SDKs answer both requests, and an accepted
+    /// `initialize` makes the connection legacy. Servers on the Python SDK 2.x use the era of the first request and reject the other.
     async fn probe(&self, link: &Link) -> Result<ProbeResult, ConnectFailure> {
         let mut discover = std::pin::pin!(self.discover(link));
         tokio::select! {
@@ -193,21 +259,45 @@ impl Handshake<'_> {
             () = tokio::time::sleep(self.probe_time()) => {}
         }
         let mut initialize = std::pin::pin!(self.initialize(link, LATEST_LEGACY));
-        let (mut refused, mut discovering) = (false, true);
+        let mut discovered = None;
+        let mut is_refused = false;
+        // A modern server may ignore `initialize`.
+        let mut silence = std::pin::pin!(tokio::time::sleep_until(self.timeouts.deadline));
         loop {
+            let is_modern = matches!(discovered, Some(ProbeResult::Modern(_)));
             tokio::select! {
-                outcome = &mut discover, if discovering => match probe_result(outcome)? {
-                    ProbeResult::Legacy if !refused => discovering = false,
+                biased;
+                // Both answers may arrive at once.
+                outcome = &mut discover, if discovered.is_none() => match probe_result(outcome)? {
+                    ProbeResult::Restart(_) if is_refused => return Ok(ProbeResult::Restart(Era::Modern)),
+                    result @ (ProbeResult::Modern(_) | ProbeResult::Legacy) if !is_refused => {
+                        silence.as_mut().reset(Instant::now() + self.probe_time());
+                        discovered = Some(result);
+                    }
                     result => return Ok(result),
                 },
-                outcome = &mut initialize, if !refused => match outcome {
-                    Ok(response) => return Ok(ProbeResult::Initialized(response)),
-                    Err(RequestError::Refused(_)) if discovering => refused = true,
+                outcome = &mut initialize, if !is_refused => match outcome {
+                    Ok(answer) => return Ok(ProbeResult::Initialized { answer, is_dual: is_modern }),
                     Err(RequestError::Disconnected { cause, .. }) if is_permanent(&cause) => return Err(cause),
-                    Err(RequestError::Refused(_) | RequestError::Disconnected { .. }) => return Ok(ProbeResult::Disconnected),
+                    Err(RequestError::Refused(_)) if is_modern => return self.confirm_modern(link).await,
+                    Err(_) if is_modern => return Ok(ProbeResult::Restart(Era::Modern)),
+                    Err(RequestError::Refused(_)) if discovered.is_none() => is_refused = true,
+                    Err(RequestError::Refused(_) | RequestError::Disconnected { .. }) => {
+                        return Ok(ProbeResult::Restart(Era::Legacy));
+                    }
                     Err(error) => return Err(error.into_connect_error()),
                 },
+                // The server could still accept `initialize`, and the link would be of both eras.
+                () = &mut silence, if is_modern => return Ok(ProbeResult::Restart(Era::Modern)),
             }
+        }
+    }
+
+    /// Sends `server/discover` again after a modern server has rejected `initialize`. Servers on the Rust SDK exit in that case.
+    async fn confirm_modern(&self, link: &Link) -> Result<ProbeResult, ConnectFailure> {
+        match probe_result(self.discover(link).await)? {
+            ProbeResult::Modern(info) => Ok(ProbeResult::Modern(info)),
+            _ => Ok(ProbeResult::Restart(Era::Modern)),
         }
     }
 
@@ -224,17 +314,23 @@ impl Handshake<'_> {
     async fn connect_http_in(&self, server: &HttpServer, era: Option<Era>) -> Result<Session, ConnectFailure> {
         let http = Http::new(server, self.pending(), self.config.limits.message_bytes)?;
         let link = Link::Http(http.clone());
+        let mut is_late = false;
         if era != Some(Era::Legacy) {
             http.set_era(Era::Modern, Some(MODERN));
             let probe = Handshake { timeouts: self.probe_timeouts(era), ..*self };
             match probe.discover(&link).await {
                 Ok(info) => return Ok(self.modern_session(link, info)),
                 Err(error) if era == Some(Era::Modern) || is_final(&error) => return Err(error.into_connect_error()),
-                Err(_) => {}
+                Err(error) => is_late = matches!(error, RequestError::Timeout { .. }),
             }
         }
         http.set_era(Era::Legacy, None);
+        let initialized_at = Instant::now();
         match self.legacy_session(link).await {
+            Ok(session) if is_late => {
+                self.probe_again(server, initialized_at.elapsed()).await;
+                Ok(session)
+            }
             Ok(session) => Ok(session),
             Err(failed) if server.sse_fallback && may_be_sse(&failed) => match self.connect_sse(server).await {
                 Ok(session) => Ok(session),
@@ -242,6 +338,17 @@ impl Handshake<'_> {
                 Err(_) => Err(failed),
             },
             Err(failed) => Err(failed),
+        }
+    }
+
+    /// Sends `server/discover` again to a legacy HTTP server that did not answer the first one in time. If it answers now, it only
+    /// started slowly, and must not be remembered as legacy.
+    async fn probe_again(&self, server: &HttpServer, initialize_time: Duration) {
+        let Ok(http) = Http::new(server, self.pending(), self.config.limits.message_bytes) else { return };
+        let idle = MIN_SECOND_PROBE.max(2 * initialize_time).min(self.probe_time());
+        let probe = Handshake { timeouts: RequestTimeouts { idle, ..self.timeouts }, ..*self };
+        if probe.discover(&Link::Http(http)).await.is_ok() {
+            self.learn(Some(Era::Modern));
         }
     }
 
@@ -397,7 +504,7 @@ fn probe_result(outcome: Result<ServerInfo, RequestError>) -> Result<ProbeResult
     match outcome {
         Ok(info) => Ok(ProbeResult::Modern(Box::new(info))),
         Err(RequestError::Disconnected { cause, .. }) if is_permanent(&cause) => Err(cause),
-        Err(RequestError::Disconnected { .. }) => Ok(ProbeResult::Disconnected),
+        Err(RequestError::Disconnected { .. }) => Ok(ProbeResult::Restart(Era::Legacy)),
         // Any other error means that the server does not support `server/discover`.
         Err(_) => Ok(ProbeResult::Legacy),
     }

@@ -38,6 +38,12 @@ impl Mcp {
         }
     }
 
+    /// Returns the era that the next connection tries first.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn remembered_era(&self) -> Option<Era> {
+        self.inner.connection.era()
+    }
+
     /// Returns the warning about a truncated tool list, if any.
     pub(crate) fn tools_truncation(&self) -> Option<String> {
         self.inner.connection.tools()?.truncation().map(str::to_owned)

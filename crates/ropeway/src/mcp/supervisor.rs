@@ -74,7 +74,9 @@ async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<
             outcome = connecting => outcome,
             () = wait_for_close(&mut commands) => break,
         };
-        let (cause, failures_in_row) = match outcome {
+        // After a failure, the remembered era may be the reason.
+        connection.remember_era(outcome.next_era);
+        let (cause, failures_in_row) = match outcome.session {
             Ok(session) => {
                 let connected_at = Instant::now();
                 if let Some(auth) = connection.host.authorizer() {
@@ -85,7 +87,6 @@ async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<
                 failures = 0;
                 // Checked before a caller can fetch the tools of the new session, which need no refresh.
                 let has_old_tools = connection.tools().is_some();
-                connection.remember_era(Some(session.era()));
                 connection.set_session(Some(session.clone()));
                 connection.enter(ConnectionState::Ready { server: session.info.clone() });
                 let lost = tokio::select! {
@@ -109,8 +110,6 @@ async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<
                 (cause, before)
             }
             Err(cause) => {
-                // The remembered era may be the reason.
-                connection.remember_era(None);
                 failures += 1;
                 (cause, failures.max(short_sessions))
             }

@@ -31,6 +31,7 @@ mod scene;
 mod scripted;
 mod secrets;
 mod sent;
+mod slow_start;
 mod sources;
 mod specification;
 mod traces;

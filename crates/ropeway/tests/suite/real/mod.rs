@@ -13,6 +13,7 @@ mod oidc_sign_in;
 mod protected;
 mod resources;
 mod sdks;
+mod slow_start;
 #[cfg(feature = "gateway")]
 mod telemetry;
 
