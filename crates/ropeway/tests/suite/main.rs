@@ -21,6 +21,7 @@ mod layers;
 mod lists;
 mod log;
 mod manifest;
+mod notification_stream;
 mod oauth;
 mod oauth_store;
 mod provider;

@@ -99,7 +99,7 @@ impl Http {
     }
 
     /// Marks the link as closed for new requests. Pending ones may still succeed.
-    fn retire(&self, cause: &Arc<ConnectErrorKind>) {
+    pub(super) fn retire(&self, cause: &Arc<ConnectErrorKind>) {
         self.disconnected.set(cause.clone());
         self.tasks.abort_all();
     }
@@ -252,7 +252,7 @@ impl Http {
     }
 
     /// Sends a `ping`. Returns `false` if it shows that the session has expired, and `true` without an answer.
-    async fn is_session_known(&self) -> bool {
+    pub(super) async fn is_session_known(&self) -> bool {
         let ping = br#"{"jsonrpc":"2.0","id":"session-check","method":"ping"}"#;
         let ask = async {
             match self.post(Bytes::from_static(ping), Waiting::Optional).await {

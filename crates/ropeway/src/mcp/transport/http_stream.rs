@@ -3,15 +3,16 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use reqwest::{Method, Response};
+use reqwest::{Method, Response, StatusCode};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::authorized::refusal;
 use super::http::{Http, authorize};
-use super::http_client::{ResponseBody, SseStream};
+use super::http_client::{ErrorResponse, ResponseBody, SseStream};
 use super::outgoing::reply_sender;
 use super::resume::{MAX_CALL_RETRY, MAX_RETRY, ResumeState};
+use super::session_expiry::SessionExpiry;
 use crate::mcp::error::{ConnectErrorKind, RequestError};
 use crate::mcp::host::ReplySender;
 use crate::oauth::{Access, Authorizer, Waiting};
@@ -19,8 +20,14 @@ use crate::protocol::Era;
 use crate::sync::write;
 use crate::web::SseEvent;
 
-/// Maximum number of attempts to resume a stream without a new event.
+/// Maximum number of attempts to resume the stream of a call without a new event.
 const RESUME_ATTEMPTS: u32 = 5;
+
+/// Maximum delay before a refused standalone stream is requested again.
+const MAX_REFUSED_RETRY: Duration = Duration::from_secs(5 * 60);
+
+/// Maximum delay that a busy server can request with `Retry-After`.
+const MAX_BUSY_RETRY: Duration = Duration::from_secs(60 * 60);
 
 /// A standalone stream that was open this long resets the backoff, even without an event.
 const STABLE_STREAM: Duration = Duration::from_secs(10);
@@ -38,6 +45,52 @@ async fn is_recoverable(auth: Option<&Arc<Authorizer>>, access: Option<&Access>,
         Some(refusal) => auth.recover(&refusal, Waiting::Optional).await.is_ok(),
         None => false,
     }
+}
+
+/// What an error response to a `GET` means for the stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum StreamRefusal {
+    /// The server has no stream.
+    Unsupported,
+    /// The session has expired, if a `ping` is refused as well.
+    Session,
+    /// The server or a proxy is busy, or fails.
+    Busy,
+    /// Another error, which is not expected to end soon.
+    Other,
+}
+
+impl StreamRefusal {
+    /// Classifies a response. Only status 405 means that the server has no stream
+    /// (<https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server>).
+    fn of(rejected: &ErrorResponse) -> Self {
+        match rejected.status {
+            StatusCode::METHOD_NOT_ALLOWED => Self::Unsupported,
+            StatusCode::NOT_IMPLEMENTED => Self::Other,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Self::Busy,
+            status if status.is_server_error() => Self::Busy,
+            _ if SessionExpiry::of(rejected, None) != SessionExpiry::No => Self::Session,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The end of one attempt to read the standalone stream.
+enum StreamEnd {
+    /// The stream was open. It may be resumed after the server's delay.
+    Closed {
+        lasted: Duration,
+    },
+    /// The connection failed, or another token is needed.
+    Failed,
+    Refused(Box<ErrorResponse>),
+    /// The link was dropped.
+    LinkDropped,
+}
+
+/// Returns a delay between half of `wait` and `wait`, so that the clients of a restarted server do not return at once.
+fn with_jitter(wait: Duration) -> Duration {
+    wait.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 impl Http {
@@ -90,7 +143,26 @@ impl Http {
                     Ok(_) => RequestError::Unreadable("the resumed stream is not an event stream".to_owned()),
                     Err(error) => error,
                 },
-                Ok(response) => return Err(self.client.error_response(response).await.into_request_error()),
+                Ok(response) => {
+                    let rejected = self.client.error_response(response).await;
+                    match StreamRefusal::of(&rejected) {
+                        // The timeouts of the call are the limit.
+                        StreamRefusal::Busy => {
+                            resume.attempts = 0;
+                            if let Some(wait) = rejected.retry_after {
+                                tokio::time::sleep(wait.min(MAX_BUSY_RETRY)).await;
+                            }
+                            continue;
+                        }
+                        StreamRefusal::Session if !self.is_session_known().await => {
+                            // The next call gets a new session. This one may have been executed.
+                            let cause = Arc::new(ConnectErrorKind::SessionExpired);
+                            self.retire(&cause);
+                            return Err(RequestError::Disconnected { started: true, cause });
+                        }
+                        _ => return Err(rejected.into_request_error()),
+                    }
+                }
                 // The call itself was started; only its stream could not be resumed.
                 Err(RequestError::Disconnected { cause, .. }) => RequestError::Disconnected { started: true, cause },
                 Err(error) => error,
@@ -116,59 +188,102 @@ impl Http {
         let _ = tokio::time::timeout(STREAM_OPEN_WAIT, head).await;
     }
 
-    /// Reads the standalone stream. It must not keep the link alive, which owns this task.
+    /// Keeps the standalone stream open until the server answers that it has none, or the session expires. Must not keep the link
+    /// alive, which owns this task.
     async fn stream(this: Weak<Self>, opened: oneshot::Sender<()>) {
         let mut opened = Some(opened);
         let mut resume = ResumeState::new(Duration::from_secs(1), MAX_RETRY);
-        while resume.attempts < RESUME_ATTEMPTS {
-            let taken = |link: Arc<Self>| {
-                let client = &link.client;
-                (link.with_session_headers(client.get()), client.auth.clone(), client.url.clone())
-            };
-            let Some((mut get, auth, url)) = this.upgrade().map(taken) else { return };
-            if let Some(last) = &resume.last {
-                get = get.header("Last-Event-ID", last);
-            }
-            let access = match &auth {
-                Some(auth) => match auth.authorize(&Method::GET, &url).await {
-                    Ok(access) => Some(access),
-                    Err(_) => break,
-                },
-                None => None,
-            };
-            let response = authorize(get, access.as_ref()).send().await;
-            let taken = |link: Arc<Self>| (link.client.limit, link.client.redactor());
-            let Some((limit, redactor)) = this.upgrade().map(taken) else { return };
-            let is_recovered = match &response {
-                Ok(response) => is_recoverable(auth.as_ref(), access.as_ref(), response).await,
-                Err(_) => false,
-            };
-            match response {
-                Ok(_) if is_recovered => {}
-                Ok(response) if response.status().is_success() => {
-                    this.upgrade().inspect(|link| link.set_streaming(true));
+        let mut failures: u32 = 0;
+        loop {
+            let end = Self::stream_once(&this, &mut resume, &mut opened, failures > 0).await;
+            failures = if matches!(end, StreamEnd::Closed { .. }) { 0 } else { failures.saturating_add(1) };
+            let wait = match end {
+                StreamEnd::LinkDropped => return,
+                StreamEnd::Closed { lasted } => {
+                    if lasted >= STABLE_STREAM {
+                        resume.short = 0;
+                    }
+                    // The delay grows while the server closes the stream at once.
+                    resume.next_wait()
+                }
+                StreamEnd::Failed => with_jitter(resume.next_wait()),
+                StreamEnd::Refused(rejected) => {
                     drop(opened.take());
-                    let opened_at = Instant::now();
-                    if let Ok(ResponseBody::Events(mut events)) = ResponseBody::read(response, limit, &redactor).await {
-                        while let Ok(Some(event)) = events.next().await {
-                            resume.record_event(&event);
-                            let Some(link) = this.upgrade() else { return };
-                            link.receive_event(&event, &reply_sender(&this), None);
+                    match StreamRefusal::of(&rejected) {
+                        StreamRefusal::Unsupported => return,
+                        StreamRefusal::Busy => {
+                            let asked = rejected.retry_after.unwrap_or_default().min(MAX_BUSY_RETRY);
+                            asked.max(with_jitter(resume.next_wait()))
+                        }
+                        // Servers without a route for `GET` answer 404 as well.
+                        StreamRefusal::Session if Self::retire_expired(&this).await => return,
+                        StreamRefusal::Session | StreamRefusal::Other => {
+                            with_jitter(Duration::from_secs(1 << failures.min(16)).min(MAX_REFUSED_RETRY))
                         }
                     }
-                    this.upgrade().inspect(|link| link.set_streaming(false));
-                    if opened_at.elapsed() >= STABLE_STREAM {
-                        (resume.attempts, resume.short) = (0, 0);
-                    }
                 }
-                // A server without a stream answers 405, or another error.
-                Ok(_) => break,
-                Err(_) => {}
-            }
-            resume.attempts += 1;
-            // The delay grows while the server closes the stream at once. After several attempts without an event, the loop ends.
-            tokio::time::sleep(resume.next_wait()).await;
+            };
+            tokio::time::sleep(wait).await;
         }
+    }
+
+    /// Requests the standalone stream and reads it to its end.
+    async fn stream_once(
+        this: &Weak<Self>,
+        resume: &mut ResumeState,
+        opened: &mut Option<oneshot::Sender<()>>,
+        had_failure: bool,
+    ) -> StreamEnd {
+        let Some(link) = this.upgrade() else { return StreamEnd::LinkDropped };
+        let (auth, url, limit) = (link.client.auth.clone(), link.client.url.clone(), link.client.limit);
+        let redactor = link.client.redactor();
+        let mut get = link.with_session_headers(link.client.get());
+        drop(link);
+        if let Some(last) = &resume.last {
+            get = get.header("Last-Event-ID", last);
+        }
+        let access = match &auth {
+            Some(auth) => match auth.authorize(&Method::GET, &url).await {
+                Ok(access) => Some(access),
+                Err(_) => return StreamEnd::Failed,
+            },
+            None => None,
+        };
+        let Ok(response) = authorize(get, access.as_ref()).send().await else { return StreamEnd::Failed };
+        if is_recoverable(auth.as_ref(), access.as_ref(), &response).await {
+            return StreamEnd::Failed;
+        }
+        let Some(link) = this.upgrade() else { return StreamEnd::LinkDropped };
+        if !response.status().is_success() {
+            return StreamEnd::Refused(Box::new(link.client.error_response(response).await));
+        }
+        link.set_streaming(true);
+        if had_failure && resume.last.is_none() {
+            // Changes without a stream went unnoticed.
+            link.pending.host().mark_all_changed();
+        }
+        drop(link);
+        drop(opened.take());
+        let opened_at = Instant::now();
+        if let Ok(ResponseBody::Events(mut events)) = ResponseBody::read(response, limit, &redactor).await {
+            while let Ok(Some(event)) = events.next().await {
+                resume.record_event(&event);
+                let Some(link) = this.upgrade() else { return StreamEnd::LinkDropped };
+                link.receive_event(&event, &reply_sender(this), None);
+            }
+        }
+        this.upgrade().inspect(|link| link.set_streaming(false));
+        StreamEnd::Closed { lasted: opened_at.elapsed() }
+    }
+
+    /// Retires the link if its session has expired, so that the supervisor starts another one. Returns `true` if the link is gone.
+    async fn retire_expired(this: &Weak<Self>) -> bool {
+        let Some(link) = this.upgrade() else { return true };
+        let is_expired = !link.is_session_known().await;
+        if is_expired {
+            link.retire(&Arc::new(ConnectErrorKind::SessionExpired));
+        }
+        is_expired
     }
 
     fn set_streaming(&self, streaming: bool) {
