@@ -52,7 +52,7 @@ pub(super) async fn watch(
                     }
                     let Some(state) = bridge.upgrade() else { return };
                     if !is_first || state.differs(&config) {
-                        apply(state, config).await;
+                        apply(&state, config);
                     }
                 }
                 Err(error) => {
@@ -110,14 +110,10 @@ fn load(path: &Path, secrets: &Secrets, accept: &Arc<Accept>) -> Result<Config, 
     }
 }
 
-async fn apply(state: Arc<BridgeState>, config: Config) {
-    match state.replace_config(config) {
-        Ok(reload) => {
-            // The bridge may be dropped while servers start.
-            drop(state);
-            reload.finish().await;
-        }
-        Err(error) => state.shared.warn(None, not_reloaded(&chain(&error))),
+/// Uses a configuration. Its servers start in a task of the bridge, so that the next change of the file does not wait for them.
+fn apply(state: &BridgeState, config: Config) {
+    if let Err(error) = state.replace_config(config) {
+        state.shared.warn(None, not_reloaded(&chain(&error)));
     }
 }
 

@@ -106,6 +106,8 @@ impl Bridge {
         self.state.clear_reported();
         self.state.shared.reset_notices();
         stop_all(slots).await;
+        let reloads = std::mem::take(&mut *lock(&self.state.reloads));
+        reloads.join().await;
         self.state.shared.notify_changed();
     }
 
@@ -176,6 +178,13 @@ impl Bridge {
         self.slots().iter().map(|slot| slot.alias().clone()).collect()
     }
 
+    /// Returns the servers whose tools were listed at least once.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn listed_servers(&self) -> Vec<Alias> {
+        let slots = self.slots();
+        slots.iter().filter(|slot| slot.snapshot().version > 0).map(|slot| slot.alias().clone()).collect()
+    }
+
     /// Returns the connection to a server, once the bridge is started. Do not close it: other entries may share it.
     pub fn server(&self, alias: impl AsRef<str>) -> Option<Mcp> {
         self.slots().iter().find(|slot| slot.alias().as_str() == alias.as_ref()).and_then(|slot| slot.mcp())
@@ -194,11 +203,20 @@ impl Bridge {
 
     /// Replaces the configuration. Only servers whose entry has changed are started, stopped or restarted.
     ///
+    /// The new configuration is in use, and [`Event::Reloaded`](crate::event::Event::Reloaded) emitted, as soon as this method is
+    /// called; it returns when the changed servers are connected or have failed. If the future is dropped, they continue to start.
+    ///
     /// # Errors
     ///
     /// Returns an error if the new configuration is invalid. The old one stays in use then.
     pub async fn reload(&self, config: Config) -> Result<ReloadReport, BridgeError> {
-        Ok(self.state.replace_config(config)?.finish().await)
+        Ok(self.state.replace_config(config)?.finished().await)
+    }
+
+    /// Replaces the configuration like [`reload`](Self::reload), without waiting for the servers.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn apply(&self, config: Config) -> Result<(), BridgeError> {
+        self.state.replace_config(config).map(drop)
     }
 
     /// Reloads the configuration file whenever it changes, until [`stop`](Self::stop) or a failed [`start`](Self::start).

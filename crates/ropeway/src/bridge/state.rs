@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::error::BridgeError;
+use super::reload::Reloads;
 use super::shared::BridgeShared;
 use super::slot::{ServerSlot, SlotSnapshot};
 use super::tool::BridgeTool;
@@ -26,6 +27,8 @@ pub(super) struct BridgeState {
     pub(super) servers: Mutex<ServerSet>,
     listing: Mutex<CachedRegistry>,
     pub(super) watcher: Mutex<Option<AbortHandle>>,
+    /// Locked before `servers`.
+    pub(super) reloads: Mutex<Reloads>,
     /// The required server that made the last start fail, and the cause.
     pub(super) failed: Mutex<Option<(Alias, String)>>,
 }
@@ -68,6 +71,7 @@ impl BridgeState {
             servers: Mutex::new(servers),
             listing: Mutex::default(),
             watcher: Mutex::default(),
+            reloads: Mutex::default(),
             failed: Mutex::default(),
         };
         let mut aliases = HashSet::new();

@@ -238,14 +238,14 @@ impl Gateway {
         statuses
     }
 
-    /// Replaces the configuration. Sessions continue.
+    /// Replaces the configuration. Sessions continue. Does not wait for new servers to connect.
     ///
     /// # Errors
     ///
     /// Fails if the new configuration is invalid. The gateway then continues with the previous one.
     pub async fn reload(&self, config: Config) -> Result<(), BridgeError> {
         let settings = config.gateway.clone();
-        self.bridge().reload(config).await?;
+        self.bridge().apply(config)?;
         self.inner.shared.note_start();
         self.inner.shared.set_settings(settings);
         self.inner.shared.rebuild_routes();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ropeway::bridge::{Bridge, ToolListing};
 use ropeway::config::{CollisionPolicy, Config, Secrets, ServerConfig, ServerEntry, StartMode};
@@ -468,4 +468,96 @@ fn a_reload_reports_enabled_servers_as_started() {
         let reloaded = bridge.reload(Config::default()).await.expect("a configuration");
         assert_eq!(reloaded, ropeway::bridge::ReloadReport::default());
     });
+}
+
+/// Writes a configuration with a server of each alias. Those named `slow…` never answer.
+fn write_servers(scene: &Scene, path: &Path, aliases: &[&str]) {
+    let servers: Vec<Value> = aliases
+        .iter()
+        .map(|alias| {
+            let mut script = Script::default();
+            script.process.start_delay_ms = if alias.starts_with("slow") { 600_000 } else { 0 };
+            let server = child(scene, &script);
+            let env: Value = scene.mark().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+            let args: Vec<String> = server.args.iter().map(|word| word.replace('$', "$$")).collect();
+            json!({"alias": alias, "command": server.command, "args": args, "env": env})
+        })
+        .collect();
+    fs::write(path, json!({"servers": servers}).to_string()).expect("a file");
+}
+
+#[test]
+fn a_change_of_the_file_does_not_wait_for_the_servers_of_the_change_before() {
+    scene(|scene| async move {
+        let file = scene.directory().join("ropeway.yaml");
+        write_servers(&scene, &file, &["a"]);
+        let bridge = Bridge::new(Config::load(&file, &Secrets::none()).expect("a configuration")).expect("a bridge");
+        bridge.watch(&file, Secrets::none());
+        bridge.start().await.expect("nothing is required");
+        let mut events = bridge.events();
+        let mut reloaded = async || {
+            let is_reload = |event: Event| match event {
+                Event::Reloaded { started, stopped, .. } => Some((started, stopped)),
+                _ => None,
+            };
+            event(&mut events, is_reload).await
+        };
+        write_servers(&scene, &file, &["a", "slow"]);
+        assert_eq!(reloaded().await, (vec!["slow".into()], vec![]));
+        let began = Instant::now();
+        write_servers(&scene, &file, &["a", "slow", "b"]);
+        assert_eq!(reloaded().await, (vec!["b".into()], vec![]));
+        until(&bridge, |listing| names(listing).iter().any(|name| name.contains("_b_"))).await;
+        write_servers(&scene, &file, &["b"]);
+        let (_, stopped) = reloaded().await;
+        assert_eq!(stopped, ["a".into(), "slow".into()]);
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        tokio::time::timeout(SOON, bridge.stop()).await.expect("a stop in time");
+        assert!(scene.processes().is_empty(), "{:?}", scene.processes());
+    });
+}
+
+#[test]
+fn reloads_in_a_row_stop_each_server_before_the_next_one_starts() {
+    scene(|scene| async move {
+        let log = scene.directory().join("log");
+        // Writes a line when it starts and ends, and takes its time to end.
+        let entry_of = |number: usize| {
+            let words =
+                format!("echo +{number} >> {0}; \"$0\" \"$1\"; sleep 0.3; echo -{number} >> {0}", log.display());
+            let server = child(&scene, &Script::default());
+            let args = ["-c".to_owned(), words, server.command.clone()].into_iter().chain(server.args.clone());
+            let mut entry = entry("a", scene.stdio("sh", args));
+            known(&mut entry).timeouts.close = SOON;
+            entry
+        };
+        let bridge = started(config([entry_of(0)])).await;
+        let reloads = (1..=3).map(|number| bridge.reload(config([entry_of(number)])));
+        // Each one is applied when it is polled first.
+        let mut reloads: Vec<_> = reloads.map(Box::pin).collect();
+        for reload in &mut reloads {
+            assert!(futures_now(reload.as_mut()).is_none());
+        }
+        for reload in reloads {
+            reload.await.expect("a configuration");
+        }
+        until(&bridge, |listing| !listing.registry.is_empty()).await;
+        bridge.stop().await;
+        let text = fs::read_to_string(&log).expect("a log");
+        let mut running = 0;
+        for line in text.lines() {
+            running += if line.starts_with('+') { 1 } else { -1 };
+            assert!((0..=1).contains(&running), "{text}");
+        }
+        assert!(text.starts_with("+0\n-0\n") && text.ends_with("+3\n-3\n"), "{text}");
+    });
+}
+
+/// Polls a future once.
+fn futures_now<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.poll(&mut context) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
 }
