@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use ropeway::registry::ServerStatus;
+use ropeway::tool::Alias;
 
 use crate::connect::advice::is_pending;
 use crate::connect::gateway_client::{self, GatewayProblem};
@@ -42,6 +43,9 @@ const LOG_LINES: usize = 12;
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct RunningStatus {
     pub(crate) servers: Vec<ServerStatus>,
+    /// Servers whose tools were listed at least once.
+    #[serde(default)]
+    pub(crate) listed: Vec<Alias>,
     /// Open connections of clients, without the one that asked.
     pub(crate) connections: usize,
     pub(crate) sessions: usize,

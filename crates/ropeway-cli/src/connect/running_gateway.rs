@@ -3,16 +3,21 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ropeway::config::{EraChoice, ServerSettings, SocketServer, Transport};
+use ropeway::config::{EraChoice, ServerConfig, ServerEntry, ServerSettings, SocketServer, Transport};
+use ropeway::registry::ServerState;
+use ropeway::tool::Alias;
 use tokio::time::Instant;
 
 use crate::config::config_file::ConfigFile;
-use crate::connect::advice::is_available;
+use crate::connect::advice::{is_available, is_pending};
+use crate::connect::command_context::CommandContext;
 use crate::connect::gateway_files::{GatewayFiles, GatewayInfo};
 use crate::connect::gateway_process::{self, RunningStatus};
 use crate::connect::servers::Servers;
+use crate::failure::{Exit, Failure};
 use crate::output::print::say;
 use crate::terminal::style::warning;
+use crate::terminal::text::clean_line;
 use crate::trust::sha256;
 
 /// The version of this program. A gateway of another version is not used.
@@ -24,43 +29,167 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time between two looks at what the gateway has loaded.
 const RELOAD_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Connects to the running gateway of the configuration file instead of its servers. A server that is not available there is
-/// started as usual, which also shows why it fails.
-pub(crate) async fn attach(servers: &mut Servers) {
-    let Some(file) = servers.file.as_ref().filter(|_| servers.may_use_gateway) else { return };
-    let Ok(files) = GatewayFiles::of(&file.path) else { return };
-    let Some(info) = files.read_info() else { return };
-    if let Err(failure) = files.check_folder() {
-        return warn(&failure.line());
-    }
-    if info.version != VERSION {
-        if info.is_alive() {
-            warn(&format!("the running gateway is version {}; try `ropeway up` to restart it", info.version));
-        }
-        return;
-    }
-    let Ok(status) = gateway_process::running(&files).await else {
-        // A gateway that was killed leaves its socket behind.
-        if info.is_alive() {
-            warn("the running gateway does not respond");
-        }
-        return;
-    };
-    let Some(status) = wait_until_loaded(&files, file, &info, status).await else {
-        return warn("the running gateway has not loaded the changed configuration file; see `ropeway status`");
-    };
-    // A lazy server is available there, and starts at the first call.
-    let available = status.servers.iter().filter(|server| is_available(&server.state));
-    let available: HashSet<&str> = available.map(|server| server.server.as_str()).collect();
+/// Time between two looks at a server that the gateway connects.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Connects to the running gateway of the configuration file instead of its servers.
+///
+/// Waits for servers that the gateway is connecting or reconnecting. A second process would not have the state of the gateway's server, so
+/// none is started: a command for one server fails if the server is still down, and a command for several continues. A server that the gateway could
+/// never connect is started as usual, with a warning, which also shows why it fails.
+pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> Result<(), Failure> {
+    let Some(file) = servers.file.as_ref().filter(|_| servers.may_use_gateway) else { return Ok(()) };
+    let Some((files, status)) = find(file).await else { return Ok(()) };
+    let status = wait_for_servers(&files, status, &servers.config.servers, context).await;
+    let is_single = servers.single().is_some();
     for entry in &mut servers.config.servers {
-        let ServerSettings::Known(config) = &mut entry.settings else { continue };
-        let is_remote = matches!(config.transport, Transport::Stdio(_) | Transport::Http(_) | Transport::Sse(_));
-        if !is_remote || !available.contains(entry.alias.as_str()) {
-            continue;
+        let alias = entry.alias.clone();
+        let Some(config) = shared_config(entry) else { continue };
+        let Some(state) = state_of(&status, &alias) else { continue };
+        match Availability::of(&status, &alias, state) {
+            // A lazy server is available there, and starts at the first call.
+            Availability::Usable => {}
+            Availability::Returning if is_single => return Err(down(&alias, state)),
+            Availability::Returning => say(&warning(&format!("{} in the running gateway", described(&alias, state)))),
+            Availability::Failed => {
+                let described = described(&alias, state);
+                say(&warning(&format!("{described} in the running gateway; starting it for this command")));
+                continue;
+            }
+            Availability::Other => continue,
         }
-        let socket = SocketServer::new(&files.socket).with_server(entry.alias.as_str());
+        let socket = SocketServer::new(&files.socket).with_server(alias.as_str());
         config.transport = socket.replacing(config.transport.clone()).into();
         config.era = EraChoice::Modern;
+    }
+    Ok(())
+}
+
+/// Returns `true` if a gateway that could serve this command is running.
+pub(crate) async fn is_running(servers: &Servers) -> bool {
+    match servers.file.as_ref().filter(|_| servers.may_use_gateway).map(|file| GatewayFiles::of(&file.path)) {
+        Some(Ok(files)) => files.read_info().is_some() && gateway_process::running(&files).await.is_ok(),
+        _ => false,
+    }
+}
+
+/// Returns the gateway that has loaded a configuration file, and its status. Says why a running one is not used.
+async fn find(file: &ConfigFile) -> Option<(GatewayFiles, RunningStatus)> {
+    let files = GatewayFiles::of(&file.path).ok()?;
+    let info = files.read_info()?;
+    let reason = match files.check_folder() {
+        Err(failure) => failure.line(),
+        Ok(()) if info.version != VERSION => {
+            format!("the running gateway is version {}; try `ropeway up` to restart it", info.version)
+        }
+        Ok(()) => match gateway_process::running(&files).await {
+            Err(_) => "the running gateway does not respond".to_owned(),
+            Ok(status) => match wait_until_loaded(&files, file, &info, status).await {
+                Some(status) => return Some((files, status)),
+                None => {
+                    "the running gateway has not loaded the changed configuration file; see `ropeway status`".to_owned()
+                }
+            },
+        },
+    };
+    // A gateway that was killed leaves its socket behind.
+    if info.is_alive() {
+        warn(&reason);
+    }
+    None
+}
+
+/// What a command can expect of a server in the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Availability {
+    Usable,
+    /// The gateway is connecting it, or had it and is reconnecting it.
+    Returning,
+    /// The gateway could never connect it.
+    Failed,
+    /// It needs a sign-in, a secret or another configuration.
+    Other,
+}
+
+impl Availability {
+    fn of(status: &RunningStatus, alias: &Alias, state: &ServerState) -> Self {
+        match state {
+            state if is_available(state) => Self::Usable,
+            state if is_pending(state) => Self::Returning,
+            ServerState::Down { .. } if status.listed.contains(alias) => Self::Returning,
+            ServerState::Down { .. } => Self::Failed,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Waits until no server is being connected, at most for the grace period of each (the connection timeout at its first start).
+async fn wait_for_servers(
+    files: &GatewayFiles,
+    mut status: RunningStatus,
+    entries: &[ServerEntry],
+    context: &CommandContext,
+) -> RunningStatus {
+    let began = Instant::now();
+    let mut announced = HashSet::new();
+    loop {
+        let mut is_waiting = false;
+        for entry in entries {
+            let Some(config) = entry.config().filter(|config| is_shared(config)) else { continue };
+            let Some(state) = state_of(&status, &entry.alias) else { continue };
+            if Availability::of(&status, &entry.alias, state) != Availability::Returning {
+                continue;
+            }
+            let is_first = !status.listed.contains(&entry.alias);
+            let patience = if is_first { config.timeouts.connect } else { config.timeouts.grace };
+            if began.elapsed() >= patience {
+                continue;
+            }
+            is_waiting = true;
+            if announced.insert(entry.alias.clone()) {
+                let doing = if is_first { "starting" } else { "reconnecting" };
+                say(&format!("waiting for server `{}`: the running gateway is {doing} it\n", entry.alias));
+            }
+        }
+        let is_late = context.deadline.as_ref().is_some_and(|deadline| Instant::now() >= deadline.at());
+        if !is_waiting || is_late {
+            return status;
+        }
+        tokio::time::sleep(CONNECT_INTERVAL).await;
+        match gateway_process::running(files).await {
+            Ok(now) => status = now,
+            // The gateway itself has ended or hangs.
+            Err(_) => return status,
+        }
+    }
+}
+
+fn state_of<'a>(status: &'a RunningStatus, alias: &Alias) -> Option<&'a ServerState> {
+    status.servers.iter().find(|server| server.server == *alias).map(|server| &server.state)
+}
+
+/// Returns the settings of a server that a gateway runs for other commands.
+fn shared_config(entry: &mut ServerEntry) -> Option<&mut ServerConfig> {
+    match &mut entry.settings {
+        ServerSettings::Known(config) if is_shared(config) => Some(config),
+        _ => None,
+    }
+}
+
+fn is_shared(config: &ServerConfig) -> bool {
+    matches!(config.transport, Transport::Stdio(_) | Transport::Http(_) | Transport::Sse(_))
+}
+
+/// Returns the failure of a command whose only server is down.
+fn down(alias: &Alias, state: &ServerState) -> Failure {
+    let failure = Failure::new(Exit::Unreachable, format!("{} in the running gateway", described(alias, state)));
+    failure.hint("see `ropeway status`; --direct starts a separate server for one command")
+}
+
+fn described(alias: &Alias, state: &ServerState) -> String {
+    match state {
+        ServerState::Down { cause } => format!("server `{alias}` is down ({})", clean_line(cause)),
+        _ => format!("server `{alias}` is not ready"),
     }
 }
 

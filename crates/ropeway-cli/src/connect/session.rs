@@ -117,7 +117,7 @@ impl Session {
         if !context.verbose {
             servers.show_warnings();
         }
-        let locked = if servers.is_locked { lockfile::load(&servers)? } else { None };
+        let locked = load_lock(&servers)?;
         if let Some(locked) = locked.as_ref().filter(|_| !context.verbose) {
             locked.sandbox_warnings(&servers.config).iter().for_each(|text| say(&warning(text)));
         }
@@ -131,15 +131,11 @@ impl Session {
             |tools: &ToolSettings| !(tools.allow.is_empty() && tools.allowlists.is_empty() && tools.deny.is_empty());
         let filtered = servers.config.servers.iter().filter(|entry| has_filter(&entry.tools));
         let filters = filtered.map(|entry| (entry.alias.clone(), entry.tools.clone())).collect();
-        running_gateway::attach(&mut servers).await;
-        let mut builder = Bridge::builder(servers.config).handlers(servers.handlers).events(context.events.clone());
-        builder = builder.redact(redaction::redactor()).sandbox_launcher(sandbox::launcher());
-        if let Some(locked) = &locked {
-            builder = builder.lock(locked.lock.clone(), locked.policy);
-        }
-        let bridge = builder.build().map_err(Failure::start)?;
+        running_gateway::attach(&mut servers, context).await?;
+        let eager = servers.eager;
+        let bridge = build_bridge(servers, locked.as_ref(), context)?;
         let advice = advice.with_servers(&bridge, configs);
-        let (waiting, status, eager) = (context.waiting.clone(), context.status.clone(), servers.eager);
+        let (waiting, status) = (context.waiting.clone(), context.status.clone());
         let reported = RefCell::default();
         let session =
             Self { bridge, names, advice, single, eager, deadline, waiting, status, locked, filters, reported };
@@ -289,6 +285,27 @@ impl Session {
         // The caller kills the remaining processes.
         let _ = tokio::time::timeout_at(until, self.bridge.stop()).await;
     }
+}
+
+/// Reads the lock of a command, unless the command ignores it.
+pub(crate) fn load_lock(servers: &Servers) -> Result<Option<LoadedLock>, Failure> {
+    if servers.is_locked { lockfile::load(servers) } else { Ok(None) }
+}
+
+/// Builds the bridge of a command. Every command that starts servers uses it, so that the lock, the stored sign-ins, the redaction and the
+/// sandbox apply to all of them.
+pub(crate) fn build_bridge(
+    servers: Servers,
+    locked: Option<&LoadedLock>,
+    context: &CommandContext,
+) -> Result<Bridge, Failure> {
+    let builder = Bridge::builder(servers.config).handlers(servers.handlers).events(context.events.clone());
+    let builder = builder.redact(redaction::redactor()).sandbox_launcher(sandbox::launcher());
+    let builder = match locked {
+        Some(locked) => builder.lock(locked.lock.clone(), locked.policy),
+        None => builder,
+    };
+    builder.build().map_err(Failure::start)
 }
 
 /// Describes why a tool is hidden.

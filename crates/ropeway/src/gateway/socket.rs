@@ -20,7 +20,7 @@ use super::reply::Reply;
 use super::shared::{GatewayShared, GatewayStatus};
 use crate::protocol::{ClientMessage, read_client_message};
 use crate::registry::ServerStatus;
-use crate::tool::BoxFuture;
+use crate::tool::{Alias, BoxFuture};
 
 /// The version of the preamble.
 const VERSION: u64 = 1;
@@ -53,6 +53,8 @@ struct SocketStatus {
     #[serde(flatten)]
     counts: GatewayStatus,
     servers: Vec<ServerStatus>,
+    /// Servers whose tools are known. If one of them is down, it is being reconnected.
+    listed: Vec<Alias>,
 }
 
 /// Serves clients of the same user until the gateway stops.
@@ -135,7 +137,8 @@ fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
     let Ok(ClientMessage::Request { id, method, .. }) = read_client_message(message) else { return None };
     let result = match &*method {
         "ropeway/status" => {
-            let status = SocketStatus { counts: shared.status(), servers: shared.bridge.statuses() };
+            let (servers, listed) = (shared.bridge.statuses(), shared.bridge.listed_servers());
+            let status = SocketStatus { counts: shared.status(), servers, listed };
             serde_json::to_vec(&status).ok()?
         }
         "ropeway/stats" => serde_json::to_vec(&shared.stats()).ok()?,
