@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anstyle::Style;
-use ropeway::bridge::Bridge;
 use ropeway::config::Secrets;
 use ropeway::event::{Event, timestamp};
 use ropeway::registry::{ServerState, ServerStatus};
@@ -14,13 +13,15 @@ use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
 use crate::connect::advice::ServerAdvice;
 use crate::connect::command_context::CommandContext;
+use crate::connect::running_gateway;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::ServerSource;
+use crate::connect::session::{build_bridge, load_lock};
 use crate::failure::{Exit, Failure};
-use crate::output::print::{ReaderState, reader_closed, write};
-use crate::sandbox;
+use crate::output::print::{ReaderState, reader_closed, say, write};
 use crate::secrets::redaction;
 use crate::terminal::status_icon::StatusIcon;
+use crate::terminal::style::warning;
 use crate::terminal::text::{clean_line, columns, cut, terminal_width};
 use crate::trust::ReloadGuard;
 
@@ -52,13 +53,16 @@ pub(super) struct Follow {
 impl Follow {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let servers = self.server.servers(&context)?.only_these(&self.names)?;
-        let source = servers.source.clone();
-        let builder = Bridge::builder(servers.config.clone()).events(context.events.clone());
-        let bridge = builder.sandbox_launcher(sandbox::launcher()).build().map_err(Failure::start)?;
+        if running_gateway::is_running(&servers).await {
+            say(&warning("a gateway is running; `ropeway events` starts its own copies of the servers"));
+        }
+        let (source, config_file) = (servers.source.clone(), servers.file.clone());
+        let locked = load_lock(&servers)?;
+        let bridge = build_bridge(servers, locked.as_ref(), &context)?;
         let mut events = bridge.events();
         if let (ServerSource::File(file), true) = (&source, self.names.is_empty()) {
             // A changed project file is applied only after it is trusted.
-            match &servers.file {
+            match &config_file {
                 Some(ConfigFile { path, text, origin: Origin::Project }) => {
                     let follower = ReloadGuard::new(path, text, context.trust);
                     bridge.watch_accepted(file, Secrets::from_env(), move |text| follower.accepts(text));

@@ -46,6 +46,12 @@ impl Background {
         serde_json::from_str(&fs::read_to_string(self.file("json")).expect("a description")).expect("JSON")
     }
 
+    /// Returns the process of a server of [`counted`] that was started last.
+    fn process(&self, alias: &str) -> u32 {
+        let starts = fs::read_to_string(self.place.path().join(format!("{alias}.starts"))).expect("a start");
+        starts.lines().last().and_then(|line| line.parse().ok()).expect("a process")
+    }
+
     /// Returns how often a server of [`counted`] was started.
     fn starts(&self, alias: &str) -> usize {
         fs::read_to_string(self.place.path().join(format!("{alias}.starts"))).unwrap_or_default().lines().count()
@@ -59,9 +65,12 @@ impl Drop for Background {
     }
 }
 
-/// Returns the demo server, which counts its starts.
+/// Returns the demo server, which counts its starts. While the file `broken` exists, it fails.
 fn counted(alias: &str) -> Value {
-    let script = format!("echo started >> {alias}.starts; exec {} demo-server", env!("CARGO_BIN_EXE_ropeway"));
+    let program = env!("CARGO_BIN_EXE_ropeway");
+    let script = format!(
+        "if [ -e broken ]; then echo broken >&2; exit 1; fi; echo $$ >> {alias}.starts; exec {program} demo-server"
+    );
     json!({"alias": alias, "command": "sh", "args": ["-c", script]})
 }
 
@@ -100,7 +109,14 @@ fn a_strict_lock_also_applies_to_a_gateway_in_the_background_and_to_doctor() {
     let config = json!({"lock": "strict", "servers": [counted("a"), counted("b")]});
     up.place.write("ropeway.yaml", &config.to_string());
     up.run(&["up"]);
-    for command in [&["tools"][..], &["doctor"], &["call", "b.calculate", "expression=6*7"]] {
+    let commands = [
+        &["tools"][..],
+        &["doctor"],
+        &["call", "b.calculate", "expression=6*7"],
+        &["events", "--timeout", "3s"],
+        &["events", "--timeout", "3s", "--json"],
+    ];
+    for command in commands {
         let run = up.run(command);
         let output = format!("{}{}", run.stdout, run.stderr);
         assert!(output.contains("it is not in `ropeway.lock`"), "{command:?}: {output}");
@@ -278,4 +294,50 @@ fn a_lazy_server_starts_with_its_first_use_and_keeps_running() {
     let run = up.run(&["tools", "lazy", "--names"]).expect(0);
     assert!(run.stdout.contains("calculate"), "{}", run.stdout);
     assert_eq!((up.starts("a"), up.starts("lazy")), (2, 2));
+}
+
+#[test]
+fn a_server_that_crashed_is_waited_for_and_not_started_twice() {
+    let up = Background::new(&[counted("a"), counted("b")]);
+    up.run(&["up"]).expect(0);
+    for round in 1..=3 {
+        signal("KILL", up.process("a"));
+        let run = up.run(&["call", "a.calculate", "expression=6*7"]).expect(0);
+        assert_eq!(run.stdout.trim(), "42");
+        let waiting = "waiting for server `a`: the running gateway is reconnecting it\n";
+        assert!(["", waiting].contains(&run.stderr.as_str()), "{}", run.stderr);
+        // Only the gateway has started another process, which serves the next call as well.
+        assert_eq!(up.starts("a"), 1 + round);
+        up.run(&["call", "a.calculate", "expression=6*7"]).expect(0);
+        assert_eq!(up.starts("a"), 1 + round);
+    }
+    assert_eq!(up.starts("b"), 1);
+}
+
+#[test]
+fn a_server_that_stays_down_in_the_gateway_is_an_error() {
+    let up = Background::new(&[having(counted("a"), json!({"timeouts": {"grace": "1s"}})), counted("b")]);
+    up.run(&["up"]).expect(0);
+    up.place.write("broken", "");
+    signal("KILL", up.process("a"));
+    std::thread::sleep(Duration::from_millis(300));
+    let run = up.run(&["call", "a.calculate", "expression=6*7"]).expect(3);
+    for words in ["the running gateway is reconnecting it", "server `a` is down", "--direct"] {
+        assert!(run.stderr.contains(words), "{}", run.stderr);
+    }
+    // A command for several servers uses the others, and says which one is missing.
+    let run = up.run(&["tools", "--names"]).expect(0);
+    assert!(run.stdout.contains("b.calculate"), "{}", run.stdout);
+    assert!(run.stderr.contains("warning: server `a` is down"), "{}", run.stderr);
+    assert_eq!((up.starts("a"), up.starts("b")), (1, 1));
+}
+
+#[test]
+fn events_says_that_it_does_not_use_the_running_gateway() {
+    let up = Background::new(&[counted("a")]);
+    let run = up.run(&["events", "--timeout", "3s"]).expect(0);
+    assert!(!run.stderr.contains("a gateway is running"), "{}", run.stderr);
+    up.run(&["up"]).expect(0);
+    let run = up.run(&["events", "--timeout", "3s"]).expect(0);
+    assert!(run.stderr.contains("warning: a gateway is running"), "{}", run.stderr);
 }
