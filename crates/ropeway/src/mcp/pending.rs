@@ -1,6 +1,6 @@
 //! Requests that wait for a response of the server.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,6 +17,12 @@ use super::request::Request;
 use crate::protocol::{RpcError, TruncatedMessage};
 use crate::sync::lock;
 use crate::tool::CallContext;
+
+/// How long a response without an id may still belong to a request that was given up.
+const ABANDONED_FOR: Duration = Duration::from_secs(5 * 60);
+
+/// Maximum number of abandoned requests that are kept. The latest ones expire last.
+const MAX_ABANDONED: usize = 64;
 
 /// The pending requests of one link.
 #[derive(Debug)]
@@ -36,6 +42,8 @@ pub(super) struct PendingTable {
     disconnected: Option<Arc<ConnectErrorKind>>,
     /// The last error without a request id that arrived while several requests were pending.
     unidentified: Option<(Instant, RpcError)>,
+    /// Requests that were given up without a response, and when. An error without a request id may answer one of them.
+    abandoned: VecDeque<(u64, Instant)>,
 }
 
 /// Hashes consecutive request ids with one multiplication.
@@ -90,9 +98,22 @@ impl PendingTable {
         self.requests.get_mut(&id)
     }
 
-    /// Returns the id of the pending request if exactly one expects a response.
+    /// Removes a request whose caller no longer waits.
+    fn abandon(&mut self, id: u64) {
+        if self.remove(id).is_some_and(|request| !request.standing) {
+            if self.abandoned.len() == MAX_ABANDONED {
+                self.abandoned.pop_front();
+            }
+            self.abandoned.push_back((id, Instant::now()));
+        }
+    }
+
+    /// Returns the id of the pending request if exactly one expects a response, and the response cannot belong to an abandoned one.
     fn only(&self) -> Option<u64> {
         if self.requests.len() - self.standing != 1 {
+            return None;
+        }
+        if self.abandoned.back().is_some_and(|(_, since)| since.elapsed() < ABANDONED_FOR) {
             return None;
         }
         self.requests.iter().find(|(_, request)| !request.standing).map(|(id, _)| *id)
@@ -175,7 +196,14 @@ impl PendingRequests {
 
     /// Resolves the pending request with this id, if the caller is still waiting.
     pub(crate) fn complete(&self, id: u64, outcome: RequestResult) {
-        let request = self.table().remove(id);
+        let request = {
+            let mut table = self.table();
+            let request = table.remove(id);
+            if request.is_none() {
+                table.abandoned.retain(|(abandoned, _)| *abandoned != id);
+            }
+            request
+        };
         match request {
             // Sending fails only if the caller has stopped waiting.
             Some(request) => drop(request.sender.send(outcome)),
@@ -294,6 +322,8 @@ impl ResponseReceiver<'_> {
                     let unidentified = || self.pending.table().unidentified.clone();
                     // An error from before this request is not about it.
                     let hint = || unidentified().filter(|(at, _)| *at >= self.started).map(|(_, error)| error);
+                    // The error may be about the request of another client.
+                    let hint = || if request.caller.is_some() { None } else { hint() };
                     if now >= timeouts.deadline {
                         let after = timeouts.deadline - timeouts.started;
                         return Err(RequestError::Timeout { after, idle: false, hint: hint() });
@@ -311,7 +341,7 @@ impl ResponseReceiver<'_> {
 impl Drop for ResponseReceiver<'_> {
     fn drop(&mut self) {
         let mut table = self.pending.table();
-        table.remove(self.id);
+        table.abandon(self.id);
         table.callers -= usize::from(!self.standing);
     }
 }
@@ -326,6 +356,37 @@ mod tests {
     use crate::mcp::raw_response::RawResponse;
     use crate::mcp::timeouts::RequestTimeouts;
     use crate::secret::Redactor;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_without_an_id_may_belong_to_a_request_that_was_given_up() {
+        let host = Host::new("s".into(), Handlers::new(), Events::default(), Redactor::default());
+        let pending = PendingRequests::new(Arc::new(host));
+        let cx = CallContext::default();
+        let request = Request::new("ping", b"{}", &cx, RequestTimeouts::within(Duration::from_secs(1)));
+        let register = || pending.register(&request).expect("an open link");
+        let refusal = || RpcError { code: -32603, message: "about the first".to_owned(), data: None };
+        let first = register();
+        let first_id = first.id();
+        drop(first);
+        let mut second = register();
+        pending.complete_unidentified(refusal());
+        assert!(pending.is_pending(second.id()), "the error may answer the first request");
+        assert!(matches!(second.recv(&request).await, Err(RequestError::Timeout { .. })));
+        drop(second);
+
+        // Late responses, and time, make the only request certain again.
+        let third = register();
+        for id in [first_id, first_id + 1] {
+            pending.complete(id, Ok(RawResponse::parsed(Bytes::from_static(b"{}"))));
+        }
+        pending.complete_unidentified(refusal());
+        assert!(!pending.is_pending(third.id()));
+        drop(register());
+        tokio::time::advance(ABANDONED_FOR).await;
+        let fourth = register();
+        pending.complete_unidentified(refusal());
+        assert!(!pending.is_pending(fourth.id()));
+    }
 
     #[test]
     fn a_caller_counts_until_it_takes_its_response() {
