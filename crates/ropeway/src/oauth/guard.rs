@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -12,6 +13,9 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use super::address::AddressClass;
 use super::error::OAuthError;
 use super::text::shown_url;
+
+/// Maximum time to resolve a name that a proxy will resolve again.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Checks URLs before they are used, and addresses before they are connected to.
 #[derive(Clone, Debug)]
@@ -79,6 +83,27 @@ impl OutboundGuard {
             return blocked(url, "a browser may only be sent to an `https` URL");
         }
         check_form(url)
+    }
+
+    /// Checks the addresses of a name that a proxy connects to. The proxy resolves it by itself, so this client cannot filter the
+    /// addresses; it refuses names that have only private addresses here. A name that is unknown here is left to the proxy.
+    pub(crate) async fn check_proxied(&self, url: &Url) -> Result<(), OAuthError> {
+        let host = url.host_str().unwrap_or_default();
+        if self.0.proxies.is_empty() || self.0.is_named(host) || AddressClass::of_host(host).is_some() {
+            return Ok(());
+        }
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host((host, 0))).await;
+        match found {
+            Ok(Ok(addresses)) => self.check_addresses(url, &addresses.collect::<Vec<_>>()),
+            Ok(Err(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    fn check_addresses(&self, url: &Url, addresses: &[SocketAddr]) -> Result<(), OAuthError> {
+        match self.filter(url.host_str().unwrap_or_default(), addresses) {
+            Ok(_) => Ok(()),
+            Err(error) => blocked(url, &error.to_string()),
+        }
     }
 
     /// Returns the addresses that a name may be connected at.
@@ -227,6 +252,28 @@ mod tests {
         assert_eq!(guard.filter("auth.evil", &both).expect("one"), addresses(&["1.1.1.1"]));
         assert_eq!(guard.filter("auth.corp", &both).expect("both"), both);
         assert_eq!(guard.filter("MCP.example", &both).expect("both"), both);
+    }
+
+    #[tokio::test]
+    async fn a_proxy_is_not_asked_for_a_name_with_private_addresses() {
+        let rules = |proxies: &[&str]| {
+            let proxies = proxies.iter().map(|host| (*host).to_owned()).collect();
+            let guard = guard("https://mcp.example/mcp", &["auth.corp"]);
+            OutboundGuard(Arc::new(Rules {
+                server: guard.0.server.clone(),
+                class: guard.0.class,
+                allowed: guard.0.allowed.clone(),
+                proxies,
+            }))
+        };
+        let proxied = rules(&["proxy.corp"]);
+        let private = [SocketAddr::new([10, 0, 0, 1].into(), 0)];
+        let error = proxied.check_addresses(&url("https://auth.evil/token"), &private).expect_err("refused");
+        assert!(error.to_string().contains("add `auth.evil` to `allow_private`"), "{error}");
+        assert!(proxied.check_addresses(&url("https://auth.corp/token"), &private).is_ok());
+        // Reserved names never resolve (RFC 6761), so the proxy decides.
+        assert!(proxied.check_proxied(&url("https://auth.invalid/token")).await.is_ok());
+        assert!(rules(&[]).check_proxied(&url("https://auth.invalid/token")).await.is_ok());
     }
 
     #[test]

@@ -166,6 +166,7 @@ impl OAuthHttp {
     }
 
     async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Response, OAuthError> {
+        self.0.guard.check_proxied(url).await?;
         let timeout = |_| OAuthError::Timeout { url: shown_url(url) };
         let response = tokio::time::timeout(TIMEOUT, request.send()).await.map_err(timeout)?;
         let response = response.map_err(|error| self.failure(url, error))?;
