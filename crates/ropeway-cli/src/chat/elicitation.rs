@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use anstyle::Style;
 use ropeway::mcp::{Elicitation, ElicitationAnswer, ElicitationMode};
 use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 use url::Url;
 
 use super::line_editor::{LineEditor, LineInput};
@@ -31,8 +32,31 @@ pub(crate) const MAX_QUESTIONS: usize = 30;
 /// The answer to the server if a form is not submitted; `None` for Ctrl-C.
 type NoSubmission = Option<ElicitationAnswer>;
 
+/// Asks the user a server's question and sends the answer. Returns `false` for Ctrl-C.
+///
+/// If the server withdraws the question, the prompt is closed and the user is told so.
+pub(crate) async fn answer(
+    elicitation: &Elicitation,
+    editor: &LineEditor,
+    mut answer: oneshot::Sender<ElicitationAnswer>,
+) -> bool {
+    let given = tokio::select! {
+        given = ask(elicitation, editor) => given,
+        () = answer.closed() => {
+            editor.close_prompt().await;
+            let server = clean_line(elicitation.server.as_str());
+            print_to_user(&faint(&format!("  {server} withdrew the question\n")));
+            return true;
+        }
+    };
+    let is_given = given.is_some();
+    // The server may be gone.
+    let _ = answer.send(given.unwrap_or(ElicitationAnswer::Decline));
+    is_given
+}
+
 /// Asks the user a server's question. Returns `None` for Ctrl-C.
-pub(crate) async fn ask(elicitation: &Elicitation, editor: &LineEditor) -> Option<ElicitationAnswer> {
+async fn ask(elicitation: &Elicitation, editor: &LineEditor) -> Option<ElicitationAnswer> {
     let server = clean_line(elicitation.server.as_str());
     print_to_user(&format!(
         "{NAME}{server}{NAME:#} asks:\n{}",

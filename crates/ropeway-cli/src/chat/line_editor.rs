@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 use rustix::termios::{InputModes, LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
@@ -18,7 +19,8 @@ use rustyline::{
     Cmd, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, Helper, KeyCode, KeyEvent,
     Modifiers, RepeatCount,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 
 use super::slash_parser;
 use crate::failure::Failure;
@@ -27,6 +29,12 @@ use crate::secrets::redaction;
 
 /// Maximum lines of the history.
 const MAX_HISTORY: usize = 1000;
+
+/// Time after which an open prompt handles signals.
+const PROMPT_START: Duration = Duration::from_millis(200);
+
+/// Maximum time for a prompt to end after a signal.
+const PROMPT_END: Duration = Duration::from_secs(1);
 
 /// The original terminal modes, while they are changed.
 static SAVED_MODES: Mutex<Option<Termios>> = Mutex::new(None);
@@ -48,6 +56,8 @@ pub(crate) enum LineInput {
 /// A handle to the thread that reads lines.
 pub(crate) struct LineEditor {
     requests: mpsc::Sender<ReadRequest>,
+    /// When the open prompt was shown.
+    open_prompt: watch::Receiver<Option<Instant>>,
     /// Disables echo until the first prompt.
     startup: Mutex<Option<EchoGuard>>,
 }
@@ -72,14 +82,21 @@ impl LineEditor {
     /// Starts the thread. With `keeps_history`, messages are saved to the history file.
     pub(crate) fn start(keeps_history: bool) -> Result<Self, Failure> {
         let (request, requests) = mpsc::channel::<ReadRequest>();
+        let (opened, open_prompt) = watch::channel(None);
         let thread = std::thread::Builder::new().name("line".to_owned()).spawn(move || {
             // Without an editor, every prompt returns `LineInput::End`.
             if let Ok(mut reader) = LineReader::new(keeps_history) {
-                requests.iter().for_each(|request| reader.handle(request));
+                for request in requests {
+                    opened.send_replace(Some(Instant::now()));
+                    let (reply, read) = reader.read(request);
+                    opened.send_replace(None);
+                    // The receiver may have stopped waiting.
+                    let _ = reply.send(read);
+                }
             }
         });
         thread.map_err(|error| Failure::usage("could not read the terminal").caused_by(&error))?;
-        Ok(Self { requests: request, startup: Mutex::new(Some(EchoGuard::begin())) })
+        Ok(Self { requests: request, open_prompt, startup: Mutex::new(Some(EchoGuard::begin())) })
     }
 
     /// Prompts for a message.
@@ -95,6 +112,23 @@ impl LineEditor {
     /// Repeats the last question.
     pub(crate) async fn again(&self, prompt: &str) -> LineInput {
         self.read(prompt, PromptKind::Again).await
+    }
+
+    /// Closes the open prompt, if any, and erases its line. What was typed is discarded.
+    ///
+    /// The thread blocks in rustyline, which ends a prompt for keys and for SIGINT only, so the signal is sent to this process. rustyline handles
+    /// it while a prompt is open.
+    pub(crate) async fn close_prompt(&self) {
+        let mut open = self.open_prompt.clone();
+        let Some(shown) = *open.borrow_and_update() else { return };
+        tokio::time::sleep_until(shown + PROMPT_START).await;
+        if !edits_lines() || *open.borrow_and_update() != Some(shown) {
+            return;
+        }
+        // It fails only if the signal may not be sent.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT);
+        let _ = tokio::time::timeout(PROMPT_END, open.wait_for(|now| *now != Some(shown))).await;
+        let _ = std::io::stdout().write_all(b"\r\x1b[2K");
     }
 
     async fn read(&self, prompt: &str, kind: PromptKind) -> LineInput {
@@ -181,7 +215,7 @@ impl LineReader {
         Ok(Self { messages, answers, history, is_empty, continuations })
     }
 
-    fn handle(&mut self, ReadRequest { prompt, kind, reply }: ReadRequest) {
+    fn read(&mut self, ReadRequest { prompt, kind, reply }: ReadRequest) -> (oneshot::Sender<LineInput>, LineInput) {
         let outer = saved_modes().clone();
         *saved_modes() = outer.clone().or_else(|| tcgetattr(std::io::stdin()).ok());
         self.is_empty.store(true, Ordering::Relaxed);
@@ -201,8 +235,7 @@ impl LineReader {
             Err(ReadlineError::Interrupted) => LineInput::Interrupted { empty: self.is_empty.load(Ordering::Relaxed) },
             Err(_) => LineInput::End,
         };
-        // The receiver may have stopped waiting.
-        let _ = reply.send(read);
+        (reply, read)
     }
 
     /// Discards input that was typed before the prompt.

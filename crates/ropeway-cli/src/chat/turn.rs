@@ -173,11 +173,8 @@ impl Chat<'_> {
                     let _ = answer.send(ElicitationAnswer::Cancel);
                     return QuestionOutcome::Continue;
                 }
-                let given = elicitation::ask(&elicitation, editor).await;
-                let outcome = if given.is_some() { QuestionOutcome::Continue } else { QuestionOutcome::Decline };
-                // The server may have stopped waiting.
-                let _ = answer.send(given.unwrap_or(ElicitationAnswer::Decline));
-                outcome
+                let is_given = elicitation::answer(&elicitation, editor, answer).await;
+                if is_given { QuestionOutcome::Continue } else { QuestionOutcome::Decline }
             }
             Question::Call(request, answer) => match self.ask_approval(&request, editor).await {
                 Ok(approval) => {

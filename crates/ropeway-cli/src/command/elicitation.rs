@@ -11,7 +11,7 @@ use ropeway::oauth::SignInAnswer;
 use ropeway::tool::Alias;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::chat::elicitation::{MAX_QUESTIONS, ask};
+use crate::chat::elicitation::{self, MAX_QUESTIONS};
 use crate::chat::line_editor::{self, LineEditor, LineInput};
 use crate::chat::print_to_user;
 use crate::connect::servers::token_handlers;
@@ -50,13 +50,7 @@ impl Question {
     /// Asks the user. Returns `false` for Ctrl-C.
     async fn ask(self, editor: &LineEditor, status: &Status) -> bool {
         match self {
-            Self::Input(elicitation, answer) => {
-                let given = ask(&elicitation, editor).await;
-                let is_given = given.is_some();
-                // The server may be gone.
-                let _ = answer.send(given.unwrap_or(ElicitationAnswer::Decline));
-                is_given
-            }
+            Self::Input(elicitation, answer) => elicitation::answer(&elicitation, editor, answer).await,
             Self::SignIn((request, answer)) => {
                 let is_interrupted = AtomicBool::new(false);
                 let given = offer(&request, status, async |prompt: &str| match editor.question(prompt).await {

@@ -126,3 +126,35 @@ fn a_real_server_asks_during_a_call() {
     window.see("declined to provide");
     window.end().expect(0);
 }
+
+/// A legacy server that withdraws its question after a second, and answers the call after another one.
+const FICKLE: &str = r#"
+say() { printf '%s\n' "$1"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  case "$line" in
+    *'"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"fickle","version":"1"}}}' ;;
+    *'"tools/list"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}' ;;
+    *'"tools/call"'*)
+      say '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Which colour?","requestedSchema":{"type":"object","properties":{"colour":{"type":"string"}}}}}'
+      sleep 1
+      say '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}'
+      sleep 1
+      say '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"text","text":"chosen without you"}]}}' ;;
+  esac
+done
+"#;
+
+#[test]
+fn a_question_that_the_server_withdraws_disappears() {
+    let place = Place::with(&[
+        json!({"alias": "fickle", "command": "sh", "args": ["-c", FICKLE.replace('$', "$$")], "era": "legacy"}),
+    ]);
+    let mut window = Window::open(place.ropeway(&["call", "fickle.ask"]));
+    window.see("Which colour?");
+    window.see("colour: ");
+    window.see("fickle withdrew the question");
+    window.see("chosen without you");
+    assert!(window.is_loud());
+    window.end().expect(0);
+}

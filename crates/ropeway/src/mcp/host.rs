@@ -1,5 +1,6 @@
 //! The client side of a connection: events, warnings, limits, and the notifications of the server.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::elicitation_budget::ElicitationBudget;
@@ -68,6 +69,8 @@ pub(crate) struct Host {
     /// Wakes the task that refreshes the tool list.
     pub(crate) tools_stale: Notify,
     pub(super) requests: Mutex<JoinSet<()>>,
+    /// The handlers of requests in progress, by request id in JSON. The server may cancel them.
+    pub(super) request_handlers: Mutex<HashMap<String, AbortHandle>>,
     /// Size of the parameters of all requests in progress.
     pub(super) request_bytes: Arc<AtomicUsize>,
     /// Limits the events that the server causes.
@@ -99,6 +102,7 @@ impl Host {
             prompts_changed: watch::Sender::new(0),
             tools_stale: Notify::new(),
             requests: Mutex::default(),
+            request_handlers: Mutex::default(),
             request_bytes: Arc::default(),
             rate_limit: Mutex::new(RateLimit::new(EVENT_BURST, EVENTS_PER_SECOND)),
             dropped_replies: DropCounter::default(),
@@ -328,10 +332,12 @@ impl Host {
     pub(crate) fn on_notification(&self, method: &str, params: Option<&RawValue>) {
         let server = || self.alias.clone();
         let size = params.map_or(0, |raw| raw.get().len());
+        let raw_params = params;
         let params = || params.and_then(|raw| json::from_str::<Value>(raw.get()).ok()).unwrap_or_default();
         match method {
             "notifications/tools/list_changed" => self.mark_tools_changed(),
             "notifications/prompts/list_changed" => self.mark_prompts_changed(),
+            "notifications/cancelled" => self.cancel_request(raw_params),
             "notifications/resources/list_changed" => self.events.emit(Event::ResourcesChanged { server: server() }),
             "notifications/resources/updated" => self.emit_limited(|| {
                 let uri = self.redact_brief(params()["uri"].as_str().unwrap_or_default());

@@ -63,13 +63,33 @@ impl Host {
         }
         let params = params.and_then(|raw| json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
         let (host, id, method, reply) = (self.clone(), id.to_owned(), method.to_owned(), reply.clone());
-        requests.spawn(async move {
-            let _bytes = bytes;
+        let key = id.get().to_owned();
+        let running = RunningHandler { host: self.clone(), id: key.clone() };
+        // The task may end before its handle is stored, and then waits for this lock.
+        let mut handlers = lock(&self.request_handlers);
+        let handler = requests.spawn(async move {
+            let (_bytes, _running) = (bytes, running);
             reply.send(match host.answer_request(&method, params).await {
                 Ok(result) => protocol::encode_result(&id, &result),
                 Err(refusal) => protocol::encode_error(&id, refusal.code, &refusal.message),
             });
         });
+        handlers.insert(key, handler);
+    }
+
+    /// Drops the handler of a request that the server has cancelled. A cancelled request gets no reply
+    /// (<https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation>).
+    pub(super) fn cancel_request(&self, params: Option<&RawValue>) {
+        #[derive(serde::Deserialize)]
+        struct Cancelled<'a> {
+            #[serde(borrow, rename = "requestId")]
+            request_id: &'a RawValue,
+        }
+        let cancelled = params.and_then(|params| serde_json::from_str::<Cancelled<'_>>(params.get()).ok());
+        let handler = cancelled.and_then(|cancelled| lock(&self.request_handlers).remove(cancelled.request_id.get()));
+        if let Some(handler) = handler {
+            handler.abort();
+        }
     }
 
     /// Calls the handler of a server request. A panic of the handler becomes an error.
@@ -137,6 +157,22 @@ impl Host {
         };
         let message = params["message"].as_str().unwrap_or_default().to_owned();
         Ok(Elicitation { server: self.alias().clone(), message, mode, params })
+    }
+}
+
+/// Removes the handle of a server request when its handler has ended.
+struct RunningHandler {
+    host: Arc<Host>,
+    id: String,
+}
+
+impl Drop for RunningHandler {
+    fn drop(&mut self) {
+        let mut handlers = lock(&self.host.request_handlers);
+        // A server may use an id again.
+        if handlers.get(&self.id).map(|handler| handler.id()) == tokio::task::try_id() {
+            handlers.remove(&self.id);
+        }
     }
 }
 

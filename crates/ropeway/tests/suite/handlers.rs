@@ -490,3 +490,64 @@ fn a_legacy_json_server_asks_over_the_standalone_stream() {
         server.close().await;
     });
 }
+
+/// Sets a flag when dropped.
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_request_that_the_server_cancels_ends_its_handler() {
+    scene(|_| async {
+        let (asked, dropped): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
+        let waits = {
+            let (asked, dropped) = (asked.clone(), dropped.clone());
+            move || {
+                asked.fetch_add(1, Ordering::SeqCst);
+                let guard = Dropped(dropped.clone());
+                async move {
+                    let _guard = guard;
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let (form, sample) = (waits.clone(), waits);
+        let handlers = Handlers::new()
+            .on_elicitation(move |_| {
+                let waits = form();
+                async move {
+                    waits.await;
+                    Ok(ElicitationAnswer::Cancel)
+                }
+            })
+            .on_sampling(move |_| {
+                let waits = sample();
+                async move {
+                    waits.await;
+                    Ok(json!({}))
+                }
+            });
+        let scripted = ScriptedServer::new(Script::default());
+        let server = connect_with(handlers, in_era(EraChoice::Legacy, scripted.in_process())).await;
+        let requests = [(json!("q-1"), "elicitation/create"), (json!(2), "sampling/createMessage")];
+        for (id, method) in &requests {
+            let params = json!({"message": "Who?", "requestedSchema": {}});
+            scripted.push(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        }
+        until("both requests", || asked.load(Ordering::SeqCst) == 2).await;
+        for (count, (id, _)) in requests.iter().enumerate() {
+            let params = json!({"requestId": id, "reason": "too late"});
+            scripted.push(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
+            until("the end of the handler", || dropped.load(Ordering::SeqCst) == count + 1).await;
+        }
+        still_works(&server).await;
+        // Neither has an answer.
+        let answers = scripted.received().into_iter().filter(|message| message.get("method").is_none()).count();
+        assert_eq!(answers, 0);
+        server.close().await;
+    });
+}
