@@ -33,10 +33,11 @@ Commands:
   bench engine|bridge|providers|agent|redaction|gateway|sessions [--json] [--quick]
                                 Run a benchmark: one connection; many servers and the command line; the model dialects;
                                 the agent; redaction of text; the gateway; its sessions
-  clients [URL | --stdio COMMAND [ARGUMENT...]]
-                                List tools, call one, read a resource and get a prompt with real MCP clients:
-                                of five servers through the gateway, over HTTP and stdio, or of one endpoint;
-                                --tool NAME and --arguments JSON before the endpoint select the call
+  clients [--short] [--client NAME] [--way NAME] [--server NAME] [--only CHECK]
+                                Run the same checks with real MCP clients directly and through the gateway (HTTP, stdio,
+                                keys, two gateways, a restart, a slow server); what is worse through it fails
+  clients [--tool NAME] [--arguments JSON] URL | --stdio COMMAND [ARGUMENT...]
+                                List tools, call one, read a resource and get a prompt of one endpoint with each client
   conformance client [--auth] [--scenario NAME]
                                 Run the client scenarios of the official conformance suite
   conformance server [--through-gateway [--behind legacy|modern]] [--scenario NAME]

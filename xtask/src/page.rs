@@ -99,12 +99,6 @@ fn start_protected(ropeway: &Path, home: &Path) -> Result<ProtectedServers> {
 fn new_keys(ropeway: &Path, file: &Path) -> Result<[String; 2]> {
     // Keys of the last run.
     let _ = fs::remove_file(file);
-    let new_key = |args: &[&str]| -> Result<String> {
-        let made = process::output(Command::new(ropeway).args(["key", "new", "--file"]).arg(file).args(args))?;
-        if !made.status.success() {
-            bail!("`ropeway key new` failed with {}\n{}", made.status, process::output_text(&made));
-        }
-        Ok(String::from_utf8(made.stdout)?.trim().to_owned())
-    };
+    let new_key = |args: &[&str]| gateway::new_key(ropeway, file, args);
     Ok([new_key(&["alice", "--operator"])?, new_key(&["coder", "--profile", "coding"])?])
 }

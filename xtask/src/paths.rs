@@ -50,6 +50,11 @@ pub fn agent_fixtures() -> PathBuf {
     root().join("fixtures").join("agents")
 }
 
+/// Returns the folder with the real clients of the gateway, their pinned versions and their checks.
+pub fn client_fixtures() -> PathBuf {
+    root().join("fixtures").join("clients")
+}
+
 /// Returns the folder of recorded tool lists, which is optional.
 pub fn corpus() -> PathBuf {
     root().join("../shared/corpus/servers")

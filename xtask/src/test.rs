@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::conformance::client::Part;
 use crate::needs::Missing;
 use crate::process::{self, cargo};
-use crate::{conformance, deploy, licences, page, servers, soak};
+use crate::{clients, conformance, deploy, licences, page, servers, soak};
 
 /// The name of the modules with tests against real servers.
 const REAL: &str = "real::";
@@ -157,6 +157,12 @@ pub fn run() -> Result<()> {
             return Outcome::Skipped("the suite is not installed".to_owned());
         }
         conformed(conformance::server::through_gateway())
+    });
+    step("clients", &mut || {
+        if !have_servers {
+            return Outcome::Skipped("the servers are not installed".to_owned());
+        }
+        needing(clients::short())
     });
     step("web page", &mut || {
         if !have_servers {
