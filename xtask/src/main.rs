@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "in a program, `pub` means visible outside of the file")]
 
+mod attack;
 mod background;
 mod bench;
 mod clients;
@@ -30,6 +31,9 @@ Usage: cargo xtask COMMAND
 
 Commands:
   test                          Run all checks: formatting, lints, tests, real servers, conformance
+  attack [--short] [--case NAME] [--way http|unix|tls|sse] [--program PATH] [--json FILE]
+                                Run hostile HTTP clients against the gateway, with goals for its memory and for the
+                                slowest call of a good client meanwhile; builds the optimized program unless one is given
   bench engine|bridge|providers|agent|redaction|gateway|sessions [--json] [--quick]
                                 Run a benchmark: one connection; many servers and the command line; the model dialects;
                                 the agent; redaction of text; the gateway; its sessions
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["test"] => test::run(),
+        ["attack", ..] => attack::run(&args[1..]),
         ["bench", ..] => bench::run(&args[1..]),
         ["clients", ..] => clients::run(&args[1..]),
         ["conformance", "client", ..] => conformance::client::run(&args[2..]),

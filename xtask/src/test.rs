@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::conformance::client::Part;
 use crate::needs::Missing;
 use crate::process::{self, cargo};
-use crate::{clients, conformance, deploy, licences, page, servers, soak};
+use crate::{attack, clients, conformance, deploy, licences, page, servers, soak};
 
 /// The name of the modules with tests against real servers.
 const REAL: &str = "real::";
@@ -170,6 +170,7 @@ pub fn run() -> Result<()> {
         }
         needing(page::test().map(|()| 0))
     });
+    step("attack", &mut || needing(attack::short().map(|()| 0)));
     step("deployment", &mut || needing(deploy::test()));
     step("soak", &mut || {
         if !have_servers {
