@@ -129,13 +129,17 @@ impl ToolAccess {
 
 impl Principal {
     pub(crate) fn new(id: &str, grant: Grant) -> Self {
+        Self::with_holdings(id, grant, Holdings::new(!id.is_empty()))
+    }
+
+    fn with_holdings(id: &str, grant: Grant, holdings: Holdings) -> Self {
         let record = PrincipalRecord {
             id: id.into(),
             grant: RwLock::new(Arc::new(grant)),
             bucket: Mutex::default(),
             calls: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
-            holdings: Holdings::new(!id.is_empty()),
+            holdings,
             valid_until: AtomicU64::new(0),
             revoked: CancelToken::new(),
         };
@@ -150,11 +154,7 @@ impl Principal {
     /// Returns the principal that replaces this one: the same id with another key or token. What clients of this one hold counts
     /// for both.
     pub(crate) fn successor(&self, grant: Grant) -> Self {
-        let mut record = Self::new(&self.0.id, grant);
-        if let Some(record) = Arc::get_mut(&mut record.0) {
-            record.holdings = self.0.holdings.clone();
-        }
-        record
+        Self::with_holdings(&self.record.id, grant, self.record.holdings.clone())
     }
 
     /// Returns the text that identifies the principal in logs, and that sealed ids are bound to: `key:NAME`, `jwt:ISSUER|SUBJECT`,
