@@ -42,6 +42,15 @@ pub(super) fn is_repeated(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.get_all(name).iter().nth(1).is_some()
 }
 
+/// Returns a header of the protocol that occurs more than once. Proxies may decide by another of its values.
+pub(super) fn repeated(headers: &HeaderMap) -> Option<&HeaderName> {
+    if headers.len() == headers.keys_len() {
+        return None;
+    }
+    let is_protocol = |name: &&HeaderName| name.as_str().starts_with("mcp-") || **name == LAST_EVENT;
+    headers.keys().filter(is_protocol).find(|name| is_repeated(headers, name))
+}
+
 /// Returns `true` if another site sends the request without `Origin`, as in requests for images.
 pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     matches!(text(headers, &FETCH_SITE), Some("cross-site" | "same-site")) && !headers.contains_key(ORIGIN)

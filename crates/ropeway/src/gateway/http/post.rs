@@ -56,8 +56,8 @@ pub(super) async fn post(
         let message = "Not Acceptable: Client must accept both application/json and text/event-stream";
         return response::refuse(406, message);
     }
-    if head::is_repeated(&head.headers, &SESSION) {
-        return response::refuse(400, "Bad Request: several Mcp-Session-Id headers");
+    if let Some(name) = head::repeated(&head.headers) {
+        return response::refuse(400, format!("Bad Request: several {name} headers"));
     }
     let limit = body_limit(shared, &request.principal);
     let body = match read_body(body, limit).await {

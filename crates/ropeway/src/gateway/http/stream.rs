@@ -114,15 +114,15 @@ fn requested_session<'a>(
     headers: &'a HeaderMap,
     selector: &Selector,
 ) -> Result<RequestedSession<'a>, Box<Response<Body>>> {
+    if let Some(name) = head::repeated(headers) {
+        return Err(Box::new(response::refuse(400, format!("Bad Request: several {name} headers"))));
+    }
     let version = head::text(headers, &VERSION);
     if version.is_some_and(is_modern) || !headers.contains_key(SESSION) {
         return Err(Box::new(response::method_not_allowed("POST")));
     }
     if version.is_some_and(|version| !LEGACY_VERSIONS.contains(&version)) {
         return Err(Box::new(response::error(&ErrorReply::unsupported_legacy_version())));
-    }
-    if head::is_repeated(headers, &SESSION) {
-        return Err(Box::new(response::refuse(400, "Bad Request: several Mcp-Session-Id headers")));
     }
     let profile = shared.profile(selector).map_err(|error| Box::new(response::error(&error)))?;
     let id = head::text(headers, &SESSION);

@@ -98,6 +98,33 @@ fn wrong_paths_methods_and_types_are_refused() {
 }
 
 #[test]
+fn repeated_headers_of_the_protocol_are_refused() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::default()).await;
+        let echo = modern_call("echo", json!({"message": "hi"}));
+        assert_eq!(kit.send(&echo).await.status, 200);
+        // A proxy may decide by the last value, and the gateway by the first.
+        for headers in [
+            "Mcp-Name: echo",
+            "Mcp-Method: tools/call",
+            "MCP-Protocol-Version: 2026-07-28",
+            "Mcp-Param-Region: a\r\nMcp-Param-Region: b",
+        ] {
+            let reply = kit.send(&echo.replacen("Host: localhost", &format!("Host: localhost\r\n{headers}"), 1)).await;
+            assert_eq!(reply.status, 400, "{headers}: {reply:?}");
+        }
+        let session = kit.session().await;
+        let version = "MCP-Protocol-Version: 2025-11-25\r\n";
+        let headers = format!("Host: localhost\r\n{session}{version}{version}");
+        for method in ["GET", "DELETE"] {
+            assert_eq!(kit.send(&bare(method, "/mcp", &headers)).await.status, 400, "{method}");
+        }
+        assert_eq!(kit.scripted.received_of("tools/call").len(), 1);
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_body_over_the_limit_is_refused() {
     scene(|_| async move {
         let mut settings = GatewaySettings::default();
