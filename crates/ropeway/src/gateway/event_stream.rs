@@ -74,6 +74,11 @@ impl EventStream {
         lock(&self.ring).ended
     }
 
+    /// Returns `true` if the stream belongs to a call in progress.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.is_standalone && !self.has_ended()
+    }
+
     pub(crate) fn has_reader(&self) -> bool {
         lock(&self.ring).reader.is_some()
     }
@@ -136,6 +141,28 @@ impl EventStream {
             ring.bytes -= dropped;
             self.total.fetch_sub(dropped, Ordering::Relaxed);
         }
+    }
+
+    /// Drops all events that no reader needs. An ended stream is of no use any more.
+    pub(crate) fn forget(&self) {
+        let mut ring = lock(&self.ring);
+        if ring.reader.is_some() {
+            return;
+        }
+        ring.first += ring.events.len() as u64;
+        ring.events.clear();
+        self.total.fetch_sub(std::mem::take(&mut ring.bytes), Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the stream has ended and has no events.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        let ring = lock(&self.ring);
+        ring.ended && ring.reader.is_none() && ring.events.is_empty()
+    }
+
+    /// Continues a stream that has ended.
+    pub(crate) fn reopen(&self) {
+        lock(&self.ring).ended = false;
     }
 
     /// Ends the stream behind its last event.

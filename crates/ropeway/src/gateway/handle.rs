@@ -126,7 +126,7 @@ impl GatewayBuilder {
             catalog: Catalog::default(),
             parked: ParkedCalls::new(keys.clone(), limits.parked, limits.parked_for),
             sessions: Sessions::new(keys.clone(), journal, settings.session_life, limits.sessions, shares.clone()),
-            streams: Streams::new(keys.clone(), limits.streams_per_client),
+            streams: Streams::new(keys.clone()),
             limits: Limits::new(limits.connections, limits.calls, limits.calls_per_client),
             shares,
             observer,

@@ -41,7 +41,6 @@ pub(crate) struct Streams {
     keys: Arc<KeyRing>,
     /// Distinguishes this process from earlier ones.
     epoch: u64,
-    per_client: usize,
     bytes: Arc<AtomicUsize>,
     table: Mutex<Table>,
 }
@@ -75,19 +74,14 @@ struct Token {
 }
 
 impl Streams {
-    /// Creates an empty table. A client may have `per_client` live streams.
-    pub(crate) fn new(keys: Arc<KeyRing>, per_client: usize) -> Self {
+    pub(crate) fn new(keys: Arc<KeyRing>) -> Self {
         let table = Table { next_number: 1, by_client: HashMap::new(), swept: Instant::now() };
-        Self {
-            keys,
-            epoch: fastrand::u64(..),
-            per_client: per_client.max(1),
-            bytes: Arc::default(),
-            table: Mutex::new(table),
-        }
+        Self { keys, epoch: fastrand::u64(..), bytes: Arc::default(), table: Mutex::new(table) }
     }
 
     /// Opens a stream: for the response to a request, or the standalone stream of a client, which replaces the previous one.
+    ///
+    /// A client has as many streams of requests as it has calls, which are limited. A stream never ends before its call.
     pub(crate) fn open(&self, client: &Client, request: Option<&RawValue>) -> Arc<EventStream> {
         self.trim();
         let mut table = lock(&self.table);
@@ -102,9 +96,6 @@ impl Streams {
         if stream.is_standalone() {
             streams.iter().filter(|other| other.is_standalone()).for_each(|other| other.close());
         }
-        let live: Vec<_> = streams.iter().filter(|other| !other.has_ended()).cloned().collect();
-        let surplus = (live.len() + 1).saturating_sub(self.per_client);
-        live.iter().take(surplus).for_each(|other| other.close());
         let ended = streams.iter().filter(|other| other.has_ended()).count();
         let mut forgotten = ended.saturating_sub(MAX_ENDED);
         streams.retain(|other| {
@@ -116,7 +107,7 @@ impl Streams {
         stream
     }
 
-    /// Finds the stream of an event and continues after it.
+    /// Finds the stream of an event and continues after it. A standalone stream that has ended is opened again.
     pub(crate) fn resume(&self, client: &Client, last_event: &str) -> Resumed {
         let Some((token, sequence)) = last_event.rsplit_once('.').filter(|_| last_event.len() <= MAX_EVENT_ID) else {
             return Resumed::Unknown;
@@ -132,11 +123,16 @@ impl Streams {
             return Resumed::Lost { request, is_restarted: true };
         }
         let table = lock(&self.table);
-        let found = table.by_client.get(&client.id).and_then(|all| all.iter().find(|stream| stream.number() == number));
-        match found {
-            Some(stream) => Resumed::Found(stream.read_from(sequence.saturating_add(1))),
-            None => Resumed::Lost { request, is_restarted: false },
+        let streams = table.by_client.get(&client.id).map(Vec::as_slice).unwrap_or_default();
+        let Some(stream) = streams.iter().find(|stream| stream.number() == number) else {
+            return Resumed::Lost { request, is_restarted: false };
+        };
+        if stream.is_standalone() {
+            let others = streams.iter().filter(|other| other.is_standalone() && other.number() != number);
+            others.for_each(|other| other.close());
+            stream.reopen();
         }
+        Resumed::Found(stream.read_from(sequence.saturating_add(1)))
     }
 
     /// Ends all streams of a client and drops their events.
@@ -151,33 +147,32 @@ impl Streams {
         table.by_client.values().flatten().filter(|stream| stream.is_live()).count()
     }
 
-    /// Forgets streams that are too old, and the oldest ones without a reader while all together are too large.
+    /// Forgets streams that are too old, and ended ones without a reader while all together are too large. The stream of a running
+    /// call only loses its events.
     pub(crate) fn trim(&self) {
         let mut table = lock(&self.table);
         let now = Instant::now();
         if now.duration_since(table.swept) >= SWEEP_EVERY {
             table.swept = now;
-            table.retain(|stream| !stream.is_unread_for(KEPT_FOR, now));
+            table.retain(|stream| stream.is_running() || !stream.is_unread_for(KEPT_FOR, now));
         }
-        while self.bytes.load(Ordering::Relaxed) > MAX_BYTES {
-            let unread = table.by_client.values().flatten().filter(|stream| !stream.has_reader());
-            let Some(number) = unread.map(|stream| stream.number()).min() else { return };
-            table.retain(|stream| stream.number() != number);
+        if self.bytes.load(Ordering::Relaxed) <= MAX_BYTES {
+            return;
         }
+        let unread = table.by_client.values().flatten().filter(|stream| !stream.has_reader());
+        let mut unread: Vec<_> = unread.cloned().collect();
+        unread.sort_by_key(|stream| (!stream.has_ended(), stream.number()));
+        let is_full = |_: &&Arc<EventStream>| self.bytes.load(Ordering::Relaxed) > MAX_BYTES;
+        unread.iter().take_while(is_full).for_each(|stream| stream.forget());
+        table.retain(|stream| !stream.is_forgotten());
     }
 }
 
 impl Table {
-    /// Keeps the streams that satisfy a condition, and closes the others.
+    /// Keeps the streams that satisfy a condition.
     fn retain(&mut self, is_kept: impl Fn(&EventStream) -> bool) {
         self.by_client.retain(|_, streams| {
-            streams.retain(|stream| {
-                let keep = is_kept(stream);
-                if !keep {
-                    stream.close();
-                }
-                keep
-            });
+            streams.retain(|stream| is_kept(stream));
             !streams.is_empty()
         });
     }
@@ -217,7 +212,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_continues_after_the_last_event() {
-        let (streams, client) = (Streams::new(keys(), 8), client(""));
+        let (streams, client) = (Streams::new(keys()), client(""));
         let stream = streams.open(&client, Some(&id("7")));
         let reader = stream.read();
         assert!(stream.push(b"one") && stream.push(b"two"));
@@ -229,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn foreign_and_malformed_event_ids_are_unknown() {
-        let (streams, owner) = (Streams::new(keys(), 8), client("alice"));
+        let (streams, owner) = (Streams::new(keys()), client("alice"));
         let stream = streams.open(&owner, None);
         stream.prime();
         let event = next(&stream.read()).await.unwrap();
@@ -246,11 +241,11 @@ mod tests {
     #[tokio::test]
     async fn a_restarted_gateway_finds_the_request_that_was_lost() {
         let (keys, client) = (keys(), client(""));
-        let before = Streams::new(Arc::clone(&keys), 8);
+        let before = Streams::new(Arc::clone(&keys));
         let stream = before.open(&client, Some(&id("\"r\"")));
         stream.prime();
         let event = next(&stream.read()).await.unwrap();
-        let after = Streams::new(keys, 8);
+        let after = Streams::new(keys);
         let Resumed::Lost { request, is_restarted: true } = after.resume(&client, id_of(&event)) else {
             panic!("the event is unknown")
         };
@@ -258,21 +253,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_stream_ends_when_a_client_has_too_many() {
-        let (streams, client) = (Streams::new(keys(), 2), client(""));
-        let open = |request: &str| streams.open(&client, Some(&id(request)));
-        let (first, second) = (open("1"), open("2"));
-        assert_eq!(streams.live(), 2);
-        let third = open("3");
-        assert_eq!([first.has_ended(), second.has_ended(), third.has_ended()], [true, false, false]);
+    async fn a_client_has_a_stream_for_each_of_its_calls() {
+        let (streams, client) = (Streams::new(keys()), client(""));
+        let standalone = streams.open(&client, None);
+        let calls: Vec<_> = (0..100).map(|number| streams.open(&client, Some(&id(&number.to_string())))).collect();
+        assert!(!standalone.has_ended() && calls.iter().all(|stream| !stream.has_ended()));
+        assert_eq!(streams.live(), 101);
         streams.close_client(client.id);
-        assert!(second.has_ended() && third.has_ended());
+        assert!(standalone.has_ended() && calls.iter().all(|stream| stream.has_ended()));
         assert_eq!(streams.live(), 0);
     }
 
     #[tokio::test]
+    async fn an_ended_standalone_stream_is_opened_again() {
+        let (streams, client) = (Streams::new(keys()), client(""));
+        let first = streams.open(&client, None);
+        first.prime();
+        let event = next(&first.read()).await.unwrap();
+        assert!(first.push(b"missed"));
+        let second = streams.open(&client, None);
+        assert!(first.has_ended());
+        let Resumed::Found(reader) = streams.resume(&client, id_of(&event)) else { panic!("the stream is lost") };
+        assert!(second.has_ended() && !first.has_ended(), "one standalone stream at a time");
+        assert!(next(&reader).await.unwrap().ends_with("data: missed\n\n"));
+        assert!(first.push(b"new"));
+        assert!(next(&reader).await.unwrap().ends_with("data: new\n\n"));
+    }
+
+    #[tokio::test]
     async fn a_second_standalone_stream_replaces_the_first() {
-        let (streams, client) = (Streams::new(keys(), 8), client(""));
+        let (streams, client) = (Streams::new(keys()), client(""));
         let (request, first) = (streams.open(&client, Some(&id("1"))), streams.open(&client, None));
         let second = streams.open(&client, None);
         assert_eq!([request.has_ended(), first.has_ended(), second.has_ended()], [false, true, false]);
@@ -280,7 +290,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn events_without_a_reader_are_forgotten_after_a_while() {
-        let (streams, client) = (Streams::new(keys(), 8), client(""));
+        let (streams, client) = (Streams::new(keys()), client(""));
         let stream = streams.open(&client, Some(&id("1")));
         stream.prime();
         let reader = stream.read();
@@ -297,7 +307,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_streams_together_are_bounded() {
-        let streams = Streams::new(keys(), 8);
+        let streams = Streams::new(keys());
         let clients: Vec<Client> = (0..5).map(|_| client("")).collect();
         for client in &clients {
             let stream = streams.open(client, Some(&id("1")));
@@ -307,5 +317,24 @@ mod tests {
         streams.trim();
         assert!(streams.bytes.load(Ordering::Relaxed) <= MAX_BYTES);
         assert!(!lock(&streams.table).by_client.contains_key(&clients[0].id), "the oldest goes first");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_running_call_keeps_its_stream_however_much_is_stored() {
+        let (streams, owner) = (Streams::new(keys()), client(""));
+        let running = streams.open(&owner, Some(&id("1")));
+        assert!(running.push(&vec![b'x'; MAX_BYTES]) && running.push(b"last"));
+        let ended = streams.open(&owner, Some(&id("2")));
+        assert!(ended.push(b"x"));
+        ended.close();
+        let full = streams.open(&client(""), Some(&id("3")));
+        assert!(full.push(&vec![b'x'; MAX_BYTES + 1]));
+        let _reader = full.read();
+        tokio::time::advance(KEPT_FOR + SWEEP_EVERY).await;
+        streams.trim();
+        assert!(!running.has_ended() && running.push(b"response"));
+        running.close();
+        let kept = lock(&streams.table).by_client[&owner.id].len();
+        assert_eq!(kept, 1, "the ended stream is forgotten");
     }
 }

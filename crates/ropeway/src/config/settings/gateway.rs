@@ -169,7 +169,7 @@ pub struct GatewayLimits {
     pub calls_per_client: usize,
     /// Maximum concurrent calls of all clients.
     pub calls: usize,
-    /// Maximum open event streams of one client.
+    /// Maximum open event streams of one client, apart from those of its calls.
     pub streams_per_client: usize,
     /// Maximum calls that wait for the answer of a client to a question.
     pub parked: usize,

@@ -226,6 +226,7 @@ async fn write_events(
     work: Work,
     stream: Arc<EventStream>,
 ) {
+    let id = exchange.id();
     let write = async {
         let mut work = Some(work);
         while let Some(running) = work {
@@ -237,11 +238,15 @@ async fn write_events(
             work = step.work;
         }
     };
-    tokio::select! {
+    let lost = tokio::select! {
         biased;
-        () = write => {}
-        () = stream.abandoned(RESUME_GRACE) => {}
-        () = closed.cancelled() => {}
+        () = write => None,
+        () = stream.abandoned(RESUME_GRACE) => Some("the stream was not resumed in time; the call may have been executed"),
+        () = closed.cancelled() => Some("the gateway was stopped during the call; it may have been executed"),
+    };
+    // A client that comes back later must not wait for a response.
+    if let Some(message) = lost {
+        stream.push(&Reply::error(Some(&id), &ErrorReply::internal(message)).into_bytes());
     }
     stream.close();
     shared.streams.trim();

@@ -109,7 +109,7 @@ record! {
         /// Maximum concurrent calls of all clients. Defaults to 4096.
         #[schemars(range(min = 1, max = 1000000))]
         pub calls: Option<u32>,
-        /// Maximum open event streams of one client. Defaults to 8.
+        /// Maximum open event streams of one client, apart from those of its calls, which `calls_per_client` limits. Defaults to 8.
         #[schemars(range(min = 1, max = 1000000))]
         pub streams_per_client: Option<u32>,
         /// Maximum calls that wait for the answer of a client to a question. Defaults to 256.
