@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
 
-use super::limits::{ConnectionPermit, Limits};
+use super::connections::{ConnectionPermit, Connections};
 
 /// Pause after a failure that affects more than one connection, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -60,12 +60,16 @@ impl Accept for UnixListener {
     }
 }
 
-/// Waits for a connection that fits the limits. Cancel-safe.
-pub(crate) async fn accept<A: Accept>(listener: &A, limits: &Limits) -> (A::Io, ConnectionPermit) {
-    let slot = limits.connection().await;
+/// Waits for the next connection. Cancel-safe.
+///
+/// Connections never wait for a slot: a client that connects while all are taken makes an idle one close, or gets an answer.
+pub(crate) async fn accept<A: Accept>(listener: &A, connections: &Connections) -> (A::Io, ConnectionPermit) {
     loop {
         match listener.accept_next().await {
-            Ok(connection) => return (connection, slot.open()),
+            Ok(io) => match connections.open() {
+                Some(permit) => return (io, permit),
+                None => tracing::warn!("connection closed: too many connections"),
+            },
             Err(error) if concerns_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
@@ -106,12 +110,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn accepting_continues_after_failures() {
-        let limits = Limits::new(1, 1, 1);
+        let connections = Connections::new(1);
         let start = Instant::now();
-        accept(&Failing(io::ErrorKind::ConnectionAborted, AtomicUsize::new(3)), &limits).await;
+        accept(&Failing(io::ErrorKind::ConnectionAborted, AtomicUsize::new(3)), &connections).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
         // EMFILE has no `ErrorKind`.
-        accept(&Failing(io::ErrorKind::Other, AtomicUsize::new(3)), &limits).await;
+        accept(&Failing(io::ErrorKind::Other, AtomicUsize::new(3)), &connections).await;
         assert_eq!(start.elapsed(), PAUSE * 3);
     }
 }

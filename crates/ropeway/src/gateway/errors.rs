@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::client::Client;
+use super::shares::ShareError;
 use crate::error_chain::chain;
 use crate::protocol::{Era, HeaderMismatch, InvalidMessage, MODERN, code, meta};
 use crate::tool::{Alias, CallError};
@@ -14,6 +15,9 @@ const REFUSED: i64 = -32000;
 
 /// The member of an error's data with the time after which a client may try again.
 const RETRY_AFTER_MS: &str = "retryAfterMs";
+
+/// Time after which a client may try again if what it or others hold is at a limit.
+pub(crate) const BUSY_WAIT: Duration = Duration::from_secs(1);
 
 /// A JSON-RPC error for a client.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,6 +128,11 @@ impl ErrorReply {
     pub(crate) fn limited(message: impl Into<String>, wait: Duration) -> Self {
         let wait = u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
         Self::new(429, REFUSED, message).with_data(json!({RETRY_AFTER_MS: wait}))
+    }
+
+    /// The principal or the gateway holds too much. The client may try again when some of it is given back.
+    pub(crate) fn over_share(error: ShareError) -> Self {
+        Self { status: error.status(), ..Self::limited(error.to_string(), BUSY_WAIT) }
     }
 
     /// Returns the seconds after which a client may try again, if the error specifies them.

@@ -16,11 +16,11 @@ use super::errors::ErrorReply;
 use super::limits::CallPermit;
 use super::observe::{CallOutcome, PendingRecord};
 use super::outbound::{Frame, Outbound};
-use super::principal::PrincipalPermit;
 use super::progress::{ServerProgress, WithheldProgress};
 use super::reply::{Reply, ResultExtras, ServerInfoText};
 use super::request_identity::RequestIdentity;
 use super::running::RunningRequest;
+use super::shares::Hold;
 use crate::mcp::{ExchangeKey, Question, RawCaller};
 use crate::protocol::Era;
 use crate::sync::lock;
@@ -122,8 +122,12 @@ pub(crate) struct Exchange {
     permits: OnceLock<CallPermits>,
 }
 
-/// The permits that a call holds.
-pub(crate) type CallPermits = (PrincipalPermit, CallPermit);
+/// The permits of a call in flight.
+#[derive(Debug)]
+pub(crate) struct CallPermits {
+    pub(crate) _share: Hold,
+    pub(crate) _client: CallPermit,
+}
 
 /// The request that gets the response of an exchange: the first one, or its latest retry.
 pub(crate) struct AttachedRequest {

@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 use super::auth::Auth;
 use super::catalog::Catalog;
 use super::clients::{Clients, ModernClients};
+use super::connections::Connections;
 use super::exchanges::Exchanges;
 use super::gateway_error::GatewayError;
 use super::http;
@@ -105,9 +106,9 @@ impl GatewayBuilder {
         let tokens = tokens.or_else(|| bridge.token_store().cloned()).unwrap_or_else(TokenStore::in_memory);
         let redactor = Arc::<AccountRedactor>::default();
         let bridge = bridge.tap(switchboard.clone(), tokens.clone()).token_redactor(redactor.clone()).build()?;
-        let auth = Auth::new(&settings, bridge.event_channel())?;
         let limits = settings.limits;
         let shares = Shares::new(&limits);
+        let auth = Auth::new(&settings, shares.clone(), bridge.event_channel())?;
         let (exporter, spans) = Exporter::new(otlp);
         let observer = Observer::new(&settings, spans, redactor.clone())
             .map_err(|ObserverError { path, source }| GatewayError::Log { path, source })?;
@@ -127,7 +128,8 @@ impl GatewayBuilder {
             parked: ParkedCalls::new(keys.clone(), limits.parked, limits.parked_for),
             sessions: Sessions::new(keys.clone(), journal, settings.session_life, limits.sessions, shares.clone()),
             streams: Streams::new(keys.clone()),
-            limits: Limits::new(limits.connections, limits.calls, limits.calls_per_client),
+            limits: Limits::new(limits.calls, limits.calls_per_client),
+            connections: Connections::new(limits.connections),
             shares,
             observer,
             health: Arc::default(),

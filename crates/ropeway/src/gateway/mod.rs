@@ -42,6 +42,7 @@ mod catalog;
 mod certificate;
 mod client;
 mod clients;
+mod connections;
 mod cursor;
 mod dispatch;
 mod entry_rules;

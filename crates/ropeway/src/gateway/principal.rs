@@ -1,7 +1,7 @@
 //! The principal of a request: its identity, its rights and its limits.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,8 +28,6 @@ struct PrincipalRecord {
     grant: RwLock<Arc<Grant>>,
     /// The token bucket, and its rate.
     bucket: Mutex<Option<(Rate, RateLimit)>>,
-    calls: AtomicUsize,
-    streams: AtomicUsize,
     /// What its clients hold in the tables of the gateway.
     holdings: Holdings,
     /// When the last of its tokens expires, in seconds since 1970; 0 for principals without tokens.
@@ -137,8 +135,6 @@ impl Principal {
             id: id.into(),
             grant: RwLock::new(Arc::new(grant)),
             bucket: Mutex::default(),
-            calls: AtomicUsize::new(0),
-            streams: AtomicUsize::new(0),
             holdings,
             valid_until: AtomicU64::new(0),
             revoked: CancelToken::new(),
@@ -228,21 +224,6 @@ impl Principal {
         limit.try_take()
     }
 
-    /// Counts a call until the permit is dropped. Fails with the limit if too many are in flight.
-    pub(crate) fn begin_call(&self) -> Result<PrincipalPermit, usize> {
-        let limit = self.limits().calls.unwrap_or(usize::MAX);
-        let permit = PrincipalPermit(self.clone());
-        // The permit counts itself out again.
-        if self.record.calls.fetch_add(1, Ordering::Relaxed) >= limit { Err(limit) } else { Ok(permit) }
-    }
-
-    /// Counts an event stream until the permit is dropped. Returns `None` if the principal has as many as the limit.
-    pub(crate) fn open_stream(&self, limit: usize) -> Option<StreamPermit> {
-        let permit = StreamPermit(self.clone());
-        // The permit counts itself out again.
-        (self.record.streams.fetch_add(1, Ordering::Relaxed) < limit).then_some(permit)
-    }
-
     /// Notes a token of the principal that is valid until a time, in seconds since 1970.
     pub(crate) fn extend(&self, valid_until: u64) {
         self.record.valid_until.fetch_max(valid_until, Ordering::Relaxed);
@@ -298,26 +279,6 @@ impl fmt::Debug for Principal {
     }
 }
 
-/// A call of a principal in flight.
-#[derive(Debug)]
-pub(crate) struct PrincipalPermit(Principal);
-
-impl Drop for PrincipalPermit {
-    fn drop(&mut self) {
-        self.0.record.calls.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// An open event stream of a principal.
-#[derive(Debug)]
-pub(crate) struct StreamPermit(Principal);
-
-impl Drop for StreamPermit {
-    fn drop(&mut self) {
-        self.0.record.streams.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,16 +325,5 @@ mod tests {
         assert_eq!((0..9).filter(|_| clone.take_request().is_ok()).count(), 5);
         principal.set_grant(Grant::default());
         assert_eq!(principal.take_request(), Ok(()));
-    }
-
-    #[test]
-    fn calls_in_flight_are_limited_and_counted_out() {
-        let limits = PrincipalLimits::default().with_calls(Some(1));
-        let principal = Principal::new("key:a", Grant { limits, ..Grant::default() });
-        let first = principal.begin_call().expect("a call");
-        assert_eq!(principal.begin_call().err(), Some(1));
-        assert_eq!(principal.begin_call().err(), Some(1), "a refused call does not count");
-        drop(first);
-        principal.begin_call().expect("a call");
     }
 }

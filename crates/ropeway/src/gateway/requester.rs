@@ -1,24 +1,20 @@
 //! A request of a client before and while it runs: its id, its limits, and its cancellation.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use std::sync::Arc;
 
 use super::client::{Client, LogLevel};
-use super::errors::ErrorReply;
+use super::errors::{BUSY_WAIT, ErrorReply};
 use super::exchange::{AttachedRequest, CallPermits, Dispatch, Exchange, Outcome, Work};
 use super::header_view::HeaderView;
-use super::limits::CallClient;
+use super::limits::{CallClient, TooManyCalls};
 use super::observe::RecordSlot;
 use super::running::RunningRequest;
 use super::server_params::Forwarded;
 use super::shared::GatewayShared;
+use super::shares::Resource;
 use crate::protocol::{ClientParams, Era};
-
-/// Time after which a client may try again if it has too many calls in flight.
-const BUSY_WAIT: Duration = Duration::from_secs(1);
 
 /// A request and the client that sent it.
 pub(crate) struct Requester<'a> {
@@ -65,19 +61,26 @@ impl Requester<'_> {
             return Err(ErrorReply::overloaded("the gateway is stopping"));
         }
         let attached = self.attach(shared, params)?;
-        let own = self.client.principal.begin_call().map_err(|limit| {
-            self.record.note(|record| record.note_denied("calls_per_principal"));
-            let message = format!("too many calls in flight (limit: {limit} per principal)");
-            ErrorReply::limited(message, BUSY_WAIT)
-        })?;
-        let permit = shared.limits.call(self.counted);
-        let permit = permit.map_err(|error| {
-            self.record.note(|record| record.note_denied(error.name()));
-            ErrorReply::refused(error.status(), error.to_string())
-        })?;
+        let permits = self.take_call(shared)?;
         let exchange = Exchange::new(self.client.clone(), attached);
         exchange.set_record(self.record.take());
-        Ok(Started { exchange, permits: (own, permit) })
+        Ok(Started { exchange, permits })
+    }
+
+    /// Counts a call of the client, its principal and the gateway.
+    fn take_call(&self, shared: &GatewayShared) -> Result<CallPermits, ErrorReply> {
+        let principal = &self.client.principal;
+        let own_limit = principal.limits().calls.unwrap_or(usize::MAX);
+        let share =
+            shared.shares.take_within(Resource::Calls, principal.holdings(), 1, own_limit).map_err(|error| {
+                self.record.note(|record| record.note_denied(error.rule()));
+                ErrorReply::over_share(error)
+            })?;
+        let client = shared.limits.call(self.counted).map_err(|error| {
+            self.record.note(|record| record.note_denied(TooManyCalls::RULE));
+            ErrorReply::limited(error.to_string(), BUSY_WAIT)
+        })?;
+        Ok(CallPermits { _share: share, _client: client })
     }
 
     /// Registers the request, and reads its parts that a retry may change.

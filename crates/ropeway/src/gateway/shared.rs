@@ -12,6 +12,7 @@ use super::auth::Auth;
 use super::catalog::{Catalog, ListKind, Listing};
 use super::client::{Client, ClientDescription, LogLevel, Principal};
 use super::clients::{ChangedList, Clients, ModernClients};
+use super::connections::Connections;
 use super::errors::ErrorReply;
 use super::exchanges::Exchanges;
 use super::health_cache::HealthCache;
@@ -25,7 +26,7 @@ use super::router::{Router, RouterSet};
 use super::seal::KeyRing;
 use super::server_limits::ServerLimiters;
 use super::session::{Evicted, Sessions};
-use super::shares::{Hold, ShareError, Shares};
+use super::shares::{Hold, Resource, ShareError, Shares};
 use super::sign_in::SignIns;
 use super::subscriptions::{SubscriberKey, Subscriptions};
 use super::switchboard::Switchboard;
@@ -62,6 +63,7 @@ pub(crate) struct GatewayShared {
     pub(crate) sessions: Sessions,
     pub(crate) streams: Streams,
     pub(crate) limits: Limits,
+    pub(crate) connections: Connections,
     pub(crate) shares: Shares,
     pub(crate) observer: Arc<Observer>,
     pub(crate) health: Arc<HealthCache>,
@@ -109,6 +111,8 @@ pub struct GatewayStatus {
     pub subscriptions: usize,
     /// Connections to servers that belong to one client.
     pub isolated: usize,
+    /// Bytes of request bodies in memory.
+    pub body_bytes: usize,
 }
 
 /// Time after which a client may try again if there are too many sessions.
@@ -386,7 +390,7 @@ impl GatewayShared {
     /// Returns the counts of the work in progress.
     pub(crate) fn status(&self) -> GatewayStatus {
         GatewayStatus {
-            connections: self.limits.connections(),
+            connections: self.connections.len(),
             sessions: self.sessions.len(),
             requests: self.exchanges.len(),
             parked: self.parked.len(),
@@ -395,6 +399,7 @@ impl GatewayShared {
             listeners: self.clients.listeners(),
             subscriptions: self.subscriptions.len(),
             isolated: self.upstreams.isolated(),
+            body_bytes: self.shares.held(Resource::BodyBytes),
         }
     }
 }

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use bytes::Bytes;
+
 use crate::config::GatewayLimits;
 
 /// Bytes of request bodies in memory, for all principals together. Larger if one body may be larger than the share of a principal.
@@ -30,20 +32,23 @@ pub(crate) enum Resource {
     Parked,
     /// Connections to servers that belong to one client.
     Isolated,
-    /// Bytes of request bodies that are being read.
+    /// Request bodies that arrive in many pieces.
+    Bodies,
+    /// Bytes of request bodies in memory.
     BodyBytes,
     /// Bytes of subscriptions.
     SubscriptionBytes,
 }
 
 impl Resource {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Connections,
         Self::Streams,
         Self::Sessions,
         Self::Calls,
         Self::Parked,
         Self::Isolated,
+        Self::Bodies,
         Self::BodyBytes,
         Self::SubscriptionBytes,
     ];
@@ -57,13 +62,29 @@ impl Resource {
             Self::Calls => "calls in flight",
             Self::Parked => "calls that wait for input",
             Self::Isolated => "isolated connections",
+            Self::Bodies => "large requests at once",
             Self::BodyBytes => "bytes of request bodies",
             Self::SubscriptionBytes => "bytes of subscriptions",
         }
     }
 
-    /// Returns the name of the rule in the audit log.
-    pub(crate) fn rule(self) -> &'static str {
+    /// Returns the name of the limit of all principals together.
+    fn limit_name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Streams => "streams",
+            Self::Sessions => "sessions",
+            Self::Calls => "calls",
+            Self::Parked => "parked",
+            Self::Isolated => "isolated",
+            Self::Bodies => "bodies",
+            Self::BodyBytes => "body_bytes",
+            Self::SubscriptionBytes => "subscription_bytes",
+        }
+    }
+
+    /// Returns the name of the limit of one principal.
+    fn share_name(self) -> &'static str {
         match self {
             Self::Connections => "connections_per_principal",
             Self::Streams => "streams_per_principal",
@@ -71,6 +92,7 @@ impl Resource {
             Self::Calls => "calls_per_principal",
             Self::Parked => "parked_per_principal",
             Self::Isolated => "isolated_per_principal",
+            Self::Bodies => "bodies_per_principal",
             Self::BodyBytes => "body_bytes_per_principal",
             Self::SubscriptionBytes => "subscription_bytes_per_principal",
         }
@@ -79,7 +101,8 @@ impl Resource {
     /// Returns the part of the whole that one of several principals may hold, as a divisor.
     fn divisor(self) -> usize {
         match self {
-            Self::Connections | Self::Streams => 2,
+            // Larger than the share of streams, so that a principal with all its streams can still make requests.
+            Self::Connections => 2,
             _ => 4,
         }
     }
@@ -118,6 +141,11 @@ impl Holdings {
         Self(Arc::new(PrincipalHoldings { amounts: Amounts::default(), is_named }))
     }
 
+    /// Returns a number that no other principal has while these holdings exist. Never zero.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// Returns how much of a resource the principal holds.
     pub(crate) fn held(&self, resource: Resource) -> usize {
         self.0.amounts.of(resource).load(Ordering::Relaxed)
@@ -147,7 +175,8 @@ impl ShareError {
     /// Returns the name of the rule in the audit log.
     pub(crate) fn rule(self) -> &'static str {
         match self {
-            Self::Principal { resource, .. } | Self::Gateway { resource, .. } => resource.rule(),
+            Self::Principal { resource, .. } => resource.share_name(),
+            Self::Gateway { resource, .. } => resource.limit_name(),
         }
     }
 }
@@ -169,7 +198,7 @@ impl Shares {
         let limit = |resource| match resource {
             Resource::Connections | Resource::Streams => limits.connections,
             Resource::Sessions => limits.sessions,
-            Resource::Calls => limits.calls,
+            Resource::Calls | Resource::Bodies => limits.calls,
             Resource::Parked => limits.parked,
             Resource::Isolated => limits.isolated,
             Resource::BodyBytes => MAX_BODY_BYTES.max(limits.body.saturating_mul(resource.divisor())),
@@ -197,6 +226,11 @@ impl Shares {
     /// Returns how much of a resource all principals hold.
     pub(crate) fn held(&self, resource: Resource) -> usize {
         self.0.held.of(resource).load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if more than half of what the principal or the gateway may hold is taken.
+    pub(crate) fn is_short(&self, resource: Resource, of: &Holdings) -> bool {
+        self.held(resource) > self.0.limits[resource as usize] / 2 || of.held(resource) > self.share(resource, of) / 2
     }
 
     /// Takes an amount of a resource for a principal, until the hold is dropped.
@@ -249,12 +283,29 @@ impl Hold {
         Ok(())
     }
 
+    /// Keeps the hold until the last slice of the bytes is dropped.
+    pub(crate) fn attach(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(HeldBytes { bytes, _hold: self })
+    }
+
     /// Gives part of the amount back, at most all of it.
     pub(crate) fn shrink(&mut self, amount: usize) {
         let amount = amount.min(self.amount);
         self.of.0.amounts.of(self.resource).fetch_sub(amount, Ordering::Relaxed);
         self.shares.0.held.of(self.resource).fetch_sub(amount, Ordering::Relaxed);
         self.amount -= amount;
+    }
+}
+
+/// Bytes that a principal holds.
+struct HeldBytes {
+    bytes: Bytes,
+    _hold: Hold,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -294,7 +345,7 @@ mod tests {
         let (unnamed, named) = (Holdings::new(false), Holdings::new(true));
         let whole = shares.take(Resource::Isolated, &unnamed, 8).expect("everything");
         let error = shares.take(Resource::Isolated, &named, 1).expect_err("nothing is left");
-        assert_eq!(error.status(), 503);
+        assert_eq!((error.status(), error.rule()), (503, "isolated"));
         assert_eq!(named.held(Resource::Isolated), 0, "a refused amount is not held");
         drop(whole);
         shares.set_one_principal(true);
@@ -313,5 +364,17 @@ mod tests {
         hold.shrink(1000);
         drop(hold);
         assert_eq!((alice.held(Resource::BodyBytes), shares.held(Resource::BodyBytes)), (0, 0));
+    }
+
+    #[test]
+    fn bytes_are_held_until_their_last_slice_is_dropped() {
+        let (shares, alice) = (shares(), Holdings::new(true));
+        let hold = shares.take(Resource::BodyBytes, &alice, 5).expect("room");
+        let bytes = hold.attach(Bytes::from_static(b"hello"));
+        let slice = bytes.slice(1..3);
+        drop(bytes);
+        assert_eq!((&*slice, alice.held(Resource::BodyBytes)), (&b"el"[..], 5));
+        drop(slice);
+        assert_eq!(alice.held(Resource::BodyBytes), 0);
     }
 }

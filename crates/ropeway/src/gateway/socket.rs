@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
 use super::accept::accept;
+use super::connections::OpenConnection;
 use super::dispatch::PipeClient;
 use super::errors::ErrorReply;
 use super::line_io::{Line, LineReader};
@@ -70,11 +71,13 @@ async fn accept_clients(shared: Arc<GatewayShared>, listener: UnixListener) -> i
     let mut clients = JoinSet::new();
     loop {
         tokio::select! {
-            (stream, permit) = accept(&listener, &shared.limits) => {
+            (stream, permit) = accept(&listener, &shared.connections) => {
                 let shared = Arc::clone(&shared);
                 clients.spawn(async move {
-                    serve_client(shared, stream).await;
-                    drop(permit);
+                    tokio::select! {
+                        () = serve_client(shared, stream, &permit.connection) => {}
+                        () = permit.connection.evicted() => {}
+                    }
                 });
             }
             Some(ended) = clients.join_next(), if !clients.is_empty() => {
@@ -90,7 +93,8 @@ async fn accept_clients(shared: Arc<GatewayShared>, listener: UnixListener) -> i
     Ok(())
 }
 
-async fn serve_client(shared: Arc<GatewayShared>, stream: UnixStream) {
+/// Serves one client. Until its preamble has arrived, its connection makes room for others.
+async fn serve_client(shared: Arc<GatewayShared>, stream: UnixStream, connection: &OpenConnection) {
     let (input, mut output) = tokio::io::split(stream);
     let mut reader = LineReader::new(input, MAX_PREAMBLE);
     let selector = match tokio::time::timeout(PREAMBLE_TIMEOUT, read_preamble(&mut reader)).await {
@@ -99,6 +103,13 @@ async fn serve_client(shared: Arc<GatewayShared>, stream: UnixStream) {
         // The client has disconnected, or is too slow.
         Ok(None) | Err(_) => return,
     };
+    if !shared.connections.admit(connection) {
+        shared.observer.add_refused("connections");
+        let limit = shared.connections.max();
+        let error = ErrorReply::overloaded(format!("too many connections (limit: {limit}); try again later"));
+        return refuse(&mut output, &error).await;
+    }
+    connection.pin();
     reader.set_limit(shared.settings().limits.message);
     let pipe = Pipe { client: Arc::new(PipeClient::new(Some(ISOLATION_KEY))), selector, shared: Arc::clone(&shared) };
     pipe.serve(reader, output, &|message| private_reply(&shared, message)).await;

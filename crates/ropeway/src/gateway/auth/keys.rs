@@ -73,6 +73,7 @@ impl Keys {
         // The stamp is older than the text, so that a change in between is seen next time.
         let stamp = file.stamp();
         let keys = live_keys(file.read()?, principals, limits);
+        principals.set_keys(names(&keys).len());
         let table = RwLock::new(KeyTable { keys, stamp, is_unreadable: false });
         let (checked, created) = (AtomicU64::new(0), Instant::now());
         Ok(Self { file, principals: principals.clone(), limits, table, checked, created, events })
@@ -131,6 +132,7 @@ impl Keys {
                 // First, so that a new key with the name of a revoked one gets a principal of its own.
                 revoked.for_each(|(_, key)| key.principal.revoke());
                 table.keys = live_keys(keys, &self.principals, self.limits);
+                self.principals.set_keys(names(&table.keys).len());
                 tracing::info!(keys = table.keys.len(), "reloaded `{}`", self.file.path().display());
             }
             Err(error) => {
@@ -154,6 +156,11 @@ fn revoke_missing(before: &HashMap<KeyDigest, LiveKey>, after: &HashMap<KeyDiges
     let kept: HashMap<&str, &Principal> = after.values().map(|key| (key.principal.id(), &key.principal)).collect();
     let is_kept = |key: &LiveKey| kept.get(key.principal.id()).is_some_and(|kept| kept.is_clone(&key.principal));
     before.values().filter(|key| !is_kept(key)).for_each(|key| key.principal.revoke());
+}
+
+/// Returns the ids of the principals with keys.
+fn names(keys: &HashMap<KeyDigest, LiveKey>) -> HashSet<&str> {
+    keys.values().map(|key| key.principal.id()).collect()
 }
 
 fn live_keys(keys: Vec<ClientKey>, principals: &Principals, limits: PrincipalLimits) -> HashMap<KeyDigest, LiveKey> {

@@ -21,6 +21,7 @@ use self::metadata::Challenge;
 pub(crate) use self::metadata::METADATA_PATH;
 use self::principals::Principals;
 use super::principal::{Grant, Principal};
+use super::shares::Shares;
 use crate::config::{AuthSettings, GatewaySettings, JwtSettings, PrincipalLimits};
 use crate::error_chain::chain;
 use crate::event::{Event, Events};
@@ -62,8 +63,8 @@ impl Auth {
     /// # Errors
     ///
     /// Fails if the keys of clients cannot be read.
-    pub(crate) fn new(settings: &GatewaySettings, events: Events) -> Result<Self, KeyFileError> {
-        let principals = Arc::<Principals>::default();
+    pub(crate) fn new(settings: &GatewaySettings, shares: Shares, events: Events) -> Result<Self, KeyFileError> {
+        let principals = Arc::new(Principals::new(shares));
         let limits = settings.principal_limits;
         let methods = AuthMethods::new(&settings.auth, limits, &principals, None, &events)?;
         let anonymous = Principal::new("", own_grant(limits));
@@ -214,7 +215,9 @@ impl AuthMethods {
             let keys = known.cloned().unwrap_or_else(|| KeySetCache::new(issuer, url, events.clone()));
             JwtVerifier::new(jwt, keys, principals, limits)
         });
-        Ok(Self { settings: settings.clone(), limits, keys: keys.transpose()?, jwt })
+        let keys = keys.transpose()?;
+        principals.set_tokens(jwt.is_some());
+        Ok(Self { settings: settings.clone(), limits, keys, jwt })
     }
 
     fn jwt_settings(&self) -> Option<&JwtSettings> {
@@ -260,6 +263,8 @@ fn invalid(reason: &'static str) -> (u16, String, Option<Challenge>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::GatewayLimits;
+    use crate::gateway::shares::Resource;
 
     #[test]
     fn only_one_bearer_token_is_read() {
@@ -276,6 +281,36 @@ mod tests {
         }
     }
 
+    fn shares() -> Shares {
+        Shares::new(&GatewayLimits { isolated: 8, ..GatewayLimits::default() })
+    }
+
+    #[tokio::test]
+    async fn the_only_key_may_hold_everything() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        let (key, _) = file.add(NewKey::new("a")).expect("a key");
+        let keyed = AuthSettings::default().with_keys_file(Some(file.path().to_owned()));
+        let settings = GatewaySettings::default().with_auth(keyed.clone());
+        let shares = shares();
+        let auth = Auth::new(&settings, shares.clone(), Events::default()).expect("keys");
+        let share = async || {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            let bearer = Authorization { token: Token::Bearer(key.expose()), host: None };
+            let principal = auth.authenticate(bearer).await.expect("a principal");
+            shares.share(Resource::Isolated, principal.holdings())
+        };
+        assert_eq!(share().await, 8);
+        file.add(NewKey::new("b")).expect("a key");
+        assert_eq!(share().await, 2, "a quarter");
+        file.revoke("b").expect("a key");
+        assert_eq!(share().await, 8);
+        // The users of an authorization server are not known in advance.
+        let jwt = JwtSettings::new("https://issuer.example", "gateway");
+        auth.reload(&settings.with_auth(keyed.with_jwt(Some(jwt))));
+        assert_eq!(share().await, 2);
+    }
+
     #[tokio::test]
     async fn authentication_cannot_be_removed_while_the_gateway_runs() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -283,13 +318,13 @@ mod tests {
         file.add(NewKey::new("a")).expect("a key");
         let open = GatewaySettings::default();
         let keyed = open.clone().with_auth(AuthSettings::default().with_keys_file(Some(file.path().to_owned())));
-        let auth = Auth::new(&keyed, Events::default()).expect("keys");
+        let auth = Auth::new(&keyed, shares(), Events::default()).expect("keys");
         auth.reload(&open);
         assert!(auth.is_required());
         let missing = Authorization { token: Token::Missing, host: None };
         assert_eq!(auth.authenticate(missing).await.map_err(|denial| denial.status), Err(401));
         // It can be added, and broken settings change nothing.
-        let auth = Auth::new(&open, Events::default()).expect("no keys");
+        let auth = Auth::new(&open, shares(), Events::default()).expect("no keys");
         assert!(auth.authenticate(missing).await.is_ok());
         auth.reload(&open.with_auth(AuthSettings::default().with_keys_file(Some(folder.path().join("none")))));
         assert!(!auth.is_required());

@@ -2,21 +2,51 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::gateway::principal::{Grant, Principal};
+use crate::gateway::shares::Shares;
 use crate::sync::lock;
 
 /// Maximum number of principals that are remembered while nothing uses them.
 const MAX_UNUSED: usize = 10_000;
 
 /// All principals by their ids.
-#[derive(Default)]
-pub(crate) struct Principals(Mutex<HashMap<Box<str>, Principal>>);
+pub(crate) struct Principals {
+    table: Mutex<HashMap<Box<str>, Principal>>,
+    shares: Shares,
+    /// Number of principals with keys.
+    keys: AtomicUsize,
+    /// Whether tokens are accepted, whose principals are not known in advance.
+    has_tokens: AtomicBool,
+}
 
 impl Principals {
+    pub(crate) fn new(shares: Shares) -> Self {
+        Self { table: Mutex::default(), shares, keys: AtomicUsize::new(0), has_tokens: AtomicBool::new(false) }
+    }
+
+    /// Sets the number of principals with keys.
+    pub(crate) fn set_keys(&self, keys: usize) {
+        self.keys.store(keys, Ordering::Relaxed);
+        self.update_shares();
+    }
+
+    /// Sets whether tokens are accepted.
+    pub(crate) fn set_tokens(&self, has_tokens: bool) {
+        self.has_tokens.store(has_tokens, Ordering::Relaxed);
+        self.update_shares();
+    }
+
+    /// Lets the only principal hold everything.
+    fn update_shares(&self) {
+        let is_alone = self.keys.load(Ordering::Relaxed) == 1 && !self.has_tokens.load(Ordering::Relaxed);
+        self.shares.set_one_principal(is_alone);
+    }
+
     /// Returns the principal with an id, with these rights and limits from now on.
     pub(crate) fn enter(&self, id: &str, grant: Grant) -> Principal {
-        let mut principals = lock(&self.0);
+        let mut principals = lock(&self.table);
         let before = principals.get(id).cloned();
         if let Some(principal) = &before {
             if !principal.revoked().is_cancelled() && principal.key_id() == grant.key_id {
@@ -39,7 +69,7 @@ impl Principals {
 
     /// Ends the streams of principals whose tokens have expired.
     pub(crate) fn end_streams(&self, now: u64) {
-        let mut principals = lock(&self.0);
+        let mut principals = lock(&self.table);
         principals.retain(|_, principal| {
             let has_expired = principal.has_expired(now);
             if has_expired {
@@ -55,7 +85,13 @@ impl Principals {
 mod tests {
     use super::*;
     use crate::config::GatewayLimits;
-    use crate::gateway::shares::{Resource, Shares};
+    use crate::gateway::shares::Resource;
+
+    impl Default for Principals {
+        fn default() -> Self {
+            Self::new(Shares::new(&GatewayLimits::default()))
+        }
+    }
 
     #[test]
     fn requests_of_one_principal_share_its_record() {
@@ -64,8 +100,7 @@ mod tests {
         let limits = crate::config::PrincipalLimits::default().with_calls(Some(1));
         let second = principals.enter("key:a", Grant { limits, ..Grant::default() });
         assert_eq!((first.limits().calls, second.limits().calls), (Some(1), Some(1)));
-        let _held = first.begin_call().expect("a call");
-        assert!(second.begin_call().is_err());
+        assert_eq!(first.holdings().address(), second.holdings().address());
     }
 
     #[test]
@@ -75,7 +110,7 @@ mod tests {
         for number in 1..=2 * MAX_UNUSED {
             principals.enter(&format!("jwt:{number}"), Grant::default());
         }
-        assert!(lock(&principals.0).len() <= MAX_UNUSED + 1);
+        assert!(lock(&principals.table).len() <= MAX_UNUSED + 1);
         assert!(principals.enter("jwt:0", Grant::default()) == kept);
     }
 

@@ -3,13 +3,14 @@
 use std::any::Any;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::gateway::connections::OpenConnection;
 use crate::sync::lock;
 
 /// Interval between checks of a connection.
@@ -20,6 +21,9 @@ const HEAD_TICKS: u32 = 2;
 
 /// Ticks after which an idle connection is closed while its client has not authenticated a request.
 const UNKNOWN_IDLE_TICKS: u32 = 3;
+
+/// Ticks after which a connection is closed while its client has not authenticated a request, even if it sends others.
+const UNKNOWN_LIFE_TICKS: u32 = 12;
 
 /// Ticks after which an idle connection of an authenticated client is closed: later than the connection pools of common clients
 /// (90 s), because a request on a closing connection fails.
@@ -34,12 +38,10 @@ const MIN_READ: u64 = STALL_TICKS as u64 * TICK.as_secs() * (16 << 10);
 /// The activity on one connection. Shared by its socket, its requests and its task.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
-    /// Responses that are not sent yet.
-    in_flight: AtomicUsize,
+    /// The requests in flight, and the principal of the client. Unknown clients must not occupy connections that others need.
+    connection: Arc<OpenConnection>,
     /// Whether part of a request has arrived.
     has_begun: AtomicBool,
-    /// Whether the client has authenticated a request. Others must not occupy connections that it needs.
-    is_authenticated: AtomicBool,
     /// Whether the client does not read pending output.
     is_stalled: AtomicBool,
     /// Counts requests and responses.
@@ -53,21 +55,24 @@ pub(super) struct Activity {
 }
 
 impl Activity {
+    pub(super) fn new(connection: Arc<OpenConnection>) -> Self {
+        Self { connection, ..Self::default() }
+    }
+
+    pub(super) fn connection(&self) -> &Arc<OpenConnection> {
+        &self.connection
+    }
+
     /// Counts a request until the guard is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> InFlight {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.connection.begin();
         self.has_begun.store(false, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
         InFlight(Arc::clone(self))
     }
 
-    /// Notes that the client has authenticated a request.
-    pub(super) fn note_authenticated(&self) {
-        self.is_authenticated.store(true, Ordering::Relaxed);
-    }
-
     fn on_read(&self) {
-        if self.in_flight.load(Ordering::Relaxed) == 0 {
+        if self.connection.is_idle() {
             self.has_begun.store(true, Ordering::Relaxed);
         }
     }
@@ -103,7 +108,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.0.connection.end();
         self.0.steps.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -113,7 +118,7 @@ impl Drop for InFlight {
 pub(super) enum Overdue {
     /// The head of a request is incomplete.
     Head,
-    /// No request has arrived.
+    /// No request has arrived, or none that could be authenticated.
     Idle,
     /// The client does not read, or too slowly.
     Stalled,
@@ -136,11 +141,13 @@ pub(super) struct Watch {
     /// Bytes that were written when the count of ticks began.
     written: u64,
     ticks: u32,
+    /// Ticks since the connection was opened.
+    age: u32,
 }
 
 impl Watch {
     pub(super) fn new(activity: Arc<Activity>) -> Self {
-        Self { activity, phase: Phase::Idle, steps: 0, written: 0, ticks: 0 }
+        Self { activity, phase: Phase::Idle, steps: 0, written: 0, ticks: 0, age: 0 }
     }
 
     /// Checks the connection, once per tick. Returns the overdue state, if any.
@@ -148,7 +155,7 @@ impl Watch {
         let steps = self.activity.steps.load(Ordering::Relaxed);
         let phase = if self.activity.is_stalled.load(Ordering::Relaxed) {
             Phase::Stalled
-        } else if self.activity.in_flight.load(Ordering::Relaxed) > 0 {
+        } else if !self.activity.connection.is_idle() {
             Phase::Busy
         } else if self.activity.has_begun.load(Ordering::Relaxed) {
             Phase::Head
@@ -164,11 +171,13 @@ impl Watch {
             (self.phase, self.steps, self.written, self.ticks) = (phase, steps, written, 0);
         }
         self.ticks += 1;
+        self.age = self.age.saturating_add(1);
+        let is_known = self.activity.connection.is_authenticated();
         match phase {
             Phase::Head => (self.ticks > HEAD_TICKS).then_some(Overdue::Head),
+            Phase::Idle | Phase::Busy if !is_known && self.age > UNKNOWN_LIFE_TICKS => Some(Overdue::Idle),
             Phase::Idle => {
-                let is_authenticated = self.activity.is_authenticated.load(Ordering::Relaxed);
-                let limit = if is_authenticated { IDLE_TICKS } else { UNKNOWN_IDLE_TICKS };
+                let limit = if is_known { IDLE_TICKS } else { UNKNOWN_IDLE_TICKS };
                 (self.ticks > limit).then_some(Overdue::Idle)
             }
             Phase::Stalled => (self.ticks > STALL_TICKS).then_some(Overdue::Stalled),
@@ -237,29 +246,47 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WatchedIo<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::GatewayLimits;
+    use crate::gateway::shares::{Holdings, Shares};
+
+    fn authenticate(activity: &Activity) {
+        let shares = Shares::new(&GatewayLimits::default());
+        activity.connection.hold(&shares, &Holdings::new(true)).unwrap();
+    }
 
     fn ticks_until_overdue(watch: &mut Watch) -> (u32, Overdue) {
         (1..1000).find_map(|ticks| watch.tick().map(|overdue| (ticks, overdue))).unwrap()
     }
 
-    #[test]
-    fn a_slow_head_an_idle_connection_and_a_stalled_client_are_noticed() {
+    #[tokio::test]
+    async fn a_slow_head_an_idle_connection_and_a_stalled_client_are_noticed() {
         let activity = Arc::new(Activity::default());
         let mut watch = Watch::new(Arc::clone(&activity));
         assert_eq!(ticks_until_overdue(&mut watch), (UNKNOWN_IDLE_TICKS + 1, Overdue::Idle));
         activity.on_read();
         assert_eq!(ticks_until_overdue(&mut watch), (HEAD_TICKS + 1, Overdue::Head));
         let request = activity.begin();
+        authenticate(&activity);
         activity.on_write(&Poll::Pending);
         assert_eq!(ticks_until_overdue(&mut watch), (STALL_TICKS + 1, Overdue::Stalled));
         activity.on_write(&Poll::Ready(Ok(1)));
         assert!((0..1000).all(|_| watch.tick().is_none()), "a long call is not overdue");
         drop(request);
-        assert_eq!(ticks_until_overdue(&mut watch), (UNKNOWN_IDLE_TICKS + 1, Overdue::Idle));
-        let request = activity.begin();
-        activity.note_authenticated();
-        drop(request);
         assert_eq!(ticks_until_overdue(&mut watch), (IDLE_TICKS + 1, Overdue::Idle));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_only_probes_is_disconnected_after_a_while() {
+        let activity = Arc::new(Activity::default());
+        let mut watch = Watch::new(Arc::clone(&activity));
+        let mut poll = || {
+            drop(activity.begin());
+            watch.tick()
+        };
+        assert!((0..UNKNOWN_LIFE_TICKS).all(|_| poll().is_none()));
+        assert_eq!(poll(), Some(Overdue::Idle));
+        authenticate(&activity);
+        assert!((0..1000).all(|_| poll().is_none()), "an authenticated client stays");
     }
 
     /// Lets a client read this many bytes per tick, and returns the ticks until it is overdue.
@@ -274,16 +301,16 @@ mod tests {
         })
     }
 
-    #[test]
-    fn a_client_that_reads_slowly_is_stalled_below_a_minimum_rate() {
+    #[tokio::test]
+    async fn a_client_that_reads_slowly_is_stalled_below_a_minimum_rate() {
         let minimum = (16 << 10) * TICK.as_secs() as usize;
         assert_eq!(ticks_of_a_reader(minimum), None);
         assert_eq!(ticks_of_a_reader(minimum * 4 / 5), Some(STALL_TICKS + 1));
         assert_eq!(ticks_of_a_reader(1), Some(STALL_TICKS + 1));
     }
 
-    #[test]
-    fn a_held_value_is_dropped_when_everything_is_written() {
+    #[tokio::test]
+    async fn a_held_value_is_dropped_when_everything_is_written() {
         let activity = Arc::new(Activity::default());
         let value = Arc::new(());
         activity.begin().hold_until_sent(value.clone());

@@ -38,17 +38,22 @@ use self::post::PostRequest;
 use self::route::{Route, route};
 use self::sse::SseSessions;
 use super::accept::{Accept, accept};
+use super::connections::{ConnectionPermit, OpenConnection};
 use super::errors::ErrorReply;
 use super::observe::{AccessRecord, RefusedRequest};
 use super::origin::HostRules;
-use super::principal::{Principal, StreamPermit};
+use super::principal::Principal;
 use super::shared::GatewayShared;
+use super::shares::{Hold, Resource};
 use super::tls::Tls;
 use crate::sync::OnDrop;
 use crate::tool::{BoxFuture, CancelToken};
 
 /// Maximum size of the head of a request, and of a piece of its body.
 const MAX_HEAD: usize = 64 << 10;
+
+/// The limit of connections in the audit log.
+const TOO_MANY_CONNECTIONS: &str = "connections";
 
 /// Interval between checks of the calls in flight while the gateway stops.
 const DRAIN_POLL: Duration = Duration::from_millis(20);
@@ -121,19 +126,9 @@ async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRu
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            (io, permit) = accept(&listener, &endpoint.shared.limits) => {
-                let (endpoint, tls) = (Arc::clone(&endpoint), tls.clone());
+            (io, permit) = accept(&listener, &endpoint.shared.connections) => {
                 let peer = A::peer(&io);
-                connections.spawn(async move {
-                    match tls {
-                        None => serve_connection(endpoint, (permit.number, peer), io).await,
-                        Some(tls) => match tls.accept(io).await {
-                            Ok(io) => serve_connection(endpoint, (permit.number, peer), io).await,
-                            Err(error) => tracing::debug!(%error, "TLS handshake failed"),
-                        },
-                    }
-                    drop(permit);
-                });
+                connections.spawn(serve_accepted(Arc::clone(&endpoint), tls.clone(), permit, peer, io));
             }
             Some(ended) = connections.join_next(), if !connections.is_empty() => {
                 if ended.is_err_and(|error| error.is_panic()) {
@@ -149,10 +144,30 @@ async fn serve<A: Accept>(shared: Arc<GatewayShared>, listener: A, rules: HostRu
     while connections.join_next().await.is_some() {}
 }
 
+/// Serves a connection after its TLS handshake, if any. A connection in its handshake makes room for others like an idle one.
+async fn serve_accepted<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    endpoint: Arc<Endpoint>,
+    tls: Option<Tls>,
+    permit: ConnectionPermit,
+    peer: Option<SocketAddr>,
+    io: I,
+) {
+    let connection = &permit.connection;
+    let Some(tls) = tls else { return serve_connection(endpoint, connection, peer, io).await };
+    let handshake = tokio::select! {
+        handshake = tls.accept(io) => handshake,
+        () = connection.evicted() => return,
+    };
+    match handshake {
+        Ok(io) => serve_connection(endpoint, connection, peer, io).await,
+        Err(error) => tracing::debug!(%error, "TLS handshake failed"),
+    }
+}
+
 /// Waits until the gateway stops and no call is in flight.
 async fn drained(shared: &GatewayShared) {
     shared.draining.cancelled().await;
-    while shared.limits.calls() > 0 {
+    while shared.shares.held(Resource::Calls) > 0 {
         tokio::time::sleep(DRAIN_POLL).await;
     }
 }
@@ -160,18 +175,20 @@ async fn drained(shared: &GatewayShared) {
 /// Serves the requests of one connection.
 async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     endpoint: Arc<Endpoint>,
-    connection: (u64, Option<SocketAddr>),
+    open: &Arc<OpenConnection>,
+    peer: Option<SocketAddr>,
     io: I,
 ) {
-    let activity = Arc::new(Activity::default());
+    let activity = Arc::new(Activity::new(Arc::clone(open)));
     let mut watch = Watch::new(Arc::clone(&activity));
     // A connection that is opened while the gateway drains may carry the answer that a call waits for. It serves one request.
     let is_late = endpoint.shared.draining.is_cancelled();
     let closing = if is_late { &endpoint.drained } else { &endpoint.shared.draining }.clone();
     let io = TokioIo::new(WatchedIo::new(io, Arc::clone(&activity)));
-    let service = service_fn(move |request| handle(Arc::clone(&endpoint), connection, Arc::clone(&activity), request));
+    let service = service_fn(move |request| handle(Arc::clone(&endpoint), peer, Arc::clone(&activity), request));
+    let keep_alive = !is_late && !open.is_reserved();
     let mut connection =
-        http1::Builder::new().max_buf_size(MAX_HEAD).keep_alive(!is_late).serve_connection(io, service);
+        http1::Builder::new().max_buf_size(MAX_HEAD).keep_alive(keep_alive).serve_connection(io, service);
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_closing = false;
@@ -185,6 +202,14 @@ async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
                 return;
             }
             () = closing.cancelled(), if !is_closing => {
+                is_closing = true;
+                std::pin::Pin::new(&mut connection).graceful_shutdown();
+            }
+            () = open.evicted(), if !is_closing => {
+                // A request that has arrived at the last moment is answered.
+                if open.is_idle() {
+                    return tracing::debug!("idle connection closed: all connections are in use");
+                }
                 is_closing = true;
                 std::pin::Pin::new(&mut connection).graceful_shutdown();
             }
@@ -209,7 +234,7 @@ async fn serve_connection<I: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
 /// Handles one request.
 async fn handle(
     endpoint: Arc<Endpoint>,
-    (connection, peer): (u64, Option<SocketAddr>),
+    peer: Option<SocketAddr>,
     activity: Arc<Activity>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
@@ -229,18 +254,20 @@ async fn handle(
         return Ok(response::closing(response).map(|body| body.with_access(access)));
     }
     let shared = &endpoint.shared;
+    let is_reserved = activity.connection().is_reserved();
     let mut response = match route {
+        Route::Health => response::document(200, r#"{"status":"ok"}"#),
+        Route::Ready => ready(shared),
         route @ (Route::Mcp(_)
         | Route::Sse(_)
         | Route::Messages
         | Route::Metrics
         | Route::Stats
         | Route::Api(_)
-        | Route::SignIn) => serve_principal(&endpoint, (connection, &activity), route, (&head, body)).await,
+        | Route::SignIn) => serve_principal(&endpoint, activity.connection(), route, (&head, body)).await,
+        _ if is_reserved => response::refused_by(TOO_MANY_CONNECTIONS, response::error(&too_many_connections(shared))),
         Route::SignInCallback => sign_in::callback(shared, &head).await,
         Route::ResourceMetadata => auth::resource_metadata(shared, &head),
-        Route::Health => response::document(200, r#"{"status":"ok"}"#),
-        Route::Ready => ready(shared),
         Route::Page(asset) => page::get(asset, &head.headers),
         Route::Preflight => {
             let mut response = response::empty(204);
@@ -254,7 +281,7 @@ async fn handle(
     if let Some(origin) = head.headers.get(ORIGIN) {
         head::allow_origin(response.headers_mut(), origin.clone());
     }
-    if shared.leaving.is_cancelled() {
+    if shared.leaving.is_cancelled() || is_reserved {
         response = response::closing(response);
     }
     let status = response.status().as_u16();
@@ -266,7 +293,7 @@ async fn handle(
 /// Handles a request that has to be authenticated.
 async fn serve_principal(
     endpoint: &Endpoint,
-    (connection, activity): (u64, &Activity),
+    connection: &OpenConnection,
     route: Route,
     (head, body): (&Parts, Incoming),
 ) -> Response<Body> {
@@ -280,7 +307,9 @@ async fn serve_principal(
         Ok(principal) => principal,
         Err(refused) => return *refused,
     };
-    activity.note_authenticated();
+    if let Err(error) = occupy(shared, connection, &principal) {
+        return response::closing(response::error(&error));
+    }
     let limited = take_request(shared, &principal);
     let opens_stream = match route {
         Route::Mcp(_) => head.method == Method::GET,
@@ -297,7 +326,7 @@ async fn serve_principal(
         (Route::Api(resource), _, stream) => holding(api::get(shared, resource, &principal).await, stream),
         (route, limited, stream) => {
             let principal = principal.clone();
-            holding(serve_mcp(endpoint, connection, route, (principal, limited), (head, body)).await, stream)
+            holding(serve_mcp(endpoint, connection.number, route, (principal, limited), (head, body)).await, stream)
         }
     };
     auth::record_refusal(shared, Some(&principal), &mut response);
@@ -320,26 +349,41 @@ fn refused(principal: &Principal, rule: &'static str) -> RefusedRequest {
     RefusedRequest { principal: principal.shared_id(), key_id: principal.key_id(), rule }
 }
 
+/// Counts the connection of a request among those of its principal. Fails if the principal, or the gateway, has too many.
+fn occupy(shared: &GatewayShared, connection: &OpenConnection, principal: &Principal) -> Result<(), ErrorReply> {
+    if !shared.connections.admit(connection) {
+        shared.observer.add_refused_request(refused(principal, TOO_MANY_CONNECTIONS));
+        return Err(too_many_connections(shared));
+    }
+    connection.hold(&shared.shares, principal.holdings()).map_err(|error| {
+        shared.observer.add_refused_request(refused(principal, error.rule()));
+        ErrorReply::over_share(error)
+    })
+}
+
+/// All connections are busy.
+fn too_many_connections(shared: &GatewayShared) -> ErrorReply {
+    let limit = shared.connections.max();
+    ErrorReply::overloaded(format!("too many connections (limit: {limit}); try again later"))
+}
+
 /// Counts an event stream of a principal, so that one principal cannot occupy all connections.
-fn open_stream(shared: &GatewayShared, principal: &Principal) -> Result<StreamPermit, ErrorReply> {
-    let limits = shared.settings().limits;
-    let limit = match principal.limits().sessions {
-        Some(sessions) => sessions.saturating_mul(limits.streams_per_client),
-        // Without authentication, all clients are one principal.
-        None if principal.id().is_empty() => usize::MAX,
-        None => (limits.connections / 2).max(1),
-    };
-    principal.open_stream(limit).ok_or_else(|| {
-        shared.observer.add_refused_request(refused(principal, "streams_per_principal"));
-        let message = format!("too many event streams (limit: {limit} per principal); close one of them");
-        ErrorReply::refused(429, message)
+fn open_stream(shared: &GatewayShared, principal: &Principal) -> Result<Hold, ErrorReply> {
+    let sessions = principal.limits().sessions;
+    let own_limit =
+        sessions.map_or(usize::MAX, |sessions| sessions.saturating_mul(shared.settings().limits.streams_per_client));
+    shared.shares.take_within(Resource::Streams, principal.holdings(), 1, own_limit).map_err(|error| {
+        shared.observer.add_refused_request(refused(principal, error.rule()));
+        let mut reply = ErrorReply::over_share(error);
+        reply.message.push_str("; close one of them");
+        reply
     })
 }
 
 /// Counts a stream until the response is sent.
-fn holding(response: Response<Body>, stream: Option<Result<StreamPermit, ErrorReply>>) -> Response<Body> {
+fn holding(response: Response<Body>, stream: Option<Result<Hold, ErrorReply>>) -> Response<Body> {
     match stream {
-        Some(Ok(permit)) => response.map(|body| body.holding(Arc::new(permit))),
+        Some(Ok(hold)) => response.map(|body| body.holding(Arc::new(hold))),
         Some(Err(_)) | None => response,
     }
 }
