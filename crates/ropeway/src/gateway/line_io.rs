@@ -6,8 +6,13 @@ use std::io;
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
+use super::shares::{Hold, Holdings, Resource, ShareError, Shares};
+
 /// Minimum size of a read.
 const CHUNK: usize = 64 << 10;
+
+/// Size above which the buffer of an incomplete line is counted.
+const MAX_UNCOUNTED: usize = 2 * CHUNK;
 
 /// A larger empty buffer is replaced by a small one.
 const MAX_RETAINED: usize = 1 << 20;
@@ -22,6 +27,23 @@ pub(crate) enum Line {
     Message(Bytes),
     /// A line over the limit, which was skipped.
     TooLong,
+    /// A long line that was skipped because messages take too much memory already.
+    NoRoom(ShareError),
+}
+
+/// Why the rest of a line is skipped.
+#[derive(Clone, Copy, Debug)]
+enum Skipped {
+    TooLong,
+    NoRoom(ShareError),
+}
+
+/// Counts long lines as held by a principal, while they are incomplete and until the message is dropped.
+struct LineBudget {
+    shares: Shares,
+    principal: Holdings,
+    /// The size of the buffer, once a line is long.
+    hold: Option<Hold>,
 }
 
 /// Reads lines.
@@ -30,15 +52,22 @@ pub(crate) struct LineReader<R> {
     buffer: BytesMut,
     /// Length of the buffer's beginning that contains no newline.
     searched: usize,
-    /// Whether the rest of a line over the limit is skipped.
-    is_skipping: bool,
+    /// Set while the rest of a line is skipped.
+    skipped: Option<Skipped>,
     limit: usize,
+    budget: Option<LineBudget>,
     has_ended: bool,
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(crate) fn new(input: R, limit: usize) -> Self {
-        Self { input, buffer: BytesMut::new(), searched: 0, is_skipping: false, limit, has_ended: false }
+        Self { input, buffer: BytesMut::new(), searched: 0, skipped: None, limit, budget: None, has_ended: false }
+    }
+
+    /// Counts long lines as held by a principal.
+    pub(crate) fn with_budget(mut self, shares: &Shares, principal: &Holdings) -> Self {
+        self.budget = Some(LineBudget { shares: shares.clone(), principal: principal.clone(), hold: None });
+        self
     }
 
     /// Changes the maximum length of a line.
@@ -70,8 +99,29 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
         if self.buffer.capacity() - self.buffer.len() < CHUNK / 8 {
             // Doubles the buffer, to copy a long line only a few times.
+            let more = CHUNK.max(self.buffer.len());
+            if let Err(error) = self.take(more) {
+                // The memory is given back, and the rest of the line is skipped.
+                (self.buffer, self.searched) = (BytesMut::new(), 0);
+                self.skipped = Some(Skipped::NoRoom(error));
+            }
             self.buffer.reserve(CHUNK.max(self.buffer.len()));
         }
+    }
+
+    /// Counts a long line that is incomplete before its buffer grows by this size.
+    fn take(&mut self, more: usize) -> Result<(), ShareError> {
+        let size = self.buffer.len() + more;
+        let Some(budget) = self.budget.as_mut().filter(|_| size > MAX_UNCOUNTED) else { return Ok(()) };
+        // The buffer before it is released when its content is copied.
+        budget.hold = None;
+        budget.hold = Some(budget.shares.take(Resource::BodyBytes, &budget.principal, size)?);
+        Ok(())
+    }
+
+    /// Returns the amount that is held for the line that ends now.
+    fn held(&mut self) -> Option<Hold> {
+        self.budget.as_mut()?.hold.take()
     }
 
     /// Takes the first complete line that is not blank out of the buffer.
@@ -79,17 +129,27 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         while let Some(end) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
             let line = self.buffer.split_to(self.searched + end + 1).freeze();
             self.searched = 0;
-            if std::mem::take(&mut self.is_skipping) || line.len() > self.limit.saturating_add(1) {
-                return Some(Line::TooLong);
+            let hold = self.held();
+            match self.skipped.take() {
+                Some(Skipped::NoRoom(error)) => return Some(Line::NoRoom(error)),
+                Some(Skipped::TooLong) => return Some(Line::TooLong),
+                None if line.len() > self.limit.saturating_add(1) => return Some(Line::TooLong),
+                None => {}
             }
+            let line = match hold {
+                Some(hold) => hold.attach(line),
+                None => line,
+            };
             let text = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&line).trim_ascii();
             if !text.is_empty() {
                 return Some(Line::Message(line.slice_ref(text)));
             }
         }
         self.searched = self.buffer.len();
-        if self.buffer.len() > self.limit || self.is_skipping {
-            self.is_skipping = true;
+        if self.buffer.len() > self.limit {
+            self.skipped.get_or_insert(Skipped::TooLong);
+        }
+        if self.skipped.is_some() {
             self.buffer.clear();
             self.searched = 0;
         }
@@ -165,6 +225,7 @@ impl<W: AsyncWrite + Unpin> LineWriter<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::GatewayLimits;
 
     async fn lines(input: &[u8], limit: usize) -> Vec<Line> {
         let mut reader = LineReader::new(input, limit);
@@ -207,6 +268,35 @@ mod tests {
         assert!(reader.buffer.capacity() <= 4 * CHUNK, "{}", reader.buffer.capacity());
         assert_eq!(reader.next().await.unwrap(), Some(message("{}")));
         client.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn long_lines_are_held_until_their_message_is_dropped() {
+        let shares = Shares::new(&GatewayLimits::default());
+        let (alice, held) = (Holdings::new(true), || shares.held(Resource::BodyBytes));
+        let (mut writer, reader) = tokio::io::duplex(CHUNK);
+        let mut reader = LineReader::new(reader, 100 << 20).with_budget(&shares, &alice);
+        let share = shares.share(Resource::BodyBytes, &alice);
+        let client = tokio::spawn(async move {
+            for length in [1 << 20, share + 1, 10] {
+                for _ in 0..length / CHUNK {
+                    writer.write_all(&[b'x'; CHUNK]).await.unwrap();
+                }
+                writer.write_all(b"{}\n").await.unwrap();
+            }
+            writer
+        });
+        let Some(Line::Message(first)) = reader.next().await.unwrap() else { panic!("the line is not read") };
+        assert!(first.len() == (1 << 20) + 2 && (1 << 20..4 << 20).contains(&held()), "{}", held());
+        let slice = first.slice(..1);
+        drop(first);
+        assert!(held() > 1 << 20);
+        drop(slice);
+        assert_eq!(held(), 0);
+        assert!(matches!(reader.next().await.unwrap(), Some(Line::NoRoom(ShareError::Principal { .. }))));
+        assert_eq!(held(), 0);
+        assert_eq!(reader.next().await.unwrap(), Some(message("{}")));
+        drop(client.await.unwrap());
     }
 
     #[tokio::test]

@@ -97,6 +97,11 @@ impl Pipe {
                 let error = ErrorReply::invalid_request(format!("the message exceeds {limit} bytes"));
                 return Dispatch::Done { status: error.status, reply: Reply::error(None, &error) };
             }
+            Line::NoRoom(error) => {
+                self.shared.observer.add_refused(error.rule());
+                let error = ErrorReply::over_share(error);
+                return Dispatch::Done { status: error.status, reply: Reply::error(None, &error) };
+            }
         };
         if let Some(reply) = private(&text) {
             return Dispatch::Done { status: 200, reply };

@@ -96,7 +96,8 @@ async fn accept_clients(shared: Arc<GatewayShared>, listener: UnixListener) -> i
 /// Serves one client. Until its preamble has arrived, its connection makes room for others.
 async fn serve_client(shared: Arc<GatewayShared>, stream: UnixStream, connection: &OpenConnection) {
     let (input, mut output) = tokio::io::split(stream);
-    let mut reader = LineReader::new(input, MAX_PREAMBLE);
+    let holdings = shared.auth.local().holdings();
+    let mut reader = LineReader::new(input, MAX_PREAMBLE).with_budget(&shared.shares, holdings);
     let selector = match tokio::time::timeout(PREAMBLE_TIMEOUT, read_preamble(&mut reader)).await {
         Ok(Some(Ok(selector))) => selector,
         Ok(Some(Err(error))) => return refuse(&mut output, &error).await,
@@ -124,7 +125,7 @@ async fn read_preamble(reader: &mut LineReader<ReadHalf<UnixStream>>) -> Option<
 fn selector_of(line: &Line) -> Result<Selector, ErrorReply> {
     let text = match line {
         Line::Message(text) => text.as_ref(),
-        Line::TooLong => b"",
+        Line::TooLong | Line::NoRoom(_) => b"",
     };
     let preamble: Preamble =
         serde_json::from_slice(text).map_err(|_| ErrorReply::invalid_request("the first line is not a preamble"))?;

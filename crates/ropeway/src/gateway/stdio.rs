@@ -26,7 +26,8 @@ pub(crate) async fn serve(
             () = shared.draining.cancelled() => {}
         }
     }
-    let reader = LineReader::new(input, shared.settings().limits.message);
+    let reader = LineReader::new(input, shared.settings().limits.message)
+        .with_budget(&shared.shares, shared.auth.local().holdings());
     let pipe = Pipe { shared, client: Arc::new(PipeClient::new(None)), selector };
     pipe.serve(reader, output, &|_| None).await;
 }

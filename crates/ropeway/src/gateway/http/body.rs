@@ -8,18 +8,30 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hyper::body::{Body as _, Frame as BodyFrame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use super::activity::InFlight;
 use crate::gateway::observe::AccessRecord;
+use crate::gateway::principal::Principal;
+use crate::gateway::shared::GatewayShared;
+use crate::gateway::shares::{Hold, Resource, ShareError, Shares};
 
 /// Time within which a client has to send the whole body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum size that is allocated for a body before it has arrived.
-const MAX_TRUSTED_LENGTH: usize = 1 << 20;
+/// Size above which a body counts as large: its client has to send it at a minimum rate.
+const SMALL_BODY: usize = 64 << 10;
+
+/// Minimum bytes per second of a large body.
+const MIN_RATE: u64 = 16 << 10;
+
+/// Time that a client may be behind the minimum rate.
+const MAX_BEHIND: Duration = Duration::from_secs(10);
+
+/// Time that a client may be behind while memory for bodies is short. Also the interval between checks.
+const MAX_BEHIND_IF_SHORT: Duration = Duration::from_secs(2);
 
 /// Time after which a silent event stream gets a comment, so that proxies and clients keep it open.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -37,38 +49,130 @@ pub(super) enum BodyError {
     TooSlow,
     /// The client has disconnected, or its encoding is invalid.
     Broken,
+    /// The bodies in memory are too large already.
+    NoRoom(ShareError),
 }
 
 /// Reads the body of a request. A body that arrives in one piece is not copied.
-pub(super) async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
+///
+/// Other bodies are counted as held by the principal, piece by piece, until the last slice of the returned bytes is dropped. One
+/// piece is part of the buffer that each connection has anyway.
+pub(super) async fn read_body(
+    shared: &GatewayShared,
+    principal: &Principal,
+    body: Incoming,
+    limit: usize,
+) -> Result<Bytes, BodyError> {
     // The length is exact if the client has declared it.
     if body.size_hint().lower() > limit as u64 {
         return Err(BodyError::TooLarge);
     }
-    let read = tokio::time::timeout(BODY_TIMEOUT, collect(body, limit));
+    let read = tokio::time::timeout(BODY_TIMEOUT, collect(&shared.shares, principal, body, limit));
     read.await.unwrap_or(Err(BodyError::TooSlow))
 }
 
-async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
-    let length = body.size_hint().lower() as usize;
+async fn collect(shares: &Shares, principal: &Principal, mut body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
+    let length = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
     let first = next_data(&mut body).await?.unwrap_or_default();
     if first.len() > limit {
         return Err(BodyError::TooLarge);
     }
     let Some(second) = next_data(&mut body).await? else { return Ok(first) };
-    let mut whole = BytesMut::with_capacity(
-        length.clamp(first.len() + second.len(), MAX_TRUSTED_LENGTH.max(first.len() + second.len())),
-    );
-    whole.extend_from_slice(&first);
+    let mut buffer = BodyBuffer::new(shares, principal, length.map_or(limit, |length| length.min(limit)))?;
+    buffer.push(&first)?;
+    drop(first);
     let mut next = Some(second);
     while let Some(data) = next {
-        if whole.len() + data.len() > limit {
+        if buffer.bytes.len() + data.len() > limit {
             return Err(BodyError::TooLarge);
         }
-        whole.extend_from_slice(&data);
-        next = next_data(&mut body).await?;
+        buffer.push(&data)?;
+        drop(data);
+        next = buffer.next_data(&mut body).await?;
     }
-    Ok(whole.freeze())
+    Ok(buffer.finish())
+}
+
+/// The pieces of a body that have arrived. Its capacity is held by the principal.
+struct BodyBuffer<'a> {
+    shares: &'a Shares,
+    principal: &'a Principal,
+    bytes: Vec<u8>,
+    hold: Hold,
+    /// Maximum size of the whole body.
+    max: usize,
+    /// Set once the body is large.
+    large: Option<LargeBody>,
+}
+
+/// Counts a large body, and measures how fast it arrives.
+struct LargeBody {
+    _hold: Hold,
+    /// When the client is too far behind. Each byte moves it, so that it is at most [`MAX_BEHIND`] ahead.
+    deadline: Instant,
+}
+
+impl<'a> BodyBuffer<'a> {
+    fn new(shares: &'a Shares, principal: &'a Principal, max: usize) -> Result<Self, BodyError> {
+        let hold = shares.take(Resource::BodyBytes, principal.holdings(), 0).map_err(BodyError::NoRoom)?;
+        Ok(Self { shares, principal, bytes: Vec::new(), hold, max, large: None })
+    }
+
+    /// Appends a piece. The capacity doubles, whatever length the client has declared.
+    fn push(&mut self, data: &[u8]) -> Result<(), BodyError> {
+        let length = self.bytes.len() + data.len();
+        if length > SMALL_BODY && self.large.is_none() {
+            // As many bodies as calls, so that the answer to a server request can arrive while all calls are in use.
+            let calls = self.principal.limits().calls.unwrap_or(usize::MAX);
+            let hold = self.shares.take_within(Resource::Bodies, self.principal.holdings(), 1, calls);
+            let hold = hold.map_err(BodyError::NoRoom)?;
+            self.large = Some(LargeBody { _hold: hold, deadline: Instant::now() + MAX_BEHIND });
+        }
+        if let Some(large) = &mut self.large {
+            large.note(data.len());
+        }
+        let capacity = self.bytes.capacity();
+        if length > capacity {
+            let wanted = (2 * capacity).min(self.max).max(length);
+            self.hold.grow(wanted - capacity).map_err(BodyError::NoRoom)?;
+            self.bytes.reserve_exact(wanted - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(())
+    }
+
+    /// Returns the next data of a body; `None` at its end. Fails if a large body arrives too slowly.
+    async fn next_data(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
+        let Some(large) = &self.large else { return next_data(body).await };
+        loop {
+            // The end of a body that has arrived is never too late.
+            if !body.is_end_stream() && large.is_too_slow(self.shares, self.principal) {
+                return Err(BodyError::TooSlow);
+            }
+            if let Ok(next) = tokio::time::timeout(MAX_BEHIND_IF_SHORT, next_data(body)).await {
+                return next;
+            }
+        }
+    }
+
+    /// Returns the whole body, which the principal holds until it is dropped.
+    fn finish(self) -> Bytes {
+        self.hold.attach(Bytes::from(self.bytes))
+    }
+}
+
+impl LargeBody {
+    /// Notes that bytes have arrived.
+    fn note(&mut self, bytes: usize) {
+        let earned = Duration::from_micros(bytes as u64 * 1_000_000 / MIN_RATE);
+        self.deadline = (self.deadline + earned).min(Instant::now() + MAX_BEHIND);
+    }
+
+    fn is_too_slow(&self, shares: &Shares, principal: &Principal) -> bool {
+        let is_short = shares.is_short(Resource::BodyBytes, principal.holdings());
+        let spare = if is_short { MAX_BEHIND - MAX_BEHIND_IF_SHORT } else { Duration::ZERO };
+        Instant::now() + spare >= self.deadline
+    }
 }
 
 /// Returns the next data of a body; `None` at its end. Trailers are ignored.

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
+use serde_json::value::RawValue;
 
 use super::body::{Body, Events, KEEP_ALIVE, read_body};
 use super::head::{self, METHOD, NAME, SESSION, VERSION};
@@ -32,6 +33,9 @@ use crate::tool::CancelToken;
 
 /// Time within which a legacy client can resume the stream of a running request.
 const RESUME_GRACE: Duration = Duration::from_secs(30);
+
+/// Maximum size of a body that is read to find the id of a message that a limit refuses.
+const MAX_REFUSED_BODY: usize = 64 << 10;
 
 /// A POST request before its body is read.
 pub(super) struct PostRequest {
@@ -59,14 +63,14 @@ pub(super) async fn post(
     if let Some(name) = head::repeated(&head.headers) {
         return response::refuse(400, format!("Bad Request: several {name} headers"));
     }
+    if let Err(error) = &request.limited {
+        return limited(shared, &request.principal, body, error).await;
+    }
     let limit = body_limit(shared, &request.principal);
-    let body = match read_body(body, limit).await {
+    let body = match read_body(shared, &request.principal, body, limit).await {
         Ok(body) => body,
         Err(error) => return response::bad_body(error, limit),
     };
-    if let Err(error) = &request.limited {
-        return limited(&body, error);
-    }
     match receive(shared, &head.headers, request, &body) {
         Dispatch::Done { status, reply } => response::json(status, reply),
         Dispatch::Opened { session, reply, .. } => {
@@ -87,12 +91,24 @@ pub(super) fn body_limit(shared: &GatewayShared, principal: &Principal) -> usize
     principal.limits().body.map_or(limit, |own| own.min(limit))
 }
 
-/// Refuses a message because a limit is reached. The error has the id of the message.
-pub(super) fn limited(body: &[u8], error: &ErrorReply) -> Response<Body> {
-    let id = match read_client_message(body) {
-        Ok(ClientMessage::Request { id, .. }) => Some(id),
-        _ => None,
-    };
+/// Refuses a message because a limit is reached. The error has the id of the message, unless the message is large.
+pub(super) async fn limited(
+    shared: &GatewayShared,
+    principal: &Principal,
+    body: Incoming,
+    error: &ErrorReply,
+) -> Response<Body> {
+    match read_body(shared, principal, body, body_limit(shared, principal).min(MAX_REFUSED_BODY)).await {
+        Ok(body) => match read_client_message(&body) {
+            Ok(ClientMessage::Request { id, .. }) => refusal(Some(id), error),
+            _ => refusal(None, error),
+        },
+        // The rest of the body may follow.
+        Err(_) => response::closing(refusal(None, error)),
+    }
+}
+
+fn refusal(id: Option<&RawValue>, error: &ErrorReply) -> Response<Body> {
     response::with_retry_after(response::json(error.status, Reply::error(id, error)), error.retry_after())
 }
 

@@ -104,6 +104,7 @@ pub(super) fn bad_body(error: BodyError, limit: usize) -> Response<Body> {
         BodyError::TooLarge => refuse(413, format!("the body exceeds {limit} bytes")),
         BodyError::TooSlow => refuse(408, "the body did not arrive in time"),
         BodyError::Broken => refuse(400, "the body is incomplete"),
+        BodyError::NoRoom(full) => refused_by(full.rule(), self::error(&ErrorReply::over_share(full))),
     })
 }
 

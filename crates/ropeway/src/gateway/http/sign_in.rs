@@ -62,7 +62,7 @@ pub(super) async fn change(
     if !is_own_origin(&head.headers) {
         return response::refuse(403, "Origin is not allowed");
     }
-    let body = match read_body(body, MAX_BODY).await {
+    let body = match read_body(shared, principal, body, MAX_BODY).await {
         Ok(body) => body,
         Err(error) => return response::bad_body(error, MAX_BODY),
     };

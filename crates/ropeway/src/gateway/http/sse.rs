@@ -118,14 +118,14 @@ pub(super) async fn message(
     if !head::is_json(&head.headers) {
         return response::refuse(415, "Unsupported Media Type: Content-Type must be application/json");
     }
+    if let Err(error) = &is_limited {
+        return limited(shared, principal, body, error).await;
+    }
     let limit = body_limit(shared, principal);
-    let body = match read_body(body, limit).await {
+    let body = match read_body(shared, principal, body, limit).await {
         Ok(body) => body,
         Err(error) => return response::bad_body(error, limit),
     };
-    if let Err(error) = &is_limited {
-        return limited(&body, error);
-    }
     let client = ClientRef::Pipe(Arc::clone(&session.pipe));
     let (selector, principal) = (session.selector.clone(), principal.clone());
     let caller = Caller { client, selector, principal, headers: None };

@@ -8,6 +8,7 @@ mod isolation;
 mod issuer;
 mod jwt;
 pub(crate) mod kit;
+mod limits;
 mod listeners;
 mod nested;
 mod observe;
