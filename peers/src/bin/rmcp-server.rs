@@ -109,11 +109,9 @@ impl ServerHandler for Server {
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        if std::env::var_os("MODERN_ONLY").is_some() {
-            Cow::Borrowed(&[ProtocolVersion::V_2026_07_28])
-        } else {
-            Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
-        }
+        const MODERN: &[ProtocolVersion] = &[ProtocolVersion::V_2026_07_28];
+        let is_modern_only = std::env::var_os("MODERN_ONLY").is_some();
+        Cow::Borrowed(if is_modern_only { MODERN } else { ProtocolVersion::KNOWN_VERSIONS })
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
