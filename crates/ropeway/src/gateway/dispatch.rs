@@ -345,7 +345,12 @@ fn initialize(
             Ok(Dispatch::Done { status: 200, reply })
         }
         ClientRef::Http { .. } => {
-            let (session, client) = shared.create_session(&description, &caller.principal, &profile)?;
+            let created = shared.create_session(&description, &caller.principal, &profile);
+            if let Err(error) = &created {
+                let rule = if error.status == 429 { "sessions_per_principal" } else { "sessions" };
+                record.note(|record| record.note_denied(rule));
+            }
+            let (session, client) = created?;
             note_client(record, &client);
             Ok(Dispatch::Opened { session, reply })
         }

@@ -262,6 +262,24 @@ fn every_refusal_is_in_the_audit_log_and_in_the_metrics() {
 }
 
 #[test]
+fn a_refused_session_names_its_limit_in_the_audit_log() {
+    scene(|_| async move {
+        let kit = KeyedKit::start(GatewaySettings::default()).await;
+        let ann = kit.key("ann", |new| new.limits = limit(|limits| limits.sessions = Some(1)));
+        let session = initialize(&kit, &ann).await.headers["mcp-session-id"].clone();
+        // A session with an open stream does not make room for another one.
+        let mut stream = kit.open(&bare("GET", "/mcp", &format!("{HOST}{ann}Mcp-Session-Id: {session}\r\n"))).await;
+        read_until(&mut stream, "text/event-stream").await;
+        assert_eq!(initialize(&kit, &ann).await.status, 429);
+        let record = &kit.gateway.recent_calls(1)[0];
+        let shown = ["method", "decision", "rule"].map(|key| record[key].as_str().unwrap_or(""));
+        assert_eq!(shown, ["initialize", "deny", "sessions_per_principal"], "{record}");
+        drop(stream);
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_flood_of_wrong_keys_is_a_line_per_second() {
     scene(|_| async move {
         let folder = tempfile::tempdir().expect("a folder");
