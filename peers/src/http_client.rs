@@ -85,6 +85,8 @@ pub struct LoadClient {
     next_id: u64,
     /// The line of the `Authorization` header.
     authorization: String,
+    name: String,
+    capabilities: Value,
 }
 
 impl LoadClient {
@@ -101,6 +103,8 @@ impl LoadClient {
             events: None,
             next_id: 1,
             authorization: String::new(),
+            name: "load".to_owned(),
+            capabilities: json!({}),
         })
     }
 
@@ -109,6 +113,35 @@ impl LoadClient {
     pub fn with_token(mut self, token: &str) -> Self {
         self.authorization = format!("Authorization: Bearer {token}\r\n");
         self
+    }
+
+    /// Declares a name and capabilities.
+    #[must_use]
+    pub fn with_identity(mut self, name: &str, capabilities: Value) -> Self {
+        (self.name, self.capabilities) = (name.to_owned(), capabilities);
+        self
+    }
+
+    /// Returns the address to connect to.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Returns the bytes of a request of this client, for a connection of its own.
+    pub fn request_bytes(&mut self, method: &str, name: &str, params: &Value) -> Vec<u8> {
+        let body = self.body(method, params);
+        self.next_id += 1;
+        self.head("POST", method, name, &body)
+    }
+
+    /// Returns the bytes of a message of this client that is not a request: a response or a notification.
+    pub fn message_bytes(&self, message: &Value) -> Vec<u8> {
+        self.head("POST", "", "", message.to_string().as_bytes())
+    }
+
+    /// Returns the bytes of the request that opens the stream of notifications.
+    pub fn stream_bytes(&self) -> Vec<u8> {
+        self.head("GET", "", "", b"")
     }
 
     /// Opens a session in the legacy era; a modern client needs none.
@@ -121,8 +154,8 @@ impl LoadClient {
             let (events, path) = EventReader::open(&self.authority, &self.path).await?;
             (self.events, self.path) = (Some(events), path);
         }
-        let client = json!({ "name": "load", "version": "1.0.0" });
-        let params = json!({ "protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client });
+        let client = json!({ "name": self.name, "version": "1.0.0" });
+        let params = json!({ "protocolVersion": LEGACY, "capabilities": self.capabilities, "clientInfo": client });
         let reply = self.post("POST", "initialize", "", &self.body("initialize", &params)).await?;
         if reply.status != 200 || reply.message()?.get("result").is_none() {
             bail!("`initialize` failed: HTTP {} {}", reply.status, String::from_utf8_lossy(&reply.body));
@@ -163,8 +196,8 @@ impl LoadClient {
         if self.era == LoadEra::Modern {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": MODERN,
-                "io.modelcontextprotocol/clientInfo": { "name": "load", "version": "1.0.0" },
-                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo": { "name": self.name, "version": "1.0.0" },
+                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
             });
         }
         json!({ "jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params }).to_string().into_bytes()

@@ -5,6 +5,7 @@ pub mod baseline;
 pub mod bench_case;
 pub mod event_reader;
 pub mod http_client;
+pub mod message_stream;
 pub mod meter;
 pub mod payloads;
 pub mod process_tree;

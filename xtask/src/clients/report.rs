@@ -6,6 +6,9 @@ use super::baseline::{Baseline, Place};
 use super::outcome::{Outcome, Outcomes};
 use super::ways::{Server, Way};
 
+/// Maximum characters of a reason.
+const MAX_DETAIL: usize = 160;
+
 /// The outcomes of one client on one way to one server.
 #[derive(Debug)]
 pub struct Run {
@@ -48,7 +51,9 @@ impl Report {
                 }
                 let (way, server) = (run.way.name(), run.server.name());
                 let place = Place { check, client: run.client, way, server };
-                let text = format!("{server} {check}: {} instead of {}: {}", seen.outcome, direct.outcome, seen.detail);
+                let detail: Vec<&str> = seen.detail.split_whitespace().collect();
+                let detail: String = detail.join(" ").chars().take(MAX_DETAIL).collect();
+                let text = format!("{server} {check}: {} instead of {}: {detail}", seen.outcome, direct.outcome);
                 let reason = baseline.reason(place).map(str::to_owned);
                 worse.push(Worse { client: run.client, way: run.way, text, reason });
             }

@@ -14,7 +14,9 @@ use crate::gateway::Gateway;
 use crate::paths;
 
 /// The programs of the servers, by a word of their command line.
-const SERVERS: [(&str, &str); 5] = [
+const SERVERS: [(&str, &str); 6] = [
+    // Before the other server of the same program.
+    ("\"asker\"", "asker"),
     ("echo-server", "echo"),
     ("rmcp-server", "rust"),
     ("server-everything", "everything"),

@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: mixed load on the gateway while servers are killed, the configuration changes and it restarts.
+//! `cargo xtask soak`: mixed load on the gateway while servers are killed, the configuration changes and it restarts: calls,
+//! streams, subscriptions and requests of servers.
 
 mod chaos;
 mod report;
@@ -71,7 +72,7 @@ fn soak(time: Duration, pause: u64, random: Random) -> Result<Report> {
     let mut load = Command::new(paths::program("soak-load"));
     load.args(["--url", &gateway.url, "--seconds", &time.as_secs().to_string()]);
     load.args(["--sessions", &SESSIONS.to_string(), "--calls", &plan().to_string()]);
-    load.args(["--pause", &pause.to_string()]);
+    load.args(["--pause", &pause.to_string(), "--watch", &watched().to_string(), "--ask", &asked().to_string()]);
     let mut load = Background::start(&mut load)?;
     let end = Instant::now() + time;
     let mut chaos = Chaos::new(gateway, config, changed, listen, random);
@@ -102,11 +103,13 @@ fn configuration(remote: &str, folder: &Path, is_changed: bool) -> Value {
     let memory = paths::servers().join("npm/node_modules/@modelcontextprotocol/server-memory/dist/index.js");
     // Long enough for any soak; the default of tests is two minutes.
     let script = json!({ "name": "scripted", "process": { "lifetime_ms": 86_400_000 } }).to_string();
+    let asker = json!({ "name": "asker", "process": { "lifetime_ms": 86_400_000 } }).to_string();
     let mut servers = vec![
         json!({ "alias": "echo", "command": paths::program("echo-server") }),
         json!({ "alias": "rust", "command": paths::program("rmcp-server") }),
         json!({ "alias": "everything", "command": node, "args": [everything] }),
         json!({ "alias": "scripted", "command": paths::program("scripted-server"), "args": [script] }),
+        json!({ "alias": "asker", "command": paths::program("scripted-server"), "args": [asker], "isolation": "client" }),
         json!({ "alias": "remote", "url": remote }),
     ];
     if is_changed {
@@ -130,6 +133,20 @@ fn plan() -> Value {
         call("rust", "slow", json!({ "steps": 3, "millis": 20 }), "steps done"),
         call("echo", "text", json!({ "bytes": 65_536 }), "content"),
         call("remote", "test_tool_with_progress", json!({}), "executed successfully"),
+    ])
+}
+
+/// Returns the resources that are watched, and the tools that change them.
+fn watched() -> Value {
+    json!([{ "server": "remote", "tool": "remote_test_trigger_resource_update", "uri": "test://watched-resource" }])
+}
+
+/// Returns the calls whose servers ask the client.
+fn asked() -> Value {
+    json!([
+        { "server": "remote", "tool": "remote_test_elicitation", "arguments": { "message": "who?" }, "expect": "soaked" },
+        { "server": "remote", "tool": "remote_test_sampling", "arguments": { "prompt": "hi" }, "expect": "soaked" },
+        { "server": "asker", "tool": "asker_elicit", "arguments": {}, "expect": "soaked" },
     ])
 }
 

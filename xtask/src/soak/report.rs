@@ -10,6 +10,8 @@ use super::chaos::{Event, EventKind, Observed};
 
 /// Milliseconds by which clocks and signals may be late.
 const SLACK: u64 = 250;
+/// Milliseconds after an event within which a call on what was killed has to fail. A longer one hangs, and is lost.
+const LATEST: u64 = 2_000;
 /// Growth of the memory that is not a leak: caches and the allocator.
 const GROWTH_KIB: u64 = 16 << 10;
 
@@ -80,11 +82,14 @@ impl Report {
     }
 }
 
-/// Returns the event that explains a failed call: it was in flight on what was killed.
+/// Returns the event that explains a failed call: it was in flight on what was killed, and failed soon.
 fn cause(failure: &Value, events: &[Event]) -> Option<String> {
     let (started, ended) = (failure["started"].as_u64()?, failure["ended"].as_u64()?);
     let server = failure["server"].as_str()?;
-    let overlaps = |event: &&Event| started <= event.until + SLACK && ended + SLACK >= event.at;
+    let overlaps = |event: &&Event| {
+        let is_bounded = ended <= event.until + LATEST + SLACK;
+        started <= event.until + SLACK && ended + SLACK >= event.at && is_bounded
+    };
     events.iter().filter(overlaps).find_map(|event| match &event.kind {
         EventKind::Killed(killed) if killed == server => Some(format!("killed server `{killed}`")),
         EventKind::Restarted => Some("restarted gateway".to_owned()),
@@ -99,6 +104,9 @@ impl fmt::Display for Report {
         let reloaded = self.count(|kind| *kind == EventKind::Reloaded);
         let restarted = self.count(|kind| *kind == EventKind::Restarted);
         writeln!(f, "calls      {} in {} sessions, {} failed", number("calls"), number("sessions"), number("failed"))?;
+        let (streams, updates, answers) = (number("streams"), number("updates"), number("answers"));
+        writeln!(f, "streams    {streams} opened, {updates} updates arrived, {answers} requests of servers answered")?;
+        writeln!(f, "unanswered {}", number("unanswered"))?;
         let (waits, refused) = (number("waits"), number("refused"));
         writeln!(f, "restarts   {waits} connections repeated, {refused} requests refused with 503 and repeated")?;
         writeln!(f, "events     {killed} servers killed, {reloaded} reloads, {restarted} restarts")?;
@@ -140,6 +148,17 @@ mod tests {
     fn lines(failures: &[Value]) -> Vec<String> {
         let summary = json!({ "calls": 9, "failed": failures.len(), "sessions": 2, "waits": 0 });
         failures.iter().chain([&summary]).map(Value::to_string).collect()
+    }
+
+    #[test]
+    fn a_call_that_hangs_after_a_kill_is_lost() {
+        let events = vec![event(10_000, EventKind::Killed("a".to_owned())), event(50_000, EventKind::Restarted)];
+        let observed = || Observed { events: events.clone(), ..Observed::default() };
+        for (started, ended, is_lost) in [(9_990, 11_500, false), (9_990, 13_000, true), (49_000, 70_000, true)] {
+            let failure = json!({ "server": "a", "era": "legacy", "started": started, "ended": ended, "reason": "x" });
+            let report = Report::new(&lines(&[failure]), observed()).expect("a report");
+            assert_eq!(report.verdict().is_err(), is_lost, "{started} to {ended}: {report}");
+        }
     }
 
     fn failure(server: &str, started: u64) -> Value {

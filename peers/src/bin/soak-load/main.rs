@@ -1,7 +1,13 @@
-//! Mixed load of the soak test: many sessions of both eras call tools of several servers for a while.
+//! Mixed load of the soak test: many sessions of both eras call tools of several servers for a while. Others watch a resource
+//! over streams, and answer the requests of servers.
 //!
-//! `soak-load --url URL --seconds N --sessions N --calls JSON [--pause MILLISECONDS]`, where JSON is a list of
-//! `{"server", "tool", "arguments", "expect"}`. Prints one line of JSON per failed call, and a summary as the last line.
+//! `soak-load --url URL --seconds N --sessions N --calls JSON [--watch JSON] [--ask JSON] [--pause MILLISECONDS]`, where
+//! `--calls` and `--ask` are lists of `{"server", "tool", "arguments", "expect"}`, and `--watch` is a list of
+//! `{"server", "tool", "uri"}`, whose tool changes the resource. Prints one line of JSON per failure, and a summary as the last
+//! line.
+
+mod asking;
+mod watching;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,10 +21,13 @@ use serde_json::{Value, json};
 const CALLS_PER_SESSION: u64 = 200;
 /// Time that a client tries to reach a gateway that restarts.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Maximum duration of a call.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum duration of a call. A longer one is a failure, whatever happens to its server.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-#[derive(Debug, Deserialize)]
+/// How the reason of a call without an answer begins.
+const UNANSWERED: &str = "ended without an answer";
+
+#[derive(Clone, Debug, Deserialize)]
 struct Planned {
     server: String,
     tool: String,
@@ -35,12 +44,41 @@ struct Counts {
     waits: u64,
     /// Requests that a stopping gateway refused with 503, and that were repeated.
     refused: u64,
+    /// Calls whose response ended without an answer.
+    unanswered: u64,
+    /// Changes of a watched resource that arrived.
+    updates: u64,
+    /// Streams that were opened.
+    streams: u64,
+    /// Requests of servers that were answered.
+    answers: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.failed += other.failed;
+        self.sessions += other.sessions;
+        self.waits += other.waits;
+        self.refused += other.refused;
+        self.unanswered += other.unanswered;
+        self.updates += other.updates;
+        self.streams += other.streams;
+        self.answers += other.answers;
+    }
+}
+
+/// Prints a failure that the report explains or counts as lost.
+fn print_failure(server: &str, era: LoadEra, started: u64, reason: &str) {
+    let era = if era == LoadEra::Legacy { "legacy" } else { "modern" };
+    println!("{}", json!({ "server": server, "era": era, "started": started, "ended": now(), "reason": reason }));
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let (mut url, mut seconds, mut sessions, mut plan) = (String::new(), 10, 8, Vec::new());
     let mut pause = Duration::ZERO;
+    let (mut watched, mut asked) = (Vec::new(), Vec::new());
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
         let value = args.next().with_context(|| format!("`{flag}` needs a value"))?;
@@ -49,6 +87,8 @@ async fn main() -> Result<()> {
             "--seconds" => seconds = value.parse()?,
             "--sessions" => sessions = value.parse()?,
             "--pause" => pause = Duration::from_millis(value.parse()?),
+            "--watch" => watched = serde_json::from_str(&value)?,
+            "--ask" => asked = serde_json::from_str::<Vec<Planned>>(&value)?,
             "--calls" => plan = serde_json::from_str::<Vec<Planned>>(&value)?,
             _ => bail!("unknown flag `{flag}`"),
         }
@@ -58,24 +98,26 @@ async fn main() -> Result<()> {
     }
     let plan: Arc<[Planned]> = plan.into();
     let end = Instant::now() + Duration::from_secs(seconds);
-    let tasks: Vec<_> = (0..sessions)
-        .map(|number| {
-            let era = if number % 2 == 0 { LoadEra::Legacy } else { LoadEra::Modern };
-            let client = LoadClient::new(&url, era)?;
-            Ok(tokio::spawn(run(client, era, number, Arc::clone(&plan), pause, end)))
-        })
-        .collect::<Result<_>>()?;
-    let mut sum = Counts::default();
-    for task in tasks {
-        let counts = task.await??;
-        sum.calls += counts.calls;
-        sum.failed += counts.failed;
-        sum.sessions += counts.sessions;
-        sum.waits += counts.waits;
-        sum.refused += counts.refused;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..sessions {
+        let era = if number % 2 == 0 { LoadEra::Legacy } else { LoadEra::Modern };
+        tasks.spawn(run(LoadClient::new(&url, era)?, era, number, Arc::clone(&plan), pause, end));
     }
-    let Counts { calls, failed, sessions, waits, refused } = sum;
-    let summary = json!({ "calls": calls, "failed": failed, "sessions": sessions, "waits": waits, "refused": refused });
+    for era in [LoadEra::Legacy, LoadEra::Modern] {
+        for watch in &watched {
+            tasks.spawn(watching::run(url.clone(), era, Clone::clone(watch), end));
+        }
+        for planned in &asked {
+            tasks.spawn(asking::run(url.clone(), era, planned.clone(), end));
+        }
+    }
+    let mut sum = Counts::default();
+    while let Some(done) = tasks.join_next().await {
+        sum += done??;
+    }
+    let Counts { calls, failed, sessions, waits, refused, unanswered, updates, streams, answers } = sum;
+    let summary = json!({ "calls": calls, "failed": failed, "sessions": sessions, "waits": waits, "refused": refused,
+        "unanswered": unanswered, "updates": updates, "streams": streams, "answers": answers });
     println!("{summary}");
     Ok(())
 }
@@ -111,12 +153,8 @@ async fn run(
             };
             if let Err(reason) = failure {
                 counts.failed += 1;
-                let era = if era == LoadEra::Legacy { "legacy" } else { "modern" };
-                let server = if turn % 50 == 49 { "tools/list" } else { &planned.server };
-                println!(
-                    "{}",
-                    json!({ "server": server, "era": era, "started": started, "ended": now(), "reason": reason })
-                );
+                counts.unanswered += u64::from(reason.starts_with(UNANSWERED));
+                print_failure(if turn % 50 == 49 { "tools/list" } else { &planned.server }, era, started, &reason);
                 // A lost session is reported once; the next one goes on.
                 if reason.contains("HTTP 404") {
                     break;
@@ -174,6 +212,9 @@ fn check(reply: &HttpReply, expect: &str) -> Result<(), String> {
     let text = String::from_utf8_lossy(&reply.body);
     if reply.status == 200 && text.contains("\"result\"") && text.contains(expect) {
         return Ok(());
+    }
+    if reply.status == 200 && !text.contains("\"result\"") && !text.contains("\"error\"") {
+        return Err(format!("{UNANSWERED}: HTTP 200 {text:.200}"));
     }
     Err(format!("HTTP {} {:.300}", reply.status, text))
 }
