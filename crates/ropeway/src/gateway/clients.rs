@@ -99,6 +99,12 @@ impl Clients {
         lock(&self.legacy).values().filter_map(Weak::upgrade).collect()
     }
 
+    /// Returns the connected legacy clients that have roots.
+    pub(crate) fn present_with_roots(&self) -> Vec<Arc<Client>> {
+        let is_wanted = |client: &Arc<Client>| client.capabilities.roots && client.is_present();
+        lock(&self.legacy).values().filter_map(Weak::upgrade).filter(is_wanted).collect()
+    }
+
     /// Returns all clients that can be notified: legacy ones, and those that listen.
     pub(crate) fn connected(&self) -> Vec<Arc<Client>> {
         let mut clients = self.legacy();

@@ -379,6 +379,9 @@ fn notification(
                 clients.iter().for_each(|client| client.requests.cancel(id));
             }
         }
+        "notifications/initialized" => {
+            clients.iter().for_each(|client| shared.upstreams.offer_roots(client));
+        }
         "notifications/roots/list_changed" => {
             clients.iter().for_each(|client| shared.upstreams.roots_changed(client));
         }
