@@ -70,6 +70,22 @@ impl ServerView {
         hash.finish()
     }
 
+    /// Returns a text that identifies the server by its command or URL, whatever its alias is.
+    pub(crate) fn process_identity(&self) -> Arc<str> {
+        match &self.entry.settings {
+            ServerSettings::Known(config)
+                if matches!(
+                    config.transport.original(),
+                    Transport::Stdio(_) | Transport::Http(_) | Transport::Sse(_)
+                ) =>
+            {
+                format!("{:016x}", cache::key(config)).into()
+            }
+            // Other servers have only their aliases.
+            _ => self.alias.as_str().into(),
+        }
+    }
+
     /// Returns the definition of one of the tools under its name without a prefix.
     pub(crate) fn definition(&self, tool: &CheckedTool) -> Option<ToolDefinition> {
         let exposed = tool.definition();

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::notification::single_line;
 use super::observe::ClientLabel;
@@ -21,6 +23,12 @@ use crate::tool::CancelToken;
 
 /// Maximum number of questions that wait for answers of one client.
 pub(crate) const MAX_QUESTIONS: usize = 16;
+
+/// The reason that a client gets when a request is withdrawn.
+const CANCEL_REASON: &str = "the request was withdrawn, or not answered in time";
+
+/// How long a client without open streams counts as connected after its last request.
+const MAX_PRESENCE: Duration = Duration::from_secs(10);
 
 /// The levels of log messages, from the least severe one
 /// (<https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging>).
@@ -175,6 +183,8 @@ pub(crate) struct Client {
     pub(crate) outbound: Outbound,
     /// Number of streams that are open to the client.
     streams: AtomicUsize,
+    /// When the client began its last request.
+    active_at: Mutex<Instant>,
     /// The index of the level in [`LOG_LEVELS`], or [`NO_LOGS`].
     log_level: AtomicU8,
     questions: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
@@ -229,6 +239,7 @@ impl Client {
             label: OnceLock::new(),
             outbound: Outbound::default(),
             streams: AtomicUsize::new(0),
+            active_at: Mutex::new(Instant::now()),
             log_level: AtomicU8::new(NO_LOGS),
             questions: Mutex::default(),
             next_question: AtomicU64::new(1),
@@ -271,6 +282,7 @@ impl Client {
 
     /// Registers a running request. Returns `None` if its id is in use.
     pub(crate) fn begin(&self, id: &RawValue) -> Option<RunningRequest> {
+        *lock(&self.active_at) = Instant::now();
         self.requests.begin(id)
     }
 
@@ -333,6 +345,17 @@ impl Client {
         self.running() == 0 && self.streams.load(Ordering::Relaxed) == 0
     }
 
+    /// Returns `true` if messages reach the client without a request: on its pipe, or on a stream that it has opened.
+    pub(crate) fn has_stream(&self) -> bool {
+        self.session.is_empty() || self.streams.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns `true` if the client is connected: a session lasts longer than its client.
+    pub(crate) fn is_present(&self) -> bool {
+        let is_active = || !self.is_idle() || lock(&self.active_at).elapsed() < MAX_PRESENCE;
+        !self.outbound.is_closed() && (self.session.is_empty() || is_active())
+    }
+
     /// Ends everything that waits for the client, because it has disconnected.
     pub(crate) fn close(&self) {
         lock(&self.questions).clear();
@@ -355,7 +378,7 @@ impl Drop for OpenQuestion<'_> {
             return;
         }
         let message = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":"rw-{}"}}}}"#,
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":"rw-{}","reason":"{CANCEL_REASON}"}}}}"#,
             self.number
         );
         self.stream.send(Frame::new(FrameKind::Question, message));

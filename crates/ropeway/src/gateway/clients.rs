@@ -1,7 +1,7 @@
 //! All legacy clients, and the requests of modern clients to be notified of changes.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, Weak};
 
 use serde::{Deserialize, Serialize};
@@ -153,6 +153,12 @@ impl Clients {
         lock(&self.legacy).values().filter_map(Weak::upgrade).collect()
     }
 
+    /// Returns the connected legacy clients that have roots.
+    pub(crate) fn present_with_roots(&self) -> Vec<Arc<Client>> {
+        let is_wanted = |client: &Arc<Client>| client.capabilities.roots && client.is_present();
+        lock(&self.legacy).values().filter_map(Weak::upgrade).filter(is_wanted).collect()
+    }
+
     /// Returns all clients that can be notified: legacy ones, and those that listen.
     pub(crate) fn connected(&self) -> Vec<Arc<Client>> {
         let mut clients = self.legacy();
@@ -237,23 +243,33 @@ impl Amount {
     }
 }
 
+/// The parts of a modern HTTP request that tell its client from others.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(crate) struct ModernIdentity<'a> {
+    pub(crate) principal: &'a str,
+    pub(crate) profile: &'a str,
+    pub(crate) info: &'a str,
+    pub(crate) capabilities: &'a str,
+}
+
 /// Modern clients by their descriptions, so that requests of the same client do not parse its description again.
 #[derive(Default)]
-pub(crate) struct ModernClients(Mutex<HashMap<u64, Vec<Arc<Client>>>>);
+pub(crate) struct ModernClients {
+    /// Secret keys of the hash. A principal that knew them could compute the isolation key of another.
+    hashing: RandomState,
+    table: Mutex<HashMap<u64, Vec<Arc<Client>>>>,
+}
 
 impl ModernClients {
-    /// Returns the client that `is_same` accepts, or creates it. Clients with the same principal and `clientInfo` get the same
-    /// isolation key.
+    /// Returns the client that `is_same` accepts, or creates it. Clients with the same identity get the same isolation key.
     pub(crate) fn find_or_insert(
         &self,
-        identity: (&str, &str),
+        identity: ModernIdentity<'_>,
         is_same: impl Fn(&Client) -> bool,
         create: impl FnOnce(u64) -> Arc<Client>,
     ) -> Arc<Client> {
-        let mut hasher = DefaultHasher::new();
-        identity.hash(&mut hasher);
-        let key = hasher.finish();
-        let mut clients = lock(&self.0);
+        let key = self.hashing.hash_one(identity);
+        let mut clients = lock(&self.table);
         if let Some(client) = clients.get(&key).and_then(|clients| clients.iter().find(|client| is_same(client))) {
             return client.clone();
         }
@@ -317,7 +333,8 @@ mod tests {
     /// Finds the client of a principal with this `clientInfo`, or adds it.
     fn enter(clients: &ModernClients, principal: &Principal, info: &str) -> Arc<Client> {
         let is_same = |client: &Client| *client.description.info == *info && client.principal.is_clone(principal);
-        clients.find_or_insert((principal.id(), info), is_same, |key| {
+        let identity = ModernIdentity { principal: principal.id(), profile: "default", info, capabilities: "{}" };
+        clients.find_or_insert(identity, is_same, |key| {
             let description =
                 ClientDescription { version: MODERN.into(), capabilities: "{}".into(), info: info.into() };
             Arc::new(Client::new(Era::Modern, description, principal.clone(), "default".into(), Some(key)))
@@ -325,7 +342,22 @@ mod tests {
     }
 
     fn amount(clients: &ModernClients) -> Amount {
-        Amount::of(lock(&clients.0).values().flatten())
+        Amount::of(lock(&clients.table).values().flatten())
+    }
+
+    #[test]
+    fn isolation_keys_depend_on_every_part_of_an_identity_and_on_the_process() {
+        let whole = ModernIdentity { principal: "a", profile: "p", info: "{}", capabilities: "{}" };
+        let others = [
+            ModernIdentity { principal: "b", ..whole },
+            ModernIdentity { profile: "q", ..whole },
+            ModernIdentity { info: r#"{"name":"c"}"#, ..whole },
+            ModernIdentity { capabilities: r#"{"roots":{}}"#, ..whole },
+        ];
+        let (first, second) = (ModernClients::default(), ModernClients::default());
+        let key = first.hashing.hash_one(whole);
+        assert!(others.iter().all(|other| first.hashing.hash_one(other) != key));
+        assert_ne!(second.hashing.hash_one(whole), key, "the keys of the hash are random");
     }
 
     #[test]

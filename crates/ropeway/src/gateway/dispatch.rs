@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::client::{Client, ClientDescription, ClientId, Principal};
+use super::clients::ModernIdentity;
 use super::errors::ErrorReply;
 pub(crate) use super::exchange::Dispatch;
 use super::header_view::HeaderView;
@@ -297,7 +298,8 @@ fn modern_client(
             }
         }
         ClientRef::Http { .. } => {
-            Ok(shared.modern_clients.find_or_insert((caller.principal.id(), info), is_same, create))
+            let identity = ModernIdentity { principal: caller.principal.id(), profile: &profile, info, capabilities };
+            Ok(shared.modern_clients.find_or_insert(identity, is_same, create))
         }
     }
 }
@@ -378,6 +380,9 @@ fn notification(
             if let Some(id) = params.and_then(|params| params.ok()?.get("requestId")) {
                 clients.iter().for_each(|client| client.requests.cancel(id));
             }
+        }
+        "notifications/initialized" => {
+            clients.iter().for_each(|client| shared.upstreams.offer_roots(client));
         }
         "notifications/roots/list_changed" => {
             clients.iter().for_each(|client| shared.upstreams.roots_changed(client));

@@ -91,8 +91,15 @@ pub(crate) struct OpenQuestion {
     /// The key of the question in `inputRequests`.
     pub(crate) key: Box<str>,
     pub(crate) question: Question,
-    /// Alive until the question is answered or withdrawn.
-    _open: Arc<()>,
+    /// Alive until the question is answered or withdrawn. Set once the gateway has answered in place of the client.
+    is_withdrawn: Arc<AtomicBool>,
+}
+
+impl OpenQuestion {
+    /// Returns `true` if the gateway has answered in place of the client, because it delayed other calls.
+    pub(crate) fn is_withdrawn_by_gateway(&self) -> bool {
+        self.is_withdrawn.load(Ordering::Acquire)
+    }
 }
 
 /// One request of a client in progress.
@@ -246,14 +253,15 @@ impl Exchange {
         }
     }
 
-    /// Adds a question for a modern client. The reference is alive until the question is answered or withdrawn.
-    pub(crate) fn ask(&self, question: Question) -> Weak<()> {
-        let open = Arc::new(());
-        let is_open = Arc::downgrade(&open);
+    /// Adds a question for a modern client. The reference is alive until the question is answered or withdrawn; setting the flag
+    /// marks it as withdrawn by the gateway.
+    pub(crate) fn ask(&self, question: Question) -> Weak<AtomicBool> {
+        let is_withdrawn = Arc::new(AtomicBool::new(false));
+        let is_open = Arc::downgrade(&is_withdrawn);
         let mut asked = lock(&self.asked);
         asked.count += 1;
         let key = format!("q{}", asked.count).into();
-        asked.questions.push(OpenQuestion { key, question, _open: open });
+        asked.questions.push(OpenQuestion { key, question, is_withdrawn });
         self.has_asked.store(true, Ordering::Release);
         drop(asked);
         self.outbound.wake();
@@ -268,12 +276,17 @@ impl Exchange {
         before != asked.questions.len()
     }
 
+    /// Returns the minimum level of log messages that the client has requested, with the request or for its session.
+    pub(crate) fn requested_log_level(&self) -> Option<LogLevel> {
+        match self.client.era {
+            Era::Legacy => self.client.log_level(),
+            Era::Modern => self.log_level(),
+        }
+    }
+
     /// Returns `true` if the client has requested log messages of this level with the request.
     pub(crate) fn wants_log(&self, level: LogLevel) -> bool {
-        match self.client.era {
-            Era::Legacy => self.client.wants_log(level),
-            Era::Modern => self.log_level().is_some_and(|wanted| wanted <= level),
-        }
+        self.requested_log_level().is_some_and(|wanted| wanted <= level)
     }
 
     /// Ends the exchange, because its request has ended.
@@ -377,10 +390,13 @@ pub(crate) async fn next(exchange: &Exchange, work: &mut Work) -> Next {
 
 async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
     loop {
-        tokio::select! {
-            biased;
-            () = exchange.outbound.ready() => {}
-            outcome = work.as_mut() => return Next::Outcome(outcome),
+        // A caller may have dropped the future while questions were collected, after the queue had reported them.
+        if !exchange.has_asked.load(Ordering::Acquire) {
+            tokio::select! {
+                biased;
+                () = exchange.outbound.ready() => {}
+                outcome = work.as_mut() => return Next::Outcome(outcome),
+            }
         }
         let frames = exchange.outbound.take();
         if !frames.is_empty() {
@@ -401,5 +417,43 @@ async fn next_of(exchange: &Exchange, work: &mut Work) -> Next {
             }
             exchange.release_progress();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::client::{ClientDescription, Principal};
+    use crate::mcp::{AnswerSink, Callers, LinkKey, QuestionMethod};
+    use crate::protocol::RpcError;
+
+    struct NoAnswer;
+
+    impl AnswerSink for NoAnswer {
+        fn send(&self, _: Result<&RawValue, RpcError>) {}
+
+        fn is_awaited(&self) -> bool {
+            true
+        }
+    }
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).expect("JSON")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_are_not_lost_if_a_timeout_interrupts_their_collection() {
+        let description =
+            ClientDescription { version: "2026-07-28".into(), capabilities: "{}".into(), info: "{}".into() };
+        let client = Client::new(Era::Modern, description, Principal::from(""), "default".into(), None);
+        let attached = AttachedRequest { id: raw("1"), token: None, log_level: None, running: None };
+        let exchange = Exchange::new(Arc::new(client), attached);
+        let (asked, answer) = ((Callers::default(), 10), Arc::new(NoAnswer));
+        let question = Question::new((LinkKey(1), raw("1")), QuestionMethod::Sample, raw("{}"), asked, answer);
+        let _is_open = exchange.ask(question);
+        let mut work: Work = Box::pin(std::future::pending());
+        assert!(tokio::time::timeout(GATHER / 2, next(&exchange, &mut work)).await.is_err());
+        let in_time = tokio::time::timeout(2 * GATHER, next(&exchange, &mut work)).await;
+        assert!(matches!(in_time, Ok(Next::Questions(questions)) if questions.len() == 1));
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
+use super::asking_servers::AskingServers;
 use super::auth::Auth;
 use super::catalog::Catalog;
 use super::clients::{Clients, ModernClients};
@@ -94,6 +95,7 @@ impl GatewayBuilder {
             None => KeySource::Ephemeral,
         };
         let keys = Arc::new(keys.load()?);
+        let asking = journal.as_deref().map(AskingServers::open_beside).unwrap_or_default();
         let journal = match journal {
             Some(path) => Journal::open(&path).map_err(|source| GatewayError::Journal { path, source })?,
             None => Journal::in_memory(),
@@ -101,7 +103,7 @@ impl GatewayBuilder {
         let clients = Arc::<Clients>::default();
         let exchanges = Arc::<Exchanges>::default();
         let subscriptions = Arc::<Subscriptions>::default();
-        let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone());
+        let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone(), asking);
         switchboard.set_keys(keys.clone());
         let tokens = tokens.or_else(|| bridge.token_store().cloned()).unwrap_or_else(TokenStore::in_memory);
         let redactor = Arc::<AccountRedactor>::default();
@@ -113,6 +115,8 @@ impl GatewayBuilder {
         let observer = Observer::new(&settings, spans, redactor.clone())
             .map_err(|ObserverError { path, source }| GatewayError::Log { path, source })?;
         observer.set_secrets(bridge.secrets());
+        let shares = Shares::new(&limits);
+        let parked = ParkedCalls::new(keys.clone(), shares.clone(), limits.parked_for);
         let shared = GatewayShared {
             routers: RwLock::new(Arc::new(RouterSet::build(&settings, &bridge.views(), None))),
             clients,
@@ -122,10 +126,16 @@ impl GatewayBuilder {
             sign_ins: SignIns::new(bridge.clone(), tokens, redactor),
             config_file,
             page_origin: OnceLock::new(),
-            upstreams: Upstreams::new(bridge.clone(), switchboard.clone(), &limits),
+            upstreams: Upstreams::new(
+                bridge.clone(),
+                switchboard.clone(),
+                parked.clone(),
+                shares.clone(),
+                limits.isolated_idle,
+            ),
             switchboard,
             catalog: Catalog::default(),
-            parked: ParkedCalls::new(keys.clone(), limits.parked, limits.parked_for),
+            parked,
             sessions: Sessions::new(keys.clone(), journal, settings.session_life, limits.sessions, shares.clone()),
             streams: Streams::new(keys.clone()),
             limits: Limits::new(limits.calls, limits.calls_per_client),
@@ -147,6 +157,7 @@ impl GatewayBuilder {
         };
         let shared = Arc::new(shared);
         shared.guard_subscriptions();
+        shared.guard_roots();
         let inner = GatewayInner { shared, upkeep: Mutex::default(), exporter };
         Ok(Gateway { inner: Arc::new(inner) })
     }
@@ -161,6 +172,7 @@ setters!(GatewayBuilder {
     #[doc(hidden)]
     keys(keys: KeySource) => keys = Some(keys);
     /// Stores the log levels and subscriptions of sessions, and which sessions have ended, in a file, for a restarted gateway.
+    /// A file beside it, which ends in `.servers.json`, has the servers that need a separate connection for each client.
     journal(path: impl Into<PathBuf>) => journal = Some(path.into());
     /// Sends spans and metrics to a collector while the gateway runs.
     // Hidden from the docs: `otlp_from_env` does that; used by the binary, which prints the warnings, and by tests.

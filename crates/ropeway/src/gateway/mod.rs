@@ -35,6 +35,7 @@
 //! ```
 
 mod accept;
+mod asking_servers;
 mod auth;
 mod builder_shortcuts;
 mod calls;

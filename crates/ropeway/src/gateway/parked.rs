@@ -19,14 +19,16 @@ use super::reply::Reply;
 use super::request_identity::RequestIdentity;
 use super::running::RunningRequests;
 use super::seal::{KeyRing, SealKind};
+use super::shares::{Hold, Resource, Shares};
+use super::switchboard::{WITHDRAWN, answer_in_place};
 use super::task_ids::with_own_task;
-use crate::mcp::QuestionMethod;
+use crate::mcp::{ExchangeKey, QuestionMethod};
 use crate::sync::lock;
 
 /// The calls that wait for input.
 pub(crate) struct ParkedCalls {
     keys: Arc<KeyRing>,
-    limit: usize,
+    shares: Shares,
     lifetime: Duration,
     next: AtomicU64,
     /// Identifies the configuration. Replicas have the same identity, and the gateways of a chain have different ones.
@@ -57,7 +59,10 @@ struct ParkedCall {
     nonce: u64,
     exchange: Arc<Exchange>,
     asked: Vec<OpenQuestion>,
+    /// Whether the gateway has answered in place of the client.
+    is_withdrawn: bool,
     work: RunningWork,
+    hold: Option<Hold>,
     /// Ends the call if the client does not retry in time.
     expiry: AbortHandle,
 }
@@ -87,6 +92,13 @@ impl Drop for RunningWork {
     }
 }
 
+impl ParkedCall {
+    /// Returns `true` if the gateway has answered one of the questions in place of the client.
+    fn has_withdrawn(&self) -> bool {
+        self.asked.iter().any(OpenQuestion::is_withdrawn_by_gateway)
+    }
+}
+
 impl Drop for ParkedCall {
     fn drop(&mut self) {
         self.expiry.abort();
@@ -98,13 +110,17 @@ impl Drop for ParkedCall {
 
 /// Answers a question that the client will not answer.
 fn dismiss(open: OpenQuestion) {
-    if let QuestionMethod::Elicit { .. } = open.question.method {
-        let cancelled = RawValue::from_string(r#"{"action":"cancel"}"#.to_owned());
-        if let Ok(cancelled) = cancelled {
-            open.question.answer(Ok(&cancelled));
+    match open.question.method {
+        QuestionMethod::Elicit { .. } => {
+            let cancelled = RawValue::from_string(r#"{"action":"cancel"}"#.to_owned());
+            if let Ok(cancelled) = cancelled {
+                open.question.answer(Ok(&cancelled));
+            }
         }
+        QuestionMethod::Roots => answer_in_place(open.question),
+        // Dropping the question answers it with an error.
+        QuestionMethod::Sample => {}
     }
-    // Dropping other questions answers them with an error.
 }
 
 /// The outcome of a retry.
@@ -116,9 +132,9 @@ pub(crate) enum Retry {
 }
 
 impl ParkedCalls {
-    pub(crate) fn new(keys: Arc<KeyRing>, limit: usize, lifetime: Duration) -> Arc<Self> {
+    pub(crate) fn new(keys: Arc<KeyRing>, shares: Shares, lifetime: Duration) -> Arc<Self> {
         let (next, identity, table) = (AtomicU64::new(1), AtomicU64::new(0), Mutex::default());
-        Arc::new(Self { keys, limit, lifetime, next, identity, table })
+        Arc::new(Self { keys, shares, lifetime, next, identity, table })
     }
 
     /// Sets the identity of the gateway, which is the same for all replicas of a configuration.
@@ -148,12 +164,40 @@ impl ParkedCalls {
         drop(calls);
     }
 
-    /// Keeps a call for the retry of its client, and returns the response with the questions.
-    pub(crate) fn park(self: &Arc<Self>, exchange: Arc<Exchange>, work: Work, asked: Vec<OpenQuestion>) -> Reply {
-        self.insert(exchange, RunningWork::spawn(work), asked)
+    /// Returns `true` if all of these calls wait for input.
+    pub(crate) fn are_parked(&self, exchanges: &[ExchangeKey]) -> bool {
+        let table = lock(&self.table);
+        exchanges.iter().all(|key| table.calls.values().any(|call| call.exchange.key == *key))
     }
 
-    fn insert(self: &Arc<Self>, exchange: Arc<Exchange>, work: RunningWork, asked: Vec<OpenQuestion>) -> Reply {
+    /// Ends calls that wait for input. Their states are invalid from then on.
+    pub(crate) fn end(&self, exchanges: &[ExchangeKey]) {
+        let is_ended = |_: &u64, call: &mut ParkedCall| exchanges.contains(&call.exchange.key);
+        let calls: Vec<_> = lock(&self.table).calls.extract_if(is_ended).collect();
+        drop(calls);
+    }
+
+    /// Keeps a call for the retry of its client, and returns the response with the questions.
+    pub(crate) fn park(self: &Arc<Self>, exchange: Arc<Exchange>, work: Work, asked: Vec<OpenQuestion>) -> Reply {
+        match self.shares.take(Resource::Parked, exchange.client.principal.holdings(), 1) {
+            Ok(hold) => self.insert(exchange, RunningWork::spawn(work), asked, Some(hold)),
+            Err(error) => {
+                exchange.detach();
+                // Cancels the call, which could not be continued.
+                drop(work);
+                asked.into_iter().for_each(dismiss);
+                Reply::error(Some(&exchange.id()), &ErrorReply::internal(error.to_string()))
+            }
+        }
+    }
+
+    fn insert(
+        self: &Arc<Self>,
+        exchange: Arc<Exchange>,
+        work: RunningWork,
+        asked: Vec<OpenQuestion>,
+        hold: Option<Hold>,
+    ) -> Reply {
         exchange.detach();
         exchange.withhold_progress();
         let id = exchange.id();
@@ -179,16 +223,13 @@ impl ParkedCalls {
                 drop(expired);
             }
         });
-        let call = ParkedCall { nonce, exchange, asked, work, expiry: expiry.abort_handle() };
+        let expiry = expiry.abort_handle();
+        let call = ParkedCall { nonce, exchange, asked, is_withdrawn: false, work, hold, expiry };
         let mut table = lock(&self.table);
-        let problem = match table.is_closed {
-            true => Some("the gateway is stopping; the call was cancelled"),
-            false => (table.calls.len() >= self.limit).then_some("too many calls are waiting for input"),
-        };
-        if let Some(problem) = problem {
+        if table.is_closed {
             drop(table);
             drop(call);
-            return Reply::error(Some(&id), &ErrorReply::internal(problem));
+            return Reply::error(Some(&id), &ErrorReply::internal("the gateway is stopping; the call was cancelled"));
         }
         table.calls.insert(slot, call);
         Reply::result(&id, result.into())
@@ -197,7 +238,9 @@ impl ParkedCalls {
     /// Returns the questions of a parked call, which then waits for its retry only.
     fn take_questions(&self, slot: u64) -> Vec<OpenQuestion> {
         let mut table = lock(&self.table);
-        table.calls.get_mut(&slot).map(|call| std::mem::take(&mut call.asked)).unwrap_or_default()
+        let Some(call) = table.calls.get_mut(&slot) else { return Vec::new() };
+        call.is_withdrawn |= call.has_withdrawn();
+        std::mem::take(&mut call.asked)
     }
 
     /// Returns `true` if this gateway, or a replica of it, created a request state for the principal. The state of a server that is a
@@ -234,6 +277,12 @@ impl ParkedCalls {
         if !call.exchange.request.get().is_some_and(|parked| parked.is_same(request)) {
             return Err(ErrorReply::invalid_params("`requestState` belongs to another request"));
         }
+        if call.is_withdrawn || call.has_withdrawn() {
+            let call = table.calls.remove(&slot);
+            drop(table);
+            drop(call);
+            return Err(ErrorReply::internal(format!("{WITHDRAWN}; send the request again, without `requestState`")));
+        }
         // Questions that the server has withdrawn are not sent again.
         call.asked.retain(|open| !open.question.is_withdrawn());
         for open in &call.asked {
@@ -258,7 +307,8 @@ impl ParkedCalls {
         let exchange = call.exchange.clone();
         let work = std::mem::replace(&mut call.work, RunningWork::spawn(Box::pin(std::future::ready(Outcome::Silent))));
         if !missing.is_empty() {
-            return Ok(Retry::Incomplete(self.insert(exchange, work, missing)));
+            let hold = call.hold.take();
+            return Ok(Retry::Incomplete(self.insert(exchange, work, missing, hold)));
         }
         exchange.release_progress();
         Ok(Retry::Continued { exchange, work: Box::pin(work.finish()) })

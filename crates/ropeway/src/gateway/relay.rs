@@ -88,7 +88,7 @@ async fn send_once(
         exchange.note(|record| record.note_denied("server"));
     })?;
     let own_name = request.name.as_deref().filter(|_| request.method == "tools/call");
-    let lease = shared.upstreams.connect(&request.server, own_name, &exchange.client).await?;
+    let lease = shared.upstreams.connect(&request.server, own_name, exchange).await?;
     let modern_meta = modern_meta(exchange);
     let mut params = request.params.clone();
     for round in 0..MAX_ROUNDS {
@@ -136,11 +136,7 @@ pub(crate) fn finish(exchange: &Exchange, reply: RawReply, extras: ResultExtras)
 
 /// Returns the `_meta` entries of the client for a modern server.
 fn modern_meta(exchange: &Exchange) -> Arc<str> {
-    let level = match exchange.client.era {
-        Era::Legacy => exchange.client.log_level(),
-        Era::Modern => exchange.log_level(),
-    };
-    match level {
+    match exchange.requested_log_level() {
         None => exchange.client.modern_meta.clone(),
         Some(level) => format!(r#"{},"{}":"{}""#, exchange.client.modern_meta, meta::LOG_LEVEL, level.name()).into(),
     }

@@ -29,9 +29,9 @@ use super::session::{Evicted, Sessions};
 use super::shares::{Hold, Resource, ShareError, Shares};
 use super::sign_in::SignIns;
 use super::subscriptions::{SubscriberKey, Subscriptions};
-use super::switchboard::Switchboard;
+use super::switchboard::{SharedLink, Switchboard};
 use super::upstream::Upstreams;
-use crate::bridge::Bridge;
+use crate::bridge::{Bridge, ServerView};
 use crate::config::GatewaySettings;
 use crate::protocol::{Era, meta};
 use crate::sync::{lock, read, write};
@@ -179,6 +179,15 @@ impl GatewayShared {
         }));
     }
 
+    /// Lets servers have the roots of their only client, unless clients are authenticated: one principal must not use the roots of
+    /// another.
+    pub(crate) fn guard_roots(self: &Arc<Self>) {
+        let shared = Arc::downgrade(self);
+        self.switchboard.set_roots_access(move |client, server| {
+            shared.upgrade().is_some_and(|shared| !shared.auth.is_required() && shared.may_use(client, server))
+        });
+    }
+
     /// Returns `true` if a client may currently use a server.
     fn may_use(&self, client: &Client, server: &Alias) -> bool {
         let is_allowed = client.principal.allows_profile(&client.profile);
@@ -196,11 +205,11 @@ impl GatewayShared {
     /// Rebuilds the routes, and notifies the clients whose tools have changed.
     pub(crate) fn rebuild_routes(&self) {
         let views = self.bridge.views();
-        for view in &views {
-            if let Some(mcp) = &view.mcp {
-                self.switchboard.add_link(mcp.link(), &view.alias, None);
-            }
-        }
+        let shared_link = |view: &ServerView| {
+            let (server, identity) = (view.alias.clone(), view.process_identity());
+            view.mcp.as_ref().map(|mcp| SharedLink { link: mcp.link(), server, identity })
+        };
+        self.switchboard.set_shared_links(&views.iter().filter_map(shared_link).collect::<Vec<_>>());
         self.observer.set_secrets(self.bridge.secrets());
         self.parked.set_identity(views.iter().fold(0, |sum: u64, view| sum.wrapping_add(view.identity())));
         self.update_log_levels();
@@ -296,7 +305,7 @@ impl GatewayShared {
         for resource in self.subscriptions.remove_all(SubscriberKey::Client(client.id)) {
             self.upstreams.unsubscribe(&resource.server, &resource.uri);
         }
-        self.upstreams.close_of(client);
+        self.upstreams.forget(client);
     }
 
     /// Returns the name and version of the gateway.

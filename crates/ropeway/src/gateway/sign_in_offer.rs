@@ -187,7 +187,7 @@ impl SignInQuestion {
     /// Adds the question to the next response. The client answers with a retry.
     async fn ask_modern(&self, exchange: &Arc<Exchange>) -> bool {
         let (sender, answer) = oneshot::channel();
-        let sink = Box::new(SignInAnswer(Mutex::new(Some(sender))));
+        let sink = Arc::new(SignInAnswer(Mutex::new(Some(sender))));
         let id = RawValue::from_string(format!("\"{}\"", self.id)).unwrap_or_default();
         let callers = Callers { keys: vec![exchange.key], is_certain: true };
         let method = QuestionMethod::Elicit { url: true };

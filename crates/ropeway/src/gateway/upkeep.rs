@@ -133,6 +133,11 @@ async fn run(shared: Weak<GatewayShared>) {
                     });
                 }
             }
+            () = board.asking().changed() => {
+                let board = board.clone();
+                // Only a panic makes it fail.
+                let _ = tokio::task::spawn_blocking(move || board.asking().save()).await;
+            }
             _ = tokens.tick() => {
                 let Some(shared) = shared.upgrade() else { return };
                 shared.observer.write_refusals(false);

@@ -1,8 +1,7 @@
 //! Connections to servers: shared by all clients, or one for each client.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,23 +9,48 @@ use tokio::time::Instant;
 
 use super::client::Client;
 use super::exchange::Exchange;
+use super::parked::ParkedCalls;
 use super::principal::Principal;
+use super::shares::{Hold, Resource, ShareError, Shares};
 use super::sign_in::AccountKey;
-use super::switchboard::{IsolatedTap, LinkUse, Switchboard};
+use super::switchboard::{IsolatedTap, LinkUse, RootsClaim, Switchboard};
 use crate::bridge::{Bridge, ServerLease};
-use crate::config::{GatewayLimits, Isolation};
-use crate::mcp::{Handlers, Mcp, RawReply, RawRequest, ServerInfo, too_many_elicitations};
+use crate::config::Isolation;
+use crate::mcp::{ExchangeKey, Handlers, Mcp, RawReply, RawRequest, ServerInfo, too_many_elicitations};
 use crate::protocol::Era;
 use crate::sync::lock;
 use crate::tool::{Alias, CallError};
+
+/// Notifies a server that the roots of its client have changed.
+const ROOTS_CHANGED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
+
+/// The code of an error that requires URL elicitations
+/// (<https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error>).
+const URL_ELICITATION_REQUIRED: i64 = -32042;
 
 /// The connections of a gateway to its servers.
 pub(crate) struct Upstreams {
     bridge: Bridge,
     switchboard: Arc<Switchboard>,
-    limit: usize,
+    parked: Arc<ParkedCalls>,
+    shares: Shares,
     max_idle: Duration,
-    isolated: Mutex<HashMap<(u64, Alias), Arc<IsolatedConnection>>>,
+    isolated: Mutex<HashMap<IsolationKey, Arc<IsolatedConnection>>>,
+}
+
+/// Identifies an isolated connection. Principals never share one, whatever the keys of their clients are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct IsolationKey {
+    principal: Arc<str>,
+    /// The isolation key of the client.
+    client: u64,
+    server: Alias,
+}
+
+impl IsolationKey {
+    fn is_of(&self, client: &Client) -> bool {
+        self.client == client.isolation_key && *self.principal == *client.principal.id()
+    }
 }
 
 /// A connection to a server that belongs to one client.
@@ -37,14 +61,17 @@ struct IsolatedConnection {
     account: Option<Arc<str>>,
     /// The slot of the server when the connection was made.
     slot: u64,
-    /// Number of requests in progress.
-    requests: AtomicUsize,
+    /// The requests in progress.
+    requests: Mutex<Vec<ExchangeKey>>,
     used_at: Mutex<Instant>,
+    /// Counts the connection until it is closed or evicted.
+    hold: Mutex<Option<Hold>>,
 }
 
 /// The right to send requests to a server, on a shared or an isolated connection.
 pub(crate) struct UpstreamLease {
     lease: ServerLease,
+    switchboard: Arc<Switchboard>,
     link_use: Option<LinkUse>,
     _request: Option<RequestGuard>,
 }
@@ -74,30 +101,39 @@ impl UpstreamLease {
             outcome = self.lease.guard(work) => outcome,
         };
         set_answered(matches!(outcome, Ok(_) | Err(CallError::Refused { .. })));
+        if let Err(CallError::Refused { code: URL_ELICITATION_REQUIRED, data: Some(data), .. }) = &outcome {
+            self.switchboard.note_required_elicitations(self.lease.mcp.link(), data, exchange);
+        }
         outcome
     }
 }
 
 /// Counts a request on an isolated connection until it is dropped.
-struct RequestGuard(Arc<IsolatedConnection>);
+struct RequestGuard {
+    connection: Arc<IsolatedConnection>,
+    exchange: ExchangeKey,
+}
 
 impl RequestGuard {
-    fn new(connection: &Arc<IsolatedConnection>) -> Self {
-        connection.requests.fetch_add(1, Ordering::Relaxed);
-        Self(connection.clone())
+    fn new(connection: &Arc<IsolatedConnection>, exchange: ExchangeKey) -> Self {
+        lock(&connection.requests).push(exchange);
+        Self { connection: connection.clone(), exchange }
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        *lock(&self.0.used_at) = Instant::now();
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+        *lock(&self.connection.used_at) = Instant::now();
+        let mut requests = lock(&self.connection.requests);
+        if let Some(at) = requests.iter().position(|exchange| *exchange == self.exchange) {
+            requests.swap_remove(at);
+        }
     }
 }
 
 impl IsolatedConnection {
     fn is_busy(&self) -> bool {
-        self.requests.load(Ordering::Relaxed) > 0
+        !lock(&self.requests).is_empty()
     }
 }
 
@@ -108,15 +144,15 @@ impl Drop for IsolatedConnection {
     }
 }
 
-/// The limit of isolated connections is reached.
-#[derive(Debug, thiserror::Error)]
-#[error("too many isolated connections are in use (limit: {0})")]
-struct TooManyIsolated(usize);
-
 impl Upstreams {
-    pub(crate) fn new(bridge: Bridge, switchboard: Arc<Switchboard>, limits: &GatewayLimits) -> Self {
-        let (limit, max_idle) = (limits.isolated, limits.isolated_idle);
-        Self { bridge, switchboard, limit, max_idle, isolated: Mutex::default() }
+    pub(crate) fn new(
+        bridge: Bridge,
+        switchboard: Arc<Switchboard>,
+        parked: Arc<ParkedCalls>,
+        shares: Shares,
+        max_idle: Duration,
+    ) -> Self {
+        Self { bridge, switchboard, parked, shares, max_idle, isolated: Mutex::default() }
     }
 
     /// Returns the connection for a request of a client, for a call of one of the server's tools if `own_name` is given.
@@ -124,19 +160,23 @@ impl Upstreams {
         &self,
         server: &Alias,
         own_name: Option<&str>,
-        client: &Arc<Client>,
+        exchange: &Arc<Exchange>,
     ) -> Result<UpstreamLease, CallError> {
-        if !self.is_isolated(server, client) {
-            let lease = self.bridge.connect_for(server, own_name).await?;
-            let link_use = self.switchboard.use_link(lease.mcp.link(), client);
-            return Ok(UpstreamLease { lease, link_use, _request: None });
+        let client = &exchange.client;
+        let (lease, request) = if self.is_isolated(server, client) {
+            let connection = self.isolated_connection(server, client)?;
+            self.switchboard.add_isolated_link(connection.mcp.link(), server, client);
+            let request = RequestGuard::new(&connection, exchange.key);
+            (self.bridge.connect_isolated(server, own_name, &connection.mcp).await?, Some(request))
+        } else {
+            (self.bridge.connect_for(server, own_name).await?, None)
+        };
+        let (link, era) = (lease.mcp.link(), lease.mcp.server_info().map(|info| info.era));
+        if era != Some(Era::Modern) {
+            self.switchboard.settle_roots(link, exchange).await;
         }
-        let connection = self.isolated_connection(server, client)?;
-        self.switchboard.add_link(connection.mcp.link(), server, Some(client));
-        let link_use = self.switchboard.use_link(connection.mcp.link(), client);
-        let request = RequestGuard::new(&connection);
-        let lease = self.bridge.connect_isolated(server, own_name, &connection.mcp).await?;
-        Ok(UpstreamLease { lease, link_use, _request: Some(request) })
+        let link_use = self.switchboard.use_link(link, server, era, exchange);
+        Ok(UpstreamLease { lease, switchboard: self.switchboard.clone(), link_use, _request: request })
     }
 
     /// Returns the account of a principal that has its own tokens for a server. `None` is the shared account, which all other
@@ -147,24 +187,54 @@ impl Upstreams {
     }
 
     /// Returns `true` if a client needs its own connection to a server.
-    fn is_isolated(&self, server: &Alias, client: &Client) -> bool {
+    fn is_isolated(&self, server: &Alias, client: &Arc<Client>) -> bool {
         // Its tokens must not serve the requests of another principal.
         if self.account(server, &client.principal).is_some() {
             return true;
         }
         match self.bridge.isolation(server) {
-            Isolation::Shared => false,
+            Isolation::Shared => {
+                self.claim_roots(server, client);
+                false
+            }
             Isolation::Client => true,
             Isolation::Auto => {
                 let can = client.capabilities;
-                (can.form || can.url || can.sampling || can.roots) && self.switchboard.is_ambiguous(server)
+                let can_answer = can.form || can.url || can.sampling || can.roots;
+                (can_answer && self.switchboard.is_asking(server))
+                    || self.claim_roots(server, client) == RootsClaim::Refused
+            }
+        }
+    }
+
+    /// Decides whether a client can use the shared connection to a server that requests roots, and notifies the server if it gets
+    /// other roots.
+    fn claim_roots(&self, server: &Alias, client: &Arc<Client>) -> RootsClaim {
+        let Some(mcp) = self.bridge.server(server).filter(|_| client.capabilities.roots) else {
+            return RootsClaim::Shared;
+        };
+        let claim = self.switchboard.claim_roots(mcp.link(), client);
+        if claim == RootsClaim::Claimed {
+            mcp.notify(ROOTS_CHANGED.to_vec());
+        }
+        claim
+    }
+
+    /// Gives the roots of a new client to the servers that have requested roots, if it is the only one with roots.
+    pub(crate) fn offer_roots(&self, client: &Arc<Client>) {
+        if client.capabilities.roots {
+            for server in &self.bridge.servers() {
+                if self.bridge.isolation(server) != Isolation::Client && !self.switchboard.is_asking(server) {
+                    self.claim_roots(server, client);
+                }
             }
         }
     }
 
     /// Returns the connection of a client, which is created if necessary.
     fn isolated_connection(&self, server: &Alias, client: &Arc<Client>) -> Result<Arc<IsolatedConnection>, CallError> {
-        let key = (client.isolation_key, server.clone());
+        let (principal, server_name) = (client.principal.shared_id(), server.clone());
+        let key = IsolationKey { principal, client: client.isolation_key, server: server_name };
         let slot = self.bridge.slot_id(server);
         let mut isolated = lock(&self.isolated);
         let account = self.account(server, &client.principal);
@@ -173,7 +243,10 @@ impl Upstreams {
         }
         // The settings of the server have changed.
         let outdated = isolated.remove(&key);
-        let evicted = if isolated.len() >= self.limit { Some(self.evict(&mut isolated, server)?) } else { None };
+        if let Some(outdated) = &outdated {
+            drop(lock(&outdated.hold).take());
+        }
+        let (hold, evicted) = self.hold(&mut isolated, server, client)?;
         let tap = IsolatedTap { board: self.switchboard.clone(), client: Arc::downgrade(client) };
         let mut handlers = Handlers::new().with_tap(Arc::new(tap));
         if let Some(account) = &account {
@@ -191,39 +264,75 @@ impl Upstreams {
             switchboard: self.switchboard.clone(),
             account,
             slot,
-            requests: AtomicUsize::new(0),
+            requests: Mutex::default(),
             used_at: Mutex::new(Instant::now()),
+            hold: Mutex::new(Some(hold)),
         });
         isolated.insert(key, connection.clone());
         drop(isolated);
         // Connections end when they are dropped: not under the lock.
-        drop((outdated, evicted));
+        drop(outdated);
+        if let Some(evicted) = evicted {
+            // They would keep the connection open.
+            let parked = lock(&evicted.requests).clone();
+            self.parked.end(&parked);
+        }
         Ok(connection)
     }
 
-    /// Removes the least recently used idle connection.
-    fn evict(
+    /// Counts a connection of a principal. At the limit, its least recently used connection is removed and returned.
+    fn hold(
         &self,
-        isolated: &mut HashMap<(u64, Alias), Arc<IsolatedConnection>>,
+        isolated: &mut HashMap<IsolationKey, Arc<IsolatedConnection>>,
         server: &Alias,
-    ) -> Result<Arc<IsolatedConnection>, CallError> {
-        let idle = isolated.iter().filter(|(_, connection)| !connection.is_busy());
-        let oldest = idle.min_by_key(|(_, connection)| *lock(&connection.used_at)).map(|(key, _)| key.clone());
-        let oldest = oldest.and_then(|key| isolated.remove(&key));
-        oldest.ok_or_else(|| CallError::Unavailable {
-            server: server.clone(),
-            source: Box::new(TooManyIsolated(self.limit)),
-        })
+        client: &Client,
+    ) -> Result<(Hold, Option<Arc<IsolatedConnection>>), CallError> {
+        let take = || self.shares.take(Resource::Isolated, client.principal.holdings(), 1);
+        let unavailable =
+            |error: ShareError| CallError::Unavailable { server: server.clone(), source: Box::new(error) };
+        let error = match take() {
+            Ok(hold) => return Ok((hold, None)),
+            Err(error) => error,
+        };
+        let evicted = self.evict(isolated, &client.principal).ok_or_else(|| unavailable(error))?;
+        drop(lock(&evicted.hold).take());
+        Ok((take().map_err(unavailable)?, Some(evicted)))
     }
 
-    /// Closes the isolated connections of a disconnected client.
-    pub(crate) fn close_of(&self, client: &Client) {
-        self.close_where(|(key, _), _| *key == client.isolation_key);
+    /// Removes a principal's least recently used connection that is idle, or else whose calls all wait for input.
+    fn evict(
+        &self,
+        isolated: &mut HashMap<IsolationKey, Arc<IsolatedConnection>>,
+        principal: &Principal,
+    ) -> Option<Arc<IsolatedConnection>> {
+        let is_own = |key: &IsolationKey| *key.principal == *principal.id();
+        let oldest = |is_evictable: &dyn Fn(&IsolatedConnection) -> bool| {
+            let own = isolated.iter().filter(|(key, connection)| is_own(key) && is_evictable(connection));
+            own.min_by_key(|(_, connection)| *lock(&connection.used_at)).map(|(key, _)| key.clone())
+        };
+        let is_parked = |connection: &IsolatedConnection| self.parked.are_parked(&lock(&connection.requests));
+        let key = oldest(&|connection| !connection.is_busy()).or_else(|| oldest(&is_parked))?;
+        isolated.remove(&key)
+    }
+
+    /// Releases a disconnected client: closes its isolated connections, and withdraws its roots from shared ones.
+    pub(crate) fn forget(&self, client: &Client) {
+        self.close_where(|key, _| key.is_of(client));
+        let links = self.switchboard.forget_client(client);
+        if links.is_empty() {
+            return;
+        }
+        let shared = self.bridge.servers().into_iter().filter_map(|server| self.bridge.server(server));
+        // Several aliases may share a connection.
+        let mut notified = HashSet::new();
+        for mcp in shared.filter(|mcp| links.contains(&mcp.link()) && notified.insert(mcp.link())) {
+            mcp.notify(ROOTS_CHANGED.to_vec());
+        }
     }
 
     /// Applies changed tokens of an account: connections with its previous tokens end.
     pub(crate) async fn apply_tokens(&self, (server, account): &AccountKey) {
-        self.close_where(|(_, alias), connection| alias == server && connection.account == *account);
+        self.close_where(|key, connection| key.server == *server && connection.account == *account);
         if account.is_none() {
             self.bridge.reconnect_with_tokens(server).await;
         }
@@ -234,7 +343,7 @@ impl Upstreams {
         self.close_where(|_, connection| !connection.is_busy() && lock(&connection.used_at).elapsed() >= self.max_idle);
     }
 
-    fn close_where(&self, is_closed: impl Fn(&(u64, Alias), &IsolatedConnection) -> bool) {
+    fn close_where(&self, is_closed: impl Fn(&IsolationKey, &IsolatedConnection) -> bool) {
         let mut closed = Vec::new();
         lock(&self.isolated).retain(|key, connection| {
             let is_closed = is_closed(key, connection);
@@ -278,12 +387,19 @@ impl Upstreams {
         self.bridge.server(server).into_iter().for_each(|mcp| mcp.unsubscribe(uri));
     }
 
-    /// Notifies the servers of a client's isolated connections that its roots have changed.
-    pub(crate) fn roots_changed(&self, client: &Client) {
-        const MESSAGE: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
-        let is_own = |(key, _): &(&(u64, Alias), &Arc<IsolatedConnection>)| key.0 == client.isolation_key;
-        let own: Vec<Mcp> = lock(&self.isolated).iter().filter(is_own).map(|(_, own)| own.mcp.clone()).collect();
-        own.iter().for_each(|mcp| mcp.notify(MESSAGE.to_vec()));
+    /// Notifies the servers that have the roots of a client, or are about to get them, that its roots have changed.
+    pub(crate) fn roots_changed(&self, client: &Arc<Client>) {
+        let own = |(key, connection): (&IsolationKey, &Arc<IsolatedConnection>)| {
+            key.is_of(client).then(|| connection.mcp.clone())
+        };
+        let isolated: Vec<Mcp> = lock(&self.isolated).iter().filter_map(own).collect();
+        let shared = self.bridge.servers().into_iter().filter_map(|server| self.bridge.server(server));
+        let mut notified = HashSet::new();
+        for mcp in isolated.into_iter().chain(shared).filter(|mcp| notified.insert(mcp.link())) {
+            if self.switchboard.change_roots(mcp.link(), client) {
+                mcp.notify(ROOTS_CHANGED.to_vec());
+            }
+        }
     }
 
     /// Sets the minimum level of log messages of all servers.

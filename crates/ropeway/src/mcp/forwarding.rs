@@ -120,7 +120,7 @@ impl Host {
         let (id, reply) = (id.to_owned(), reply.clone());
         let answer = PendingAnswer { host: Arc::downgrade(self), number, id: id.clone(), reply };
         let asked = (callers(), self.elicitations.per_call());
-        tap.on_question(Question::new((self.link(), id), method, params, asked, Box::new(answer)));
+        tap.on_question(Question::new((self.link(), id), method, params, asked, Arc::new(answer)));
     }
 
     /// Returns the method of a question, if the tap may answer it.
@@ -163,6 +163,7 @@ impl Host {
         while let Some(question) = self.close_question(|_| true) {
             tap.on_withdrawn(self.link(), &question.id);
         }
+        tap.on_closed(self.link());
     }
 
     /// Passes a notification of the server to the tap, if one is set.

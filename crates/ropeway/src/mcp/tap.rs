@@ -1,6 +1,7 @@
 //! The tap: receives the requests and notifications of servers unparsed, in place of [`Handlers`](super::Handlers).
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -27,6 +28,9 @@ pub(crate) trait ServerTap: Send + Sync {
 
     /// Reports that the server has withdrawn a question: it cancelled the request, or its link is closed.
     fn on_withdrawn(&self, link: LinkKey, id: &RawValue);
+
+    /// Reports that the link is closed. The connection may be re-established under the same key.
+    fn on_closed(&self, link: LinkKey);
 
     /// Receives a notification, except for progress. `callers` are the raw requests that it can belong to.
     fn on_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: Callers);
@@ -71,10 +75,10 @@ pub(crate) struct Question {
     /// Maximum number of elicitations per call.
     pub(crate) limit: usize,
     /// `None` once answered.
-    pub(super) answer: Option<Box<dyn AnswerSink>>,
+    pub(super) answer: Option<Arc<dyn AnswerSink>>,
 }
 
-/// Sends the answer to a question.
+/// Sends the answer to a question. Only the first answer is sent.
 pub(crate) trait AnswerSink: Send + Sync {
     fn send(&self, outcome: Result<&RawValue, RpcError>);
 
@@ -89,9 +93,19 @@ impl Question {
         method: QuestionMethod,
         params: Box<RawValue>,
         (callers, limit): (Callers, usize),
-        answer: Box<dyn AnswerSink>,
+        answer: Arc<dyn AnswerSink>,
     ) -> Self {
         Self { link, id, method, params, callers, limit, answer: Some(answer) }
+    }
+
+    /// Returns the sink of the answer, with which the question can be answered in place of its owner. `None` once answered.
+    pub(crate) fn sink(&self) -> Option<Arc<dyn AnswerSink>> {
+        self.answer.clone()
+    }
+
+    /// Replaces the sink of the answer.
+    pub(crate) fn wrap_sink(&mut self, wrap: impl FnOnce(Arc<dyn AnswerSink>) -> Arc<dyn AnswerSink>) {
+        self.answer = self.answer.take().map(wrap);
     }
 
     /// Sends the result or the error to the server, unless it has withdrawn the question.

@@ -29,11 +29,16 @@ impl std::ops::Deref for KeyedKit {
 impl KeyedKit {
     /// Starts a gateway with the servers `one` and `two`, and these settings.
     pub(super) async fn start(settings: GatewaySettings) -> Self {
+        Self::start_with(Script::default(), settings).await
+    }
+
+    /// Starts a gateway whose server `one` has a script.
+    pub(super) async fn start_with(script: Script, settings: GatewaySettings) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let file = KeyFile::new(folder.path().join("keys.json"));
         file.add(NewKey::new("first")).expect("a key");
         let auth = AuthSettings::default().with_keys_file(Some(file.path().to_owned()));
-        let (one, two) = (ScriptedServer::new(Script::default()), ScriptedServer::new(Script::default()));
+        let (one, two) = (ScriptedServer::new(script), ScriptedServer::new(Script::default()));
         let config = Config::default().with_server(entry("one", &one)).with_server(entry("two", &two));
         let builder = Gateway::builder(config).settings(settings.with_auth(auth));
         Self { kit: GatewayKit::launch(one, builder).await, file, _folder: folder }
@@ -44,6 +49,17 @@ impl KeyedKit {
         let mut new = NewKey::new(name);
         change(&mut new);
         header(self.file.add(new).expect("a key").0.expose())
+    }
+
+    /// Starts a legacy session with a key, and returns the headers of its requests.
+    pub(super) async fn session_as(&self, key: &str, capabilities: Value) -> String {
+        let info = json!({"name": "kit", "version": "0"});
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
+        let reply = self.post(key, &request(0, "initialize", params)).await;
+        let headers = format!("{key}Mcp-Session-Id: {}\r\n", reply.headers["mcp-session-id"]);
+        let reply = self.post(&headers, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        assert_eq!(reply.status, 202, "{reply:?}");
+        headers
     }
 
     pub(super) async fn stop(self) {

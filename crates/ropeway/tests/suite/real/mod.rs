@@ -12,6 +12,8 @@ mod oidc_sign_in;
 #[cfg(feature = "gateway")]
 mod protected;
 mod resources;
+#[cfg(feature = "gateway")]
+mod roots;
 mod sdks;
 mod slow_start;
 #[cfg(feature = "gateway")]

@@ -38,6 +38,8 @@ impl ServerTap for Listener {
         lock(&self.withdrawn).push(id.get().to_owned());
     }
 
+    fn on_closed(&self, _: LinkKey) {}
+
     fn on_notification(&self, _: LinkKey, method: &str, _: Option<&RawValue>, callers: Callers) {
         lock(&self.notifications).push((method.to_owned(), callers));
     }
