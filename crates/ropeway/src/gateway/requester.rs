@@ -15,10 +15,11 @@ use super::observe::RecordSlot;
 use super::running::RunningRequest;
 use super::server_params::Forwarded;
 use super::shared::GatewayShared;
+use super::shares::{Hold, Resource};
 use crate::protocol::{ClientParams, Era};
 
 /// Time after which a client may try again if it has too many calls in flight.
-const BUSY_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const BUSY_WAIT: Duration = Duration::from_secs(1);
 
 /// A request and the client that sent it.
 pub(crate) struct Requester<'a> {
@@ -35,7 +36,8 @@ pub(crate) struct Requester<'a> {
 /// A request in progress, and everything that ends with it.
 pub(crate) struct Started {
     pub(crate) exchange: Arc<Exchange>,
-    pub(crate) permits: CallPermits,
+    /// `None` for a stream, which is not a call.
+    pub(crate) permits: Option<CallPermits>,
 }
 
 impl Requester<'_> {
@@ -60,10 +62,7 @@ impl Requester<'_> {
 
     /// Begins a request that takes time.
     pub(crate) fn start(&self, shared: &GatewayShared, params: &ClientParams<'_>) -> Result<Started, ErrorReply> {
-        if shared.draining.is_cancelled() {
-            self.record.note(|record| record.note_denied("draining"));
-            return Err(ErrorReply::overloaded("the gateway is stopping"));
-        }
+        self.check_draining(shared)?;
         let attached = self.attach(shared, params)?;
         let own = self.client.principal.begin_call().map_err(|limit| {
             self.record.note(|record| record.note_denied("calls_per_principal"));
@@ -77,7 +76,36 @@ impl Requester<'_> {
         })?;
         let exchange = Exchange::new(self.client.clone(), attached);
         exchange.set_record(self.record.take());
-        Ok(Started { exchange, permits: (own, permit) })
+        Ok(Started { exchange, permits: Some((own, permit)) })
+    }
+
+    /// Begins a request whose response is a stream. It counts as a stream, not as a call, until the hold is dropped.
+    pub(crate) fn start_stream(
+        &self,
+        shared: &GatewayShared,
+        params: &ClientParams<'_>,
+    ) -> Result<(Started, Hold), ErrorReply> {
+        self.check_draining(shared)?;
+        let attached = self.attach(shared, params)?;
+        let principal = &self.client.principal;
+        let per_session = shared.settings().limits.streams_per_client;
+        let own_limit = principal.limits().sessions.map_or(usize::MAX, |sessions| sessions.saturating_mul(per_session));
+        let hold = shared.shares.take_within(Resource::Streams, principal.holdings(), 1, own_limit);
+        let hold = hold.map_err(|error| {
+            self.record.note(|record| record.note_denied(error.rule()));
+            ErrorReply { status: error.status(), ..ErrorReply::limited(error.to_string(), BUSY_WAIT) }
+        })?;
+        let exchange = Exchange::new(self.client.clone(), attached);
+        exchange.set_record(self.record.take());
+        Ok((Started { exchange, permits: None }, hold))
+    }
+
+    fn check_draining(&self, shared: &GatewayShared) -> Result<(), ErrorReply> {
+        if shared.draining.is_cancelled() {
+            self.record.note(|record| record.note_denied("draining"));
+            return Err(ErrorReply::overloaded("the gateway is stopping"));
+        }
+        Ok(())
     }
 
     /// Registers the request, and reads its parts that a retry may change.
@@ -100,7 +128,7 @@ impl Requester<'_> {
 }
 
 impl Started {
-    /// Creates the work of the request, which counts as a call until it is cancelled or its response is sent.
+    /// Creates the work of the request. A call counts until it is cancelled or its response is sent.
     pub(crate) fn run<F>(self, shared: &Arc<GatewayShared>, work: impl FnOnce(Arc<Exchange>) -> F) -> Dispatch
     where
         F: Future<Output = Outcome> + Send + 'static,
@@ -112,7 +140,7 @@ impl Started {
             let held = (permits, guard);
             let outcome = work.await;
             let (permits, guard) = held;
-            guard.exchange().keep(permits);
+            permits.into_iter().for_each(|permits| guard.exchange().keep(permits));
             outcome
         });
         Dispatch::Running { exchange, work }

@@ -12,6 +12,7 @@ use super::client::Client;
 use super::exchange::Exchange;
 use super::principal::Principal;
 use super::sign_in::AccountKey;
+use super::subscriptions::{GroupKey, Subscriptions};
 use super::switchboard::{IsolatedTap, LinkUse, Switchboard};
 use crate::bridge::{Bridge, ServerLease};
 use crate::config::{GatewayLimits, Isolation};
@@ -20,6 +21,9 @@ use crate::protocol::Era;
 use crate::sync::lock;
 use crate::tool::{Alias, CallError};
 
+/// Maximum time that a call waits for subscriptions of its client that move to its connection.
+const MAX_MOVE_WAIT: Duration = Duration::from_secs(5);
+
 /// The connections of a gateway to its servers.
 pub(crate) struct Upstreams {
     bridge: Bridge,
@@ -27,6 +31,7 @@ pub(crate) struct Upstreams {
     limit: usize,
     max_idle: Duration,
     isolated: Mutex<HashMap<(u64, Alias), Arc<IsolatedConnection>>>,
+    subscriptions: Arc<Subscriptions>,
 }
 
 /// A connection to a server that belongs to one client.
@@ -79,7 +84,7 @@ impl UpstreamLease {
 }
 
 /// Counts a request on an isolated connection until it is dropped.
-struct RequestGuard(Arc<IsolatedConnection>);
+pub(crate) struct RequestGuard(Arc<IsolatedConnection>);
 
 impl RequestGuard {
     fn new(connection: &Arc<IsolatedConnection>) -> Self {
@@ -108,15 +113,31 @@ impl Drop for IsolatedConnection {
     }
 }
 
+/// The connection that subscriptions of a client to a server are placed on.
+pub(crate) struct SubscriptionPlace {
+    pub(crate) mcp: Mcp,
+    /// The slot of the server.
+    pub(crate) slot: Option<u64>,
+    /// Keeps an isolated connection open. `None` for a shared one.
+    pub(crate) connection: Option<RequestGuard>,
+    /// Whether the server could be connected. Otherwise the subscriptions begin once it is.
+    pub(crate) started: Result<(), CallError>,
+}
+
 /// The limit of isolated connections is reached.
 #[derive(Debug, thiserror::Error)]
 #[error("too many isolated connections are in use (limit: {0})")]
 struct TooManyIsolated(usize);
 
 impl Upstreams {
-    pub(crate) fn new(bridge: Bridge, switchboard: Arc<Switchboard>, limits: &GatewayLimits) -> Self {
+    pub(crate) fn new(
+        bridge: Bridge,
+        switchboard: Arc<Switchboard>,
+        subscriptions: Arc<Subscriptions>,
+        limits: &GatewayLimits,
+    ) -> Self {
         let (limit, max_idle) = (limits.isolated, limits.isolated_idle);
-        Self { bridge, switchboard, limit, max_idle, isolated: Mutex::default() }
+        Self { bridge, switchboard, limit, max_idle, isolated: Mutex::default(), subscriptions }
     }
 
     /// Returns the connection for a request of a client, for a call of one of the server's tools if `own_name` is given.
@@ -128,6 +149,7 @@ impl Upstreams {
     ) -> Result<UpstreamLease, CallError> {
         if !self.is_isolated(server, client) {
             let lease = self.bridge.connect_for(server, own_name).await?;
+            self.follow_call(server, client, &lease.mcp).await;
             let link_use = self.switchboard.use_link(lease.mcp.link(), client);
             return Ok(UpstreamLease { lease, link_use, _request: None });
         }
@@ -136,6 +158,7 @@ impl Upstreams {
         let link_use = self.switchboard.use_link(connection.mcp.link(), client);
         let request = RequestGuard::new(&connection);
         let lease = self.bridge.connect_isolated(server, own_name, &connection.mcp).await?;
+        self.follow_call(server, client, &connection.mcp).await;
         Ok(UpstreamLease { lease, link_use, _request: Some(request) })
     }
 
@@ -261,21 +284,56 @@ impl Upstreams {
         self.info(server).map(|info| info.era)
     }
 
-    /// Subscribes to changes to a resource. Starts a lazy server.
-    pub(crate) async fn subscribe(&self, server: &Alias, uri: &str) {
-        match self.bridge.connect_for(server, None).await {
-            Ok(lease) => lease.mcp.subscribe(uri),
-            Err(error) => {
-                tracing::debug!(%server, "could not subscribe to `{uri}` yet: {}", crate::error_chain::chain(&error));
-                // The subscription begins once the server is connected.
-                self.bridge.server(server).into_iter().for_each(|mcp| mcp.subscribe(uri));
-            }
+    /// Returns the connection for the subscriptions of a client to a server: that of its calls. Starts a lazy server.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no connection, not even one that is established later.
+    pub(crate) async fn subscription_place(
+        &self,
+        server: &Alias,
+        client: &Arc<Client>,
+    ) -> Result<SubscriptionPlace, CallError> {
+        let slot = self.bridge.slot_id(server);
+        if self.is_isolated(server, client) {
+            let connection = self.isolated_connection(server, client)?;
+            self.switchboard.add_link(connection.mcp.link(), server, Some(client));
+            let guard = RequestGuard::new(&connection);
+            let mcp = connection.mcp.clone();
+            let started = self.bridge.connect_isolated(server, None, &mcp).await.map(drop);
+            return Ok(SubscriptionPlace { mcp, slot, connection: Some(guard), started });
         }
+        let (mcp, started) = match self.bridge.connect_for(server, None).await {
+            Ok(lease) => (lease.mcp.clone(), Ok(())),
+            Err(error) => match self.bridge.server(server) {
+                Some(mcp) => (mcp, Err(error)),
+                None => return Err(error),
+            },
+        };
+        Ok(SubscriptionPlace { mcp, slot, connection: None, started })
     }
 
-    /// Ends the subscription to a resource.
-    pub(crate) fn unsubscribe(&self, server: &Alias, uri: &str) {
-        self.bridge.server(server).into_iter().for_each(|mcp| mcp.unsubscribe(uri));
+    /// Moves the subscriptions of a client to the connection of its call, before the call is sent. The call may cause changes that
+    /// the client expects to be notified of.
+    async fn follow_call(&self, server: &Alias, client: &Arc<Client>, mcp: &Mcp) {
+        if !self.subscriptions.is_elsewhere(client, server, mcp.link()) {
+            return;
+        }
+        let follow = async {
+            let place = self.subscription_place(server, client).await?;
+            let group = GroupKey { isolation_key: client.isolation_key, server: server.clone() };
+            for hold in self.subscriptions.place(&group, place, &[]) {
+                hold.confirmed().await?;
+            }
+            Ok::<(), CallError>(())
+        };
+        match tokio::time::timeout(MAX_MOVE_WAIT, follow).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::debug!(%server, "could not move all subscriptions: {}", crate::error_chain::chain(&error));
+            }
+            Err(_) => tracing::debug!(%server, "subscriptions move slowly; they are retried in the background"),
+        }
     }
 
     /// Notifies the servers of a client's isolated connections that its roots have changed.

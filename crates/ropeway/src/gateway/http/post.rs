@@ -67,7 +67,10 @@ pub(super) async fn post(
     if let Err(error) = &request.limited {
         return limited(&body, error);
     }
-    match receive(shared, &head.headers, request, &body) {
+    let dispatch = receive(shared, &head.headers, request, &body);
+    // Requests in progress keep the parts of the body that they need.
+    drop(body);
+    match dispatch {
         Dispatch::Done { status, reply } => response::json(status, reply),
         Dispatch::Opened { session, reply, .. } => {
             let mut response = response::json(200, reply);

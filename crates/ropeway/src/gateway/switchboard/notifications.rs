@@ -61,6 +61,7 @@ impl Route {
 impl Switchboard {
     /// Delivers a notification. Malformed ones are dropped.
     pub(super) fn route_notification(&self, link: LinkKey, method: &str, params: Option<&RawValue>, callers: &Callers) {
+        let key = link;
         let Some(link) = self.link(link) else { return };
         match (Route::of(method), params) {
             (Route::Changed(list), _) => {
@@ -70,7 +71,7 @@ impl Switchboard {
             (Route::Updated, Some(params)) => {
                 let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
                 if let Some(uri) = params["uri"].as_str() {
-                    self.subscriptions.notify(&link.server, uri);
+                    self.subscriptions.notify(key, uri);
                 }
             }
             (Route::Log, Some(params)) => self.log(&link, params, callers),
