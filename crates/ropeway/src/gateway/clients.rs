@@ -57,7 +57,7 @@ pub(crate) struct ListenFilter {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) resources_list_changed: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) resource_subscriptions: Vec<String>,
+    pub(crate) resource_subscriptions: Vec<Arc<str>>,
 }
 
 impl ListenFilter {

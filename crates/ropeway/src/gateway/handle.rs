@@ -115,14 +115,13 @@ impl GatewayBuilder {
         let observer = Observer::new(&settings, spans, redactor.clone())
             .map_err(|ObserverError { path, source }| GatewayError::Log { path, source })?;
         observer.set_secrets(bridge.secrets());
-        let shares = Shares::new(&limits);
         let parked = ParkedCalls::new(keys.clone(), shares.clone(), limits.parked_for);
         let shared = GatewayShared {
             routers: RwLock::new(Arc::new(RouterSet::build(&settings, &bridge.views(), None))),
             clients,
             modern_clients: ModernClients::default(),
             exchanges,
-            subscriptions,
+            subscriptions: subscriptions.clone(),
             sign_ins: SignIns::new(bridge.clone(), tokens, redactor),
             config_file,
             page_origin: OnceLock::new(),
@@ -130,6 +129,7 @@ impl GatewayBuilder {
                 bridge.clone(),
                 switchboard.clone(),
                 parked.clone(),
+                subscriptions,
                 shares.clone(),
                 limits.isolated_idle,
             ),

@@ -13,7 +13,7 @@ use super::observe::RecordSlot;
 use super::running::RunningRequest;
 use super::server_params::Forwarded;
 use super::shared::GatewayShared;
-use super::shares::Resource;
+use super::shares::{Hold, Resource};
 use crate::protocol::{ClientParams, Era};
 
 /// A request and the client that sent it.
@@ -31,7 +31,8 @@ pub(crate) struct Requester<'a> {
 /// A request in progress, and everything that ends with it.
 pub(crate) struct Started {
     pub(crate) exchange: Arc<Exchange>,
-    pub(crate) permits: CallPermits,
+    /// `None` for a stream, which is not a call.
+    pub(crate) permits: Option<CallPermits>,
 }
 
 impl Requester<'_> {
@@ -56,15 +57,12 @@ impl Requester<'_> {
 
     /// Begins a request that takes time.
     pub(crate) fn start(&self, shared: &GatewayShared, params: &ClientParams<'_>) -> Result<Started, ErrorReply> {
-        if shared.draining.is_cancelled() {
-            self.record.note(|record| record.note_denied("draining"));
-            return Err(ErrorReply::overloaded("the gateway is stopping"));
-        }
+        self.check_draining(shared)?;
         let attached = self.attach(shared, params)?;
         let permits = self.take_call(shared)?;
         let exchange = Exchange::new(self.client.clone(), attached);
         exchange.set_record(self.record.take());
-        Ok(Started { exchange, permits })
+        Ok(Started { exchange, permits: Some(permits) })
     }
 
     /// Counts a call of the client, its principal and the gateway.
@@ -81,6 +79,35 @@ impl Requester<'_> {
             ErrorReply::limited(error.to_string(), BUSY_WAIT)
         })?;
         Ok(CallPermits { _share: share, _client: client })
+    }
+
+    /// Begins a request whose response is a stream. It counts as a stream, not as a call, until the hold is dropped.
+    pub(crate) fn start_stream(
+        &self,
+        shared: &GatewayShared,
+        params: &ClientParams<'_>,
+    ) -> Result<(Started, Hold), ErrorReply> {
+        self.check_draining(shared)?;
+        let attached = self.attach(shared, params)?;
+        let principal = &self.client.principal;
+        let per_session = shared.settings().limits.streams_per_client;
+        let own_limit = principal.limits().sessions.map_or(usize::MAX, |sessions| sessions.saturating_mul(per_session));
+        let hold = shared.shares.take_within(Resource::Streams, principal.holdings(), 1, own_limit);
+        let hold = hold.map_err(|error| {
+            self.record.note(|record| record.note_denied(error.rule()));
+            ErrorReply::over_share(error)
+        })?;
+        let exchange = Exchange::new(self.client.clone(), attached);
+        exchange.set_record(self.record.take());
+        Ok((Started { exchange, permits: None }, hold))
+    }
+
+    fn check_draining(&self, shared: &GatewayShared) -> Result<(), ErrorReply> {
+        if shared.draining.is_cancelled() {
+            self.record.note(|record| record.note_denied("draining"));
+            return Err(ErrorReply::overloaded("the gateway is stopping"));
+        }
+        Ok(())
     }
 
     /// Registers the request, and reads its parts that a retry may change.
@@ -103,7 +130,7 @@ impl Requester<'_> {
 }
 
 impl Started {
-    /// Creates the work of the request, which counts as a call until it is cancelled or its response is sent.
+    /// Creates the work of the request. A call counts until it is cancelled or its response is sent.
     pub(crate) fn run<F>(self, shared: &Arc<GatewayShared>, work: impl FnOnce(Arc<Exchange>) -> F) -> Dispatch
     where
         F: Future<Output = Outcome> + Send + 'static,
@@ -115,7 +142,7 @@ impl Started {
             let held = (permits, guard);
             let outcome = work.await;
             let (permits, guard) = held;
-            guard.exchange().keep(permits);
+            permits.into_iter().for_each(|permits| guard.exchange().keep(permits));
             outcome
         });
         Dispatch::Running { exchange, work }

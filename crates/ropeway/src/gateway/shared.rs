@@ -302,9 +302,7 @@ impl GatewayShared {
         client.close();
         self.clients.remove(client.id);
         self.streams.close_client(client.id);
-        for resource in self.subscriptions.remove_all(SubscriberKey::Client(client.id)) {
-            self.upstreams.unsubscribe(&resource.server, &resource.uri);
-        }
+        self.subscriptions.remove_all(SubscriberKey::Client(client.id));
         self.upstreams.forget(client);
     }
 

@@ -1,132 +1,279 @@
-//! Subscriptions of clients to resources.
+//! `resources/subscribe` and `resources/unsubscribe`, and the connections that subscriptions are placed on.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::client::Client;
-use super::errors::ErrorReply;
+use super::errors::{BUSY_WAIT, ErrorReply};
 use super::exchange::{Dispatch, Outcome};
 use super::reply::ResultExtras;
 use super::requester::Requester;
 use super::shared::GatewayShared;
-use super::subscriptions::{SubscribedResource, Subscriber, SubscriberKey};
+use super::shares::Resource;
+use super::subscriptions::{GroupKey, SubscribedResource, Subscriber, SubscriberKey, SubscriptionLimit};
 use super::uris::UriRoute;
 use crate::protocol::ClientParams;
+use crate::tool::{Alias, CallError};
 
-/// Handles `resources/subscribe`.
+/// Maximum time until a server has confirmed subscriptions. Clients wait for a response for 60 s and more.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Handles `resources/subscribe`. The response follows the confirmation of the server.
 pub(crate) fn subscribe(
     shared: &Arc<GatewayShared>,
     requester: &Requester<'_>,
     params: &ClientParams<'_>,
 ) -> Result<Dispatch, ErrorReply> {
-    change(shared, requester, params, true)
-}
-
-/// Handles `resources/unsubscribe`.
-pub(crate) fn unsubscribe(
-    shared: &Arc<GatewayShared>,
-    requester: &Requester<'_>,
-    params: &ClientParams<'_>,
-) -> Result<Dispatch, ErrorReply> {
-    change(shared, requester, params, false)
-}
-
-fn change(
-    shared: &Arc<GatewayShared>,
-    requester: &Requester<'_>,
-    params: &ClientParams<'_>,
-    is_wanted: bool,
-) -> Result<Dispatch, ErrorReply> {
-    let uri = params.target.as_ref().map(|(_, uri)| uri.to_string());
-    let uri = uri.ok_or_else(|| ErrorReply::invalid_params("`uri` is missing"))?;
+    let uri = uri(params)?;
     let started = requester.start(shared, params)?;
     let info = shared.info_text();
     let shared_ = shared.clone();
     Ok(started.run(shared, |exchange| async move {
         let client = &exchange.client;
-        let key = SubscriberKey::Client(client.id);
-        let changed = match is_wanted {
-            true => add(&shared_, client, key, Subscriber::Client(Arc::downgrade(client)), &uri).await,
-            false => remove(&shared_, client, key, &uri).await,
-        };
-        if let Err(error) = changed {
-            return Outcome::Error(error);
+        let subscribing = Subscribing::client(&shared_, client);
+        if let Some(Err(refusal)) = subscribing.add_all(vec![uri.clone()]).await.pop() {
+            exchange.note(|record| refusal.rule.into_iter().for_each(|rule| record.note_denied(rule)));
+            return Outcome::Error(refusal.error);
         }
-        if is_wanted {
+        if shared_.subscriptions.is_noted(subscribing.key, &uri) {
             shared_.sessions.note_subscribed(client, &uri);
-        } else {
+            // The client may have unsubscribed meanwhile.
+            if !shared_.subscriptions.is_noted(subscribing.key, &uri) {
+                shared_.sessions.note_unsubscribed(client, &uri);
+            }
+        }
+        Outcome::composed("{}", ResultExtras::default(), &info)
+    }))
+}
+
+/// Handles `resources/unsubscribe`. A subscription that is not confirmed yet ends, too.
+pub(crate) fn unsubscribe(
+    shared: &Arc<GatewayShared>,
+    requester: &Requester<'_>,
+    params: &ClientParams<'_>,
+) -> Result<Dispatch, ErrorReply> {
+    let uri = uri(params)?;
+    let started = requester.start(shared, params)?;
+    let info = shared.info_text();
+    let shared_ = shared.clone();
+    Ok(started.run(shared, |exchange| async move {
+        let client = &exchange.client;
+        if shared_.subscriptions.remove(SubscriberKey::Client(client.id), &uri) {
             shared_.sessions.note_unsubscribed(client, &uri);
         }
         Outcome::composed("{}", ResultExtras::default(), &info)
     }))
 }
 
-/// Finds the server of a resource.
-async fn find(shared: &GatewayShared, client: &Client, uri: &str) -> Result<SubscribedResource, ErrorReply> {
-    let router = shared.router_of(client)?;
-    let (server, uri) = match shared.catalog.route_uri(&shared.bridge, &router, uri).await {
-        UriRoute::One(server, own_uri) => (server, own_uri),
-        UriRoute::Try(servers) => {
-            let first = servers.into_iter().next();
-            (first.ok_or_else(|| ErrorReply::resource_not_found(uri, client.era))?, uri.to_owned())
+fn uri(params: &ClientParams<'_>) -> Result<Arc<str>, ErrorReply> {
+    let uri = params.target.as_ref().map(|(_, uri)| Arc::from(&**uri));
+    uri.ok_or_else(|| ErrorReply::invalid_params("`uri` is missing"))
+}
+
+/// Why a subscription was not made.
+pub(crate) struct SubscriptionRefusal {
+    pub(crate) error: ErrorReply,
+    /// The limit that was reached.
+    pub(crate) rule: Option<&'static str>,
+}
+
+impl From<ErrorReply> for SubscriptionRefusal {
+    fn from(error: ErrorReply) -> Self {
+        Self { error, rule: None }
+    }
+}
+
+impl From<SubscriptionLimit> for SubscriptionRefusal {
+    fn from(limit: SubscriptionLimit) -> Self {
+        let (status, rule) = match limit {
+            SubscriptionLimit::Count => (429, "subscriptions_per_client"),
+            SubscriptionLimit::Bytes => (429, Resource::SubscriptionBytes.rule()),
+            SubscriptionLimit::Share(error) => (error.status(), error.rule()),
+        };
+        let error = ErrorReply { status, ..ErrorReply::limited(limit.to_string(), BUSY_WAIT) };
+        Self { error, rule: Some(rule) }
+    }
+}
+
+/// A subscriber that adds subscriptions.
+pub(crate) struct Subscribing<'a> {
+    pub(crate) shared: &'a Arc<GatewayShared>,
+    pub(crate) client: &'a Arc<Client>,
+    pub(crate) key: SubscriberKey,
+    pub(crate) subscriber: Subscriber,
+}
+
+/// A subscription that ends unless it is kept, so that a cancelled request leaves nothing behind.
+struct NewSubscription<'a> {
+    shared: &'a GatewayShared,
+    key: SubscriberKey,
+    resource: SubscribedResource,
+    /// Whether the subscription stays when this is dropped.
+    is_kept: bool,
+}
+
+impl Drop for NewSubscription<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.shared.subscriptions.remove(self.key, &self.resource.client_uri);
         }
-    };
-    Ok(SubscribedResource { server, uri })
+    }
 }
 
-/// Subscribes to a resource, upstream only if it is the first subscription.
-pub(crate) async fn add(
-    shared: &Arc<GatewayShared>,
-    client: &Arc<Client>,
-    key: SubscriberKey,
-    subscriber: Subscriber,
-    uri: &str,
-) -> Result<(), ErrorReply> {
-    let resource = find(shared, client, uri).await?;
-    if shared.upstreams.account(&resource.server, &client.principal).is_some() {
-        return Err(ErrorReply::not_per_principal(&resource.server));
+impl<'a> Subscribing<'a> {
+    fn client(shared: &'a Arc<GatewayShared>, client: &'a Arc<Client>) -> Self {
+        let subscriber = Subscriber::Client(Arc::downgrade(client));
+        Self { shared, client, key: SubscriberKey::Client(client.id), subscriber }
     }
-    let added = shared.subscriptions.add(resource.clone(), key, subscriber, uri);
-    if added.map_err(|_| ErrorReply::invalid_params("too many subscriptions"))? {
-        shared.upstreams.subscribe(&resource.server, &resource.uri).await;
+
+    /// Subscribes to resources, and waits until their servers have confirmed that. Returns the outcomes in the order of the URIs.
+    pub(crate) async fn add_all(&self, uris: Vec<Arc<str>>) -> Vec<Result<Arc<str>, SubscriptionRefusal>> {
+        let deadline = Instant::now() + CONFIRM_TIMEOUT;
+        let mut outcomes = Vec::with_capacity(uris.len());
+        let mut groups: HashMap<GroupKey, Vec<(usize, NewSubscription<'_>)>> = HashMap::new();
+        for (index, uri) in uris.into_iter().enumerate() {
+            match self.add(uri.clone()).await {
+                Ok(new) => {
+                    groups.entry(new.resource.group.clone()).or_default().push((index, new));
+                    outcomes.push(Ok(uri));
+                }
+                Err(refusal) => outcomes.push(Err(refusal)),
+            }
+        }
+        for (group, added) in groups {
+            for (index, error) in self.confirm(&group, added, deadline).await {
+                outcomes[index] = Err(error.into());
+            }
+        }
+        outcomes
     }
-    Ok(())
+
+    /// Adds a subscription, without placing it.
+    async fn add(&self, uri: Arc<str>) -> Result<NewSubscription<'a>, SubscriptionRefusal> {
+        let resource = self.find(uri).await?;
+        if self.shared.upstreams.account(&resource.group.server, &self.client.principal).is_some() {
+            return Err(ErrorReply::not_per_principal(&resource.group.server).into());
+        }
+        let (subscriptions, shares) = (&self.shared.subscriptions, &self.shared.shares);
+        let is_new = subscriptions.add(shares, self.key, &self.subscriber, self.client, &resource)?;
+        Ok(NewSubscription { shared: self.shared, key: self.key, resource, is_kept: !is_new })
+    }
+
+    /// Finds the server of a resource.
+    async fn find(&self, client_uri: Arc<str>) -> Result<SubscribedResource, ErrorReply> {
+        let (shared, client) = (self.shared, self.client);
+        let router = shared.router_of(client)?;
+        let (server, uri) = match shared.catalog.route_uri(&shared.bridge, &router, &client_uri).await {
+            UriRoute::One(server, own) if *own == *client_uri => (server, client_uri.clone()),
+            UriRoute::One(server, own) => (server, own.into()),
+            UriRoute::Try(servers) => {
+                let first = servers.into_iter().next();
+                (first.ok_or_else(|| ErrorReply::resource_not_found(&client_uri, client.era))?, client_uri.clone())
+            }
+        };
+        Ok(SubscribedResource { group: GroupKey { isolation_key: client.isolation_key, server }, uri, client_uri })
+    }
+
+    /// Places subscriptions to one server on the connection of the client's calls, and waits until the server has confirmed them.
+    /// Returns those that failed, which have ended.
+    async fn confirm(
+        &self,
+        group: &GroupKey,
+        added: Vec<(usize, NewSubscription<'_>)>,
+        deadline: Instant,
+    ) -> Vec<(usize, ErrorReply)> {
+        let placing = self.shared.upstreams.subscription_place(&group.server, self.client);
+        let place = tokio::time::timeout_at(deadline, placing).await;
+        let mut place = match place {
+            Ok(Ok(place)) => place,
+            Ok(Err(error)) => return fail_all(&added, &self.refusal(&error)),
+            Err(_) => return fail_all(&added, &self.late(&group.server)),
+        };
+        if let Err(error) = std::mem::replace(&mut place.started, Ok(())) {
+            return fail_all(&added, &self.refusal(&error));
+        }
+        let mcp = place.mcp.clone();
+        let uris: Vec<Arc<str>> = added.iter().map(|(_, new)| new.resource.uri.clone()).collect();
+        drop(self.shared.subscriptions.place(group, place, &uris));
+        let mut failed = Vec::new();
+        for (index, mut new) in added {
+            let hold = mcp.hold_subscription(&new.resource.uri);
+            match tokio::time::timeout_at(deadline, hold.confirmed()).await {
+                Ok(Ok(())) => new.is_kept = true,
+                Ok(Err(error)) => failed.push((index, self.refusal(&error))),
+                Err(_) => failed.push((index, self.late(&group.server))),
+            }
+        }
+        failed
+    }
+
+    fn refusal(&self, error: &CallError) -> ErrorReply {
+        ErrorReply::from_call(error, self.client.era)
+    }
+
+    /// Returns the error of a subscription that a server does not confirm in time.
+    fn late(&self, server: &Alias) -> ErrorReply {
+        let server = server.clone();
+        self.refusal(&CallError::Timeout { server, after: CONFIRM_TIMEOUT, idle: false, hint: None })
+    }
 }
 
-async fn remove(
-    shared: &Arc<GatewayShared>,
-    client: &Arc<Client>,
-    key: SubscriberKey,
-    uri: &str,
-) -> Result<(), ErrorReply> {
-    let resource = find(shared, client, uri).await?;
-    if shared.subscriptions.remove(&resource, key) {
-        shared.upstreams.unsubscribe(&resource.server, &resource.uri);
-    }
-    Ok(())
+/// Returns the same error for all subscriptions.
+fn fail_all(added: &[(usize, NewSubscription<'_>)], error: &ErrorReply) -> Vec<(usize, ErrorReply)> {
+    added.iter().map(|(index, _)| (*index, error.clone())).collect()
 }
 
-/// Restores the subscriptions of a session that was revived.
+/// Restores the subscriptions of a session that was revived. Servers that are not connected confirm them later.
 pub(crate) fn restore(shared: &Arc<GatewayShared>, client: &Arc<Client>, uris: impl IntoIterator<Item = String>) {
-    let uris: Vec<String> = uris.into_iter().collect();
+    let uris: Vec<Arc<str>> = uris.into_iter().map(Into::into).collect();
     if uris.is_empty() {
         return;
     }
-    let (shared, client) = (Arc::downgrade(shared), Arc::downgrade(client));
-    tokio::spawn(async move {
+    let (weak, client) = (Arc::downgrade(shared), Arc::downgrade(client));
+    shared.subscriptions.spawn(async move {
+        let (Some(shared), Some(client)) = (weak.upgrade(), client.upgrade()) else { return };
+        let subscribing = Subscribing::client(&shared, &client);
+        let mut servers: Vec<Alias> = Vec::new();
         for uri in uris {
-            let (Some(shared), Some(client)) = (Weak::upgrade(&shared), client.upgrade()) else { return };
-            let subscriber = Subscriber::Client(Arc::downgrade(&client));
-            let key = SubscriberKey::Client(client.id);
-            if let Err(error) = add(&shared, &client, key, subscriber, &uri).await {
-                tracing::debug!("could not restore a subscription: {}", error.message);
+            match subscribing.add(uri).await {
+                Ok(mut new) => {
+                    new.is_kept = true;
+                    let server = &new.resource.group.server;
+                    if !servers.contains(server) {
+                        servers.push(server.clone());
+                    }
+                }
+                Err(refusal) => tracing::debug!("could not restore a subscription: {}", refusal.error.message),
             }
+        }
+        for server in servers {
+            move_group(&shared, &GroupKey { isolation_key: client.isolation_key, server }, &client).await;
         }
     });
 }
 
-/// Ends all subscriptions of a subscriber, upstream where it was the last one.
-pub(crate) fn remove_all(shared: &GatewayShared, key: SubscriberKey) {
-    for resource in shared.subscriptions.remove_all(key) {
-        shared.upstreams.unsubscribe(&resource.server, &resource.uri);
+/// Moves subscriptions whose server was replaced, such as by a reload of the configuration, to its new connection.
+pub(crate) fn follow_servers(shared: &Arc<GatewayShared>) {
+    let link = |server: &Alias| shared.bridge.server(server).map(|mcp| mcp.link());
+    for (group, client) in shared.subscriptions.take_outdated(|server| shared.bridge.slot_id(server), link) {
+        let (shared_, client): (Weak<GatewayShared>, Weak<Client>) = (Arc::downgrade(shared), Arc::downgrade(&client));
+        shared.subscriptions.spawn(async move {
+            let (Some(shared), Some(client)) = (shared_.upgrade(), client.upgrade()) else { return };
+            move_group(&shared, &group, &client).await;
+        });
+    }
+}
+
+/// Places all subscriptions of a group on the current connection of its clients' calls, whether or not it is established yet.
+async fn move_group(shared: &GatewayShared, group: &GroupKey, client: &Arc<Client>) {
+    match shared.upstreams.subscription_place(&group.server, client).await {
+        Ok(place) => drop(shared.subscriptions.place(group, place, &[])),
+        Err(error) => {
+            let error = crate::error_chain::chain(&error);
+            tracing::debug!(server = %group.server, "could not place subscriptions: {error}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 use super::clients::ChangedList;
 use super::principal_tools;
 use super::shared::GatewayShared;
+use super::subscribe;
 use crate::tool::Alias;
 
 /// Changes within this time become one.
@@ -114,6 +115,7 @@ async fn run(shared: Weak<GatewayShared>) {
                 changes.borrow_and_update();
                 let Some(shared) = shared.upgrade() else { return };
                 shared.rebuild_routes();
+                subscribe::follow_servers(&shared);
             }
             lists = board.changes() => {
                 tokio::time::sleep(DEBOUNCE).await;
@@ -150,6 +152,7 @@ async fn run(shared: Weak<GatewayShared>) {
             _ = sweep.tick() => {
                 let Some(shared) = shared.upgrade() else { return };
                 shared.auth.end_streams();
+                shared.subscriptions.remove_ended();
                 shared.sessions.evict_unused().iter().for_each(|client| shared.forget(client));
                 shared.upstreams.close_idle();
                 shared.streams.trim();

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::parked::ParkedCalls;
 use super::principal::Principal;
 use super::shares::{Hold, Resource, ShareError, Shares};
 use super::sign_in::AccountKey;
+use super::subscriptions::{GroupKey, Subscriptions};
 use super::switchboard::{IsolatedTap, LinkUse, RootsClaim, Switchboard};
 use crate::bridge::{Bridge, ServerLease};
 use crate::config::Isolation;
@@ -28,6 +30,9 @@ const ROOTS_CHANGED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/roots/
 /// (<https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-elicitation-required-error>).
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 
+/// Maximum time that a call waits for subscriptions of its client that move to its connection.
+const MAX_MOVE_WAIT: Duration = Duration::from_secs(5);
+
 /// The connections of a gateway to its servers.
 pub(crate) struct Upstreams {
     bridge: Bridge,
@@ -36,6 +41,7 @@ pub(crate) struct Upstreams {
     shares: Shares,
     max_idle: Duration,
     isolated: Mutex<HashMap<IsolationKey, Arc<IsolatedConnection>>>,
+    subscriptions: Arc<Subscriptions>,
 }
 
 /// Identifies an isolated connection. Principals never share one, whatever the keys of their clients are.
@@ -63,6 +69,8 @@ struct IsolatedConnection {
     slot: u64,
     /// The requests in progress.
     requests: Mutex<Vec<ExchangeKey>>,
+    /// Number of groups of subscriptions, which keep the connection open.
+    subscriptions: AtomicUsize,
     used_at: Mutex<Instant>,
     /// Counts the connection until it is closed or evicted.
     hold: Mutex<Option<Hold>>,
@@ -131,9 +139,30 @@ impl Drop for RequestGuard {
     }
 }
 
+/// Keeps an isolated connection open for subscriptions until it is dropped.
+pub(crate) struct SubscriptionGuard(Arc<IsolatedConnection>);
+
+impl SubscriptionGuard {
+    fn new(connection: &Arc<IsolatedConnection>) -> Self {
+        connection.subscriptions.fetch_add(1, Ordering::Relaxed);
+        Self(connection.clone())
+    }
+}
+
+impl Drop for SubscriptionGuard {
+    fn drop(&mut self) {
+        *lock(&self.0.used_at) = Instant::now();
+        self.0.subscriptions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl IsolatedConnection {
     fn is_busy(&self) -> bool {
-        !lock(&self.requests).is_empty()
+        self.has_subscriptions() || !lock(&self.requests).is_empty()
+    }
+
+    fn has_subscriptions(&self) -> bool {
+        self.subscriptions.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -144,15 +173,27 @@ impl Drop for IsolatedConnection {
     }
 }
 
+/// The connection that subscriptions of a client to a server are placed on.
+pub(crate) struct SubscriptionPlace {
+    pub(crate) mcp: Mcp,
+    /// The slot of the server.
+    pub(crate) slot: Option<u64>,
+    /// Keeps an isolated connection open. `None` for a shared one.
+    pub(crate) connection: Option<SubscriptionGuard>,
+    /// Whether the server could be connected. Otherwise the subscriptions begin once it is.
+    pub(crate) started: Result<(), CallError>,
+}
+
 impl Upstreams {
     pub(crate) fn new(
         bridge: Bridge,
         switchboard: Arc<Switchboard>,
         parked: Arc<ParkedCalls>,
+        subscriptions: Arc<Subscriptions>,
         shares: Shares,
         max_idle: Duration,
     ) -> Self {
-        Self { bridge, switchboard, parked, shares, max_idle, isolated: Mutex::default() }
+        Self { bridge, switchboard, parked, shares, max_idle, isolated: Mutex::default(), subscriptions }
     }
 
     /// Returns the connection for a request of a client, for a call of one of the server's tools if `own_name` is given.
@@ -171,6 +212,7 @@ impl Upstreams {
         } else {
             (self.bridge.connect_for(server, own_name).await?, None)
         };
+        self.follow_call(server, client, &lease.mcp).await;
         let (link, era) = (lease.mcp.link(), lease.mcp.server_info().map(|info| info.era));
         if era != Some(Era::Modern) {
             self.switchboard.settle_roots(link, exchange).await;
@@ -265,6 +307,7 @@ impl Upstreams {
             account,
             slot,
             requests: Mutex::default(),
+            subscriptions: AtomicUsize::new(0),
             used_at: Mutex::new(Instant::now()),
             hold: Mutex::new(Some(hold)),
         });
@@ -310,7 +353,9 @@ impl Upstreams {
             let own = isolated.iter().filter(|(key, connection)| is_own(key) && is_evictable(connection));
             own.min_by_key(|(_, connection)| *lock(&connection.used_at)).map(|(key, _)| key.clone())
         };
-        let is_parked = |connection: &IsolatedConnection| self.parked.are_parked(&lock(&connection.requests));
+        let is_parked = |connection: &IsolatedConnection| {
+            !connection.has_subscriptions() && self.parked.are_parked(&lock(&connection.requests))
+        };
         let key = oldest(&|connection| !connection.is_busy()).or_else(|| oldest(&is_parked))?;
         isolated.remove(&key)
     }
@@ -370,21 +415,56 @@ impl Upstreams {
         self.info(server).map(|info| info.era)
     }
 
-    /// Subscribes to changes to a resource. Starts a lazy server.
-    pub(crate) async fn subscribe(&self, server: &Alias, uri: &str) {
-        match self.bridge.connect_for(server, None).await {
-            Ok(lease) => lease.mcp.subscribe(uri),
-            Err(error) => {
-                tracing::debug!(%server, "could not subscribe to `{uri}` yet: {}", crate::error_chain::chain(&error));
-                // The subscription begins once the server is connected.
-                self.bridge.server(server).into_iter().for_each(|mcp| mcp.subscribe(uri));
-            }
+    /// Returns the connection for the subscriptions of a client to a server: that of its calls. Starts a lazy server.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no connection, not even one that is established later.
+    pub(crate) async fn subscription_place(
+        &self,
+        server: &Alias,
+        client: &Arc<Client>,
+    ) -> Result<SubscriptionPlace, CallError> {
+        let slot = self.bridge.slot_id(server);
+        if self.is_isolated(server, client) {
+            let connection = self.isolated_connection(server, client)?;
+            self.switchboard.add_isolated_link(connection.mcp.link(), server, client);
+            let guard = SubscriptionGuard::new(&connection);
+            let mcp = connection.mcp.clone();
+            let started = self.bridge.connect_isolated(server, None, &mcp).await.map(drop);
+            return Ok(SubscriptionPlace { mcp, slot, connection: Some(guard), started });
         }
+        let (mcp, started) = match self.bridge.connect_for(server, None).await {
+            Ok(lease) => (lease.mcp.clone(), Ok(())),
+            Err(error) => match self.bridge.server(server) {
+                Some(mcp) => (mcp, Err(error)),
+                None => return Err(error),
+            },
+        };
+        Ok(SubscriptionPlace { mcp, slot, connection: None, started })
     }
 
-    /// Ends the subscription to a resource.
-    pub(crate) fn unsubscribe(&self, server: &Alias, uri: &str) {
-        self.bridge.server(server).into_iter().for_each(|mcp| mcp.unsubscribe(uri));
+    /// Moves the subscriptions of a client to the connection of its call, before the call is sent. The call may cause changes that
+    /// the client expects to be notified of.
+    async fn follow_call(&self, server: &Alias, client: &Arc<Client>, mcp: &Mcp) {
+        if !self.subscriptions.is_elsewhere(client, server, mcp.link()) {
+            return;
+        }
+        let follow = async {
+            let place = self.subscription_place(server, client).await?;
+            let group = GroupKey { isolation_key: client.isolation_key, server: server.clone() };
+            for hold in self.subscriptions.place(&group, place, &[]) {
+                hold.confirmed().await?;
+            }
+            Ok::<(), CallError>(())
+        };
+        match tokio::time::timeout(MAX_MOVE_WAIT, follow).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::debug!(%server, "could not move all subscriptions: {}", crate::error_chain::chain(&error));
+            }
+            Err(_) => tracing::debug!(%server, "subscriptions move slowly; they are retried in the background"),
+        }
     }
 
     /// Notifies the servers that have the roots of a client, or are about to get them, that its roots have changed.

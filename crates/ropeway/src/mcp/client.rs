@@ -361,7 +361,7 @@ impl Mcp {
 
     /// Subscribes to changes to a resource. The subscription is renewed after a reconnect.
     pub fn subscribe(&self, uri: impl Into<String>) {
-        self.inner.connection.host.subscriptions.add(uri.into());
+        self.inner.connection.host.subscriptions.add(&uri.into());
     }
 
     /// Ends the subscription to a resource.

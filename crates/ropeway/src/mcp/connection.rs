@@ -114,7 +114,7 @@ impl Connection {
     }
 
     pub(crate) fn set_session(&self, session: Option<Arc<Session>>) {
-        self.host.subscriptions.reset();
+        self.host.subscriptions.end_session();
         *lock(&self.session) = session;
     }
 

@@ -48,6 +48,7 @@ mod server_requests;
 mod session;
 mod signals;
 mod state;
+mod subscriber;
 mod subscriptions;
 mod supervisor;
 #[allow(dead_code, reason = "used by the gateway")]
@@ -89,6 +90,7 @@ pub(crate) use self::{
     raw::{RawReply, RawRequest},
     raw_caller::{Callers, ExchangeKey, RawCaller},
     raw_list::RawList,
+    subscriptions::SubscriptionHold,
     tap::{AnswerSink, LinkKey, Question, QuestionMethod, ServerTap},
 };
 pub use crate::protocol::Era;

@@ -21,6 +21,7 @@ use super::request::Request;
 use super::round_trips::Call;
 use super::server_info::ServerInfo;
 use super::session::Session;
+use super::subscriptions::SubscriptionHold;
 use super::tap::LinkKey;
 use super::timeouts::RequestTimeouts;
 use super::tools;
@@ -134,6 +135,11 @@ impl Mcp {
             Some(auth) => auth.has_new_tokens().await,
             None => false,
         }
+    }
+
+    /// Subscribes to changes to a resource until the hold is dropped, also after a reconnect.
+    pub(crate) fn hold_subscription(&self, uri: &Arc<str>) -> SubscriptionHold {
+        SubscriptionHold::new(self.inner.connection.host.clone(), uri.clone())
     }
 
     /// Returns the key of the connection, which questions and notifications name.

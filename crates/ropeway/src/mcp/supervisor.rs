@@ -10,15 +10,13 @@ use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::connection::Connection;
-use super::error::{ConnectErrorKind, RequestError};
+use super::error::ConnectErrorKind;
 use super::handshake;
-use super::raw_response::RequestResult;
 use super::request::Request;
 use super::session::Session;
 use super::state::ConnectionState;
-use super::timeouts::RequestTimeouts;
+use super::subscriber;
 use super::tools;
-use crate::config::MAX_TIMEOUT;
 use crate::error_chain::chain;
 use crate::protocol::Era;
 use crate::sync::OnDrop;
@@ -34,10 +32,6 @@ const MAX_EXPIRED_SESSIONS: u32 = 3;
 /// tools get the current list at any time.
 const REFRESH_DELAY: Duration = Duration::from_millis(50);
 const MAX_REFRESH_DELAY: Duration = Duration::from_secs(30);
-
-/// Delay before an ended subscription is renewed, and its maximum.
-const LISTEN_DELAY: Duration = Duration::from_millis(200);
-const MAX_LISTEN_DELAY: Duration = Duration::from_secs(30);
 
 /// Number of failures that count while a call waits for the server, to limit the retry delay.
 const MAX_FAILURES_WHEN_WANTED: u32 = 3;
@@ -181,7 +175,7 @@ async fn wait_for_close(commands: &mut mpsc::UnboundedReceiver<SupervisorCommand
 async fn maintain_session(connection: &Arc<Connection>, session: &Arc<Session>, has_old_tools: bool) {
     tokio::join!(
         refresh_tools_on_change(connection, has_old_tools),
-        maintain_subscriptions(connection, session),
+        subscriber::maintain_subscriptions(connection, session),
         maintain_log_level(connection, session)
     );
     std::future::pending().await
@@ -212,39 +206,6 @@ async fn refresh(connection: &Arc<Connection>) {
     }
 }
 
-/// Subscribes to changes with the method of the era, and again when the requested subscriptions change.
-///
-/// See [`resources/subscribe`](https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions).
-async fn maintain_subscriptions(connection: &Arc<Connection>, session: &Arc<Session>) {
-    let subscriptions = &connection.host.subscriptions;
-    match session.era() {
-        Era::Legacy => {
-            let mut active = std::collections::BTreeSet::new();
-            loop {
-                let wanted = subscriptions.wanted();
-                for (method, uris) in [
-                    ("resources/subscribe", wanted.difference(&active)),
-                    ("resources/unsubscribe", active.difference(&wanted)),
-                ] {
-                    for uri in uris {
-                        let params = json!({"uri": uri}).to_string();
-                        let cx = CallContext::default().in_background();
-                        let request = Request::new(method, params.as_bytes(), &cx, connection.timeouts(&cx));
-                        match session.request(&Request { idempotent: true, ..request }).await {
-                            Ok(_) if method == "resources/subscribe" => subscriptions.confirm(uri),
-                            Ok(_) => {}
-                            Err(error) => connection.host.warn(&format!("`{method}` of `{uri}` failed: {error}")),
-                        }
-                    }
-                }
-                active = wanted;
-                subscriptions.changed().await;
-            }
-        }
-        Era::Modern => listen_for_changes(connection, session).await,
-    }
-}
-
 /// Sets the log level of a legacy server, whenever it changes.
 ///
 /// See [`logging/setLevel`](https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging).
@@ -267,87 +228,5 @@ async fn maintain_log_level(connection: &Arc<Connection>, session: &Arc<Session>
         if level.changed().await.is_err() {
             return;
         }
-    }
-}
-
-async fn listen_for_changes(connection: &Arc<Connection>, session: &Arc<Session>) {
-    let subscriptions = &connection.host.subscriptions;
-    // The request that the current one replaces. It stays open until the current one is acknowledged, so that no change is missed.
-    let mut replaced = None;
-    // The number of acknowledgments from which on the current request is acknowledged.
-    let mut acknowledgment = 0;
-    let mut backoff = Backoff::new(LISTEN_DELAY, MAX_LISTEN_DELAY);
-    loop {
-        let info = &session.info;
-        let mut filter = serde_json::Map::new();
-        for (capability, name) in
-            [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")]
-        {
-            if info.has_capability(&[capability, "listChanged"]) {
-                filter.insert(name.to_owned(), true.into());
-            }
-        }
-        let uris = subscriptions.wanted();
-        if !uris.is_empty() {
-            filter.insert("resourceSubscriptions".to_owned(), json!(uris));
-        }
-        if filter.is_empty() {
-            subscriptions.changed().await;
-            continue;
-        }
-        let params = json!({"notifications": filter}).to_string();
-        let changed = async {
-            while subscriptions.wanted() == uris {
-                subscriptions.changed().await;
-            }
-        };
-        tokio::pin!(changed);
-        let overlaps = replaced.is_some();
-        // An acknowledgment of the replaced request may still arrive.
-        acknowledgment = if overlaps { acknowledgment } else { subscriptions.acknowledged() } + 1;
-        let mut request = Box::pin(listen(session.clone(), params));
-        let ended = loop {
-            tokio::select! {
-                outcome = &mut request => break Some(outcome),
-                () = &mut changed => break None,
-                () = subscriptions.acknowledges(acknowledgment), if replaced.is_some() => replaced = None,
-                () = until_ended(&mut replaced) => replaced = None,
-            }
-        };
-        match ended {
-            None => {
-                replaced = Some(request);
-                continue;
-            }
-            // The server may allow only one request at a time.
-            Some(Err(RequestError::Refused(_))) if overlaps => {
-                replaced = None;
-                continue;
-            }
-            // The server does not support it.
-            Some(Err(RequestError::Refused(_))) => return,
-            Some(_) => {}
-        }
-        replaced = None;
-        subscriptions.reset();
-        tokio::time::sleep(backoff.next_wait()).await;
-        // Changes without a subscription went unnoticed.
-        connection.host.mark_all_changed();
-    }
-}
-
-/// Sends a `subscriptions/listen` request and waits for its end. The request stays open by design.
-async fn listen(session: Arc<Session>, params: String) -> RequestResult {
-    let cx = CallContext::default().in_background();
-    let timeouts = RequestTimeouts::within(MAX_TIMEOUT);
-    let request = Request::new("subscriptions/listen", params.as_bytes(), &cx, timeouts);
-    session.request(&Request { standing: true, ..request }).await
-}
-
-/// Waits for the end of a request, or forever if it is absent.
-async fn until_ended<F: Future + Unpin>(request: &mut Option<F>) {
-    match request {
-        Some(request) => drop(request.await),
-        None => std::future::pending().await,
     }
 }

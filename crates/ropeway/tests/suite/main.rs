@@ -35,4 +35,5 @@ mod sent;
 mod slow_start;
 mod sources;
 mod specification;
+mod subscriptions;
 mod traces;

@@ -71,7 +71,10 @@ pub(super) async fn post(
         Ok(body) => body,
         Err(error) => return response::bad_body(error, limit),
     };
-    match receive(shared, &head.headers, request, &body) {
+    let dispatch = receive(shared, &head.headers, request, &body);
+    // Requests in progress keep the parts of the body that they need.
+    drop(body);
+    match dispatch {
         Dispatch::Done { status, reply } => response::json(status, reply),
         Dispatch::Opened { session, reply, .. } => {
             let mut response = response::json(200, reply);

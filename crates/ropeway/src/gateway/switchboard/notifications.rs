@@ -75,7 +75,7 @@ impl Switchboard {
             (Route::Updated, Some(params)) => {
                 let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
                 if let Some(uri) = params["uri"].as_str() {
-                    link.servers.iter().for_each(|server| self.subscriptions.notify(server, uri));
+                    self.subscriptions.notify(key, uri);
                 }
             }
             (Route::Log, Some(params)) => self.log(&link, params, callers),

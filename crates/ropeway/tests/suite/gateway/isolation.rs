@@ -10,7 +10,7 @@ use crate::hasty::{child, hasty, ms, until};
 use crate::scene::{Scene, scene};
 
 /// Starts a gateway in front of a process that each client gets for itself. Unused ones end after `idle` milliseconds.
-async fn isolated(scene: &Scene, script: &Script, idle: u64) -> GatewayKit {
+pub(super) async fn isolated(scene: &Scene, script: &Script, idle: u64) -> GatewayKit {
     let mut settings = GatewaySettings::default();
     settings.limits.isolated_idle = ms(idle);
     let mut own = ropeway::config::ServerEntry::new(hasty(child(scene, script)));

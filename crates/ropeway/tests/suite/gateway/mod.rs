@@ -25,4 +25,5 @@ mod sign_in;
 mod slow_clients;
 mod sockets;
 mod starting;
+mod subscriptions;
 mod whole_lists;
