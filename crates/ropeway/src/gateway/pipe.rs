@@ -16,6 +16,7 @@ use super::dispatch::{Caller, ClientRef, Dispatch, PipeClient, dispatch};
 use super::errors::ErrorReply;
 use super::exchange::{Exchange, Work};
 use super::line_io::{Line, LineReader, LineWriter};
+use super::observe::RefusedRequest;
 use super::profile::Selector;
 use super::reply::Reply;
 use super::shared::GatewayShared;
@@ -89,16 +90,22 @@ impl Pipe {
         let _ = tokio::time::timeout(LAST_WRITE, writer.write()).await;
     }
 
+    /// Counts a message that is refused before it is read, and adds it to the audit log.
+    fn add_refused(&self, rule: &'static str) {
+        self.shared.observer.add_refused_request(RefusedRequest::new(self.shared.auth.local(), rule));
+    }
+
     fn receive(&self, line: Line, private: PrivateMethods<'_>) -> Dispatch {
         let text = match line {
             Line::Message(text) => text,
             Line::TooLong => {
+                self.add_refused("body");
                 let limit = self.shared.settings().limits.message;
                 let error = ErrorReply::invalid_request(format!("the message exceeds {limit} bytes"));
                 return Dispatch::Done { status: error.status, reply: Reply::error(None, &error) };
             }
             Line::NoRoom(error) => {
-                self.shared.observer.add_refused(error.rule());
+                self.add_refused(error.rule());
                 let error = ErrorReply::over_share(error);
                 return Dispatch::Done { status: error.status, reply: Reply::error(None, &error) };
             }

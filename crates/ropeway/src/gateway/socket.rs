@@ -15,6 +15,7 @@ use super::connections::OpenConnection;
 use super::dispatch::PipeClient;
 use super::errors::ErrorReply;
 use super::line_io::{Line, LineReader};
+use super::observe::RefusedRequest;
 use super::pipe::Pipe;
 use super::profile::Selector;
 use super::reply::Reply;
@@ -105,7 +106,7 @@ async fn serve_client(shared: Arc<GatewayShared>, stream: UnixStream, connection
         Ok(None) | Err(_) => return,
     };
     if !shared.connections.admit(connection) {
-        shared.observer.add_refused("connections");
+        shared.observer.add_refused_request(RefusedRequest::new(shared.auth.local(), "connections"));
         let limit = shared.connections.max();
         let error = ErrorReply::overloaded(format!("too many connections (limit: {limit}); try again later"));
         return refuse(&mut output, &error).await;

@@ -339,24 +339,20 @@ async fn serve_principal(
 /// Counts a request of a principal. Fails if there are too many.
 fn take_request(shared: &GatewayShared, principal: &Principal) -> Result<(), ErrorReply> {
     principal.take_request().map_err(|wait| {
-        shared.observer.add_refused_request(refused(principal, "rate"));
+        shared.observer.add_refused_request(RefusedRequest::new(principal, "rate"));
         let rate = principal.limits().rate.map(|rate| format!(" (limit: {rate})")).unwrap_or_default();
         ErrorReply::limited(format!("too many requests{rate}"), wait)
     })
 }
 
-fn refused(principal: &Principal, rule: &'static str) -> RefusedRequest {
-    RefusedRequest { principal: principal.shared_id(), key_id: principal.key_id(), rule }
-}
-
 /// Counts the connection of a request among those of its principal. Fails if the principal, or the gateway, has too many.
 fn occupy(shared: &GatewayShared, connection: &OpenConnection, principal: &Principal) -> Result<(), ErrorReply> {
     if !shared.connections.admit(connection) {
-        shared.observer.add_refused_request(refused(principal, TOO_MANY_CONNECTIONS));
+        shared.observer.add_refused_request(RefusedRequest::new(principal, TOO_MANY_CONNECTIONS));
         return Err(too_many_connections(shared));
     }
     connection.hold(&shared.shares, principal.holdings()).map_err(|error| {
-        shared.observer.add_refused_request(refused(principal, error.rule()));
+        shared.observer.add_refused_request(RefusedRequest::new(principal, error.rule()));
         ErrorReply::over_share(error)
     })
 }
@@ -373,7 +369,7 @@ fn open_stream(shared: &GatewayShared, principal: &Principal) -> Result<Hold, Er
     let own_limit =
         sessions.map_or(usize::MAX, |sessions| sessions.saturating_mul(shared.settings().limits.streams_per_client));
     shared.shares.take_within(Resource::Streams, principal.holdings(), 1, own_limit).map_err(|error| {
-        shared.observer.add_refused_request(refused(principal, error.rule()));
+        shared.observer.add_refused_request(RefusedRequest::new(principal, error.rule()));
         let mut reply = ErrorReply::over_share(error);
         reply.message.push_str("; close one of them");
         reply

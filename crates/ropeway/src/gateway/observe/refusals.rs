@@ -9,6 +9,7 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use tokio::time::Instant;
 
 use crate::event::timestamp;
+use crate::gateway::principal::Principal;
 use crate::sync::lock;
 
 /// Minimum time between two lines about the same principal and limit.
@@ -24,6 +25,13 @@ pub(crate) struct RefusedRequest {
     pub(crate) key_id: Option<Arc<str>>,
     /// The limit or rule.
     pub(crate) rule: &'static str,
+}
+
+impl RefusedRequest {
+    /// Creates the record of a principal's request.
+    pub(crate) fn new(principal: &Principal, rule: &'static str) -> Self {
+        Self { principal: principal.shared_id(), key_id: principal.key_id(), rule }
+    }
 }
 
 /// A line about refused requests.
