@@ -12,7 +12,6 @@ use super::exchange::{Dispatch, Outcome};
 use super::reply::ResultExtras;
 use super::requester::Requester;
 use super::shared::GatewayShared;
-use super::shares::Resource;
 use super::subscriptions::{GroupKey, SubscribedResource, Subscriber, SubscriberKey, SubscriptionLimit};
 use super::uris::UriRoute;
 use crate::protocol::ClientParams;
@@ -90,7 +89,7 @@ impl From<SubscriptionLimit> for SubscriptionRefusal {
     fn from(limit: SubscriptionLimit) -> Self {
         let (status, rule) = match limit {
             SubscriptionLimit::Count => (429, "subscriptions_per_client"),
-            SubscriptionLimit::Bytes => (429, Resource::SubscriptionBytes.rule()),
+            SubscriptionLimit::Bytes => (429, "subscription_bytes_per_client"),
             SubscriptionLimit::Share(error) => (error.status(), error.rule()),
         };
         let error = ErrorReply { status, ..ErrorReply::limited(limit.to_string(), BUSY_WAIT) };
@@ -211,7 +210,7 @@ impl<'a> Subscribing<'a> {
     }
 
     fn refusal(&self, error: &CallError) -> ErrorReply {
-        ErrorReply::from_call(error, self.client.era)
+        ErrorReply::for_client(error, self.client)
     }
 
     /// Returns the error of a subscription that a server does not confirm in time.
