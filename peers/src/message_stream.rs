@@ -90,6 +90,7 @@ impl MessageStream {
     /// Reads more of the body; `false` at its end.
     async fn receive(&mut self) -> io::Result<bool> {
         let size = match &mut self.framing {
+            Framing::Length(0) => return Ok(false),
             Framing::Length(left) => {
                 let available = self.reader.fill_buf().await?;
                 let size = available.len().min(*left);

@@ -63,10 +63,9 @@ async fn rounds(client: &mut LoadClient, planned: &Planned, counts: &mut Counts)
         let requests = result["inputRequests"].as_object().cloned().unwrap_or_default();
         let answers: Map<String, Value> = requests.iter().map(|(key, asked)| (key.clone(), answer(asked))).collect();
         counts.answers += answers.len() as u64;
-        params["inputResponses"] = Value::Object(answers);
-        params["requestState"] = result["requestState"].clone();
-        if result.get("requestState").is_none() {
-            params.as_object_mut().map(|params| params.remove("requestState"));
+        params = json!({ "name": planned.tool, "arguments": planned.arguments, "inputResponses": answers });
+        if let Some(state) = result.get("requestState") {
+            params["requestState"] = state.clone();
         }
     }
     Err(format!("asked in {ROUNDS} rounds"))

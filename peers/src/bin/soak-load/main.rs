@@ -6,6 +6,8 @@
 //! `{"server", "tool", "uri"}`, whose tool changes the resource. Prints one line of JSON per failure, and a summary as the last
 //! line.
 
+#![allow(unreachable_pub, reason = "in a program, `pub` means visible outside of the file")]
+
 mod asking;
 mod watching;
 
@@ -16,6 +18,8 @@ use anyhow::{Context, Result, bail};
 use ropeway_peers::http_client::{HttpReply, LoadClient, LoadEra, PostError};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use self::watching::Watch;
 
 /// Calls of a session before it ends and the next one begins.
 const CALLS_PER_SESSION: u64 = 200;
@@ -87,7 +91,7 @@ async fn main() -> Result<()> {
             "--seconds" => seconds = value.parse()?,
             "--sessions" => sessions = value.parse()?,
             "--pause" => pause = Duration::from_millis(value.parse()?),
-            "--watch" => watched = serde_json::from_str(&value)?,
+            "--watch" => watched = serde_json::from_str::<Vec<Watch>>(&value)?,
             "--ask" => asked = serde_json::from_str::<Vec<Planned>>(&value)?,
             "--calls" => plan = serde_json::from_str::<Vec<Planned>>(&value)?,
             _ => bail!("unknown flag `{flag}`"),
@@ -105,7 +109,7 @@ async fn main() -> Result<()> {
     }
     for era in [LoadEra::Legacy, LoadEra::Modern] {
         for watch in &watched {
-            tasks.spawn(watching::run(url.clone(), era, Clone::clone(watch), end));
+            tasks.spawn(watching::run(url.clone(), era, watch.clone(), end));
         }
         for planned in &asked {
             tasks.spawn(asking::run(url.clone(), era, planned.clone(), end));
