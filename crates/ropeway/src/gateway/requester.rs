@@ -1,8 +1,9 @@
 //! A request of a client before and while it runs: its id, its limits, and its cancellation.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use std::sync::Arc;
 
 use super::client::{Client, LogLevel};
 use super::errors::{BUSY_WAIT, ErrorReply};
