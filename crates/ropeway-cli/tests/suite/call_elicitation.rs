@@ -152,7 +152,7 @@ fn a_question_that_the_server_withdraws_disappears() {
     ]);
     let mut window = Window::open(place.ropeway(&["call", "fickle.ask"]));
     window.see("Which colour?");
-    window.see("colour: ");
+    window.see("colour (optional): ");
     window.see("fickle withdrew the question");
     window.see("chosen without you");
     assert!(window.is_loud());

@@ -69,7 +69,7 @@ impl Drop for Background {
 fn counted(alias: &str) -> Value {
     let program = env!("CARGO_BIN_EXE_ropeway");
     let script = format!(
-        "if [ -e broken ]; then echo broken >&2; exit 1; fi; echo $$ >> {alias}.starts; exec {program} demo-server"
+        "if [ -e broken ]; then echo broken >&2; exit 1; fi; echo $$$$ >> {alias}.starts; exec {program} demo-server"
     );
     json!({"alias": alias, "command": "sh", "args": ["-c", script]})
 }
@@ -181,7 +181,9 @@ fn a_changed_file_is_loaded_before_its_servers_are_used() {
     up.run(&["up"]).expect(0);
     up.place.configure(&[counted("a"), counted("b")]);
     let run = up.run(&["call", "b.calculate", "expression=6*7"]).expect(0);
-    assert_eq!((run.stdout.trim(), run.stderr.as_str()), ("42", ""));
+    assert_eq!(run.stdout.trim(), "42");
+    let waiting = "waiting for server `b`: the running gateway is starting it\n";
+    assert!(["", waiting].contains(&run.stderr.as_str()), "{}", run.stderr);
     up.run(&["call", "b.calculate", "expression=6*7"]).expect(0);
     assert_eq!((up.starts("a"), up.starts("b")), (1, 1));
 }
