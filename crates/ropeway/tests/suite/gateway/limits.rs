@@ -206,14 +206,14 @@ fn a_request_over_the_rate_is_refused_without_reading_its_body() {
 }
 
 #[test]
-fn a_call_holds_its_body_until_it_ends() {
+fn a_call_gives_back_its_body_at_its_end_at_the_latest() {
     scene(|_| async move {
         let kit = GatewayKit::start(Script::default()).await;
         let arguments = json!({"ms": 600_000, "padding": "x".repeat(1 << 20)});
         let stream = kit.open(&modern_call("sleep", arguments)).await;
         kit.scripted.wait_for("tools/call", 1).await;
         let held = kit.gateway.status().body_bytes;
-        assert!((1 << 20..2 << 20).contains(&held), "{held}");
+        assert!(held < 2 << 20, "{held}");
         drop(stream);
         until("the end of the body", || kit.gateway.status().body_bytes == 0).await;
         kit.stop().await;
