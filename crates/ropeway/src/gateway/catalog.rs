@@ -352,7 +352,9 @@ fn routed_entries(router: &Router, kind: ListKind, fetched: &[Fetched<'_>]) -> V
             };
             let name = match kind {
                 ListKind::Tools | ListKind::Prompts => names.assign(&server.entry, &entry.id),
-                ListKind::Resources if !uris::is_absolute(&entry.id) => uris::qualify(&server.alias, &entry.id),
+                ListKind::Resources if !uris::is_absolute(&entry.id) => {
+                    uris::qualify_relative(&server.alias, &entry.id)
+                }
                 _ if is_first => entry.id.to_string(),
                 _ => uris::qualify(&server.alias, &entry.id),
             };

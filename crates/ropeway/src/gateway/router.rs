@@ -337,12 +337,9 @@ impl Router {
 
     /// Returns `true` if a server has connected, or has tools from the cache.
     pub(crate) fn has_connected(&self, bridge: &Bridge) -> bool {
-        let is_there = |state: &ServerState| match state {
-            ServerState::Ready { .. }
-            | ServerState::Cached { .. }
-            | ServerState::FilteredToZero { .. }
-            | ServerState::Hidden { .. } => true,
-            _ => false,
+        let is_there = |state: &ServerState| {
+            use ServerState::{Cached, FilteredToZero, Hidden, Ready};
+            matches!(state, Ready { .. } | Cached { .. } | FilteredToZero { .. } | Hidden { .. })
         };
         self.routed.iter().any(|server| server.tools > 0)
             || bridge.statuses().iter().any(|status| self.has_server(&status.server) && is_there(&status.state))

@@ -12,6 +12,9 @@ use crate::tool::Alias;
 /// The scheme of URIs that name their server.
 const SCHEME: &str = "ropeway://";
 
+/// Precedes a URI that is not absolute, with its characters encoded.
+const RELATIVE: &str = "relative:";
+
 /// Maximum bytes of a URI template. Longer ones match no URI.
 const MAX_TEMPLATE_BYTES: usize = 4 << 10;
 
@@ -37,13 +40,46 @@ pub(crate) fn is_absolute(uri: &str) -> bool {
     reqwest::Url::parse(uri).is_ok()
 }
 
+/// Returns an absolute URI for one that is not. Everything that a client might rewrite is encoded.
+pub(crate) fn qualify_relative(alias: &Alias, uri: &str) -> String {
+    let mut encoded = String::with_capacity(RELATIVE.len() + uri.len());
+    for byte in uri.bytes() {
+        match byte {
+            byte if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') => encoded.push(byte.into()),
+            byte => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    format!("{SCHEME}{alias}/{RELATIVE}{encoded}")
+}
+
 /// Splits a URI that names one of these servers.
 pub(crate) fn split_qualified(uri: &str, servers: &[Alias]) -> Option<(Alias, String)> {
     let rest = uri.strip_prefix(SCHEME)?;
     servers.iter().find_map(|alias| {
         let own = rest.strip_prefix(alias.as_str())?.strip_prefix('/')?;
-        Some((alias.clone(), own.to_owned()))
+        let own = own.strip_prefix(RELATIVE).map_or_else(|| own.to_owned(), percent_decoded);
+        Some((alias.clone(), own))
     })
+}
+
+/// Decodes `%XX`.
+pub(crate) fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, others)) = rest.split_first() {
+        let hex = others.first_chunk::<2>().filter(|_| *first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &others[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = others;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The URIs and templates that servers have listed.
@@ -295,6 +331,18 @@ mod tests {
         ] {
             assert_eq!(Template::new(template).matches(uri), expected, "{template} {uri}");
         }
+    }
+
+    #[test]
+    fn a_relative_uri_becomes_absolute_and_is_decoded_again() {
+        let servers = ["one", "two"].map(Alias::from);
+        for uri in ["no scheme", "../a%20b?c#d", "ünï", "a/./b", ""] {
+            let qualified = qualify_relative(&servers[1], uri);
+            // A client that parses the URI does not change it.
+            assert_eq!(reqwest::Url::parse(&qualified).map(String::from), Ok(qualified.clone()));
+            assert_eq!(split_qualified(&qualified, &servers), Some((servers[1].clone(), uri.to_owned())));
+        }
+        assert!(is_absolute("file:///a") && is_absolute("ui:x") && !is_absolute("x") && !is_absolute("http://"));
     }
 
     #[test]

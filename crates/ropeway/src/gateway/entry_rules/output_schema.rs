@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::members::Change;
 use super::{is_string, kept_if, object_of, object_schema};
+use crate::gateway::uris::percent_decoded;
 use crate::protocol::Era;
 
 /// Keywords whose values are maps of schemas.
@@ -76,24 +77,4 @@ fn has_name(schema: &Value, key: &str, name: &str) -> bool {
         Value::Array(items) => items.iter().any(|inner| has_name(inner, key, name)),
         _ => false,
     }
-}
-
-/// Decodes `%XX` in the pointer of a reference.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, others)) = rest.split_first() {
-        let hex = others.first_chunk::<2>().filter(|_| *first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &others[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = others;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

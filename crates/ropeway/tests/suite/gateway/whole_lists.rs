@@ -69,7 +69,7 @@ fn one_odd_resource_or_prompt_does_not_break_the_list() {
         let kit = GatewayKit::start(script).await;
         let list = async |method: &str, key: &str| kit.modern(method, json!({})).await.json()["result"][key][0].clone();
         // The Python SDK 1 refuses a list with a URI that has no scheme.
-        let uri = "ropeway://scripted/no scheme";
+        let uri = "ropeway://scripted/relative:no%20scheme";
         assert_eq!(list("resources/list", "resources").await, json!({"uri": uri, "name": "no scheme"}));
         let template = list("resources/templates/list", "resourceTemplates").await;
         assert_eq!(template["name"], template["uriTemplate"], "{template}");
