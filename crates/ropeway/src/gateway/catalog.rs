@@ -13,6 +13,7 @@ use super::router::{Entry, MissingServer, RoutedServer, Router, describe_left_ou
 use super::server_list::{ServerEntries, ServerList, replace_member};
 use super::uris::{self, KnownUris, UriRoute};
 use crate::bridge::Bridge;
+use crate::duration::format_duration;
 use crate::mcp::{ConnectionState, Mcp};
 use crate::protocol::one_line;
 use crate::registry::ServerState;
@@ -54,24 +55,33 @@ struct RoutedEntry {
     own: Box<str>,
 }
 
+/// The connection to a server that a client's list uses.
+pub(crate) enum ListSource {
+    /// The connection that clients share.
+    Shared,
+    /// The connection of the client.
+    Isolated(Mcp),
+    /// Resources on the shared connection are those of another account, and are left out.
+    OtherAccount,
+}
+
 /// The entries of one server, or the reason why they are missing.
 type Fetched<'a> = (&'a RoutedServer, Result<Arc<ServerEntries>, MissingServer>);
 
 impl Catalog {
-    /// Lists the entries of all servers of a profile. Servers are queried concurrently, each for up to `timeout`. `is_own` states
-    /// which servers have tokens of the client: their resources are those of the shared account, and are left out.
+    /// Lists the entries of all servers of a profile. Servers are queried concurrently, each for up to `timeout`. `source` states which
+    /// connection to a server the client uses.
     pub(crate) async fn list(
         &self,
         bridge: &Bridge,
         router: &Router,
         (kind, timeout): (ListKind, Duration),
-        is_own: impl Fn(&Alias) -> bool,
+        source: impl Fn(&Alias) -> ListSource,
     ) -> Listing {
         if kind == ListKind::Tools {
             return list_tools(bridge, router);
         }
-        let mut fetched = self.fetch_all(bridge, router, kind, timeout).await;
-        fetched.retain(|(server, _)| kind != ListKind::Resources || !is_own(&server.alias));
+        let fetched = self.fetch_from(bridge, router, kind, timeout, source).await;
         let mut missing = fetched.iter().filter_map(|(_, entries)| entries.as_ref().err().cloned()).collect::<Vec<_>>();
         let ttls =
             fetched.iter().filter_map(|(_, entries)| entries.as_ref().ok()).map(|entries| entries.remaining_ttl());
@@ -190,7 +200,7 @@ impl Catalog {
         );
     }
 
-    /// Fetches a list of each server.
+    /// Fetches a list of each server on the shared connections.
     async fn fetch_all<'a>(
         &self,
         bridge: &Bridge,
@@ -198,9 +208,29 @@ impl Catalog {
         kind: ListKind,
         timeout: Duration,
     ) -> Vec<Fetched<'a>> {
-        let one = |server: &'a RoutedServer| async move {
-            let list = self.list_of(&server.alias, kind);
-            (server, fetch(bridge, server, &list, kind, timeout).await)
+        self.fetch_from(bridge, router, kind, timeout, |_| ListSource::Shared).await
+    }
+
+    /// Fetches a list of each server on the connections that a client uses.
+    async fn fetch_from<'a>(
+        &self,
+        bridge: &Bridge,
+        router: &'a Router,
+        kind: ListKind,
+        timeout: Duration,
+        source: impl Fn(&Alias) -> ListSource,
+    ) -> Vec<Fetched<'a>> {
+        let one = |server: &'a RoutedServer| {
+            let source = source(&server.alias);
+            async move {
+                match source {
+                    ListSource::OtherAccount if kind == ListKind::Resources => (server, Ok(Arc::default())),
+                    ListSource::Isolated(mcp) => (server, fetch_isolated(server, &mcp, kind, timeout).await),
+                    ListSource::Shared | ListSource::OtherAccount => {
+                        (server, fetch(bridge, server, &self.list_of(&server.alias, kind), kind, timeout).await)
+                    }
+                }
+            }
         };
         join_all(router.routed.iter().filter(|server| server.entry.enabled).map(one)).await
     }
@@ -297,6 +327,19 @@ async fn fetch(
         Ok(entries) => Ok(entries),
         Err(problem) => known.ok_or_else(|| unavailable(server, state_of(&mcp), Some(problem))),
     }
+}
+
+/// Fetches a list on the connection of one client: its process may have other entries than the shared one. The list is not cached.
+async fn fetch_isolated(
+    server: &RoutedServer,
+    mcp: &Mcp,
+    kind: ListKind,
+    timeout: Duration,
+) -> Result<Arc<ServerEntries>, MissingServer> {
+    let fetched = tokio::time::timeout(timeout, ServerEntries::request(mcp, kind)).await;
+    let late = || format!("no response within {}", format_duration(timeout));
+    let entries = fetched.unwrap_or_else(|_| Err(late()));
+    entries.map(Arc::new).map_err(|problem| unavailable(server, state_of(mcp), Some(problem)))
 }
 
 /// Returns `true` if a server answers requests, or is being reconnected.

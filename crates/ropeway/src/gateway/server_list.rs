@@ -75,6 +75,15 @@ impl Default for ServerEntries {
 }
 
 impl ServerEntries {
+    /// Requests the list of a server. Fails with the error and its causes.
+    pub(super) async fn request(mcp: &Mcp, kind: ListKind) -> Result<Self, String> {
+        let ListNames { method, key, capability, noun, .. } = kind.names();
+        let RawList { entries, ttl } =
+            mcp.list_raw(PagedList { method, key, noun }, capability).await.map_err(|error| chain(&error))?;
+        let (entries, left_out) = read_entries(mcp.alias().as_str(), kind, &entries);
+        Ok(Self { entries, left_out, link: mcp.link(), fetched: Instant::now(), ttl, changes: 0 })
+    }
+
     /// Returns how long clients may cache the list.
     pub(super) fn remaining_ttl(&self) -> Duration {
         self.ttl.unwrap_or_default().saturating_sub(self.fetched.elapsed())
@@ -138,17 +147,14 @@ struct FetchGuard(Arc<ServerList>);
 
 impl FetchGuard {
     async fn run(self, mcp: Mcp, kind: ListKind, changes: u64) {
-        let ListNames { method, key, capability, noun, .. } = kind.names();
-        let fetched = mcp.list_raw(PagedList { method, key, noun }, capability).await;
+        let fetched = ServerEntries::request(&mcp, kind).await;
         let mut state = lock(&self.0.state);
         match fetched {
-            Ok(RawList { entries, ttl }) => {
-                let (entries, left_out) = read_entries(mcp.alias().as_str(), kind, &entries);
-                let (link, fetched) = (mcp.link(), Instant::now());
-                state.entries = Some(Arc::new(ServerEntries { entries, left_out, link, fetched, ttl, changes }));
+            Ok(entries) => {
+                state.entries = Some(Arc::new(ServerEntries { changes, ..entries }));
                 state.failure = None;
             }
-            Err(error) => state.failure = Some(chain(&error)),
+            Err(problem) => state.failure = Some(problem),
         }
     }
 }

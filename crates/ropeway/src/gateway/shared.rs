@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::auth::Auth;
-use super::catalog::{Catalog, ListKind, Listing};
+use super::catalog::{Catalog, ListKind, ListSource, Listing};
 use super::client::{Client, ClientDescription, LogLevel, Principal};
 use super::clients::{ChangedList, Clients, ModernClients};
 use super::connections::Connections;
@@ -362,8 +362,12 @@ impl GatewayShared {
     /// Lists the entries of all servers of a profile.
     pub(crate) async fn list(&self, client: &Client, kind: ListKind) -> Result<Listing, ErrorReply> {
         let router = self.current_router_of(client)?;
-        let is_own = |server: &Alias| self.upstreams.account(server, &client.principal).is_some();
-        Ok(self.catalog.list(&self.bridge, &router, (kind, self.settings().list_timeout), is_own).await)
+        let source = |server: &Alias| match self.upstreams.isolated_of(server, client) {
+            _ if self.upstreams.account(server, &client.principal).is_some() => ListSource::OtherAccount,
+            Some(mcp) => ListSource::Isolated(mcp),
+            None => ListSource::Shared,
+        };
+        Ok(self.catalog.list(&self.bridge, &router, (kind, self.settings().list_timeout), source).await)
     }
 
     /// Sets the log level of all servers to the most verbose one that a client has requested.

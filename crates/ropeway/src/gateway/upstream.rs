@@ -323,6 +323,14 @@ impl Upstreams {
         Ok(connection)
     }
 
+    /// Returns the isolated connection of a client to a server, once it is connected.
+    pub(crate) fn isolated_of(&self, server: &Alias, client: &Client) -> Option<Mcp> {
+        let (principal, slot) = (client.principal.shared_id(), self.bridge.slot_id(server));
+        let key = IsolationKey { principal, client: client.isolation_key, server: server.clone() };
+        let own = lock(&self.isolated).get(&key).cloned()?;
+        (Some(own.slot) == slot && own.mcp.is_connected()).then(|| own.mcp.clone())
+    }
+
     /// Counts a connection of a principal. At the limit, its least recently used connection is removed and returned.
     fn hold(
         &self,

@@ -39,14 +39,14 @@ async fn two_servers_with_one_uri_are_kept_apart() {
     let (one, two) = (ScriptedServer::new(Script::default()), ScriptedServer::new(Script::legacy()));
     let bridge = bridge(&[("one", &one), ("two", &two)]).await;
     let (catalog, router) = (Catalog::default(), router(&bridge, PrefixMode::Auto));
-    let resources = catalog.list(&bridge, &router, (ListKind::Resources, LONG), |_| false).await;
+    let resources = catalog.list(&bridge, &router, (ListKind::Resources, LONG), |_| ListSource::Shared).await;
     let two_uris = ["hello", "picture", "counter"].map(|name| format!("ropeway://two/test://{name}"));
     let expected = ["test://hello", "test://picture", "test://counter", &two_uris[0], &two_uris[1], &two_uris[2]];
     assert_eq!((names(&resources), &resources.missing[..]), (expected.to_vec(), &[][..]));
     let mut other = parsed(&resources.entries[0]);
     other["uri"] = json!("ropeway://two/test://hello");
     assert_eq!(parsed(&resources.entries[3]), other);
-    let templates = catalog.list(&bridge, &router, (ListKind::Templates, LONG), |_| false).await;
+    let templates = catalog.list(&bridge, &router, (ListKind::Templates, LONG), |_| ListSource::Shared).await;
     assert_eq!(names(&templates), ["test://items/{id}", "ropeway://two/test://items/{id}"]);
     let route = |uri: &'static str| catalog.route_uri(&bridge, &router, uri);
     let to = |server: &str, uri: &str| UriRoute::One(server.into(), uri.to_owned());
@@ -77,7 +77,7 @@ async fn prompts_are_found_by_the_names_that_are_listed() {
             assert_eq!(catalog.prompt(&bridge, &router, name).await, Some((server.into(), own.to_owned())));
         }
         assert_eq!(catalog.prompt(&bridge, &router, "other").await, None);
-        let prompts = catalog.list(&bridge, &router, (ListKind::Prompts, LONG), |_| false).await;
+        let prompts = catalog.list(&bridge, &router, (ListKind::Prompts, LONG), |_| ListSource::Shared).await;
         assert_eq!(names(&prompts), expected);
         let greet = json!({"name": "two_greet", "description": "Greets a person",
             "arguments": [{"name": "name", "description": "Who", "required": true}]});
@@ -108,7 +108,8 @@ async fn a_slow_server_does_not_delay_the_lists_of_others() {
     let bridge = bridge(&[("slow", &slow), ("fast", &fast), ("failing", &failing)]).await;
     let (catalog, router) = (Catalog::default(), router(&bridge, PrefixMode::Auto));
     let start = Instant::now();
-    let listing = catalog.list(&bridge, &router, (ListKind::Prompts, Duration::from_millis(300)), |_| false).await;
+    let listing =
+        catalog.list(&bridge, &router, (ListKind::Prompts, Duration::from_millis(300)), |_| ListSource::Shared).await;
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert_eq!((names(&listing), listing.ttl_ms), (vec!["fast_greet", "fast_plain"], 0));
     assert_eq!(
@@ -119,7 +120,7 @@ async fn a_slow_server_does_not_delay_the_lists_of_others() {
         ])
     );
     // A list in progress is not requested again.
-    catalog.list(&bridge, &router, (ListKind::Prompts, Duration::from_millis(50)), |_| false).await;
+    catalog.list(&bridge, &router, (ListKind::Prompts, Duration::from_millis(50)), |_| ListSource::Shared).await;
     assert_eq!(slow.received_of("prompts/list").len(), 1);
     bridge.stop().await;
 }
@@ -133,20 +134,20 @@ async fn a_list_is_fetched_again_after_a_change_or_its_ttl() {
     let count = || (legacy.received_of("resources/list").len(), modern.received_of("resources/list").len());
     for _ in 0..3 {
         let (one, two) = tokio::join!(
-            catalog.list(&bridge, &router, (ListKind::Resources, LONG), |_| false),
-            catalog.list(&bridge, &router, (ListKind::Resources, LONG), |_| false),
+            catalog.list(&bridge, &router, (ListKind::Resources, LONG), |_| ListSource::Shared),
+            catalog.list(&bridge, &router, (ListKind::Resources, LONG), |_| ListSource::Shared),
         );
         assert_eq!((one.entries.len(), two.entries.len()), (6, 6));
     }
     assert_eq!(count(), (1, 1));
     catalog.invalidate(&"legacy".into(), ChangedList::Resources);
     catalog.invalidate(&"modern".into(), ChangedList::Prompts);
-    catalog.list(&bridge, &router, (ListKind::Resources, LONG), |_| false).await;
+    catalog.list(&bridge, &router, (ListKind::Resources, LONG), |_| ListSource::Shared).await;
     assert_eq!(count(), (2, 1));
     modern.set(|script| script.ttl_ms = 0);
     catalog.invalidate(&"modern".into(), ChangedList::Resources);
     for _ in 0..2 {
-        assert_eq!(catalog.list(&bridge, &router, (ListKind::Resources, LONG), |_| false).await.ttl_ms, 0);
+        assert_eq!(catalog.list(&bridge, &router, (ListKind::Resources, LONG), |_| ListSource::Shared).await.ttl_ms, 0);
     }
     assert_eq!(count(), (2, 3));
     catalog.retain(&["modern".into()]);
@@ -160,13 +161,13 @@ async fn a_stopped_server_is_named_in_lists() {
     let configs = [ServerConfig::new("web", web.in_process()), ServerConfig::new("git", git.in_process())];
     let bridge = Bridge::builder(Config::new(configs)).no_cache().build().expect("a bridge");
     let (catalog, router) = (Catalog::default(), router(&bridge, PrefixMode::Auto));
-    let tools = catalog.list(&bridge, &router, (ListKind::Tools, LONG), |_| false).await;
-    let prompts = catalog.list(&bridge, &router, (ListKind::Prompts, LONG), |_| false).await;
+    let tools = catalog.list(&bridge, &router, (ListKind::Tools, LONG), |_| ListSource::Shared).await;
+    let prompts = catalog.list(&bridge, &router, (ListKind::Prompts, LONG), |_| ListSource::Shared).await;
     let missing = json!([{"alias": "web", "state": "not_started"}, {"alias": "git", "state": "not_started"}]);
     assert_eq!((json!(tools.missing), json!(prompts.missing)), (missing.clone(), missing));
     // The router is older than the connections, and lists the tools nevertheless.
     bridge.start().await.expect("a start");
-    let tools = catalog.list(&bridge, &router, (ListKind::Tools, LONG), |_| false).await;
+    let tools = catalog.list(&bridge, &router, (ListKind::Tools, LONG), |_| ListSource::Shared).await;
     assert!(tools.missing.is_empty() && names(&tools).contains(&"git_echo"));
     bridge.stop().await;
 }
@@ -179,7 +180,7 @@ async fn a_list_after_a_change_is_not_one_from_before_it() {
     let server = ScriptedServer::new(script);
     let bridge = bridge(&[("web", &server)]).await;
     let (catalog, router) = (Catalog::default(), router(&bridge, PrefixMode::Auto));
-    let list = || catalog.list(&bridge, &router, (ListKind::Prompts, LONG), |_| false);
+    let list = || catalog.list(&bridge, &router, (ListKind::Prompts, LONG), |_| ListSource::Shared);
     let (before, after) = tokio::join!(list(), async {
         server.wait_for("prompts/list", 1).await;
         catalog.invalidate(&"web".into(), ChangedList::Prompts);

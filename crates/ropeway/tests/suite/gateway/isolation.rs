@@ -2,7 +2,7 @@
 
 use ropeway::config::{Config, GatewaySettings, Isolation};
 use ropeway::gateway::Gateway;
-use ropeway::testing::{Script, ScriptedServer};
+use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
 use super::kit::{GatewayKit, bare, call, entry, post, request};
@@ -95,6 +95,27 @@ fn clients_of_isolated_servers_share_no_state() {
             assert_eq!(reply["error"]["message"], "the second call", "{reply}");
         }
         assert_eq!(kit.post(&first, &request(3, "ping", json!({}))).await.status, 200);
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn an_isolated_client_lists_the_resources_of_its_own_process() {
+    scene(|_| async move {
+        let own = FaultTrigger::method("resources/list").connection(2);
+        let scripted = ScriptedServer::new(Script::legacy().fault(own, Fault::set("/result/resources/0/name", "own")));
+        let mut server = entry("scripted", &scripted);
+        server.isolation = Isolation::Client;
+        let config = Config::default().with_server(server);
+        let kit = GatewayKit::launch(scripted, Gateway::builder(config)).await;
+        let session = kit.session().await;
+        let name = async || {
+            let reply = kit.post(&session, &request(9, "resources/list", json!({}))).await;
+            reply.json()["result"]["resources"][0]["name"].clone()
+        };
+        assert_eq!(name().await, "hello");
+        kit.post(&session, &call(1, "echo", json!({"message": "hi"}))).await;
+        assert_eq!(name().await, "own");
         kit.stop().await;
     });
 }
