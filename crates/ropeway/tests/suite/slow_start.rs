@@ -17,12 +17,12 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// Starts a server whose first connection has these faults.
+    /// Starts a server whose first connection has these faults, once each: a server that has started answers quickly.
     fn new(script: Script, discover: &[Fault], initialize: &[Fault]) -> Self {
         let mut script = script;
         for (method, faults) in [("server/discover", discover), ("initialize", initialize)] {
             for fault in faults {
-                script = script.fault(FaultTrigger::method(method).connection(1), fault.clone());
+                script = script.fault(FaultTrigger::method(method).connection(1).first(1), fault.clone());
             }
         }
         let scripted = ScriptedServer::new(script);
@@ -131,6 +131,7 @@ async fn a_restart_that_takes_too_long_is_repeated_in_the_same_era() {
     let on = |method: &str, connection| FaultTrigger::method(method).connection(connection);
     let legacy = Script::legacy()
         .fault(on("server/discover", 1), Fault::Exit { after_ms: 50_000, code: 1 })
+        .fault(on("initialize", 1), Fault::Hang)
         .fault(on("initialize", 2), late(50))
         .fault(on("initialize", 3), late(50));
     let modern = Script::modern()
