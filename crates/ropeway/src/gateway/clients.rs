@@ -11,7 +11,7 @@ use super::client::{Client, ClientId, LogLevel};
 use super::exchange::Exchange;
 use super::outbound::{Frame, FrameKind};
 use crate::mcp::ExchangeKey;
-use crate::protocol::meta;
+use crate::protocol::{Era, meta};
 use crate::sync::lock;
 
 /// A list that can change.
@@ -190,17 +190,31 @@ impl Clients {
 
     /// Notifies the clients of a profile that a list has changed.
     pub(crate) fn notify_changed(&self, list: ChangedList, concerns: impl Fn(&str) -> bool) {
-        let method = list.method();
         let frame = list.frame();
         for client in self.legacy().into_iter().filter(|client| concerns(&client.profile)) {
             client.outbound.send(frame.clone());
         }
+        self.notify_listeners(list, |client| concerns(&client.profile));
+    }
+
+    /// Notifies the client of an isolated connection that a list of its server has changed there.
+    pub(crate) fn notify_isolated(&self, list: ChangedList, owner: &Client) {
+        if owner.era == Era::Legacy {
+            owner.outbound.send(list.frame());
+        }
+        let is_own =
+            |client: &Client| client.isolation_key == owner.isolation_key && client.principal == owner.principal;
+        self.notify_listeners(list, is_own);
+    }
+
+    fn notify_listeners(&self, list: ChangedList, concerns: impl Fn(&Client) -> bool) {
+        let method = list.method();
         let listeners: Vec<Arc<Exchange>> = {
             let listeners = lock(&self.listeners);
             let wanted = listeners.values().filter(|listener| listener.filter.wants(list));
             wanted.filter_map(|listener| listener.exchange.upgrade()).collect()
         };
-        for exchange in listeners.into_iter().filter(|exchange| concerns(&exchange.client.profile)) {
+        for exchange in listeners.into_iter().filter(|exchange| concerns(&exchange.client)) {
             exchange.outbound.send(Frame::new(FrameKind::Change, listened(&method, "", &exchange.id())));
         }
     }
@@ -302,7 +316,7 @@ fn retain(clients: &mut HashMap<u64, Vec<Arc<Client>>>, is_kept: impl Fn(&Arc<Cl
 mod tests {
     use super::*;
     use crate::gateway::client::{ClientDescription, Principal};
-    use crate::protocol::{Era, MODERN};
+    use crate::protocol::MODERN;
 
     #[test]
     fn the_most_verbose_log_level_follows_the_clients() {

@@ -1,7 +1,7 @@
 //! Notifications of servers: each goes to the client that it belongs to, or to none.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -69,6 +69,9 @@ impl Switchboard {
         let Some(link) = self.link(key) else { return };
         match (Route::of(method), params) {
             (Route::Changed(list), _) => {
+                // The bridge follows the tools of shared connections only.
+                let owner = link.client.as_ref().filter(|_| list == ChangedList::Tools).and_then(Weak::upgrade);
+                owner.iter().for_each(|client| self.clients.notify_isolated(list, client));
                 lock(&self.changed).extend(link.servers.into_iter().map(|server| (server, list)));
                 self.changed_notify.notify_one();
             }

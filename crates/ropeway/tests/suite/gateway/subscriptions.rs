@@ -93,6 +93,22 @@ fn a_modern_listener_listens_on_the_isolated_connection_of_its_calls() {
 }
 
 #[test]
+fn changed_tools_of_an_isolated_connection_reach_its_client() {
+    scene(|scene| async move {
+        let kit = isolated(&scene, &Script::legacy(), 600_000).await;
+        let (first, second) = (kit.session().await, kit.session().await);
+        let (mut own, mut other) = (standing(&kit, &first).await, standing(&kit, &second).await);
+        let grow = call(1, "peer_grow", json!({"name": "grown"}));
+        assert_eq!(kit.post(&first, &grow).await.status, 200);
+        read_until(&mut own, "notifications/tools/list_changed").await;
+        let quiet = tokio::time::timeout(ms(300), next_message(&mut other)).await;
+        assert!(quiet.is_err(), "{quiet:?}");
+        drop((own, other));
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn an_idle_isolated_connection_with_subscriptions_stays_open() {
     scene(|scene| async move {
         let kit = isolated(&scene, &Script::legacy(), 500).await;
