@@ -137,7 +137,8 @@ impl Switchboard {
 
     /// Delivers a server request to its client, or refuses it.
     pub(super) fn route_request(&self, mut question: Question) {
-        let link = self.link(question.link);
+        let key = question.link;
+        let link = self.link(key);
         let is_roots = question.method == QuestionMethod::Roots;
         let expected = if is_roots { self.on_roots_request(&mut question) } else { None };
         let recipient = match expected {
@@ -172,6 +173,9 @@ impl Switchboard {
                 refuse(question, ": several clients use the connection");
             }
             Recipient::None => refuse(question, " by the client"),
+        }
+        if is_roots {
+            self.on_roots_routed(key);
         }
     }
 

@@ -49,6 +49,8 @@ enum RootsPhase {
     New,
     /// The server was notified that the roots have changed.
     Changed,
+    /// The request of the server is on its way to a client.
+    Routing,
     /// The server has requested roots.
     Requested,
     /// The server has the roots.
@@ -181,19 +183,20 @@ impl Switchboard {
         let delay = match before {
             RootsPhase::Answered | RootsPhase::Quiet => return,
             RootsPhase::New if !self.requests_roots(link) => MAX_FIRST_DELAY,
-            RootsPhase::New | RootsPhase::Changed | RootsPhase::Requested => MAX_REQUEST_DELAY,
+            RootsPhase::New | RootsPhase::Changed | RootsPhase::Routing | RootsPhase::Requested => MAX_REQUEST_DELAY,
         };
         let is_requested = |phase: &RootsPhase| matches!(phase, RootsPhase::Requested | RootsPhase::Answered);
         let is_in_time = matches!(tokio::time::timeout(delay, phase.wait_for(is_requested)).await, Ok(Ok(_)));
         if !is_in_time {
-            return self.stop_waiting(link, &[RootsPhase::New, RootsPhase::Changed]);
+            // Later calls do not wait again.
+            return self.replace_phase(link, &[RootsPhase::New, RootsPhase::Changed], RootsPhase::Quiet);
         }
         self.release_held(link, exchange);
         let is_answered = |phase: &RootsPhase| *phase == RootsPhase::Answered;
         if matches!(tokio::time::timeout(MAX_ANSWER_DELAY, phase.wait_for(is_answered)).await, Ok(Ok(_))) {
             tokio::time::sleep(APPLY_DELAY).await;
         } else {
-            self.stop_waiting(link, &[RootsPhase::Requested]);
+            self.replace_phase(link, &[RootsPhase::Requested], RootsPhase::Quiet);
         }
     }
 
@@ -211,8 +214,13 @@ impl Switchboard {
         roots.has_asked = true;
         let epoch = roots.epoch;
         question.wrap_sink(|answer| Arc::new(RootsSink { board, link, epoch, answer }));
-        let before = roots.phase.send_replace(RootsPhase::Requested);
+        let before = roots.phase.send_replace(RootsPhase::Routing);
         roots.owner().filter(|_| before == RootsPhase::Changed)
+    }
+
+    /// Records that a roots request waits for its client, unless it is already answered. Until then, a call must not look for it.
+    pub(super) fn on_roots_routed(&self, link: LinkKey) {
+        self.replace_phase(link, &[RootsPhase::Routing], RootsPhase::Requested);
     }
 
     /// Returns the client whose roots a server gets on a shared connection: the one whose roots it has, or the only one with roots.
@@ -282,15 +290,15 @@ impl Switchboard {
         links.values().any(|owner| owner.roots.has_asked && !owner.servers.is_disjoint(&own.servers))
     }
 
-    /// Lets later calls not wait again, if the server is still in one of these phases.
-    fn stop_waiting(&self, link: LinkKey, phases: &[RootsPhase]) {
+    /// Changes the phase, if it is still one of these.
+    fn replace_phase(&self, link: LinkKey, before: &[RootsPhase], after: RootsPhase) {
         if let Some(owner) = lock(&self.links).get(&link) {
             owner.roots.phase.send_if_modified(|phase| {
-                let is_waiting = phases.contains(phase);
-                if is_waiting {
-                    *phase = RootsPhase::Quiet;
+                let is_replaced = before.contains(phase);
+                if is_replaced {
+                    *phase = after;
                 }
-                is_waiting
+                is_replaced
             });
         }
     }
