@@ -16,8 +16,8 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{
-    Cmd, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, Helper, KeyCode, KeyEvent,
-    Modifiers, RepeatCount,
+    Cmd, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, ExternalPrinter, Helper, KeyCode,
+    KeyEvent, Modifiers, RepeatCount,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -127,8 +127,12 @@ impl LineEditor {
         }
         // It fails only if the signal may not be sent.
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT);
-        let _ = tokio::time::timeout(PROMPT_END, open.wait_for(|now| *now != Some(shown))).await;
-        let _ = std::io::stdout().write_all(b"\r\x1b[2K");
+        let closed = tokio::time::timeout(PROMPT_END, open.wait_for(|now| *now != Some(shown))).await;
+        if closed.is_err() {
+            return restore();
+        }
+        // rustyline has moved to the next line.
+        let _ = std::io::stdout().write_all(b"\x1b[A\r\x1b[2K");
     }
 
     async fn read(&self, prompt: &str, kind: PromptKind) -> LineInput {
@@ -268,7 +272,13 @@ fn new_editor(
 ) -> rustyline::Result<rustyline::Editor<EditorHelper, FileHistory>> {
     let config = Config::builder().history_ignore_space(true).max_history_size(MAX_HISTORY)?.build();
     let mut editor = rustyline::Editor::with_config(config)?;
-    editor.set_helper(Some(EditorHelper { completes, files: FilenameCompleter::new(), is_empty: is_empty.clone() }));
+    let printer = if completes { None } else { editor.create_external_printer().ok() };
+    editor.set_helper(Some(EditorHelper {
+        completes,
+        files: FilenameCompleter::new(),
+        is_empty: is_empty.clone(),
+        _printer: printer.map(|printer| Box::new(printer) as Box<dyn ExternalPrinter>),
+    }));
     Ok(editor)
 }
 
@@ -335,6 +345,9 @@ struct EditorHelper {
     files: FilenameCompleter,
     /// Whether the line is empty, which rustyline does not report with Ctrl-C.
     is_empty: Arc<AtomicBool>,
+    /// With a printer, rustyline waits for keys and signals with select(2). Otherwise it reads the terminal, and a signal that another thread
+    /// handles does not end the prompt.
+    _printer: Option<Box<dyn ExternalPrinter>>,
 }
 
 impl Completer for EditorHelper {
