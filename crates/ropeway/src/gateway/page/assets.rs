@@ -58,14 +58,22 @@ pub(crate) fn asset(path: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.path == path)
 }
 
-/// Leaves out comments of scripts and style sheets, and indentation. Only lines that consist of a comment are recognized.
+/// Leaves out comments of scripts and style sheets, and indentation. Only lines that consist of a comment, and comments that are
+/// alone in a block, are recognized.
 fn compact(source: &str) -> String {
     let mut compacted = String::with_capacity(source.len());
     let mut is_comment = false;
     for line in source.lines().map(str::trim_start) {
         is_comment |= line.starts_with("/**");
         if !is_comment && !line.starts_with("//") && !line.is_empty() {
-            compacted.push_str(line);
+            match (line.find("{ /* "), line.split_once(" */ }")) {
+                (Some(start), Some((comment, rest))) if start < comment.len() => {
+                    compacted.push_str(&line[..start]);
+                    compacted.push_str("{}");
+                    compacted.push_str(rest);
+                }
+                _ => compacted.push_str(line),
+            }
             compacted.push('\n');
         }
         is_comment &= !line.ends_with("*/");
@@ -73,10 +81,11 @@ fn compact(source: &str) -> String {
     compacted
 }
 
-/// Leaves out spaces next to punctuation of a style sheet, whose texts have no punctuation.
+/// Leaves out spaces and line breaks next to punctuation of a style sheet, whose texts have no punctuation.
 fn compact_style(source: &str) -> String {
     let spaced = [(" {", "{"), ("{ ", "{"), ("; }", "}"), ("; ", ";"), (": ", ":"), (", ", ","), (" > ", ">")];
-    spaced.iter().fold(source.to_owned(), |text, (spaced, bare)| text.replace(spaced, bare))
+    let broken = [("}\n", "}"), ("{\n", "{"), (";\n", ";"), ("} }", "}}")];
+    spaced.iter().chain(&broken).fold(source.to_owned(), |text, (spaced, bare)| text.replace(spaced, bare))
 }
 
 #[cfg(test)]
@@ -125,8 +134,9 @@ mod tests {
 
     #[test]
     fn only_comments_and_indentation_are_left_out() {
-        let source = "// One.\n\n/** Two. */\na();\n  /**\n   * Three.\n   */\n  b(); // four\n";
-        assert_eq!(compact(source), "a();\nb(); // four\n");
+        let source =
+            "// One.\n\n/** Two. */\na();\n  /**\n   * Three.\n   */\n  b(); // four\n  c(() => { /* Five. */ }, d);\n";
+        assert_eq!(compact(source), "a();\nb(); // four\nc(() => {}, d);\n");
         for (path, text) in texts().filter(|(path, _)| path.ends_with(".js")) {
             // A text over several lines would lose its indentation.
             let torn = text
@@ -139,7 +149,7 @@ mod tests {
     #[test]
     fn spaces_of_a_style_sheet_are_left_out_where_they_have_no_meaning() {
         let source = ".a :not(p) > b, i { margin: 0 calc(1px + 2px); content: \"← \"; }\n@media (width: 1px) { p { top: 0; } }\n";
-        let expected = ".a :not(p)>b,i{margin:0 calc(1px + 2px);content:\"← \"}\n@media (width:1px){p{top:0} }\n";
+        let expected = ".a :not(p)>b,i{margin:0 calc(1px + 2px);content:\"← \"}@media (width:1px){p{top:0}}";
         assert_eq!(compact_style(source), expected);
     }
 

@@ -89,10 +89,9 @@ function drawProfiles(profiles) {
 
 /** Shows or hides what only operators get. */
 function setOperator(value) {
-  const hasChanged = isOperator !== value;
+  byId("events").hidden = !value;
+  if (isOperator === value) return;
   isOperator = value;
-  document.querySelector("nav a[data-view=events]").hidden = !value;
-  if (!hasChanged) return;
   if (value) onOperator();
   // The address may name the view that has appeared or disappeared.
   if (location.hash.startsWith("#/events")) route();

@@ -31,7 +31,7 @@ export class ServersView {
     const { counts, servers = [] } = status;
     const parts = [plural(servers.length, "server")];
     // Only operators get the counts of all clients.
-    if (counts) parts.push(plural(counts.connections ?? 0, "connection"), plural(counts.sessions ?? 0, "session"), `${counts.requests ?? 0} in progress`);
+    if (counts) parts.push(plural(counts.connections, "connection"), plural(counts.sessions, "session"), `${counts.requests} in progress`);
     this.counts.textContent = parts.join(" · ");
     const known = new Set(servers.map((server) => server.server));
     for (const [alias, row] of this.rows) {
@@ -177,7 +177,7 @@ class LoginControls {
   }
 }
 
-const offered = ({ allowed, command, signed_in: isSignedIn }) => !command ? "Ask an operator of the gateway to sign in." : `${!allowed ? "Run" : isSignedIn ? "Sign in again, or run" : "Sign in here, or run"}: ${clip(command, 200)}`;
+const offered = ({ allowed, command, signed_in: isSignedIn }) => !command ? "Ask an operator to sign in." : `${!allowed ? "Run" : isSignedIn ? "Sign in again, or run" : "Sign in here, or run"}: ${clip(command, 200)}`;
 
 const stored = ({ issuer, expires, refreshable }) => !issuer ? "Signed in" : `Signed in at ${clip(issuer, 200)}${expires && !refreshable ? `, until ${new Date(expires).toLocaleString()}` : ""}`;
 
