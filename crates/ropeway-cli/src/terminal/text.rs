@@ -170,6 +170,10 @@ impl Cleaner {
         match c {
             // They join letters of some scripts, and emoji, but no ASCII characters.
             '\u{200c}' | '\u{200d}' => self.last.is_none_or(|last| last.is_ascii()),
+            // They name the region of a flag.
+            '\u{e0020}'..='\u{e007f}' => {
+                !self.last.is_some_and(|last| matches!(last, '\u{1f3f4}' | '\u{e0020}'..='\u{e007e}'))
+            }
             _ => {
                 matches!(c, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
                 | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{ffa0}'
