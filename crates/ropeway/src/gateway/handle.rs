@@ -103,7 +103,7 @@ impl GatewayBuilder {
         let clients = Arc::<Clients>::default();
         let exchanges = Arc::<Exchanges>::default();
         let subscriptions = Arc::<Subscriptions>::default();
-        let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), subscriptions.clone(), asking);
+        let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), &subscriptions, asking);
         switchboard.set_keys(keys.clone());
         let tokens = tokens.or_else(|| bridge.token_store().cloned()).unwrap_or_else(TokenStore::in_memory);
         let redactor = Arc::<AccountRedactor>::default();

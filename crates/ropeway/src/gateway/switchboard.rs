@@ -42,7 +42,8 @@ pub(crate) struct Switchboard {
     gateway_id: String,
     clients: Arc<Clients>,
     exchanges: Arc<Exchanges>,
-    subscriptions: Arc<Subscriptions>,
+    /// Weak, because subscriptions hold connections, and connections hold the switchboard.
+    subscriptions: Weak<Subscriptions>,
     links: Mutex<HashMap<LinkKey, LinkOwner>>,
     /// The identities of the servers, by their aliases.
     identities: Mutex<HashMap<Alias, Arc<str>>>,
@@ -61,7 +62,7 @@ impl Switchboard {
     pub(crate) fn new(
         clients: Arc<Clients>,
         exchanges: Arc<Exchanges>,
-        subscriptions: Arc<Subscriptions>,
+        subscriptions: &Arc<Subscriptions>,
         asking: AskingServers,
     ) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
@@ -69,7 +70,7 @@ impl Switchboard {
             gateway_id: format!("{:032x}", fastrand::u128(..)),
             clients,
             exchanges,
-            subscriptions,
+            subscriptions: Arc::downgrade(subscriptions),
             links: Mutex::default(),
             identities: Mutex::default(),
             open: Mutex::default(),

@@ -77,8 +77,8 @@ impl Switchboard {
             }
             (Route::Updated, Some(params)) => {
                 let params: Value = serde_json::from_str(params.get()).unwrap_or_default();
-                if let Some(uri) = params["uri"].as_str() {
-                    self.subscriptions.notify(key, uri);
+                if let (Some(uri), Some(subscriptions)) = (params["uri"].as_str(), self.subscriptions.upgrade()) {
+                    subscriptions.notify(key, uri);
                 }
             }
             (Route::Log, Some(params)) => self.log(&link, params, callers),
