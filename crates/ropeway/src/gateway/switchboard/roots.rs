@@ -3,6 +3,7 @@
 //! Servers request roots when they are connected, and keep them. On a connection that clients share, they get the roots of the
 //! only client that has roots; on an isolated connection, those of its client.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::Switchboard;
+use super::links::LinkOwner;
 use crate::gateway::client::Client;
 use crate::gateway::exchange::Exchange;
 use crate::mcp::{AnswerSink, LinkKey, Question};
@@ -122,7 +124,7 @@ impl Switchboard {
                 let is_own = holder.isolation_key == client.isolation_key;
                 return if is_own { RootsClaim::Shared } else { RootsClaim::Refused };
             }
-            if owner.users.is_used_by_others(client.isolation_key) {
+            if owner.users.is_used_by_others(client.isolation_key) || is_isolated(&links, client, &owner.servers) {
                 return RootsClaim::Refused;
             }
             owner.servers.clone()
@@ -238,6 +240,9 @@ impl Switchboard {
             }
         }
         let [client]: [Arc<Client>; 1] = clients.try_into().ok()?;
+        if is_isolated(&lock(&self.links), &client, &servers) {
+            return None;
+        }
         self.own_roots(link, &client);
         Some(client)
     }
@@ -308,4 +313,12 @@ impl Switchboard {
             owner.roots.phase.send_replace(phase);
         }
     }
+}
+
+/// Returns `true` if a client has its own connection to one of these servers. It keeps that one, with the state of its server.
+fn is_isolated(links: &HashMap<LinkKey, LinkOwner>, client: &Client, servers: &BTreeSet<Alias>) -> bool {
+    links.values().any(|owner| {
+        let own = owner.client.as_ref().and_then(Weak::upgrade);
+        own.is_some_and(|own| own.isolation_key == client.isolation_key) && !owner.servers.is_disjoint(servers)
+    })
 }

@@ -155,6 +155,12 @@ fn each_of_several_clients_gives_its_own_roots_to_its_own_connection() {
         assert_eq!(reply.json()["result"]["resultType"], "complete", "{reply:?}");
         assert_eq!(received(&kit).last(), Some(&roots("file:///c")));
         assert_eq!(kit.gateway.status().isolated, 2);
+        // When the first client leaves, no other client's roots take the place of its roots on the shared connection.
+        let delete = bare("DELETE", "/mcp", &format!("Host: localhost\r\n{first}"));
+        assert_eq!(kit.send(&delete).await.status, 204);
+        until("no roots", || received(&kit).last() == Some(&no_roots())).await;
+        assert_eq!(kit.post(&second, &echo(4)).await.status, 200);
+        assert_eq!(kit.gateway.status().isolated, 2, "the second client keeps its connection");
         kit.stop().await;
     });
 }
