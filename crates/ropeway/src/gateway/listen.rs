@@ -26,7 +26,7 @@ pub(crate) fn listen(
 ) -> Result<Dispatch, ErrorReply> {
     let filter = read_filter(params).map_err(|SubscriptionRefusal { error, rule }| {
         requester.record.note(|record| rule.into_iter().for_each(|rule| record.note_denied(rule)));
-        error
+        *error
     })?;
     let (started, stream) = requester.start_stream(shared, params)?;
     let info = shared.info_text();
@@ -40,7 +40,7 @@ pub(crate) fn listen(
         let refused = async {
             if let Err(SubscriptionRefusal { error, rule }) = acknowledge(&shared_, &exchange, filter).await {
                 exchange.note(|record| rule.into_iter().for_each(|rule| record.note_denied(rule)));
-                return error;
+                return *error;
             }
             std::future::pending().await
         };

@@ -35,7 +35,7 @@ pub(crate) fn subscribe(
         let subscribing = Subscribing::client(&shared_, client);
         if let Some(Err(refusal)) = subscribing.add_all(vec![uri.clone()]).await.pop() {
             exchange.note(|record| refusal.rule.into_iter().for_each(|rule| record.note_denied(rule)));
-            return Outcome::Error(refusal.error);
+            return Outcome::Error(*refusal.error);
         }
         if shared_.subscriptions.is_noted(subscribing.key, &uri) {
             shared_.sessions.note_subscribed(client, &uri);
@@ -74,14 +74,14 @@ fn uri(params: &ClientParams<'_>) -> Result<Arc<str>, ErrorReply> {
 
 /// Why a subscription was not made.
 pub(crate) struct SubscriptionRefusal {
-    pub(crate) error: ErrorReply,
+    pub(crate) error: Box<ErrorReply>,
     /// The limit that was reached.
     pub(crate) rule: Option<&'static str>,
 }
 
 impl From<ErrorReply> for SubscriptionRefusal {
     fn from(error: ErrorReply) -> Self {
-        Self { error, rule: None }
+        Self { error: Box::new(error), rule: None }
     }
 }
 
@@ -93,7 +93,7 @@ impl From<SubscriptionLimit> for SubscriptionRefusal {
             SubscriptionLimit::Share(error) => (error.status(), error.rule()),
         };
         let error = ErrorReply { status, ..ErrorReply::limited(limit.to_string(), BUSY_WAIT) };
-        Self { error, rule: Some(rule) }
+        Self { error: Box::new(error), rule: Some(rule) }
     }
 }
 
