@@ -103,6 +103,10 @@ impl LogLevels {
     }
 }
 
+fn is_present_with_roots(client: &Client) -> bool {
+    client.capabilities.roots && client.is_present()
+}
+
 /// Legacy clients and modern listeners.
 #[derive(Default)]
 pub(crate) struct Clients {
@@ -155,8 +159,13 @@ impl Clients {
 
     /// Returns the connected legacy clients that have roots.
     pub(crate) fn present_with_roots(&self) -> Vec<Arc<Client>> {
-        let is_wanted = |client: &Arc<Client>| client.capabilities.roots && client.is_present();
-        lock(&self.legacy).values().filter_map(Weak::upgrade).filter(is_wanted).collect()
+        lock(&self.legacy).values().filter_map(Weak::upgrade).filter(|client| is_present_with_roots(client)).collect()
+    }
+
+    /// Returns `true` if a connected legacy client with roots matches. Ends at the first one: there may be thousands.
+    pub(crate) fn has_roots_of(&self, matches: impl Fn(&Client) -> bool) -> bool {
+        let legacy = lock(&self.legacy);
+        legacy.values().filter_map(Weak::upgrade).any(|client| is_present_with_roots(&client) && matches(&client))
     }
 
     /// Returns all clients that can be notified: legacy ones, and those that listen.

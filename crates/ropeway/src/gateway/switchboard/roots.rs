@@ -129,10 +129,9 @@ impl Switchboard {
             }
             owner.servers.clone()
         };
-        let is_other = |other: &Arc<Client>| other.isolation_key != client.isolation_key;
-        if !servers.iter().any(|server| self.allows_roots(client, server))
-            || servers.iter().any(|server| self.clients_with_roots(server).iter().any(is_other))
-        {
+        let is_allowed = |of: &Client| servers.iter().any(|server| self.allows_roots(of, server));
+        let is_other = |other: &Client| other.isolation_key != client.isolation_key && is_allowed(other);
+        if !is_allowed(client) || self.clients.has_roots_of(is_other) {
             return RootsClaim::Refused;
         }
         let mut links = lock(&self.links);

@@ -125,10 +125,10 @@ record! {
         /// Maximum requests per time of one principal, unless its key has another rate: `10/s`, `600/m`, `1000/h`. Bursts of this size
         /// are allowed. Without `auth`, all HTTP clients are one principal. Not limited by default.
         pub rate: Option<RawRate>,
-        /// Maximum concurrent calls of one principal, over all its clients. Not limited by default.
+        /// Maximum concurrent calls of one principal, over all its clients. Defaults to a quarter of `calls` if there are several.
         #[schemars(range(min = 1, max = 1000000))]
         pub calls_per_principal: Option<u32>,
-        /// Maximum sessions of one principal in memory. Not limited by default.
+        /// Maximum sessions of one principal in memory. Defaults to a quarter of `sessions` if there are several.
         #[schemars(range(min = 1, max = 1000000))]
         pub sessions_per_principal: Option<u32>,
         /// Maximum bytes of a result, from `1K` to `1G`. Not limited by default, apart from `limits.message_bytes` of its server.
