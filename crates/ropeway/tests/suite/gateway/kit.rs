@@ -121,6 +121,18 @@ impl GatewayKit {
         self.send(&post(headers, message)).await
     }
 
+    /// Cancels a request of a session.
+    pub(crate) async fn cancel(&self, session: &str, id: u64) {
+        let cancelled = notification("notifications/cancelled", json!({"requestId": id}));
+        assert_eq!(self.post(session, &cancelled).await.status, 202);
+    }
+
+    /// Returns what the server got for its request.
+    pub(crate) fn answers(&self, id: &str) -> Vec<Value> {
+        let is_answer = |message: &Value| message["id"] == id && message.get("method").is_none();
+        self.scripted.received().into_iter().filter(is_answer).collect()
+    }
+
     /// Sends a modern request.
     pub(crate) async fn modern(&self, method: &str, params: Value) -> HttpReply {
         self.send(&modern(method, params)).await
@@ -187,6 +199,16 @@ pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
 /// Writes the call of a tool, which reports progress under its name.
 pub(crate) fn call(id: u64, tool: &str, arguments: Value) -> Value {
     request(id, "tools/call", json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": tool}}))
+}
+
+/// Writes a notification.
+pub(crate) fn notification(method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": method, "params": params})
+}
+
+/// Writes a call that takes some time.
+pub(crate) fn sleep(id: u64, ms: u64) -> Value {
+    call(id, "sleep", json!({"ms": ms}))
 }
 
 /// Writes an HTTP request with a message.

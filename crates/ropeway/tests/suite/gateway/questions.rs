@@ -19,15 +19,6 @@ fn withdrawal(id: &str) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": "too late"}})
 }
 
-/// Returns what the server got for a question.
-fn answers(kit: &GatewayKit, id: &str) -> Vec<Value> {
-    kit.scripted
-        .received()
-        .into_iter()
-        .filter(|message| message["id"] == id && message.get("method").is_none())
-        .collect()
-}
-
 fn accepted(name: &str) -> Value {
     json!({"action": "accept", "content": {"name": name}})
 }
@@ -54,8 +45,8 @@ fn a_withdrawn_question_is_cancelled_at_a_legacy_client() {
         let asked = next_message(&mut stream).await;
         let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": accepted("Bob")});
         assert_eq!(kit.post(&session, &answer).await.status, 202);
-        until("the answer", || answers(&kit, "s-2").len() == 1).await;
-        assert_eq!(answers(&kit, "s-1"), Vec::<Value>::new());
+        until("the answer", || kit.answers("s-2").len() == 1).await;
+        assert_eq!(kit.answers("s-1"), Vec::<Value>::new());
         drop(stream);
         let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}});
         assert_eq!(kit.post(&session, &cancel).await.status, 202);
@@ -84,7 +75,7 @@ fn a_modern_client_is_not_asked_again_for_a_withdrawn_question() {
             let more = json!({"requestState": result["requestState"], "inputResponses": given});
             let reply = ask(more).await;
             assert_eq!(reply.json()["result"]["resultType"], "complete", "{reply:?}");
-            assert_eq!(answers(&kit, &id), Vec::<Value>::new());
+            assert_eq!(kit.answers(&id), Vec::<Value>::new());
             kit.idle().await;
         }
         kit.stop().await;
@@ -110,8 +101,8 @@ fn a_legacy_client_answers_two_questions_of_one_call() {
             assert_eq!(kit.post(&session, &answer).await.status, 202);
         }
         for (id, name) in [("s-1", "Ann"), ("s-2", "Bob")] {
-            until("the answer", || answers(&kit, id).len() == 1).await;
-            assert_eq!(answers(&kit, id)[0]["result"], accepted(name));
+            until("the answer", || kit.answers(id).len() == 1).await;
+            assert_eq!(kit.answers(id)[0]["result"], accepted(name));
         }
         drop(stream);
         let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}});
@@ -145,7 +136,7 @@ fn a_modern_client_answers_two_questions_of_one_call() {
         }
         assert_eq!(reply.json()["result"]["resultType"], "complete", "{reply:?}");
         for (id, name) in [("s-1", "Ann"), ("s-2", "Bob")] {
-            let received: Vec<Value> = answers(&kit, id).into_iter().map(|answer| answer["result"].clone()).collect();
+            let received: Vec<Value> = kit.answers(id).into_iter().map(|answer| answer["result"].clone()).collect();
             assert_eq!(received, [accepted(name)]);
         }
         kit.stop().await;

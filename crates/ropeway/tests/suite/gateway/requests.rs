@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::auth::{KeyedKit, with};
 use super::kit::{
-    GatewayKit, Pipe, all_capabilities, bare, call, call_with, entry, input_required, modern_call, next_message, post,
-    read_rest, read_until, request,
+    GatewayKit, Pipe, all_capabilities, bare, call, call_with, entry, input_required, modern_call, next_message,
+    notification, post, read_rest, read_until, request, sleep,
 };
 use crate::hasty::until;
 use crate::scene::scene;
@@ -23,25 +23,6 @@ fn ask(id: &str, method: &str) -> Value {
         _ => json!({"mode": "form", "message": "Who?", "requestedSchema": schema}),
     };
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-}
-
-fn notification(method: &str, params: Value) -> Value {
-    json!({"jsonrpc": "2.0", "method": method, "params": params})
-}
-
-/// Returns what the server got for a request.
-fn answers(kit: &GatewayKit, id: &str) -> Vec<Value> {
-    let is_answer = |message: &Value| message["id"] == id && message.get("method").is_none();
-    kit.scripted.received().into_iter().filter(is_answer).collect()
-}
-
-fn sleep(id: u64, ms: u64) -> Value {
-    call(id, "sleep", json!({"ms": ms}))
-}
-
-async fn cancel(kit: &GatewayKit, session: &str, id: u64) {
-    let cancelled = notification("notifications/cancelled", json!({"requestId": id}));
-    assert_eq!(kit.post(session, &cancelled).await.status, 202);
 }
 
 /// Ends a session.
@@ -64,13 +45,13 @@ fn a_request_that_a_modern_client_does_not_answer_is_withdrawn_if_others_wait() 
             let state = input_required(&reply)["requestState"].clone();
             // Without other calls, the client may take its time.
             tokio::time::sleep(Duration::from_secs(4)).await;
-            assert_eq!(answers(&kit, "s-1"), Vec::<Value>::new());
+            assert_eq!(kit.answers("s-1"), Vec::<Value>::new());
             let session = kit.session().await;
             let began = Instant::now();
             let other = kit.open(&post(&session, &sleep(2, 600_000))).await;
-            until("the withdrawal", || answers(&kit, "s-1").len() == 1).await;
+            until("the withdrawal", || kit.answers("s-1").len() == 1).await;
             assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-            let answer = answers(&kit, "s-1").remove(0);
+            let answer = kit.answers("s-1").remove(0);
             if method == "roots/list" {
                 assert_eq!(answer["result"], json!({"roots": []}));
             } else {
@@ -84,7 +65,7 @@ fn a_request_that_a_modern_client_does_not_answer_is_withdrawn_if_others_wait() 
             assert!(reply.body.contains("hi"), "{reply:?}");
             assert_eq!(kit.gateway.status().isolated, 1);
             drop(other);
-            cancel(&kit, &session, 2).await;
+            kit.cancel(&session, 2).await;
             kit.stop().await;
         }
     });
@@ -104,15 +85,15 @@ fn a_request_that_a_legacy_client_does_not_answer_is_withdrawn_if_others_wait() 
         let cancelled = next_message(&mut stream).await;
         assert_eq!(cancelled["params"]["requestId"], asked["id"], "{cancelled}");
         assert!(cancelled["params"]["reason"].as_str().is_some_and(|reason| reason.contains("withdrawn")));
-        until("the withdrawal", || answers(&kit, "s-1").len() == 1).await;
-        assert_eq!(answers(&kit, "s-1")[0]["error"]["code"], -32603);
+        until("the withdrawal", || kit.answers("s-1").len() == 1).await;
+        assert_eq!(kit.answers("s-1")[0]["error"]["code"], -32603);
         // A late answer does not reach the server.
         let late = json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}});
         assert_eq!(kit.post(&silent, &late).await.status, 202);
-        assert_eq!(answers(&kit, "s-1").len(), 1);
+        assert_eq!(kit.answers("s-1").len(), 1);
         drop((stream, waiting));
-        cancel(&kit, &silent, 1).await;
-        cancel(&kit, &other, 2).await;
+        kit.cancel(&silent, 1).await;
+        kit.cancel(&other, 2).await;
         assert!(kit.post(&silent, &call(3, "echo", json!({"message": "hi"}))).await.body.contains("hi"));
         assert_eq!(kit.gateway.status().isolated, 1);
         kit.stop().await;
@@ -149,7 +130,7 @@ fn a_client_that_is_idle_for_seconds_does_not_make_a_connection_ambiguous() {
         let asked = next_message(&mut stream).await;
         assert_eq!(asked["params"]["message"], "Who?", "{asked}");
         drop(stream);
-        cancel(&kit, &able, 2).await;
+        kit.cancel(&able, 2).await;
         kit.stop().await;
     });
 }
@@ -207,7 +188,7 @@ fn a_log_message_of_a_modern_server_reaches_the_only_call_that_asked_for_it() {
         let read = read_rest(busy).await;
         assert!(read.contains("slept") && !read.contains("private"), "{read}");
         drop(stream);
-        cancel(&kit, &logging, 3).await;
+        kit.cancel(&logging, 3).await;
         kit.stop().await;
     });
 }

@@ -4,7 +4,8 @@ use ropeway::testing::Script;
 use serde_json::{Value, json};
 
 use super::kit::{
-    GatewayKit, all_capabilities, call, call_with, input_required, next_message, post, read_rest, read_until, request,
+    GatewayKit, all_capabilities, call, call_with, input_required, next_message, notification, post, read_rest,
+    read_until, request, sleep,
 };
 use crate::hasty::until;
 use crate::scene::scene;
@@ -13,25 +14,6 @@ use crate::scene::scene;
 fn question(id: &str) -> Value {
     let params = json!({"mode": "form", "message": "private", "requestedSchema": {"type": "object", "properties": {}}});
     json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params})
-}
-
-fn notification(method: &str, params: Value) -> Value {
-    json!({"jsonrpc": "2.0", "method": method, "params": params})
-}
-
-/// Returns what the server got for a question.
-fn answers(kit: &GatewayKit, id: &str) -> Vec<Value> {
-    let is_answer = |message: &Value| message["id"] == id && message.get("method").is_none();
-    kit.scripted.received().into_iter().filter(is_answer).collect()
-}
-
-fn sleep(id: u64, ms: u64) -> Value {
-    call(id, "sleep", json!({"ms": ms}))
-}
-
-async fn cancel(kit: &GatewayKit, session: &str, id: u64) {
-    let cancelled = notification("notifications/cancelled", json!({"requestId": id}));
-    assert_eq!(kit.post(session, &cancelled).await.status, 202);
 }
 
 /// Answers a question of a client's own call, on a connection of its own.
@@ -77,7 +59,7 @@ fn late_messages_of_an_ended_call_reach_no_other_client() {
             if is_cancelled {
                 let call = kit.open(&post(&first, &sleep(2, 600_000))).await;
                 kit.scripted.wait_for("tools/call", 1).await;
-                cancel(&kit, &first, 2).await;
+                kit.cancel(&first, 2).await;
                 drop(call);
                 kit.idle().await;
             } else {
@@ -89,8 +71,8 @@ fn late_messages_of_an_ended_call_reach_no_other_client() {
             kit.scripted.push(notification("notifications/odd", json!({"x": "private"})));
             kit.scripted.push(notification("notifications/elicitation/complete", json!({"elicitationId": "private"})));
             kit.scripted.push(question("late"));
-            until("the refusal", || answers(&kit, "late").len() == 1).await;
-            assert_eq!(answers(&kit, "late")[0]["error"]["code"], -32601);
+            until("the refusal", || kit.answers("late").len() == 1).await;
+            assert_eq!(kit.answers("late")[0]["error"]["code"], -32601);
             let read = read_rest(other).await;
             assert!(read.contains("slept") && !read.contains("private"), "{read}");
             elicits_alone(&kit, &second).await;
@@ -170,8 +152,8 @@ fn the_questions_of_a_call_end_with_it() {
         });
         let state = &input_required(&reply)["requestState"];
         // The server does not wait for the answer.
-        until("the end of the question", || answers(&kit, "s-1").len() == 1).await;
-        assert_eq!(answers(&kit, "s-1")[0]["result"], json!({"action": "cancel"}));
+        until("the end of the question", || kit.answers("s-1").len() == 1).await;
+        assert_eq!(kit.answers("s-1")[0]["result"], json!({"action": "cancel"}));
         let status = kit.gateway.status();
         assert_eq!((status.questions, status.parked), (0, 1));
         let reply = ask(json!({"requestState": state, "inputResponses": {"q1": {"action": "decline"}}})).await;
@@ -191,11 +173,11 @@ fn a_question_with_the_id_of_an_open_one_is_refused() {
             kit.scripted.push(question("s-1"));
         }
         next_message(&mut stream).await;
-        until("the refusals", || answers(&kit, "s-1").len() == 2).await;
-        assert!(answers(&kit, "s-1").iter().all(|answer| answer["error"]["code"] == -32600));
+        until("the refusals", || kit.answers("s-1").len() == 2).await;
+        assert!(kit.answers("s-1").iter().all(|answer| answer["error"]["code"] == -32600));
         assert_eq!(kit.gateway.status().questions, 1);
         drop(stream);
-        cancel(&kit, &session, 1).await;
+        kit.cancel(&session, 1).await;
         kit.stop().await;
     });
 }
