@@ -125,8 +125,14 @@ async fn main() -> Result<()> {
     let handler = Handler { root: spec["root"].as_str().unwrap_or_default().to_owned(), seen: Arc::clone(&seen) };
     let client = match timeout(Duration::from_secs(60), connect(handler, &endpoint)).await {
         Ok(Ok(client)) => client,
-        Ok(Err(error)) => return Ok(print("connect", "failed", &format!("{error:#}"))),
-        Err(_) => return Ok(print("connect", "failed", "no answer in 60 s")),
+        Ok(Err(error)) => {
+            print("connect", "failed", &format!("{error:#}"));
+            return Ok(());
+        }
+        Err(_) => {
+            print("connect", "failed", "no answer in 60 s");
+            return Ok(());
+        }
     };
     let is_modern = client.peer_info().is_some_and(|info| info.protocol_version >= ProtocolVersion::V_2026_07_28);
     let checks = Checks { client, seen, is_modern };
