@@ -27,6 +27,10 @@ pub(crate) const MAX_QUESTIONS: usize = 16;
 /// The reason that a client gets when a request is withdrawn.
 const CANCEL_REASON: &str = "the request was withdrawn, or not answered in time";
 
+/// The isolation key of clients that share their isolated connections, which stay open when one of them disconnects: the commands of
+/// one user, each of which continues with the servers of the one before.
+pub(crate) const COMMANDS: u64 = 0;
+
 /// How long a client without open streams counts as connected after its last request.
 const MAX_PRESENCE: Duration = Duration::from_secs(10);
 

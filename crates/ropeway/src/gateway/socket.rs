@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
 use super::accept::accept;
+use super::client::COMMANDS;
 use super::connections::OpenConnection;
 use super::dispatch::PipeClient;
 use super::errors::ErrorReply;
@@ -35,10 +36,6 @@ const PREAMBLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Length of a message's beginning that may name a private method.
 const PRIVATE_HEAD: usize = 256;
-
-/// All clients of the socket share their isolated connections: a command runs once and exits, and the next one continues with the
-/// same servers.
-const ISOLATION_KEY: u64 = 0;
 
 /// The first line of a client.
 #[derive(Debug, Deserialize)]
@@ -113,7 +110,7 @@ async fn serve_client(shared: Arc<GatewayShared>, stream: UnixStream, connection
     }
     connection.pin();
     reader.set_limit(shared.settings().limits.message);
-    let pipe = Pipe { client: Arc::new(PipeClient::new(Some(ISOLATION_KEY))), selector, shared: Arc::clone(&shared) };
+    let pipe = Pipe { client: Arc::new(PipeClient::new(Some(COMMANDS))), selector, shared: Arc::clone(&shared) };
     pipe.serve(reader, output, &|message| private_reply(&shared, message)).await;
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::client::Client;
+use super::client::{COMMANDS, Client};
 use super::exchange::Exchange;
 use super::parked::ParkedCalls;
 use super::principal::Principal;
@@ -370,7 +370,9 @@ impl Upstreams {
 
     /// Releases a disconnected client: closes its isolated connections, and withdraws its roots from shared ones.
     pub(crate) fn forget(&self, client: &Client) {
-        self.close_where(|key, _| key.is_of(client));
+        if client.isolation_key != COMMANDS {
+            self.close_where(|key, _| key.is_of(client));
+        }
         let links = self.switchboard.forget_client(client);
         if links.is_empty() {
             return;

@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
+use super::isolation::isolated;
 use super::kit::{GatewayKit, MODERN, call, entry, modern_call, request};
 use crate::hasty::{SOON, until};
 use crate::scene::scene;
@@ -96,6 +97,30 @@ fn a_socket_serves_both_eras_of_all_servers_or_one() {
             let reply = client.ask(&call(3, tool, json!({"message": "legacy"}))).await;
             assert_eq!(reply["result"]["content"][0]["text"], "legacy", "{preamble}: {reply}");
         }
+        kit.gateway.drain(SOON).await;
+        tokio::time::timeout(SOON, serving).await.expect("the socket ends").expect("the socket");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_command_continues_with_the_isolated_server_of_the_one_before() {
+    scene(|scene| async move {
+        let path = scene.directory().join("gateway.sock");
+        let kit = isolated(&scene, &Script::default(), 600_000).await;
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let gateway = kit.gateway.clone();
+        let serving = tokio::spawn(async move { gateway.serve_lines(listener).await.expect("a listener") });
+        let mut processes = Vec::new();
+        for _ in 0..3 {
+            let mut client = SocketClient::connect(&path, r#"{"ropeway":1}"#).await;
+            let reply = client.ask(&modern(1, "tools/call", json!({"name": "peer_pid", "arguments": {}}))).await;
+            processes.push(reply["result"]["content"][0]["text"].clone());
+            drop(client);
+            until("the end of the command", || kit.gateway.status().connections == 0).await;
+        }
+        assert!(processes[0].is_string(), "{processes:?}");
+        assert!(processes.iter().all(|process| *process == processes[0]), "{processes:?}");
         kit.gateway.drain(SOON).await;
         tokio::time::timeout(SOON, serving).await.expect("the socket ends").expect("the socket");
         kit.stop().await;
