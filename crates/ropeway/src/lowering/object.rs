@@ -247,7 +247,15 @@ impl<'d> Walker<'d> {
             if self.target.is_lenient() && is_alone {
                 match self.step(&[keyword], value.clone())? {
                     _ if value.is_boolean() => builder.out.set(keyword, CowValue::Value(value.clone())),
-                    Some(done) => builder.set(keyword, done.described().0),
+                    Some(done) => {
+                        let (schema, mapping) = done.described();
+                        if keyword == "unevaluatedProperties" {
+                            builder.mapping.others(mapping);
+                        } else {
+                            builder.mapping.items(mapping);
+                        }
+                        builder.set(keyword, schema);
+                    }
                     None => builder.set(keyword, Value::Bool(false)),
                 }
             } else if **value == Value::Bool(true) || self.target.is_strict() {

@@ -244,6 +244,24 @@ fn values_unsupported_by_gemini_are_described() {
 }
 
 #[test]
+fn arguments_below_unevaluated_keywords_are_renamed() {
+    let below = json!({"properties": {"$c": {"type": "null"}}, "required": ["$c"]});
+    for (schema, own, wire) in [
+        (json!({"unevaluatedProperties": below}), json!({"a": {"$c": null}}), json!({"a": {"_c": null}})),
+        (
+            json!({"properties": {"list": {"type": "array", "unevaluatedItems": below}}}),
+            json!({"list": [{"$c": null}]}),
+            json!({"list": [{"_c": null}]}),
+        ),
+    ] {
+        let tool = one(&definition(schema), Dialect::Anthropic).expect("a tool");
+        let own = arguments(own);
+        assert_eq!(Value::Object(tool.to_wire(&own).into_owned()), wire);
+        assert_eq!(tool.from_wire(arguments(wire)), own);
+    }
+}
+
+#[test]
 fn arguments_are_renamed_in_both_directions_at_every_depth() {
     let schema = json!({
         "type": "object",
