@@ -34,7 +34,7 @@ type NoSubmission = Option<ElicitationAnswer>;
 
 /// Asks the user a server's question and sends the answer. Returns `false` for Ctrl-C.
 ///
-/// If the server withdraws the question, the prompt is closed and the user is told so.
+/// If the server withdraws the question, the prompt is closed with a message.
 pub(crate) async fn answer(
     elicitation: &Elicitation,
     editor: &LineEditor,

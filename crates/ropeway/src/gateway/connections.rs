@@ -52,7 +52,7 @@ pub(crate) struct OpenConnection {
     in_flight: AtomicUsize,
     /// When the last response was sent, in milliseconds since the first connection.
     idle_since: AtomicU64,
-    /// The address of the holdings of its principal; zero until its client is authenticated.
+    /// The address of its principal's holdings; zero until its client is authenticated.
     holder: AtomicUsize,
     hold: Mutex<Option<Hold>>,
     is_reserved: AtomicBool,

@@ -24,7 +24,7 @@ pub(super) struct Session {
     pub(super) id: Arc<str>,
     pub(super) client: Arc<Client>,
     pub(super) noted: NotedSession,
-    /// Its part of the sessions of its principal.
+    /// Its part of the principal's sessions.
     pub(super) _hold: Hold,
 }
 

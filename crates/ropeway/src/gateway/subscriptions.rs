@@ -25,7 +25,7 @@ pub(crate) const MAX_SUBSCRIBER_BYTES: usize = 256 << 10;
 /// Maximum bytes of the URIs that the session journal keeps for one session, so that they fit into one line.
 const MAX_NOTED_BYTES: usize = 8 << 10;
 
-/// Bytes that a subscription takes besides its URI, in all tables together.
+/// Bytes that a subscription takes in all tables together, without its URI.
 const OVERHEAD: usize = 512;
 
 /// Identifies a subscriber.

@@ -45,7 +45,7 @@ struct SseSession {
     messages: mpsc::Sender<SseMessage>,
     /// Cancelled when the client has disconnected.
     gone: CancelToken,
-    /// Its part of the sessions of its principal.
+    /// Its part of the principal's sessions.
     _hold: Hold,
 }
 

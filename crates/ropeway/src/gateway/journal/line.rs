@@ -220,7 +220,7 @@ pub(super) mod encode {
         write(&Line { ended: true, ..of_session(session) }, text);
     }
 
-    /// Writes the end of all sessions of a principal until a time.
+    /// Writes the end of all sessions that a principal started until a time.
     pub(in super::super) fn watermark(watermark: &Watermark, text: &mut Vec<u8>) {
         let principal = Some(hexadecimal(watermark.principal));
         let (issued, expires) = (Some(watermark.issued), watermark.expires);
