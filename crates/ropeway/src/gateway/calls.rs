@@ -68,7 +68,7 @@ pub(crate) fn call_tool(
     let started = requester.start(shared, params)?;
     let _ = started.exchange.request.set(identity);
     let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move {
+    Ok(started.run(shared, move |exchange| async move {
         let route = match route {
             Some(route) => Ok(route),
             None => wait_for_route(&shared_, &exchange.client, &tool).await,
@@ -117,7 +117,7 @@ fn find_tools(
 ) -> Result<Dispatch, ErrorReply> {
     let started = requester.start(shared, params)?;
     let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move {
+    Ok(started.run(shared, move |exchange| async move {
         shared_.wait_for_list(&exchange.client).await;
         let router = shared_.current_router_of(&exchange.client);
         match router.and_then(|router| search::find_tools(&router, &arguments)) {
@@ -247,7 +247,7 @@ pub(crate) fn get_prompt(
     let _ = started.exchange.request.set(identity);
     let Forwarded { members, meta } = requester.forwarded(params);
     let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move {
+    Ok(started.run(shared, move |exchange| async move {
         let (server, own_name) = match find_prompt(&shared_, &exchange.client, router, &name).await {
             Ok(found) => found,
             Err(error) => return Outcome::Error(error),
@@ -309,7 +309,7 @@ pub(crate) fn read_resource(
     let _ = started.exchange.request.set(identity);
     let Forwarded { members, meta } = requester.forwarded(params);
     let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move {
+    Ok(started.run(shared, move |exchange| async move {
         let begun = Instant::now();
         let (routes, starting) = match shared_.catalog.route_uri(&shared_.bridge, &router, &uri).await {
             UriRoute::One(server, own_uri) => (vec![(server, own_uri)], Vec::new()),
@@ -373,7 +373,7 @@ pub(crate) fn complete(
     let Forwarded { mut members, meta } = requester.forwarded(params);
     members.retain(|(key, _)| key != "ref");
     let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move {
+    Ok(started.run(shared, move |exchange| async move {
         let (server, key, own) = match reference["type"].as_str() {
             Some("ref/prompt") => {
                 let name = reference["name"].as_str().unwrap_or_default().to_owned();

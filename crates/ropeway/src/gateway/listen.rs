@@ -31,7 +31,7 @@ pub(crate) fn listen(
     let (started, stream) = requester.start_stream(shared, params)?;
     let info = shared.info_text();
     let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move {
+    Ok(started.run(shared, move |exchange| async move {
         let _stream = stream;
         let key = SubscriberKey::Listener(exchange.key);
         let _subscriptions = OnDrop(|| shared_.subscriptions.remove_all(key));

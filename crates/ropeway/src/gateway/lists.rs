@@ -43,7 +43,7 @@ pub(crate) fn list(
     let cursor = cursor.transpose().map_err(|_| ErrorReply::invalid_params("`cursor` is not a string"))?;
     let started = requester.start(shared, params)?;
     let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move {
+    Ok(started.run(shared, move |exchange| async move {
         let profile = &exchange.client.profile;
         let page = async {
             let position = match &cursor {

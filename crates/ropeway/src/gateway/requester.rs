@@ -132,16 +132,21 @@ impl Requester<'_> {
 
 impl Started {
     /// Creates the work of the request. A call counts until it is cancelled or its response is sent.
-    pub(crate) fn run<F>(self, shared: &Arc<GatewayShared>, work: impl FnOnce(Arc<Exchange>) -> F) -> Dispatch
+    pub(crate) fn run<F>(
+        self,
+        shared: &Arc<GatewayShared>,
+        work: impl FnOnce(Arc<Exchange>) -> F + Send + 'static,
+    ) -> Dispatch
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
         let Self { exchange, permits } = self;
         let guard = shared.exchanges.enter(&exchange);
-        let work = work(exchange.clone());
+        let exchange_ = exchange.clone();
         let work: Work = Box::pin(async move {
             let held = (permits, guard);
-            let outcome = work.await;
+            // The future has kilobytes: created here, it is not moved twice.
+            let outcome = work(exchange_).await;
             let (permits, guard) = held;
             permits.into_iter().for_each(|permits| guard.exchange().keep(permits));
             outcome

@@ -216,7 +216,7 @@ impl Sessions {
             return None;
         }
         let client = session.client.clone();
-        table.touch(id);
+        table.touch(client.id);
         Some(Some(FoundSession { client, revived: None }))
     }
 

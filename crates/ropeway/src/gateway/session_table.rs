@@ -121,9 +121,9 @@ impl SessionTable {
         self.slots[index].as_mut().map(|slot| &mut slot.session)
     }
 
-    /// Makes a session the most recently used one.
-    pub(super) fn touch(&mut self, id: &str) {
-        if let Some(index) = self.by_id.get(id).copied() {
+    /// Makes the session of a client the most recently used one.
+    pub(super) fn touch(&mut self, client: ClientId) {
+        if let Some(index) = self.by_client.get(&client).copied() {
             self.move_to_end(index);
         }
     }
@@ -227,11 +227,14 @@ impl SessionTable {
 
     fn move_to_end(&mut self, index: usize) {
         let Some(principal) = self.principal_at(index) else { return };
-        unlink(&mut self.slots, &mut self.order, ALL, index);
-        link(&mut self.slots, &mut self.order, ALL, index);
-        if let Some(holder) = self.holders.get_mut(&principal) {
-            unlink(&mut self.slots, &mut holder.order, OWN, index);
-            link(&mut self.slots, &mut holder.order, OWN, index);
+        // The last one of all sessions is the last one of its principal, too.
+        if self.order.last != index {
+            unlink(&mut self.slots, &mut self.order, ALL, index);
+            link(&mut self.slots, &mut self.order, ALL, index);
+            if let Some(holder) = self.holders.get_mut(&principal) {
+                unlink(&mut self.slots, &mut holder.order, OWN, index);
+                link(&mut self.slots, &mut holder.order, OWN, index);
+            }
         }
         if let Some(slot) = &mut self.slots[index] {
             slot.used_at = Instant::now();

@@ -30,7 +30,7 @@ pub(crate) fn subscribe(
     let started = requester.start(shared, params)?;
     let info = shared.info_text();
     let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move {
+    Ok(started.run(shared, move |exchange| async move {
         let client = &exchange.client;
         let subscribing = Subscribing::client(&shared_, client);
         if let Some(Err(refusal)) = subscribing.add_all(vec![uri.clone()]).await.pop() {
@@ -58,7 +58,7 @@ pub(crate) fn unsubscribe(
     let started = requester.start(shared, params)?;
     let info = shared.info_text();
     let shared_ = shared.clone();
-    Ok(started.run(shared, |exchange| async move {
+    Ok(started.run(shared, move |exchange| async move {
         let client = &exchange.client;
         if shared_.subscriptions.remove(SubscriberKey::Client(client.id), &uri) {
             shared_.sessions.note_unsubscribed(client, &uri);

@@ -84,7 +84,7 @@ pub(crate) fn task(
     };
     let started = requester.start(shared, params)?;
     let (shared_, id) = (shared.clone(), id.to_owned());
-    Ok(started.run(shared, |exchange| async move {
+    Ok(started.run(shared, move |exchange| async move {
         match relay::send(&shared_, &exchange, request).await {
             Ok(reply) => {
                 // The client gets the task id that it has sent.

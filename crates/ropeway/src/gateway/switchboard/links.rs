@@ -40,6 +40,15 @@ pub(super) struct LinkOwner {
     url_elicitations: VecDeque<UrlElicitation>,
 }
 
+impl LinkOwner {
+    /// Notifies those that wait for a request to begin or end: almost always, nobody.
+    fn note_activity(&self) {
+        if self.activity.receiver_count() > 0 {
+            self.activity.send_replace(());
+        }
+    }
+}
+
 /// A URL elicitation that a legacy client got.
 pub(super) struct UrlElicitation {
     pub(super) id: Box<str>,
@@ -94,7 +103,7 @@ impl Drop for LinkUse {
         let mut links = lock(&self.board.links);
         let Some(owner) = links.get_mut(&self.link) else { return };
         owner.users.end(self.number, self.is_answered.load(Ordering::Relaxed));
-        owner.activity.send_replace(());
+        owner.note_activity();
         if owner.is_replaced && !owner.users.is_used() {
             links.remove(&self.link);
         }
@@ -149,7 +158,7 @@ impl Switchboard {
         owner.servers.insert(server.clone());
         owner.era = era.or(owner.era);
         let number = owner.users.begin(exchange, server);
-        owner.activity.send_replace(());
+        owner.note_activity();
         Some(LinkUse { board, link, number, is_answered: AtomicBool::new(true) })
     }
 
