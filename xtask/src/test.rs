@@ -115,6 +115,7 @@ pub fn run() -> Result<()> {
     step("build", &mut || plain(process::run(&mut cargo(&["build", "--workspace", "--all-targets"]))));
     step("tests", &mut || {
         let mut tests = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        tests.env("RUST_TEST_THREADS", threads().to_string());
         if !have_servers {
             tests.args(["--", "--skip", REAL]);
         }
@@ -179,6 +180,11 @@ pub fn run() -> Result<()> {
         plain(soak::one_minute())
     });
     report(&steps, &missing, std::env::var("CI").is_ok_and(|value| value == "true"))
+}
+
+/// Returns the number of tests that run at the same time: most of them wait for a process.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| 2 * cores.get())
 }
 
 /// Returns one line for each program that this machine lacks, with the command that installs it.
