@@ -8,14 +8,14 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::needs::{HAPROXY, Missing, Need, PROMTOOL, PYTHON};
 use crate::paths;
-use crate::process::{self, cargo};
+use crate::process;
 
 /// A check that may write to a folder.
 type Check = fn(&Path) -> Result<()>;
 
 /// Builds the gateway and runs all checks.
 pub fn run() -> Result<()> {
-    process::run(&mut cargo(&["build", "--package", "ropeway-cli", "--bin", "ropeway"]))?;
+    process::build(&["ropeway"])?;
     test().map(|_| ())
 }
 

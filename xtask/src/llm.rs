@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::paths;
-use crate::process::{cargo, run};
+use crate::process::{build, run};
 use crate::servers;
 
 /// Maximum time to load the model.
@@ -22,7 +22,7 @@ pub fn ask(arguments: &[String]) -> Result<()> {
     let fixtures = paths::root().join("fixtures/llm");
     run(Command::new("python3").arg(fixtures.join("fetch.py")).arg(&home))?;
     servers::run()?;
-    run(&mut cargo(&["build", "--package", "ropeway-peers", "--bin", "llm-client"]))?;
+    build(&["llm-client"])?;
     let server = Server::start(&home, &fixtures.join("tools.jinja"))?;
     println!("llama-server is ready after {:.1?}", server.took);
     let mut client = Command::new(paths::program("llm-client"));

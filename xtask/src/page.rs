@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::gateway::{self, Gateway};
 use crate::needs::{CHROMIUM, Missing};
-use crate::process::{self, cargo};
+use crate::process;
 use crate::protected::ProtectedServers;
 use crate::{clients, paths, servers};
 
@@ -19,7 +19,7 @@ const MANY_TOOLS: &str = "2000";
 /// Installs the servers and builds the gateway, and tests its page.
 pub fn run() -> Result<()> {
     servers::run()?;
-    process::run(&mut cargo(&["build", "--package", "ropeway-cli", "--bin", "ropeway"]))?;
+    process::build(&["ropeway"])?;
     test()
 }
 

@@ -4,6 +4,13 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
+/// Builds programs of the workspace. All members are selected, so that dependencies have the same features as in the tests and are
+/// not compiled again.
+pub fn build(programs: &[&str]) -> Result<()> {
+    let bins = programs.iter().flat_map(|program| ["--bin", program]);
+    run(cargo(&["build", "--workspace"]).args(bins))
+}
+
 /// Returns a `cargo` command in the workspace.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

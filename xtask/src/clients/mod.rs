@@ -22,7 +22,7 @@ use self::outcome::Outcome;
 use self::program::{Client, Named, SHORT, Task};
 use self::report::{Report, Run};
 use self::ways::{Open, Server, Way};
-use crate::process::{self, cargo};
+use crate::process;
 use crate::{paths, servers};
 
 /// Ways that are tested at the same time: the checks wait most of the time.
@@ -54,8 +54,7 @@ struct Selection {
 pub fn run(args: &[String]) -> Result<()> {
     let plan = parse(args)?;
     servers::run()?;
-    process::run(&mut cargo(&["build", "--package", "ropeway-peers", "--bin", "rmcp-client"]))?;
-    process::run(&mut cargo(&["build", "--package", "ropeway-cli", "--bin", "ropeway"]))?;
+    process::build(&["ropeway", "rmcp-client"])?;
     match plan {
         Plan::Compare(selection) => compare(&selection).map(drop),
         Plan::Visit { endpoint, tool, arguments } => visit(&endpoint, &tool, &arguments),

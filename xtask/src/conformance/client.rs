@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::baseline::Baseline;
 use super::{Count, Kind, REVISIONS, checks, scenarios, suite};
-use crate::process::{self, cargo};
+use crate::process;
 use crate::{paths, servers};
 
 /// A scenario that was added after the sets were frozen.
@@ -36,7 +36,7 @@ pub fn run(args: &[String]) -> Result<()> {
         parts = vec![Part::Auth];
     }
     servers::run()?;
-    process::run(&mut cargo(&["build", "--package", "ropeway-peers", "--bin", "conformance-client"]))?;
+    process::build(&["conformance-client"])?;
     let count = test(&parts, only)?;
     if count.failed > 0 {
         bail!("{} scenarios had an unexpected result", count.failed);

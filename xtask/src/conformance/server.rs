@@ -12,7 +12,7 @@ use super::baseline::Baseline;
 use super::{Count, Kind, REVISIONS, scenarios, suite};
 use crate::background::Background;
 use crate::gateway::{self, Gateway};
-use crate::process::{self, cargo};
+use crate::process;
 use crate::{paths, servers};
 
 /// What the suite connects to.
@@ -62,9 +62,9 @@ pub fn run(args: &[String]) -> Result<()> {
         mode = Mode::Gateway(era);
     }
     servers::run()?;
-    process::run(&mut cargo(&["build", "--package", "ropeway-peers", "--bin", "conformance-server"]))?;
+    process::build(&["conformance-server"])?;
     if mode != Mode::Direct {
-        process::run(&mut cargo(&["build", "--package", "ropeway-cli", "--bin", "ropeway"]))?;
+        process::build(&["ropeway"])?;
     }
     let count = test(mode, only)?;
     if count.failed > 0 {

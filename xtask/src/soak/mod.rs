@@ -17,7 +17,7 @@ use self::chaos::{Chaos, Random};
 use self::report::Report;
 use crate::background::Background;
 use crate::gateway::{self, Gateway};
-use crate::process::{self, cargo};
+use crate::process;
 use crate::{paths, servers};
 
 /// Number of sessions, half of them of each era.
@@ -37,12 +37,7 @@ pub fn run(args: &[String]) -> Result<()> {
         }
     }
     servers::run()?;
-    let bins = ["soak-load", "conformance-server", "rmcp-server", "echo-server"];
-    let bins: Vec<&str> = bins.iter().flat_map(|bin| ["--bin", bin]).collect();
-    process::run(cargo(&["build", "--package", "ropeway-peers"]).args(bins))?;
-    process::run(&mut cargo(&["build", "--package", "ropeway-cli", "--bin", "ropeway"]))?;
-    let all = ["build", "--package", "ropeway", "--features", "testing", "--bin", "scripted-server"];
-    process::run(&mut cargo(&all))?;
+    process::build(&["ropeway", "soak-load", "conformance-server", "rmcp-server", "echo-server", "scripted-server"])?;
     test(minutes, pause, seed)
 }
 
