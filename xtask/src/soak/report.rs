@@ -17,7 +17,7 @@ const GROWTH_KIB: u64 = 16 << 10;
 
 /// How the load reports an update of a resource that did not arrive.
 const NO_UPDATE: &str = "no update in ";
-/// Number of updates that may be missing besides one in a hundred. About one in 500 does not arrive; its cause is not known.
+/// Number of updates that may be missing, in addition to one in a hundred. About one in 500 does not arrive; the cause is unknown.
 const MISSING_UPDATES: u64 = 2;
 
 /// The report of a soak.
