@@ -16,8 +16,7 @@ use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::{Exit, Failure};
 use crate::files::file;
-use crate::output::diff::unified;
-use crate::output::print::{print, print_json, print_unredacted};
+use crate::output::print::{print, print_json, print_unredacted, say};
 use crate::secrets::literal;
 use crate::terminal::text::{clean, escape_invisible};
 use crate::trust::TrustMode;
@@ -36,9 +35,6 @@ The client starts `ropeway serve --stdio` with the configuration file in use. Wi
 
 /// The default name of the entry.
 const NAME: &str = "ropeway";
-
-/// The name of a file in a diff that does not exist before or after the change.
-const NO_FILE: &str = "/dev/null";
 
 /// The byte order mark, which some editors write at the beginning of a file.
 const BOM: char = '\u{feff}';
@@ -81,6 +77,8 @@ pub(super) struct Install {
 /// A change of the client's file.
 struct Change {
     after: String,
+    /// The entry that is added or removed.
+    entry: Value,
     /// What was inserted, unless an entry was removed.
     record: Option<InstallRecord>,
     /// The file did not exist before the installation that is removed.
@@ -101,11 +99,12 @@ impl Install {
             return Err(self.foreign(&target, entry));
         }
         if self.remove && existing.is_none() {
-            return self.report(context, &target, "", false);
+            return self.report(context, &target, None);
         }
         let (base, deletes_file) = self.without_entry(&target, text, existing.is_some()).map_err(problem)?;
         let (change, notes) = if self.remove {
-            (Change { after: base, record: None, deletes_file }, Vec::new())
+            let entry = existing.unwrap_or_default();
+            (Change { after: base, entry, record: None, deletes_file }, Vec::new())
         } else {
             let servers = self.servers(context)?;
             let entry = self.entry(&servers)?;
@@ -114,16 +113,13 @@ impl Install {
             let record = InstallRecord::new(&after, edits, before.is_none() || deletes_file);
             let mut notes = notes(&target, &base, &servers);
             notes.extend(self.http.then(|| auth_note(&servers.config)).flatten());
-            (Change { after, record: Some(record), deletes_file: false }, notes)
+            (Change { after, entry, record: Some(record), deletes_file: false }, notes)
         };
-        let file = target.path.display().to_string();
-        let old = if before.is_none() { NO_FILE } else { &file };
-        let new = if change.deletes_file && change.after.is_empty() { NO_FILE } else { &file };
-        let diff = format!("--- {old}\n+++ {new}\n{}", unified(text, &change.after));
-        if !self.dry_run && change.after != text {
+        let is_changed = change.after != text;
+        if !self.dry_run && is_changed {
             self.write(&target, before.as_deref(), &change)?;
         }
-        self.report(context, &target, &diff, change.after != text)?;
+        self.report(context, &target, is_changed.then_some(&change.entry))?;
         if !context.json {
             notes.iter().try_for_each(|note| print(&format!("{note}\n")))?;
         }
@@ -238,33 +234,31 @@ impl Install {
         Ok(EntryForm::Stdio { command: text(program)?, args })
     }
 
-    fn report(
-        &self,
-        context: &CommandContext,
-        target: &InstallTarget,
-        diff: &str,
-        is_changed: bool,
-    ) -> Result<Exit, Failure> {
-        let file = target.path.display();
+    /// Reports the change of an entry, if any. Without other entries of the file: they may contain secrets.
+    fn report(&self, context: &CommandContext, target: &InstallTarget, entry: Option<&Value>) -> Result<Exit, Failure> {
+        let (file, name) = (target.path.display(), &self.name);
+        let entry = entry.map(|entry| literal::redact_json("", entry));
         if context.json {
-            let written = is_changed && !self.dry_run;
             let change = if self.remove { "removed" } else { "added" };
-            let changes: Vec<&str> = is_changed.then_some(self.name.as_str()).into_iter().collect();
-            print_json(
-                &json!({"client": self.client.word(), "file": target.path, change: changes, "written": written}),
-            )?;
+            let changes: Vec<&str> = entry.iter().map(|_| name.as_str()).collect();
+            let written = entry.is_some() && !self.dry_run;
+            print_json(&json!({
+                "client": self.client.word(), "file": target.path, change: changes, "entry": entry, "written": written,
+            }))?;
             return Ok(Exit::Done);
         }
-        let name = &self.name;
-        let words = match (is_changed, self.remove, self.dry_run) {
-            (false, true, _) => format!("{file} has no entry `{name}`"),
-            (false, false, _) => format!("{file} already has the entry `{name}`"),
-            (true, true, false) => format!("Removed `{name}` from {file}"),
-            (true, false, false) => format!("Added `{name}` to {file}; restart {} to use it", self.client.title()),
-            (true, _, true) => {
-                let lines: String = diff.lines().map(|line| literal::redact_line(line) + "\n").collect();
-                return print_unredacted(&clean(&lines)).map(|()| Exit::Done);
+        let words = match (&entry, self.remove) {
+            (None, true) => format!("{file} has no entry `{name}`"),
+            (None, false) => format!("{file} already has the entry `{name}`"),
+            (Some(entry), _) if self.dry_run => {
+                let (verb, to) = if self.remove { ("remove", "from") } else { ("add", "to") };
+                say(&format!("Would {verb} {to} {file}:\n"));
+                // The file that would contain nothing else.
+                let shown = target.editor.add("", name, entry).ok().and_then(|edits| Edit::apply(&edits, ""));
+                return print_unredacted(&clean(&shown.unwrap_or_default())).map(|()| Exit::Done);
             }
+            (Some(_), true) => format!("Removed `{name}` from {file}"),
+            (Some(_), false) => format!("Added `{name}` to {file}; restart {} to use it", self.client.title()),
         };
         print(&(words + "\n"))?;
         Ok(Exit::Done)

@@ -189,7 +189,7 @@ fn snapshots_of_the_gateway() {
     keep("key-no-file", "ropeway key list");
     keep_after("key-list", "ropeway key list --file keys.json", &write_keys);
     keep_after("key-revoke-unknown", "ropeway key revoke alicia --file keys.json", &write_keys);
-    keep("install-dry-run", "ropeway install cursor --dry-run");
+    keep_in("install-dry-run", "ropeway install cursor --dry-run", &well());
     keep("install-no-http", "ropeway install claude-desktop --http");
     keep_in("install", "ropeway install zed", &well());
 }
