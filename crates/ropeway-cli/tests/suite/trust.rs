@@ -156,9 +156,22 @@ fn a_file_is_trusted_by_content_and_changes_are_described() {
     let run = project.run(&["trust"]).expect(0);
     assert!(run.stderr.contains("Changes\n") && run.stderr.contains("now sets A=${B:-c}"), "{}", run.stderr);
     project.run(&["health", "mine"]).expect(0);
-    // Only the formatting changes.
-    project.configure(&format!("# new\n{}", project.0.read("work/ropeway.yaml")));
-    assert!(project.run(&["tools"]).expect(2).stderr.contains("comments, formatting"));
+}
+
+#[test]
+fn comments_and_layout_need_no_new_trust() {
+    let project = Project::new(&format!("servers:\n{}", demo("mine")));
+    project.run(&["trust"]).expect(0);
+    project.configure(&format!("# mine\n\nservers: # all\n{}\n", demo("mine").replace("args: [", "args: [  ")));
+    project.run(&["health", "mine"]).expect(0);
+    assert!(project.run(&["trust"]).expect(0).stdout.contains("is already trusted"));
+    project.configure(&format!("servers:\n{}", demo("mine").replace("demo-server", "demo-server, x")));
+    project.run(&["health", "mine"]).expect(2);
+    // A comment that becomes content is a change.
+    project.configure(&format!("servers:\n{}#   cwd: /\n", demo("mine")));
+    project.run(&["health", "mine"]).expect(0);
+    project.configure(&format!("servers:\n{}    cwd: /\n", demo("mine")));
+    project.run(&["health", "mine"]).expect(2);
 }
 
 #[test]
