@@ -107,25 +107,23 @@ impl TrustReview {
 
     /// Returns the command that reviews and accepts the file.
     pub(crate) fn command(&self) -> String {
-        let is_found = self.path.file_name().is_some_and(|name| name == "ropeway.yaml" || name == "ropeway.yml");
-        if is_found {
-            "ropeway trust".to_owned()
-        } else {
-            format!("ropeway trust {}", escape_invisible(&quoted(&self.shown_path())))
-        }
-    }
-
-    /// Returns the path, relative to the current directory if it is inside.
-    fn shown_path(&self) -> String {
-        let folder = std::env::current_dir().ok();
-        let inside = folder.and_then(|folder| self.path.strip_prefix(folder).ok());
-        inside.unwrap_or(&self.path).display().to_string()
+        trust_command(&self.path)
     }
 
     /// Returns the escaped path for messages.
     pub(crate) fn file(&self) -> String {
         escape_invisible(&self.path.display().to_string())
     }
+}
+
+/// Returns the command that reviews and accepts a file. The path is relative if the file is below the current directory.
+pub(crate) fn trust_command(path: &Path) -> String {
+    if path.file_name().is_some_and(|name| name == "ropeway.yaml" || name == "ropeway.yml") {
+        return "ropeway trust".to_owned();
+    }
+    let folder = std::env::current_dir().ok();
+    let inside = folder.and_then(|folder| path.strip_prefix(folder).ok()).unwrap_or(path);
+    format!("ropeway trust {}", escape_invisible(&quoted(&inside.display().to_string())))
 }
 
 impl ReviewCounts {

@@ -497,6 +497,8 @@ fn project_files_of_other_clients_are_reviewed_before_import() {
     assert!(!project.file().exists());
     let run = project.run(&["import", "--dry-run"]).expect(0);
     assert!(run.stdout.contains("command: touch"), "{}", run.stdout);
+    let warning = "is not trusted and would be skipped; run `ropeway trust .mcp.json`";
+    assert!(unwrapped(&run.stderr).contains(warning), "{}", run.stderr);
     let mut window = Window::open(project.command(&["import"]));
     let review = window.see(QUESTION);
     assert!(review.contains("server `evil`") && review.contains("runs      touch "), "{review}");
@@ -512,6 +514,25 @@ fn project_files_of_other_clients_are_reviewed_before_import() {
     fs::remove_file(project.0.path("work/.mcp.json")).expect("removed");
     project.0.write(".cursor/mcp.json", theirs);
     project.run(&["import"]).expect(0);
+}
+
+#[test]
+fn without_a_terminal_import_skips_untrusted_project_files() {
+    let project = Project::new("");
+    fs::remove_file(project.file()).expect("removed");
+    project.0.write("work/.vscode/mcp.json", r#"{"servers": {"theirs": {"command": "touch"}}}"#);
+    project.0.write(".cursor/mcp.json", r#"{"mcpServers": {"mine": {"command": "cat"}}}"#);
+    let run = project.run(&["import"]).expect(0);
+    let warning = "is not trusted and was skipped; run `ropeway trust .vscode/mcp.json` to import it";
+    assert!(unwrapped(&run.stderr).contains(warning), "{}", run.stderr);
+    let text = project.0.read("work/ropeway.yaml");
+    assert!(text.contains("alias: mine") && !text.contains("theirs"), "{text}");
+    // Nothing else has the server.
+    let run = project.run(&["import", "--only", "theirs"]).expect(2);
+    assert!(run.stderr.contains("mcp.json` is not trusted"), "{}", run.stderr);
+    project.run(&["trust", ".vscode/mcp.json"]).expect(0);
+    project.run(&["import"]).expect(0);
+    assert!(project.0.read("work/ropeway.yaml").contains("theirs"));
 }
 
 #[test]
