@@ -1,7 +1,8 @@
 //! `ropeway install`: adds the gateway to other MCP clients.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ropeway::config::{Config, ListenAddress, read_foreign};
 use serde_json::{Value, json};
@@ -36,6 +37,9 @@ The client starts `ropeway serve --stdio` with the configuration file in use. Wi
 /// The default name of the entry.
 const NAME: &str = "ropeway";
 
+/// Time to wait for a gateway that may be running.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
+
 /// The byte order mark, which some editors write at the beginning of a file.
 const BOM: char = '\u{feff}';
 
@@ -66,7 +70,7 @@ pub(super) struct Install {
     /// Show the change without writing it
     #[arg(long, help_heading = "File")]
     dry_run: bool,
-    /// Replace an entry that is not ropeway's
+    /// Replace an entry that is not ropeway's, and install the demo server if nothing is configured
     #[arg(long, help_heading = "File")]
     force: bool,
     /// Configuration file for the gateway, if not the one in use
@@ -112,7 +116,10 @@ impl Install {
             let after = Edit::apply(&edits, &base).unwrap_or_default();
             let record = InstallRecord::new(&after, edits, before.is_none() || deletes_file);
             let mut notes = notes(&target, &base, &servers);
-            notes.extend(self.http.then(|| auth_note(&servers.config)).flatten());
+            if self.http {
+                notes.extend(auth_note(&servers.config));
+                notes.extend(start_note(&servers.config));
+            }
             (Change { after, entry, record: Some(record), deletes_file: false }, notes)
         };
         let is_changed = change.after != text;
@@ -191,6 +198,10 @@ impl Install {
     fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
         let options = ServerOptions { config: self.config.clone(), ..ServerOptions::default() };
         let servers = options.servers(context)?;
+        if servers.source == ServerSource::Demo && !self.http && !self.force {
+            return Err(Failure::usage("no configuration file found; the client would only get the demo server")
+                .hint("try `ropeway add` or `ropeway import` first, `--config FILE`, or `--force`"));
+        }
         if let Some(profile) = &self.profile {
             known_profile(profile, &servers)?;
         }
@@ -293,23 +304,34 @@ fn entry_name(name: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Returns the URL of the gateway.
-fn url(config: &Config, profile: Option<&str>) -> Result<String, Failure> {
-    let address = match &config.gateway.listen {
-        ListenAddress::Tcp(address) if address.port() != 0 => address,
-        other => {
-            return Err(Failure::usage(format!("`gateway.listen` is `{other}`, which has no fixed URL"))
-                .hint("set it to an address with a port, such as 127.0.0.1:8931"));
-        }
-    };
-    let mut address = *address;
+/// Returns the address at which clients on this machine reach the gateway, if it is fixed.
+fn local_address(config: &Config) -> Option<SocketAddr> {
+    let ListenAddress::Tcp(mut address) = config.gateway.listen else { return None };
     if address.ip().is_unspecified() {
         let is_v4 = address.is_ipv4();
         address.set_ip(if is_v4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
     }
+    Some(address).filter(|address| address.port() != 0)
+}
+
+/// Returns the URL of the gateway.
+fn url(config: &Config, profile: Option<&str>) -> Result<String, Failure> {
+    let address = local_address(config).ok_or_else(|| {
+        Failure::usage(format!("`gateway.listen` is `{}`, which has no fixed URL", config.gateway.listen))
+            .hint("set it to an address with a port, such as 127.0.0.1:8931")
+    })?;
     let scheme = if config.gateway.tls.is_some() { "https" } else { "http" };
     let path = profile.map(|profile| format!("/{profile}")).unwrap_or_default();
     Ok(format!("{scheme}://{address}/mcp{path}"))
+}
+
+/// Returns a note if no gateway listens at its address yet.
+fn start_note(config: &Config) -> Option<String> {
+    let address = local_address(config)?;
+    match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+        Ok(_) => None,
+        Err(_) => Some(format!("nothing listens on {address}: start `ropeway serve` before the client")),
+    }
 }
 
 /// Returns a note about the credentials that the gateway asks clients for.

@@ -218,6 +218,33 @@ fn a_file_that_was_created_is_removed_again() {
 }
 
 #[test]
+fn without_a_configuration_the_demo_server_is_installed_only_by_force() {
+    let home = Home::with_clients();
+    let before = home.read(".cursor/mcp.json");
+    let run = home.run(&["install", "cursor"]).expect(2);
+    assert!(run.stderr.contains("no configuration file found") && run.stderr.contains("`--force`"), "{}", run.stderr);
+    assert_eq!(home.read(".cursor/mcp.json"), before);
+    home.run(&["install", "cursor", "--force"]).expect(0);
+    home.run(&["install", "cursor", "--remove"]).expect(0);
+    assert_eq!(home.read(".cursor/mcp.json"), before);
+}
+
+#[test]
+fn a_url_without_a_gateway_comes_with_a_note_to_start_one() {
+    let home = home();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    home.write("work/team.yaml", &format!("servers: []\ngateway: {{listen: \"{address}\"}}\n"));
+    let install = || home.run(&["install", "cursor", "--http", "--config", "team.yaml", "--force"]).expect(0).stdout;
+    let note = format!("nothing listens on {address}: start `ropeway serve` before the client");
+    let text = install();
+    assert!(!text.contains(&note), "{text}");
+    drop(listener);
+    let text = install();
+    assert!(text.contains(&note), "{text}");
+}
+
+#[test]
 fn servers_that_the_client_has_already_are_named() {
     let home = home();
     let run = home.run(&["install", "windsurf"]).expect(0);
