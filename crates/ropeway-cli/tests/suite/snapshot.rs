@@ -291,7 +291,7 @@ fn show(typed: &str, prepare: &dyn Fn(&Path), terminal: Terminal) -> Screen {
         .expect("a copy of the program");
     let ropeway = place.of(&program, &words[1..]).with(|command| {
         use std::os::unix::process::CommandExt as _;
-        command.arg0("ropeway").env("PATH", "/usr/bin:/bin");
+        command.arg0("ropeway").env("PATH", format!("{}:/usr/bin:/bin", place.path().join("bin").display()));
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
             command.env_remove(name).env_remove(name.to_lowercase());
         }
