@@ -285,7 +285,7 @@ fn at_a_terminal_the_review_is_shown_and_asked_once() {
             assert!(review.contains(words), "{words}: {review}");
         }
         let count =
-            "It runs 1 command with your permissions, connects to 1 URL, reads 1 environment variable, reads 1 file.";
+            "It runs 1 command with your permissions, connects to 1 URL, and reads 1 environment variable and 1 file.";
         for words in ["sends $AWS_SECRET_ACCESS_KEY to 127.0.0.1:9", count] {
             assert!(unwrapped(&review).contains(words), "{words}: {review}");
         }
