@@ -138,7 +138,8 @@ impl Follow {
         let names: Vec<Alias> = self.names.iter().map(|name| Alias::from(name.as_str())).collect();
         let layout = Layout::new(&names, terminal_width(&std::io::stdout()));
         let is_wanted = |event: &Value| {
-            names.is_empty() || event["server"].as_str().is_some_and(|server| names.iter().any(|name| name.as_str() == server))
+            names.is_empty()
+                || event["server"].as_str().is_some_and(|server| names.iter().any(|name| name.as_str() == server))
         };
         let print_all = async {
             while let Some(event) = feed.next().await? {
@@ -155,7 +156,7 @@ impl Follow {
                 }
             }
             say("the gateway has stopped\n");
-            Ok(Exit::Done)
+            Ok::<_, Failure>(Exit::Done)
         };
         tokio::select! {
             done = print_all => done,
@@ -194,7 +195,10 @@ impl EventFeed {
         let mut stream = UnixStream::connect(socket).await.ok()?;
         let preamble = json!({"ropeway": 1, "events": true});
         stream.write_all(format!("{preamble}\n").as_bytes()).await.ok()?;
-        Some(Self::Socket(BufReader::new(stream).lines()))
+        let mut lines = BufReader::new(stream).lines();
+        // The gateway confirms that it sends events.
+        lines.next_line().await.ok()??;
+        Some(Self::Socket(lines))
     }
 
     /// Waits for the next event. Returns `None` when the gateway stops.
