@@ -45,7 +45,7 @@ fn a_call_by_server_and_tool_starts_only_that_server() {
     let place = Place::new();
     place.configure(&[recorded(&place, "a"), recorded(&place, "b")]);
     for name in ["a.echo", "mcp_a_echo", "a.mcp_a_echo"] {
-        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi");
+        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n");
         assert_eq!(started(&place, &["a", "b"]), ["a"], "{name}");
     }
     assert_eq!(place.run("prompt b.plain").expect(0).stderr, "");
@@ -63,7 +63,7 @@ fn an_ambiguous_name_lists_the_servers() {
     assert_eq!(run.stderr, "error: prompt `plain` is ambiguous\n  name the server: `a.plain`, `b.plain`\n");
     let run = place.run("read test://hello").expect(2);
     assert_eq!(run.stderr, "error: resource `test://hello` is ambiguous\n  name one of the servers before it: a, b\n");
-    assert_eq!(place.run("read b test://hello").expect(0).stdout, "hello");
+    assert_eq!(place.run("read b test://hello").expect(0).stdout, "hello\n");
 }
 
 #[test]
@@ -211,6 +211,9 @@ fn a_slow_server_does_not_hide_the_others() {
         assert!(run.stdout.contains("◐ slow · no response within 4 s"), "{typed}: {}", run.stdout);
         assert!(begun.elapsed() < Duration::from_secs(15), "{typed} took {:?}", begun.elapsed());
     }
+    // The cache knows who has the tool.
+    assert_eq!(place.run("call add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
+    let place = Place::with(&[entry("quick", &Script::default()), entry("slow", &hangs())]);
     let run = place.run("call add a=1 b=2 --timeout 1s").expect(5);
     assert!(run.stderr.starts_with("error: server `slow` did not respond within 1 s"), "{}", run.stderr);
     assert!(run.stderr.contains("try `SERVER.TOOL` to start only that server"), "{}", run.stderr);
@@ -293,7 +296,7 @@ fn the_file_of_another_client_is_read_directly() {
     let run = place.run("tools --config claude.json").expect(0);
     assert!(run.stdout.contains("● one · 16 tools"), "{}", run.stdout);
     assert!(run.stdout.contains("try `ropeway doctor two --config claude.json`"), "{}", run.stdout);
-    assert_eq!(place.run("call one.echo message=hi --config claude.json").expect(0).stdout, "hi");
+    assert_eq!(place.run("call one.echo message=hi --config claude.json").expect(0).stdout, "hi\n");
 }
 
 #[test]
@@ -357,7 +360,7 @@ fn a_renamed_tool_goes_by_its_new_name() {
     let list = place.run("tools").expect(0).stdout;
     assert!(list.contains("● a · 2 tools") && list.contains("  a.say(message: string)\n"), "{list}");
     for name in ["a.say", "say", "a.echo", "mcp_a_say"] {
-        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi", "{name}");
+        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n", "{name}");
     }
 }
 
