@@ -22,6 +22,7 @@ pub(crate) mod store;
 mod terminal;
 mod turn;
 mod turn_failure;
+mod undo;
 
 pub(crate) use self::agent_config::AgentConfig;
 pub(crate) use self::json_steps::print_failed;

@@ -8,12 +8,12 @@ use ropeway::mcp::ElicitationAnswer;
 use ropeway::tool::{CallError, Origin};
 
 use super::approval::{self, ApprovalChoices, Reply};
+use super::call_display;
 use super::elicitation::{self, MAX_QUESTIONS};
 use super::line_editor::{LineEditor, LineInput};
 use super::question::{Question, QuestionOutcome};
 use super::state::{Chat, deadline_reached};
 use super::terminal::{TerminalUser, print_to_user, wait_for_interrupt};
-use super::{call_display, turn_failure};
 use crate::connect::lockfile;
 use crate::failure::{Exit, Failure};
 use crate::output::print::say;
@@ -74,7 +74,8 @@ impl Chat<'_> {
             (Some(CancelReason::Deadline), _) => return Err(self.deadline_failure()),
             (Some(CancelReason::OutputClosed), _) => return Ok(AfterTurn::Exit(Exit::Done)),
             (Some(CancelReason::SecondInterrupt), _) | (_, None) => return Ok(AfterTurn::Exit(Exit::Interrupted)),
-            (_, Some(finished)) => finished.map_err(|error| turn_failure::agent_failure(&error))?,
+            (_, Some(Ok(outcome))) => outcome,
+            (_, Some(Err(error))) => return Err(self.turn_failed(&error).await),
         };
         self.screen.outcome(&outcome)?;
         Ok(AfterTurn::Continue(Box::new(outcome)))

@@ -640,6 +640,92 @@ fn a_failed_request_is_reported_and_can_be_retried() {
 }
 
 #[test]
+fn a_rejected_message_is_not_sent_again_with_the_next_one() {
+    let rejected = || ModelAnswer::json(400, &json!({"error": {"message": "not that"}}));
+    let says = |text: &str| ScriptedReply::text(text).answer(Dialect::Chat);
+    let model = Model::answering([says("Hello."), rejected(), says("Fine."), rejected()]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("hi");
+    window.see("Hello.");
+    window.say("boom");
+    window.see("the message was removed from the conversation; `/retry` sends it again");
+    window.say("/undo");
+    window.see("already removed");
+    window.say("something else");
+    window.see("Fine.");
+    // The arrow key recalls the rejected message.
+    window.say("\u{1b}[A\u{1b}[A\u{1b}[A");
+    window.see("`/retry` sends it again");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let texts = |at: usize| {
+        let messages = model.server.bodies()[at]["messages"].as_array().expect("messages").clone();
+        messages.iter().filter_map(|it| it["content"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(2), ["hi", "Hello.", "something else"]);
+    assert_eq!(texts(3).last().map(String::as_str), Some("boom"));
+    let saved = model.place.path().join(".local/state/ropeway/conversations");
+    let files = std::fs::read_dir(saved).expect("a folder").flatten().map(|file| file.path());
+    let text: String = files.filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+    assert!(text.contains("something else") && !text.contains("boom"), "{text}");
+}
+
+#[test]
+fn a_message_that_failed_for_now_can_be_sent_again_or_removed() {
+    let busy = || ModelAnswer::json(500, &json!({"error": {"message": "overloaded"}}));
+    // A request is tried three times.
+    let mut answers = vec![ScriptedReply::text("Hello.").answer(Dialect::Chat)];
+    answers.extend((0..6).map(|_| busy()));
+    answers.push(ScriptedReply::text("Now.").answer(Dialect::Chat));
+    let model = Model::answering(answers);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("hi");
+    window.see("Hello.");
+    for _ in 0..2 {
+        window.say("boom");
+        window.see("`/retry` sends the message again; `/undo` removes it");
+        window.say("/undo");
+        window.see("removed: boom");
+    }
+    window.say("fine");
+    window.see("Now.");
+    window.say("/undo");
+    window.see("removed: fine");
+    window.say("/undo");
+    window.see("removed: hi");
+    window.say("/undo");
+    window.see("no message to undo");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let bodies = model.server.bodies();
+    let last = bodies.last().expect("a request")["messages"].to_string();
+    assert!(last.contains("fine") && !last.contains("boom"), "{last}");
+    let saved = model.place.path().join(".local/state/ropeway/conversations");
+    let files = std::fs::read_dir(saved).expect("a folder").flatten().map(|file| file.path());
+    assert_eq!(files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).count(), 0, "nothing is left");
+}
+
+#[test]
+fn a_turn_that_fails_after_a_call_can_be_removed() {
+    let rejected = ModelAnswer::json(400, &json!({"error": {"message": "not that"}}));
+    let call = ScriptedReply::call("a", "calculate", json!({"expression": "1+1"})).answer(Dialect::Chat);
+    let model = Model::answering([call, rejected, ScriptedReply::text("Fine.").answer(Dialect::Chat)]);
+    let mut window = Window::open(model.chat(&[]));
+    window.say("boom");
+    window.see("`/undo` removes its message and all that followed");
+    window.say("/undo");
+    window.see("removed: boom");
+    window.say("something else");
+    window.see("Fine.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    assert_eq!(model.server.bodies()[2]["messages"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn a_prompt_of_a_server_is_sent_to_the_model() {
     let model = Model::saying([ScriptedReply::text("Reviewed.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);

@@ -110,6 +110,19 @@ fn a_conversation_that_another_process_continues_is_forked() {
 }
 
 #[test]
+fn a_removed_conversation_gets_a_new_id_unless_it_was_continued_elsewhere() {
+    let bench = Bench::new();
+    let id = bench.saved("/a", "one");
+    let resume = || ConversationSaver::new(bench.store.clone(), Some(bench.store.load(&id).expect("stored").header));
+    let (mut one, mut other) = (resume(), resume());
+    other.save(&Conversation::new().with("one").with("more"), &SavedModel::default()).expect("saved");
+    one.remove().expect("nothing to remove");
+    assert!(bench.store.path(&id).exists() && one.id().is_none());
+    other.remove().expect("removed");
+    assert!(!bench.store.path(&id).exists() && other.id().is_none());
+}
+
+#[test]
 fn unusable_files_are_listed_with_a_reason_and_do_not_block() {
     let bench = Bench::new();
     let good = bench.saved("/a", "good");
