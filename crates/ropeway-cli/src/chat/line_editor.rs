@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
+use rustix::io::ioctl_fionread;
 use rustix::termios::{InputModes, LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
@@ -35,6 +36,12 @@ const PROMPT_START: Duration = Duration::from_millis(200);
 
 /// Maximum time for a prompt to end after a signal.
 const PROMPT_END: Duration = Duration::from_secs(1);
+
+/// Time without a key after which the user has stopped typing.
+const TYPING_PAUSE: Duration = Duration::from_millis(300);
+
+/// Maximum pauses to wait for a user who keeps typing.
+const MAX_PAUSES: usize = 20;
 
 /// The original terminal modes, while they are changed.
 static SAVED_MODES: Mutex<Option<Termios>> = Mutex::new(None);
@@ -76,6 +83,11 @@ enum PromptKind {
     Question,
     /// Repeats a question and keeps typed input.
     Again,
+    /// A question that one key answers. Input typed before the prompt is discarded.
+    Key {
+        /// The last key was no answer, so more keys may follow it.
+        is_typing: bool,
+    },
 }
 
 impl LineEditor {
@@ -112,6 +124,12 @@ impl LineEditor {
     /// Repeats the last question.
     pub(crate) async fn again(&self, prompt: &str) -> LineInput {
         self.read(prompt, PromptKind::Again).await
+    }
+
+    /// Asks a question that one key answers; a terminal that cannot report keys reads a line. Input typed before the prompt is
+    /// discarded, and with `is_typing` also the keys that follow without a pause.
+    pub(crate) async fn key(&self, prompt: &str, is_typing: bool) -> LineInput {
+        self.read(prompt, PromptKind::Key { is_typing }).await
     }
 
     /// Closes the open prompt, if any, and erases its line. What was typed is discarded.
@@ -202,35 +220,41 @@ struct LineReader {
     history: Option<PathBuf>,
     is_empty: Arc<AtomicBool>,
     continuations: Continuations,
+    key: KeyAnswer,
 }
 
 impl LineReader {
     fn new(keeps_history: bool) -> rustyline::Result<Self> {
         let is_empty = Arc::new(AtomicBool::new(true));
         let continuations = Continuations::default();
+        let key = KeyAnswer::default();
         let mut messages = new_editor(true, &is_empty)?;
         bind_newlines(&mut messages, &continuations);
-        let answers = new_editor(false, &is_empty)?;
+        let answers = answer_editor(&is_empty, &key)?;
         let history = keeps_history.then(history_file).flatten();
         if let Some(file) = &history {
             // The file may not exist yet.
             let _ = messages.load_history(file);
         }
-        Ok(Self { messages, answers, history, is_empty, continuations })
+        Ok(Self { messages, answers, history, is_empty, continuations, key })
     }
 
     fn read(&mut self, ReadRequest { prompt, kind, reply }: ReadRequest) -> (oneshot::Sender<LineInput>, LineInput) {
         let outer = saved_modes().clone();
         *saved_modes() = outer.clone().or_else(|| tcgetattr(std::io::stdin()).ok());
         self.is_empty.store(true, Ordering::Relaxed);
-        if kind == PromptKind::Question {
-            self.discard_typeahead();
+        match kind {
+            PromptKind::Question => self.discard_typeahead(false),
+            PromptKind::Key { is_typing } => self.discard_typeahead(is_typing),
+            PromptKind::Message | PromptKind::Again => {}
         }
+        self.key.expect(matches!(kind, PromptKind::Key { .. }));
         let editor = if kind == PromptKind::Message { &mut self.messages } else { &mut self.answers };
         let line = editor.readline(&prompt);
         *saved_modes() = outer;
         let continuations = std::mem::take(&mut *self.continuations.lock().unwrap_or_else(PoisonError::into_inner));
         let line = line.map(|line| join_continuations(line, &continuations));
+        let line = line.map(|line| self.key.take().map_or(line, String::from));
         if let (Ok(line), PromptKind::Message) = (&line, kind) {
             self.add_to_history(line);
         }
@@ -243,12 +267,12 @@ impl LineReader {
     }
 
     /// Discards input that was typed before the prompt.
-    fn discard_typeahead(&mut self) {
+    fn discard_typeahead(&mut self, is_typing: bool) {
         // An editor buffers the input behind the end of a line.
-        if let Ok(fresh) = new_editor(false, &self.is_empty) {
+        if let Ok(fresh) = answer_editor(&self.is_empty, &self.key) {
             self.answers = fresh;
         }
-        let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+        discard_keys(is_typing);
     }
 
     fn add_to_history(&mut self, line: &str) {
@@ -264,6 +288,70 @@ impl LineReader {
             let _ = std::fs::set_permissions(file, Permissions::from_mode(0o600));
         }
     }
+}
+
+/// Discards typed keys, and those that follow them without a pause: a user who is typing has not read the question yet.
+fn discard_keys(mut is_typing: bool) {
+    let input = std::io::stdin();
+    let Ok(modes) = tcgetattr(&input) else { return };
+    let mut unbuffered = modes.clone();
+    // Otherwise an unfinished line is not counted.
+    unbuffered.local_modes.remove(LocalModes::ICANON);
+    // The terminal may be closed.
+    let _ = tcsetattr(&input, OptionalActions::Now, &unbuffered);
+    for _ in 0..MAX_PAUSES {
+        is_typing |= ioctl_fionread(&input).is_ok_and(|bytes| bytes > 0);
+        let _ = tcflush(&input, QueueSelector::IFlush);
+        if !std::mem::take(&mut is_typing) {
+            break;
+        }
+        std::thread::sleep(TYPING_PAUSE);
+    }
+    let _ = tcsetattr(&input, OptionalActions::Now, &modes);
+}
+
+/// Ends a prompt at its first key.
+#[derive(Clone, Default)]
+struct KeyAnswer {
+    is_expected: Arc<AtomicBool>,
+    pressed: Arc<Mutex<Option<char>>>,
+}
+
+impl KeyAnswer {
+    fn expect(&self, is_expected: bool) {
+        self.is_expected.store(is_expected, Ordering::Relaxed);
+        self.take();
+    }
+
+    fn take(&self) -> Option<char> {
+        self.pressed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl ConditionalEventHandler for KeyAnswer {
+    fn handle(&self, event: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        // Pasted text and keys such as arrows are no answers.
+        let Some(KeyEvent(KeyCode::Char(key), Modifiers::NONE)) = event.get(0) else { return None };
+        if !self.is_expected.load(Ordering::Relaxed) || !context.line().is_empty() {
+            return None;
+        }
+        *self.pressed.lock().unwrap_or_else(PoisonError::into_inner) = Some(*key);
+        // The editor has not inserted the key.
+        if key.is_ascii_graphic() {
+            let _ = write!(std::io::stdout(), "{key}").and_then(|()| std::io::stdout().flush());
+        }
+        Some(Cmd::AcceptLine)
+    }
+}
+
+/// Creates an editor for answers, which one key can end.
+fn answer_editor(
+    is_empty: &Arc<AtomicBool>,
+    key: &KeyAnswer,
+) -> rustyline::Result<rustyline::Editor<EditorHelper, FileHistory>> {
+    let mut editor = new_editor(false, is_empty)?;
+    editor.bind_sequence(Event::Any, EventHandler::Conditional(Box::new(key.clone())));
+    Ok(editor)
 }
 
 fn new_editor(

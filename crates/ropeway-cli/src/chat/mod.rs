@@ -2,14 +2,19 @@
 
 mod agent_config;
 pub(crate) mod approval;
+mod approval_question;
+pub(crate) mod approval_store;
+mod argument_display;
 pub(crate) mod attachment;
 mod call_display;
 pub(crate) mod elicitation;
 mod json_steps;
+mod line_diff;
 pub(crate) mod line_editor;
 mod markdown;
 mod opening;
 mod question;
+pub(crate) mod replaced_file;
 mod results;
 mod run;
 pub(crate) mod save_file;
