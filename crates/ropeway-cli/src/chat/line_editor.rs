@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use rustix::io::ioctl_fionread;
@@ -17,13 +17,13 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{
-    Cmd, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, ExternalPrinter, Helper, KeyCode,
-    KeyEvent, Modifiers, RepeatCount,
+    Cmd, CompletionType, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, ExternalPrinter,
+    Helper, KeyCode, KeyEvent, Modifiers, RepeatCount,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use super::slash_parser;
+use super::line_completion::{self, ToolWord};
 use crate::failure::Failure;
 use crate::files::user_folders::state_folder;
 use crate::secrets::redaction;
@@ -67,7 +67,11 @@ pub(crate) struct LineEditor {
     open_prompt: watch::Receiver<Option<Instant>>,
     /// Disables echo until the first prompt.
     startup: Mutex<Option<EchoGuard>>,
+    tools: ToolWords,
 }
+
+/// Lists the tools for completion, once it is known how.
+type ToolWords = Arc<OnceLock<Box<dyn Fn() -> Vec<ToolWord> + Send + Sync>>>;
 
 struct ReadRequest {
     prompt: String,
@@ -95,9 +99,11 @@ impl LineEditor {
     pub(crate) fn start(keeps_history: bool) -> Result<Self, Failure> {
         let (request, requests) = mpsc::channel::<ReadRequest>();
         let (opened, open_prompt) = watch::channel(None);
+        let tools = ToolWords::default();
+        let known_tools = tools.clone();
         let thread = std::thread::Builder::new().name("line".to_owned()).spawn(move || {
             // Without an editor, every prompt returns `LineInput::End`.
-            if let Ok(mut reader) = LineReader::new(keeps_history) {
+            if let Ok(mut reader) = LineReader::new(keeps_history, known_tools) {
                 for request in requests {
                     opened.send_replace(Some(Instant::now()));
                     let (reply, read) = reader.read(request);
@@ -108,7 +114,7 @@ impl LineEditor {
             }
         });
         thread.map_err(|error| Failure::usage("could not read the terminal").caused_by(&error))?;
-        Ok(Self { requests: request, open_prompt, startup: Mutex::new(Some(EchoGuard::begin())) })
+        Ok(Self { requests: request, open_prompt, startup: Mutex::new(Some(EchoGuard::begin())), tools })
     }
 
     /// Prompts for a message.
@@ -130,6 +136,11 @@ impl LineEditor {
     /// discarded, and with `is_typing` also the keys that follow without a pause.
     pub(crate) async fn key(&self, prompt: &str, is_typing: bool) -> LineInput {
         self.read(prompt, PromptKind::Key { is_typing }).await
+    }
+
+    /// Completes the names of these tools.
+    pub(crate) fn complete_tools(&self, tools: impl Fn() -> Vec<ToolWord> + Send + Sync + 'static) {
+        let _ = self.tools.set(Box::new(tools));
     }
 
     /// Closes the open prompt, if any, and erases its line. What was typed is discarded.
@@ -224,11 +235,11 @@ struct LineReader {
 }
 
 impl LineReader {
-    fn new(keeps_history: bool) -> rustyline::Result<Self> {
+    fn new(keeps_history: bool, tools: ToolWords) -> rustyline::Result<Self> {
         let is_empty = Arc::new(AtomicBool::new(true));
         let continuations = Continuations::default();
         let key = KeyAnswer::default();
-        let mut messages = new_editor(true, &is_empty)?;
+        let mut messages = new_editor(Some(tools), &is_empty)?;
         bind_newlines(&mut messages, &continuations);
         let answers = answer_editor(&is_empty, &key)?;
         let history = keeps_history.then(history_file).flatten();
@@ -349,20 +360,26 @@ fn answer_editor(
     is_empty: &Arc<AtomicBool>,
     key: &KeyAnswer,
 ) -> rustyline::Result<rustyline::Editor<EditorHelper, FileHistory>> {
-    let mut editor = new_editor(false, is_empty)?;
+    let mut editor = new_editor(None, is_empty)?;
     editor.bind_sequence(Event::Any, EventHandler::Conditional(Box::new(key.clone())));
     Ok(editor)
 }
 
+/// Creates an editor. With `tools`, it completes.
 fn new_editor(
-    completes: bool,
+    tools: Option<ToolWords>,
     is_empty: &Arc<AtomicBool>,
 ) -> rustyline::Result<rustyline::Editor<EditorHelper, FileHistory>> {
-    let config = Config::builder().history_ignore_space(true).max_history_size(MAX_HISTORY)?.build();
+    let config = Config::builder()
+        .history_ignore_space(true)
+        .max_history_size(MAX_HISTORY)?
+        .completion_type(CompletionType::List)
+        .completion_show_all_if_ambiguous(true)
+        .build();
     let mut editor = rustyline::Editor::with_config(config)?;
-    let printer = if completes { None } else { editor.create_external_printer().ok() };
+    let printer = if tools.is_some() { None } else { editor.create_external_printer().ok() };
     editor.set_helper(Some(EditorHelper {
-        completes,
+        tools,
         files: FilenameCompleter::new(),
         is_empty: is_empty.clone(),
         _printer: printer.map(|printer| Box::new(printer) as Box<dyn ExternalPrinter>),
@@ -429,7 +446,8 @@ fn history_file() -> Option<PathBuf> {
 
 /// Completion for rustyline.
 struct EditorHelper {
-    completes: bool,
+    /// Completes messages; answers have no completion.
+    tools: Option<ToolWords>,
     files: FilenameCompleter,
     /// Whether the line is empty, which rustyline does not report with Ctrl-C.
     is_empty: Arc<AtomicBool>,
@@ -443,16 +461,10 @@ impl Completer for EditorHelper {
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
         let typed = line.get(..at).unwrap_or(line);
-        if !self.completes || !typed.starts_with('/') {
-            return Ok((at, Vec::new()));
-        }
+        let Some(tools) = &self.tools else { return Ok((at, Vec::new())) };
         match typed.split_once(' ') {
-            None => {
-                let pair = |name: &str| Pair { display: name.to_owned(), replacement: format!("{name} ") };
-                Ok((0, slash_parser::names().filter(|name| name.starts_with(typed)).map(pair).collect()))
-            }
             Some(("/save" | "/load", _)) => self.files.complete_path(line, at),
-            Some(_) => Ok((at, Vec::new())),
+            _ => Ok(line_completion::complete(typed, || tools.get().map(|tools| tools()).unwrap_or_default())),
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod attachment;
 mod call_display;
 pub(crate) mod elicitation;
 mod json_steps;
+pub(crate) mod line_completion;
 mod line_diff;
 pub(crate) mod line_editor;
 mod markdown;

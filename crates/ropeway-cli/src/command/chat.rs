@@ -8,7 +8,8 @@ use std::time::Duration;
 use ropeway::agent::{Approvals, SamplingHandler};
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
-use ropeway::tool::Alias;
+use ropeway::registry::Registry;
+use ropeway::tool::{Alias, Origin, ToolDefinition};
 use tokio::sync::mpsc;
 
 use super::chat_setup::{demo_note, handlers, interrupts, is_file, limits, message, options, patience};
@@ -17,6 +18,7 @@ use crate::arguments::names::expand_prefix;
 use crate::chat::approval::{ApprovalArgs, unmatched_warnings};
 use crate::chat::approval_store::ApprovalStore;
 use crate::chat::attachment::Attachment;
+use crate::chat::line_completion::ToolWord;
 use crate::chat::line_editor::LineEditor;
 use crate::chat::replaced_file::LocalFolders;
 use crate::chat::stdin::read_beside_prompt;
@@ -376,6 +378,8 @@ impl Chat {
                 }
                 (None, Some(person)) => {
                     say(&faint(&format!("{about} · {} · /help for commands\n", tool_count(count))));
+                    let bridge = session.bridge.clone();
+                    person.editor.complete_tools(move || tool_words(&bridge.tools().registry));
                     if let Some(resumed) = resumed {
                         say(&faint(&resumed));
                     }
@@ -396,6 +400,15 @@ fn file_folder(source: &ServerSource) -> &Path {
         ServerSource::File(file) => file.parent().unwrap_or(Path::new("")),
         ServerSource::Line | ServerSource::Demo => Path::new(""),
     }
+}
+
+/// Returns the names of all tools, for completion.
+fn tool_words(registry: &Registry) -> Vec<ToolWord> {
+    let word = |definition: &ToolDefinition| match &definition.origin {
+        Origin::Server { server, tool } => ToolWord { dotted: format!("{server}.{tool}"), own: tool.to_string() },
+        Origin::Local => ToolWord { dotted: definition.name.clone(), own: definition.name.clone() },
+    };
+    registry.definitions().map(word).collect()
 }
 
 /// The conversation at the start of a chat.

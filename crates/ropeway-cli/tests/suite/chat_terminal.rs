@@ -984,6 +984,22 @@ fn tab_completes_a_command() {
 }
 
 #[test]
+fn tab_completes_files_and_tools_in_a_message() {
+    let model = Model::saying([ScriptedReply::text("Seen.")]);
+    model.place.write("talk-of-yesterday.txt", "words of yesterday");
+    let mut window = Window::open(model.chat(&[]));
+    window.see(PROMPT);
+    window.press("read @talk\t with calcu\t\r");
+    window.see("Seen.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let sent = model.server.bodies()[0]["messages"].to_string();
+    assert!(sent.contains("words of yesterday"), "{sent}");
+    assert!(sent.contains("read @talk-of-yesterday.txt with demo.calculate"), "{sent}");
+}
+
+#[test]
 fn a_signal_at_the_prompt_restores_the_terminal() {
     let model = Model::saying([]);
     let mut window = Window::open(model.chat(&[]));
