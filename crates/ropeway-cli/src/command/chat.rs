@@ -27,7 +27,7 @@ use crate::chat::store::{
     working_folder,
 };
 use crate::chat::{
-    AgentConfig, Chat as Conversing, Mentions, SaveState, Screen, TerminalUser, print_failed, save_file,
+    AgentConfig, Chat as Conversing, Mentions, SaveState, Screen, TerminalUser, print_failed, recap, save_file,
     wait_for_opening,
 };
 use crate::connect::advice::{is_unavailable, tool_count};
@@ -40,7 +40,7 @@ use crate::failure::{Exit, Failure};
 use crate::model::{ModelArgs, ModelChoice, ResumedChoice, SavedModel};
 use crate::output::print::{print, print_json, say};
 use crate::terminal::style::{faint, warning as warning_words};
-use crate::terminal::text::clean_line;
+use crate::terminal::text::{clean_line, width};
 
 /// How long an interactive chat waits for servers before it starts.
 const OPENING: Duration = Duration::from_millis(400);
@@ -205,7 +205,11 @@ impl Chat {
             let input = read_beside_prompt(context.deadline.as_ref()).await?;
             attachments.extend(input.map(Attachment::standard_input));
         }
-        let named = servers.only_these(&self.servers);
+        let chosen = match &header {
+            Some(header) if self.servers.is_empty() => remembered_servers(&servers, &header.servers),
+            _ => self.servers.clone(),
+        };
+        let named = servers.only_these(&chosen);
         // An unknown server name may be a message.
         let hint = |failure: Failure| match self.prompt {
             None => failure.hint("use `-p TEXT` to send a message to the model"),
@@ -308,12 +312,17 @@ impl Chat {
         let patience = patience(&servers);
         let resumed = header.as_ref().map(|header| {
             let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
-            format!("continuing {} · {turns} · {}\n", header.id, clean_line(&header.title))
+            let servers = if chosen.is_empty() { String::new() } else { format!("only {} · ", chosen.join(", ")) };
+            let title = clean_line(&header.title);
+            let line = format!("continuing {} · {turns} · {servers}{title}\n", header.id);
+            line + &recap(&history, width())
         });
         let mut keeping = SaveState { file: self.save.clone(), model: saved_model, ..SaveState::default() };
         if !self.no_save {
             match ConversationStore::open() {
-                Ok(store) => keeping.saver = store.map(|store| ConversationSaver::new(store, header)),
+                Ok(store) => {
+                    keeping.saver = store.map(|store| ConversationSaver::new(store, header).with_servers(chosen))
+                }
                 Err(failure) => say(&warning_words(&not_saved_message(&failure))),
             }
         }
@@ -400,6 +409,19 @@ fn file_folder(source: &ServerSource) -> &Path {
         ServerSource::File(file) => file.parent().unwrap_or(Path::new("")),
         ServerSource::Line | ServerSource::Demo => Path::new(""),
     }
+}
+
+/// Returns those servers of a continued conversation that are still configured.
+fn remembered_servers(servers: &Servers, names: &[String]) -> Vec<String> {
+    if !matches!(servers.source, ServerSource::File(_)) {
+        return Vec::new();
+    }
+    let is_known = |name: &&String| servers.config.servers.iter().any(|entry| entry.alias.as_str() == name.as_str());
+    let (known, gone): (Vec<&String>, Vec<&String>) = names.iter().partition(is_known);
+    for name in gone {
+        say(&warning_words(&format!("server `{}` of this conversation is not configured", clean_line(name))));
+    }
+    known.into_iter().cloned().collect()
 }
 
 /// Returns the names of all tools, for completion.
