@@ -1000,6 +1000,26 @@ fn tab_completes_files_and_tools_in_a_message() {
 }
 
 #[test]
+fn a_chat_with_many_tools_says_how_the_model_finds_them() {
+    let tool = |number: usize| json!({"name": format!("tool_{number}"), "inputSchema": {"type": "object"}});
+    let script = (0..120).fold(Script::default(), |script, number| script.tool(tool(number), json!({"content": []})));
+    let call = ScriptedReply::call("a", "tool_77", json!({}));
+    let model = Model::saying([call, ScriptedReply::text("Done.")]);
+    model.place.configure(&[entry("files", &script)]);
+    let mut window = Window::open(model.chat(&[]));
+    window.see(" tools · /help for commands");
+    window.see("too many tools to send all; the model finds them with `find_tools`");
+    window.say("go");
+    window.see("Done.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let told = model.server.bodies()[1]["messages"].to_string();
+    assert!(told.contains("Did you mean") && told.contains("`mcp_files_tool_77`"), "{told}");
+    assert!(told.contains("Call `call_tool` with"), "{told}");
+}
+
+#[test]
 fn a_signal_at_the_prompt_restores_the_terminal() {
     let model = Model::saying([]);
     let mut window = Window::open(model.chat(&[]));
