@@ -59,7 +59,13 @@ impl Chat<'_> {
     async fn interactive_loop(&mut self, user: &mut TerminalUser) -> Result<Exit, Failure> {
         // Ctrl-C at an empty prompt was pressed once.
         let mut leaves_on_interrupt = false;
+        let mut has_announced = false;
         loop {
+            // Servers may connect later, so that the tools become too many.
+            if !has_announced && let Some(tool) = self.search_tool() {
+                has_announced = true;
+                print_to_user(&faint(&format!("too many tools to send all; the model finds them with `{tool}`\n")));
+            }
             let input = tokio::select! {
                 biased;
                 input = user.editor.message(PROMPT) => input,
@@ -109,11 +115,14 @@ impl Chat<'_> {
             None => self.send(line, if user.is_some() { Mentions::Read } else { Mentions::Ignore })?,
             Some(command) => match command? {
                 SlashCommand::Quit => return Ok(Some(AfterTurn::Exit(Exit::Done))),
-                SlashCommand::Retry => self.agent.resume(),
+                SlashCommand::Retry => self.retry(),
                 SlashCommand::Prompt { name, words } => tokio::select! {
                     biased;
                     () = wait_for_interrupt(user.as_deref_mut()) => return Ok(print_cancelled()),
-                    prompt = self.prompt(&name, &words) => self.agent.send(prompt?),
+                    prompt = self.prompt(&name, &words) => {
+                        let messages = prompt?;
+                        self.begin_turn(messages)
+                    }
                 },
                 SlashCommand::Save { .. } | SlashCommand::Load { .. } if user.is_none() => {
                     let failure = Failure::usage("`/save` and `/load` need a terminal");
