@@ -24,6 +24,7 @@ mod exact;
 mod exact_output;
 mod examples;
 mod exit_codes;
+mod generate;
 mod hanging;
 mod home;
 mod import;
