@@ -62,6 +62,7 @@ mod trouble;
 mod trust;
 mod up;
 mod verbose;
+mod watch;
 
 // Shared test code names the re-export of `reqwest`.
 extern crate url as reqwest;
