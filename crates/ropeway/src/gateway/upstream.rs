@@ -394,9 +394,10 @@ impl Upstreams {
         }
     }
 
-    /// Closes the isolated connections to a server.
-    pub(crate) fn close_isolated(&self, server: &Alias) {
+    /// Restarts a server, on all of its connections.
+    pub(crate) async fn restart(&self, server: &Alias) -> Result<(), CallError> {
         self.close_where(|key, _| key.server == *server);
+        self.bridge.restart(server).await
     }
 
     /// Closes idle isolated connections.
