@@ -131,7 +131,9 @@ impl Pair {
     fn with_file(self) -> Result<Self, Failure> {
         let value = match self.value {
             PairValue::Plain(text) => PairValue::Plain(read_value(&self.name, text)?),
-            PairValue::JsonFile(text) => PairValue::Json(parse_json(&read_value(&self.name, text.clone())?, &format!("`{text}`"))?),
+            PairValue::JsonFile(text) => {
+                PairValue::Json(parse_json(&read_value(&self.name, text.clone())?, &format!("`{text}`"))?)
+            }
             other => other,
         };
         Ok(Self { value, ..self })
@@ -163,9 +165,8 @@ fn colon_hint(text: &str) -> Option<String> {
     let (name, value) = text.split_once(':')?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
     let is_uri = value.starts_with("//");
-    let pair = format!("{name}={}", value.trim_start());
-    let pair = shlex::try_quote(&pair).ok().filter(|_| is_name && !is_uri)?;
-    Some(format!("use {pair}"))
+    let value = shlex::try_quote(value.trim_start()).ok().filter(|_| is_name && !is_uri)?;
+    Some(format!("use `{name}={value}`"))
 }
 
 /// Parses a JSON value; `from` is where it is from.
@@ -685,7 +686,7 @@ mod tests {
 
     #[test]
     fn an_argument_with_a_colon_is_shown_with_an_equals_sign() {
-        for (word, hint) in [("id:3", "use id=3"), ("title: two words", "use 'title=two words'")] {
+        for (word, hint) in [("id:3", "use `id=3`"), ("title: two words", "use `title='two words'`")] {
             let failure = Word::parse(word).expect_err("no word");
             let text = anstream::adapter::strip_str(&failure.render()).to_string();
             assert_eq!(text, format!("error: invalid argument `{word}`\n  {hint}\n"));
@@ -717,10 +718,7 @@ mod tests {
             sent(&["customer.age=1", r#"customer:={"name": "x"}"#]),
             Err("duplicate argument `customer`".to_owned())
         );
-        assert_eq!(
-            sent(&["items.1.id=1"]),
-            Err("could not set argument `items.1.id`: item 0 comes first".to_owned())
-        );
+        assert_eq!(sent(&["items.1.id=1"]), Err("could not set argument `items.1.id`: item 0 comes first".to_owned()));
         // An open schema still takes a name with a dot as it is.
         assert_eq!(sent(&["other.name=1"]), Ok(json!({"other.name": "1"})));
     }

@@ -108,7 +108,7 @@ fn parts<'s>(schema: &'s Value, root: &'s Value) -> impl Iterator<Item = &'s Val
 
 /// Returns the schema of a field by its name.
 fn declared<'s>(schema: &'s Value, root: &'s Value, name: &str) -> Option<&'s Value> {
-    let field = |part| {
+    let field = |part: &'s Value| {
         let fields = members(part, &SchemaRoot::new(root)).properties;
         fields.into_iter().find(|(known, _)| *known == name).map(|(_, field)| field)
     };
@@ -217,9 +217,7 @@ mod tests {
     fn values_that_exclude_each_other_are_a_problem() {
         let schema = schema();
         let mut arguments = json!({"customer": 3}).as_object().expect("an object").clone();
-        let mut set = |name: &str| {
-            NestedArgument::find(&schema, name).expect("nested").set(&mut arguments, json!(1))
-        };
+        let mut set = |name: &str| NestedArgument::find(&schema, name).expect("nested").set(&mut arguments, json!(1));
         assert!(set("customer.name").is_err());
         assert_eq!(set("items.1.id"), Err("item 0 comes first".to_owned()));
         assert_eq!(set("items.18446744073709551615.id"), Err("item 0 comes first".to_owned()));

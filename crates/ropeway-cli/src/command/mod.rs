@@ -107,9 +107,16 @@ struct Options {
     /// Verbose output on standard error; -vv logs every message
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
-    /// When to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true,
-        hide_short_help = true)]
+    /// Use of colours: auto, always or never
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
     color: ColorOption,
     /// Append events to FILE as JSON Lines
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
@@ -204,7 +211,7 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
     let mut root = help::in_groups(CommandLine::command());
     root.build();
     if words.get(1).is_some_and(|word| word == COMPLETE) {
-        return completion::run(&root, &words[2..]);
+        return completion::run(&root, &words[2..], conversations::titles);
     }
     let words = rewrite(&root, words);
     if let Some(line) = describing(&words) {
@@ -313,9 +320,7 @@ fn describing(typed: &[OsString]) -> Option<CommandLine> {
     let rest = typed[..end].iter().filter(|word| !is_help(word)).chain(&typed[end..]);
     let line = CommandLine::try_parse_from(rest).ok()?;
     match line.command {
-        Some(Command::Call(call)) => {
-            Some(CommandLine { command: Some(Command::Tools(call.describing())), ..line })
-        }
+        Some(Command::Call(call)) => Some(CommandLine { command: Some(Command::Tools(call.describing())), ..line }),
         _ => None,
     }
 }
@@ -343,11 +348,7 @@ fn runtime(is_gateway: bool) -> Result<tokio::runtime::Runtime, Failure> {
     runtime.map_err(|error| Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error))
 }
 
-async fn run(
-    command: Option<Command>,
-    config: Option<PathBuf>,
-    context: CommandContext,
-) -> Result<Exit, Failure> {
+async fn run(command: Option<Command>, config: Option<PathBuf>, context: CommandContext) -> Result<Exit, Failure> {
     match command {
         None => welcome::run(config, context).await,
         Some(Command::Tools(command)) => command.run(context).await,

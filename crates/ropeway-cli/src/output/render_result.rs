@@ -336,7 +336,8 @@ mod tests {
         let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/jpeg"});
         let save = |path: &str, images: &[Value]| {
             let text = json!({"type": "text", "text": "x"});
-            let output = read(json!({"content": [&[text], images].concat()}));
+            let content = [&[text][..], images].concat();
+            let output = read(json!({"content": content}));
             let target = SaveFolder::for_parts(Path::new(path), "t", &output.meta.content);
             render(&output, Some(&target)).map(drop).map_err(|failure| failure.message().to_owned())
         };
@@ -364,8 +365,10 @@ mod tests {
             let part = json!({"type": "resource", "resource": {"uri": "a:b", "mimeType": mime, "blob": data}});
             decode_text(serde_json::from_value(part).expect("a part"))
         };
-        let is_text = |part: ContentPart| matches!(part, ContentPart::Resource(EmbeddedResource {
-            contents: ResourceContents::Text(text), .. }) if text == "hi");
+        let is_text = |part: ContentPart| {
+            matches!(part, ContentPart::Resource(EmbeddedResource {
+            contents: ResourceContents::Text(text), .. }) if text == "hi")
+        };
         for mime in ["text/plain", "Text/Markdown; charset=utf-8", "application/json", "image/svg+xml"] {
             assert!(is_text(part(mime, "aGk=")), "{mime}");
         }
