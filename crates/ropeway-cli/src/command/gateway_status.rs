@@ -8,14 +8,14 @@ use ropeway::registry::ServerStatus;
 use serde_json::{Value, json};
 
 use crate::config::config_paths::find_path;
-use crate::connect::advice::ServerAdvice;
+use crate::connect::advice::{ServerAdvice, is_unavailable};
 use crate::connect::command_context::CommandContext;
 use crate::connect::gateway_client::GatewayProblem;
 use crate::connect::gateway_files::{GatewayFiles, GatewayInfo};
 use crate::connect::gateway_process::{self, RunningStatus};
 use crate::connect::servers::ServerSource;
 use crate::failure::{Exit, Failure};
-use crate::terminal::text::clean_line;
+use crate::terminal::text::{clean_line, width};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -30,7 +30,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 pub(super) struct GatewayStatus {
     /// Configuration file, if not the one in use
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
@@ -91,10 +91,13 @@ fn uptime(info: &GatewayInfo) -> Duration {
     Duration::from_secs(now.as_secs().saturating_sub(info.started))
 }
 
-/// Formats one line for each server.
+/// Formats one line for each server, and the reason if it is unavailable.
 pub(super) fn render_servers(servers: &[ServerStatus], source: &ServerSource) -> String {
     let advice = ServerAdvice::new(source.clone(), None);
-    servers.iter().map(|server| advice.heading(server, "")).collect()
+    let line = |server: &ServerStatus| {
+        if is_unavailable(&server.state) { advice.problem_text(server, width()) } else { advice.heading(server, "") }
+    };
+    servers.iter().map(line).collect()
 }
 
 /// Returns the JSON of a running gateway.
@@ -111,4 +114,18 @@ pub(super) fn summary_json(info: Option<&GatewayInfo>, status: &RunningStatus) -
     summary["requests"] = json!(status.requests);
     summary["servers"] = json!(status.servers);
     summary
+}
+
+#[cfg(test)]
+mod tests {
+    use ropeway::registry::ServerState;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_down_is_shown_with_the_reason() {
+        let down = ServerStatus::new("broken".into(), ServerState::Down { cause: "could not start `x`".to_owned() });
+        let text = anstream::adapter::strip_str(&render_servers(&[down], &ServerSource::Demo)).to_string();
+        assert!(text.starts_with("✗ broken · ") && text.contains("\n    could not start `x`\n"), "{text}");
+    }
 }
