@@ -149,7 +149,7 @@ impl CheckedTool {
         self.check(arguments.clone()).err()
     }
 
-    /// Returns the arguments if they are valid.
+    /// Returns the arguments if they are valid, with the defaults of required ones that are missing.
     fn check(&self, mut arguments: Arguments) -> Result<Arguments, CallError> {
         catch_unwind(AssertUnwindSafe(|| self.tool.prepare(&mut arguments)))
             .map_err(|panic| self.failed(LocalFailure::Panicked(panic_message(&*panic))))?;

@@ -166,7 +166,7 @@ async fn call(
     .await
 }
 
-/// Prints a result: clean text on a terminal, otherwise byte for byte.
+/// Prints a result: clean text on a terminal, otherwise as it is.
 fn print_result(
     envelope: &Envelope,
     mode: TextMode,

@@ -153,6 +153,8 @@ enum Command {
     Top(top::Top),
     #[command(after_long_help = install::EXAMPLES)]
     Install(install::Install),
+    #[command(after_long_help = generate::EXAMPLES)]
+    Generate(Box<generate::Generate>),
     #[command(after_long_help = key::EXAMPLES)]
     Key(key::Key),
     #[command(after_long_help = login::EXAMPLES)]

@@ -38,7 +38,7 @@ impl GetPrompt {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let servers = self.server.servers(&context)?.eager();
         servers.check_owner(&self.prompt)?;
-        let servers = servers.only_owners_of(&self.prompt);
+        let servers = servers.only_owners_of(&self.prompt).waiting(Waiting::UnlessFailed);
         let typed = RawArguments::read(&self.words, None)?.with_files()?;
         Session::with(servers, &context, async |session| {
             let result = get_prompt(session, &self.prompt, typed).await?;

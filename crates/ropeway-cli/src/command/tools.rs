@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::names::server_of;
 use crate::catalog::{found, found_json, group, list, list_json, one_server, remembered_group, search};
-use crate::connect::advice::{is_available, is_pending, is_unavailable};
+use crate::connect::advice::{is_available, is_unavailable};
 use crate::connect::arrival;
 use crate::connect::command_context::CommandContext;
 use crate::connect::likely_servers::{RememberedTools, servers_with_cached_tool};
@@ -142,7 +142,7 @@ impl Tools {
         let all = servers.clone();
         Session::with(servers, context, async |session| {
             if selectors.iter().all(|selector| matches!(selector, Selector::Name(_))) {
-                arrival::wait_for_most(session, SEARCH_PATIENCE).await?;
+                arrival::wait_for_most(session, BRIEF_PATIENCE).await?;
             } else {
                 session.wait_for_servers().await?;
             }

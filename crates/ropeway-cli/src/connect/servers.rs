@@ -16,6 +16,7 @@ use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{self, Origin, find_path, find_with_origin};
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
+use crate::connect::waiting::Waiting;
 use crate::failure::Failure;
 use crate::output::print::say;
 use crate::sandbox;

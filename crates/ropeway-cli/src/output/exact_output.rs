@@ -14,8 +14,8 @@ use crate::terminal::text::clean;
 pub(crate) enum TextMode {
     /// On a terminal: without escape sequences and control characters.
     Clean,
-    /// To a pipe or file: byte for byte.
-    Exact,
+    /// To a pipe or file: unchanged, except that a line break ends the last line.
+    Piped,
     /// Byte for byte, as with `--raw`. The only binary part is written as its bytes, unless standard output is
     /// a terminal.
     Raw { binary: bool },
@@ -62,11 +62,11 @@ pub(crate) fn exact_parts(
     mode: TextMode,
     folder: Option<&SaveFolder>,
 ) -> Result<ExactOutput, Failure> {
-    if let [part] = parts {
-        if let Some(text) = text_of(part) {
-            let output = ExactOutput { bytes: text.as_bytes().to_vec(), notes: Vec::new() };
-            return Ok(output.ended(mode));
-        }
+    if let [part] = parts
+        && let Some(text) = text_of(part)
+    {
+        let output = ExactOutput { bytes: text.as_bytes().to_vec(), notes: Vec::new() };
+        return Ok(output.ended(mode));
     }
     if let (TextMode::Raw { binary: true }, Some(output), None) = (mode, only_binary(parts), folder) {
         return Ok(output);
@@ -173,8 +173,8 @@ mod tests {
         let parts = json!([
             {"type": "text", "text": "one\r"}, {"type": "text", "text": "two\n"},
             {"type": "image", "data": "AAAA", "mimeType": "image/png"}, {"type": "text", "text": "three"}]);
-        let (text, notes) = exact_of(json!({"content": parts}), TextMode::Exact);
-        assert_eq!(text, "one\r\ntwo\nimage/png, 3 B\nthree");
+        let (text, notes) = exact_of(json!({"content": parts}), TextMode::Piped);
+        assert_eq!(text, "one\r\ntwo\nimage/png, 3 B\nthree\n");
         assert_eq!(notes, ["use --save PATH to save binary content"]);
     }
 

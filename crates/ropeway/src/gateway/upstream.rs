@@ -394,10 +394,15 @@ impl Upstreams {
         }
     }
 
-    /// Restarts a server, on all of its connections.
-    pub(crate) async fn restart(&self, server: &Alias) -> Result<(), CallError> {
+    /// Closes the isolated connections to a server.
+    pub(crate) fn close_isolated(&self, server: &Alias) {
         self.close_where(|key, _| key.server == *server);
-        self.bridge.restart(server).await
+    }
+
+    /// Restarts a server, on all of its connections.
+    pub(crate) async fn restart(&self, server: &Alias, reason: &str) -> Result<(), CallError> {
+        self.close_isolated(server);
+        self.bridge.restart(server, reason).await
     }
 
     /// Closes idle isolated connections.

@@ -13,7 +13,8 @@ use serde_json::json;
 
 use super::body::{Body, Events};
 use super::response;
-use crate::event::{Event, EventStream, timestamp};
+use crate::event::{Event, EventStream};
+use crate::gateway::event_text::event_text;
 use crate::gateway::page::{recent_calls, status, tool_names};
 use crate::gateway::principal::Principal;
 use crate::gateway::profile::DEFAULT_PROFILE;
