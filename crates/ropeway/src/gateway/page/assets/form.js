@@ -120,23 +120,6 @@ function isSame(one, two) {
   return Array.isArray(one) === Array.isArray(two) && names.length === Object.keys(two).length && names.every((name) => Object.hasOwn(two, name) && isSame(one[name], two[name]));
 }
 
-/** Reads a value, or returns `undefined` if it is invalid. */
-function quietly(read) {
-  try {
-    return read();
-  } catch (problem) {
-    if (!(problem instanceof FieldError)) throw problem;
-    return undefined;
-  }
-}
-
-/** Returns `true` if two values are equal, whatever the order of their members is. */
-function isSame(one, two) {
-  if (typeof one !== "object" || typeof two !== "object" || one === null || two === null) return toJson(one) === toJson(two);
-  const names = Object.keys(one);
-  return Array.isArray(one) === Array.isArray(two) && names.length === Object.keys(two).length && names.every((name) => Object.hasOwn(two, name) && isSame(one[name], two[name]));
-}
-
 /** Makes the frame of a field: label, description and error around a control. */
 function frame(schema, { name, required, extra }, control) {
   const id = uniqueId("field");
@@ -424,7 +407,7 @@ function objectBody(context, schema, value, depth) {
   portions(node, ordered, (name) => {
     context.budget -= 1;
     const options = { name, required: required.has(name), value: Object.hasOwn(given, name) ? given[name] : undefined, depth };
-    fields.set(name, withDefault(context, properties[name], options));
+    fields.set(name, field(context, properties[name], options));
     return fields.get(name).node;
   }, PORTION);
   const extra = Object.entries(given).filter(([name]) => !Object.hasOwn(properties, name));
@@ -446,14 +429,6 @@ function objectBody(context, schema, value, depth) {
       return read;
     },
   };
-}
-
-/** Makes the field of a property. A required one with a default may be left out, and the default is sent. */
-function withDefault(context, schema, options) {
-  const fallback = options.required ? resolve(schema, context.root, context.work).default : undefined;
-  if (fallback === undefined) return field(context, schema, options);
-  const made = field(context, schema, { ...options, required: false });
-  return { node: made.node, read: () => made.read() ?? fallback };
 }
 
 /** Makes rows of names and values for properties that the schema does not name. */
