@@ -237,6 +237,14 @@ impl Mcp {
         Ok(list.definitions().map(|definition| ToolDefinition::clone(definition)).collect())
     }
 
+    /// Returns the definitions like [`list_tool_definitions`](Self::list_tool_definitions), with `prefix_` before each name.
+    ///
+    /// A call needs the server's own name, which is [`ToolDefinition::own_name`].
+    pub async fn list_tool_definitions_with_prefix(&self, prefix: &str) -> Result<Vec<ToolDefinition>, CallError> {
+        let list = tools::list(&self.inner.connection, &CallContext::default()).await?;
+        Ok(list.definitions().map(|definition| Arc::unwrap_or_clone(with_prefix(definition, Some(prefix)))).collect())
+    }
+
     /// Fetches the tool list from the server, even if the cached list is fresh.
     pub async fn refresh_tools(&self) -> Result<Vec<Arc<dyn Tool>>, CallError> {
         let list = tools::fetch(&self.inner.connection, &CallContext::default()).await?;
