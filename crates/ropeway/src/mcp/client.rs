@@ -283,8 +283,9 @@ impl Mcp {
 
     /// Calls a tool by its name on the server and returns the outcome as an [`Envelope`], whether the call succeeded or not.
     ///
-    /// If the tool list is cached, structured content is cast to the tool's output schema. The arguments are sent unchecked;
-    /// [`CheckedTool`](crate::checked::CheckedTool) validates them.
+    /// Structured content is cast to the tool's output schema. The first result with structured content fetches the tool list for
+    /// that if it is not cached; if the server does not list its tools within 5 s, results stay as they are. The arguments are sent
+    /// unchecked; [`CheckedTool`](crate::checked::CheckedTool) validates them.
     pub async fn call(&self, tool: &str, arguments: impl IntoArguments) -> Envelope {
         self.call_with(tool, arguments, &CallContext::default()).await
     }
@@ -301,7 +302,10 @@ impl Mcp {
         match outcome {
             Ok(output) => {
                 let envelope = Envelope::from_output(id, tool, origin, took, output);
-                let list = self.inner.connection.tools();
+                if envelope.meta.is_error || envelope.meta.structured_content.is_none() {
+                    return envelope;
+                }
+                let list = Box::pin(tools::list_for_cast(&self.inner.connection, cx)).await;
                 match list.as_ref().and_then(|list| list.get(tool)?.definition.output_schema.as_ref()) {
                     Some(schema) => envelope.cast_to(schema),
                     None => envelope,
