@@ -159,6 +159,11 @@ impl Envelope {
         if let Some(value) = self.cast.as_ref().or(self.meta.structured_content.as_ref()) {
             return EnvelopeData::Json(value);
         }
+        self.content()
+    }
+
+    /// Returns the text of the content, or its parts if some are not text.
+    fn content(&self) -> EnvelopeData<'_> {
         match &self.meta.content[..] {
             [ContentPart::Text { text, .. }] => EnvelopeData::Text(Cow::Borrowed(text)),
             parts => plain_text(parts).map_or(EnvelopeData::Parts(parts), |text| EnvelopeData::Text(Cow::Owned(text))),
@@ -166,10 +171,15 @@ impl Envelope {
     }
 }
 
-/// Writes the data as text: structured content as compact JSON, text as it is, and one line for each other part.
+/// Writes the data as text: structured content as compact JSON, text as it is, and one line for each other part. If the
+/// structured content is `null`, writes the content instead, unless it is empty.
 impl fmt::Display for Envelope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.data() {
+        let data = match self.data() {
+            EnvelopeData::Json(Value::Null) if !self.meta.content.is_empty() => self.content(),
+            data => data,
+        };
+        match data {
             EnvelopeData::Json(value) => write!(f, "{value}"),
             EnvelopeData::Text(text) => f.write_str(&text),
             EnvelopeData::Parts(parts) => {
@@ -337,6 +347,15 @@ mod tests {
     fn structured_content_takes_precedence_even_null() {
         assert_eq!(answered(ToolOutput::structured(json!({"a": 1}))).data(), EnvelopeData::Json(&json!({"a": 1})));
         assert_eq!(answered(ToolOutput::structured(Value::Null)).data(), EnvelopeData::Json(&Value::Null));
+    }
+
+    #[test]
+    fn the_text_beside_a_structured_null_is_printed() {
+        let printed = |wire: Value| answered(output(wire)).to_string();
+        assert_eq!(printed(json!({"content": [{"type": "text", "text": "a"}], "structuredContent": null})), "a");
+        assert_eq!(printed(json!({"content": [], "structuredContent": null})), "null");
+        let mixed = json!([{"type": "text", "text": "a"}, {"type": "image", "mimeType": "image/png", "data": "eA=="}]);
+        assert_eq!(printed(json!({"content": mixed, "structuredContent": null})), "a\n[image/png, 4 bytes of base64]");
     }
 
     #[test]

@@ -152,6 +152,23 @@ async fn a_list_that_hangs_delays_one_result_by_five_seconds() {
 }
 
 #[test]
+fn a_structured_null_counts_in_the_modern_era_only() {
+    scene(|_| async {
+        for (era, structured) in [(EraChoice::Legacy, None), (EraChoice::Modern, Some(Value::Null))] {
+            let result = json!({"content": [{"type": "text", "text": "words"}], "structuredContent": null});
+            let script = Script::default().tool(json!({"name": "null", "inputSchema": {"type": "object"}}), result);
+            let scripted = ScriptedServer::new(script);
+            let server = connect(in_era(era, scripted.in_process())).await;
+            let envelope = server.call("null", ()).await;
+            assert_eq!(envelope.to_string(), "words", "{era:?}");
+            assert_eq!(envelope.meta.structured_content, structured, "{era:?}");
+            assert_eq!(data(&envelope), structured.map_or(json!("words"), |_| json!(null)), "{era:?}");
+            server.close().await;
+        }
+    });
+}
+
+#[test]
 fn a_slow_call_does_not_delay_others() {
     scene(|_| async {
         over_every_way(Script::default(), async |way, _, config| {
