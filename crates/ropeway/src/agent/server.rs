@@ -25,8 +25,10 @@ const MIN_LIST_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A server for an agent.
 ///
-/// An [`Mcp`] belongs to the host: it keeps its handlers and events, and stays open when the agent is dropped. A [`ServerConfig`]
-/// belongs to the agent: it is connected at the first turn, with the agent's handlers and events, and closed with the agent.
+/// An [`Mcp`] belongs to the host: it keeps its handlers and events, and stays open when the agent is dropped. The first turn
+/// connects it if the host has not; one that the host has closed stays closed and counts as unavailable, until the host connects it
+/// again. A [`ServerConfig`] belongs to the agent: it is connected at the first turn, with the agent's handlers and events, and
+/// closed with the agent.
 #[derive(Clone, Debug)]
 pub struct AgentServer {
     connection: ServerConnection,
@@ -71,7 +73,7 @@ impl AgentServer {
     }
 
     /// Makes turns fail with [`AgentError::RequiredServer`](super::AgentError::RequiredServer) while the server is unavailable. Each
-    /// turn tries to connect again.
+    /// turn tries to connect again, unless the host has closed the connection.
     #[must_use]
     pub fn required(mut self) -> Self {
         self.required = true;
@@ -179,9 +181,13 @@ impl ServerSource {
 
     /// Connects if necessary, and lists the tools if they may have changed.
     async fn refresh(&self) {
-        // A connection that the host closed stays closed.
-        let is_lost = !matches!(*self.mcp.state().borrow(), ConnectionState::Ready { .. } | ConnectionState::Closed);
-        if !self.listing().was_tried || (self.required && is_lost) {
+        let may_connect = match &*self.mcp.state().borrow() {
+            ConnectionState::Ready { .. } => false,
+            // A connection that the host closed stays closed.
+            ConnectionState::Closed => !self.mcp.was_opened(),
+            _ => true,
+        };
+        if may_connect && (self.required || !self.listing().was_tried) {
             // A failure shows in the status. If this future is dropped here, the next one makes the first attempt.
             let _ = self.mcp.connect().await;
             self.listing().was_tried = true;
@@ -247,6 +253,9 @@ impl ServerSource {
             (ConnectionState::NeedsAuth { .. }, ..) => (ServerState::NeedsAuth, true),
             (ConnectionState::Down { cause, retry_at }, ..) => {
                 (ServerState::Down { cause: chain(&**cause) }, retry_at.is_some())
+            }
+            (ConnectionState::Closed, ..) if self.mcp.was_opened() => {
+                (ServerState::Down { cause: "the connection is closed".to_owned() }, false)
             }
             (ConnectionState::Closed, ..) => (ServerState::NotStarted, false),
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -77,6 +78,8 @@ pub(super) struct McpInner {
     pub(super) connection: Arc<Connection>,
     /// Locked while a supervisor ends, so that the next one starts after it.
     supervisor: Mutex<Option<SupervisorHandle>>,
+    /// Whether [`Mcp::connect`] was ever called.
+    pub(super) was_opened: AtomicBool,
 }
 
 /// The running supervisor. It ends when the command sender is dropped.
@@ -107,7 +110,9 @@ impl Mcp {
         let host = host.with_authorizer(&config.transport).with_elicitation_limit(config.limits.questions);
         let host = Arc::new(host);
         let connection = Arc::new(Connection::new(config, host));
-        Self { inner: Arc::new(McpInner { connection, supervisor: Mutex::default() }) }
+        Self {
+            inner: Arc::new(McpInner { connection, supervisor: Mutex::default(), was_opened: AtomicBool::default() }),
+        }
     }
 
     /// Returns the alias of the server.
@@ -143,6 +148,7 @@ impl Mcp {
                 Some(commands) => !under_way && commands.send(SupervisorCommand::Retry).is_ok(),
                 None => {
                     connection.state.send_replace(ConnectionState::Connecting { failures: 0 });
+                    self.inner.was_opened.store(true, Ordering::Relaxed);
                     let (commands, receiver) = mpsc::unbounded_channel();
                     let task = supervisor::spawn(connection.clone(), receiver);
                     *running = Some(SupervisorHandle { commands: Some(commands), task });

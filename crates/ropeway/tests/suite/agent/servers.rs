@@ -6,7 +6,7 @@ use std::time::Duration;
 use ropeway::agent::{AgentServer, ServerSource};
 use ropeway::config::ServerConfig;
 use ropeway::event::{Event, Events};
-use ropeway::mcp::{ConnectionState, Handlers};
+use ropeway::mcp::{ConnectionState, Handlers, Mcp};
 use ropeway::registry::{ContextItem, ContextSource, ServerState, ToolSource, naming};
 use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::{Alias, CallContext};
@@ -37,6 +37,10 @@ fn outcome(source: &ServerSource) -> ServerState {
     assert_eq!(statuses.len(), 1);
     assert_eq!(statuses[0].server.as_str(), "peer");
     statuses.remove(0).state
+}
+
+fn closed() -> ServerState {
+    ServerState::Down { cause: "the connection is closed".to_owned() }
 }
 
 /// Asserts that a future completes without waiting.
@@ -223,8 +227,42 @@ fn a_connection_that_the_host_closes_stays_closed() {
         source.ready().await;
         mcp.close().await;
         at_once(source.ready()).await;
-        assert_eq!((outcome(&source), names(&source)), (ServerState::NotStarted, Vec::new()));
+        assert_eq!((outcome(&source), names(&source)), (closed(), Vec::new()));
         assert_eq!(scripted.connections(), 1);
+    });
+}
+
+#[test]
+fn a_connection_closed_before_the_first_turn_stays_closed_until_the_host_opens_it() {
+    scene(|_| async {
+        let scripted = ScriptedServer::new(with_tools(&["one"]));
+        let mcp = connect(hasty(scripted.in_process())).await;
+        mcp.close().await;
+        for server in [AgentServer::from(mcp.clone()), AgentServer::from(mcp.clone()).required()] {
+            let source = source(server);
+            at_once(source.ready()).await;
+            assert_eq!((outcome(&source), names(&source)), (closed(), Vec::new()));
+            assert!(source.statuses()[0].is_missing());
+            assert_eq!(scripted.connections(), 1);
+        }
+        let source = source(mcp.clone());
+        source.ready().await;
+        mcp.connect().await.expect("a connection");
+        source.ready().await;
+        assert_eq!(names(&source), ["mcp_peer_one"]);
+        mcp.close().await;
+    });
+}
+
+#[test]
+fn a_connection_that_the_host_never_opened_is_opened_by_the_first_turn() {
+    scene(|_| async {
+        let scripted = ScriptedServer::new(with_tools(&["one"]));
+        let mcp = Mcp::new(hasty(scripted.in_process()));
+        let source = source(mcp.clone());
+        source.ready().await;
+        assert_eq!((names(&source), mcp.is_connected()), (vec!["mcp_peer_one".to_owned()], true));
+        mcp.close().await;
     });
 }
 
