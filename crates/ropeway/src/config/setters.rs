@@ -212,6 +212,7 @@ setters!(ToolSettings {
 setters!(ToolOverride {
     with_name => name: Option<String>,
     with_description => description: Option<String>,
+    with_name_prefix => name_prefix: Option<String>,
     with_description_prefix => description_prefix: Option<String>,
     with_hide => hide: Vec<String>,
     with_preset => preset: Map<String, Value>,

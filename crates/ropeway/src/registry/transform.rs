@@ -54,6 +54,9 @@ impl Transformer for ToolOverride {
         if let Some(name) = &self.name {
             definition.name.clone_from(name);
         }
+        if let Some(prefix) = &self.name_prefix {
+            definition.name.insert_str(0, prefix);
+        }
         if let Some(description) = &self.description {
             definition.description = Some(description.clone());
         }
@@ -113,9 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn names_are_replaced() {
-        let renamed = ToolOverride::default().with_name("see".to_owned()).transform(look());
-        assert_eq!(renamed.map(|tool| tool.name).as_deref(), Some("see"));
+    fn names_are_replaced_and_prefixed() {
+        let name = |change: ToolOverride| change.transform(look()).map(|tool| tool.name);
+        let renamed = ToolOverride::default().with_name("see".to_owned());
+        assert_eq!(name(renamed.clone()).as_deref(), Some("see"));
+        assert_eq!(name(renamed.with_name_prefix("eye_".to_owned())).as_deref(), Some("eye_see"));
+        assert_eq!(name(ToolOverride::default().with_name_prefix("eye_".to_owned())).as_deref(), Some("eye_look"));
     }
 
     #[test]

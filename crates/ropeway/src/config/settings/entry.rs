@@ -281,8 +281,10 @@ pub struct ToolSettings {
 #[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ToolOverride {
-    /// Replaces the name. The prefix is still added.
+    /// Replaces the name. The prefix of the server is still added.
     pub name: Option<String>,
+    /// The prefix of the name, between that of the server and the name.
+    pub name_prefix: Option<String>,
     /// Replaces the description.
     pub description: Option<String>,
     /// The prefix of the description.
