@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let weather =
         LocalTool::new(weather, |_, _| async { Ok(json!({"celsius": "21.5", "sunny": "now and then", "debug": 7})) });
 
-    let server = Mcp::new(ServerConfig::new("demo", StdioServer::command("ropeway").with_args(["demo-server"])));
+    let server = Mcp::stdio("ropeway", ["demo-server"]).with_alias("demo");
     server.connect().await?;
     let mut tools = Registry::default();
     tools.register(weather);

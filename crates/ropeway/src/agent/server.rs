@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::config::{CollisionPolicy, ServerConfig};
+use crate::config::{CollisionPolicy, HttpServer, ServerConfig, StdioServer};
 use crate::conversions::conversions;
 use crate::duration::format_duration;
 use crate::error_chain::chain;
@@ -117,6 +117,8 @@ impl AgentServer {
 conversions!(AgentServer {
     mcp: Mcp => Self::new(ServerConnection::Host(mcp));
     config: ServerConfig => Self::new(ServerConnection::Agent(Box::new(config)));
+    server: StdioServer => ServerConfig::from(server).into();
+    server: HttpServer => ServerConfig::from(server).into();
 });
 
 /// One connection as a source of tools and instructions.

@@ -22,7 +22,7 @@ use super::state::ConnectionState;
 use super::supervisor::{self, SupervisorCommand};
 use super::tool_list::ToolList;
 use super::tools;
-use crate::config::ServerConfig;
+use crate::config::{HttpServer, ServerConfig, StdioServer};
 use crate::content::EmbeddedResource;
 use crate::envelope::Envelope;
 use crate::event::{EventStream, Events};
@@ -99,8 +99,43 @@ impl fmt::Debug for Mcp {
 
 impl Mcp {
     /// Creates a connection without connecting.
-    pub fn new(config: ServerConfig) -> Self {
-        Self::with_host(config, Handlers::new(), Events::default())
+    pub fn new(config: impl Into<ServerConfig>) -> Self {
+        Self::with_host(config.into(), Handlers::new(), Events::default())
+    }
+
+    /// Creates a connection to a server that is started as a child process, without starting it.
+    ///
+    /// The alias is derived from the command: `filesystem` for `npx -y @modelcontextprotocol/server-filesystem`.
+    /// [`with_alias`](Self::with_alias) sets another.
+    ///
+    /// ```
+    /// # use ropeway::Mcp;
+    /// let files = Mcp::stdio("npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]);
+    /// assert_eq!(files.alias().as_str(), "filesystem");
+    /// ```
+    pub fn stdio<A: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = A>) -> Self {
+        Self::new(StdioServer::new(command, args))
+    }
+
+    /// Creates a connection to a server at a URL, or to an [`HttpServer`] with headers or a token, without connecting.
+    ///
+    /// The alias is derived from the host: `figma` for `https://mcp.figma.com/mcp`. [`with_alias`](Self::with_alias) sets another.
+    ///
+    /// ```
+    /// # use ropeway::{HttpServer, Mcp};
+    /// let design = Mcp::http("https://mcp.figma.com/mcp").with_alias("design");
+    /// let docs = Mcp::http(HttpServer::new("https://docs.example.com/mcp").with_bearer("token"));
+    /// assert_eq!((design.alias().as_str(), docs.alias().as_str()), ("design", "docs"));
+    /// ```
+    pub fn http(server: impl Into<HttpServer>) -> Self {
+        Self::new(server.into())
+    }
+
+    /// Returns a connection with the same settings, handlers and events under another alias. It is not connected.
+    #[must_use]
+    pub fn with_alias(self, alias: impl Into<Alias>) -> Self {
+        let Connection { config, host, .. } = &*self.inner.connection;
+        Self::with_host(config.clone().with_alias(alias), host.handlers.clone(), host.events().clone())
     }
 
     /// Creates a connection with handlers for the server's requests, and with an event channel that several connections can

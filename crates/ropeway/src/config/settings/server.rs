@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::DuplexStream;
 
+use super::alias;
 use super::sandbox::Sandbox;
 use super::server_auth::ServerAuth;
 use super::server_limits::{ReconnectPolicy, ServerLimits, ServerTimeouts};
@@ -38,6 +39,8 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// Creates the settings of a server with this transport and defaults for the rest.
+    ///
+    /// [`StdioServer`] and [`HttpServer`] also convert into settings with an alias that is derived from the command or the URL.
     pub fn new(alias: impl Into<Alias>, transport: impl Into<Transport>) -> Self {
         Self {
             alias: alias.into(),
@@ -221,7 +224,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Creates a server from its URL, with `sse_fallback` enabled.
+    /// Creates a server from its URL, with `sse_fallback` enabled. Strings also convert into one.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), headers: Vec::new(), bearer: None, auth: None, sse_fallback: true, is_sse: false }
     }
@@ -308,6 +311,26 @@ setters!(SocketServer {
     /// Sets the transport that the gateway uses for the server.
     replacing(transport: Transport) => replaces = Some(Box::new(transport));
 });
+
+conversions!(HttpServer {
+    url: &str => Self::new(url);
+    url: String => Self::new(url);
+});
+
+/// Derives the alias from the command.
+impl From<StdioServer> for ServerConfig {
+    fn from(server: StdioServer) -> Self {
+        let alias = alias::of_command(&server.command, &server.args, server.is_package_runner());
+        Self::new(alias, server)
+    }
+}
+
+/// Derives the alias from the host of the URL.
+impl From<HttpServer> for ServerConfig {
+    fn from(server: HttpServer) -> Self {
+        Self::new(alias::of_url(&server.url), server)
+    }
+}
 
 conversions!(Transport {
     server: SocketServer => Self::Socket(server);
