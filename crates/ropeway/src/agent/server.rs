@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::checked::CheckedTool;
 use crate::config::{CollisionPolicy, HttpServer, ServerConfig, StdioServer};
 use crate::conversions::conversions;
 use crate::duration::format_duration;
@@ -22,6 +23,9 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Minimum time between two requests of a tool list that failed or has a short time to live.
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Maximum number of tools of a server that warnings are emitted about.
+const MAX_TOOL_WARNINGS: usize = 20;
 
 /// A server for an agent.
 ///
@@ -232,10 +236,21 @@ impl ServerSource {
             let group = self.shape.apply_all(tools.iter().cloned());
             // Names of one server do not collide, so the policy does not matter.
             let (registry, _) = Registry::assemble([group], CollisionPolicy::Suffix);
+            self.check_schemas(&registry);
             listing.registry = Some(registry);
             listing.tools = tools;
         }
         listing.state = state;
+    }
+
+    /// Warns about tools whose input schemas cannot be compiled, which is slow, and therefore done in the background. Arguments of
+    /// such a tool are not validated.
+    fn check_schemas(&self, tools: &Registry) {
+        let (tools, warn) = (tools.clone(), self.mcp.warner());
+        tokio::task::spawn_blocking(move || {
+            let warnings = tools.tools().filter_map(CheckedTool::schema_warning);
+            warnings.take(MAX_TOOL_WARNINGS).for_each(|warning| warn(&warning));
+        });
     }
 
     fn failed(&self, cause: String) {

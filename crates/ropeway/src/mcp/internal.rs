@@ -63,6 +63,13 @@ impl Mcp {
         self.inner.was_opened.load(Ordering::Relaxed)
     }
 
+    /// Returns a function that emits warnings about the server. It does not keep the connection open.
+    #[cfg(feature = "agent")]
+    pub(crate) fn warner(&self) -> impl Fn(&str) + Send + use<> {
+        let host = self.inner.connection.host.clone();
+        move |warning| host.warn(warning)
+    }
+
     /// Returns a digest of the server's command or URL.
     #[cfg(feature = "agent")]
     pub(crate) fn endpoint(&self) -> crate::tool::Digest {

@@ -67,6 +67,28 @@ fn nothing_is_connected_before_the_first_turn() {
 }
 
 #[test]
+fn a_tool_with_an_invalid_schema_is_reported_with_the_cause_and_can_be_called() {
+    scene(|_| async {
+        let mut script = with_tools(&["odd"]);
+        script.extra_tools[0].definition["inputSchema"] =
+            json!({"type": "object", "properties": {"a": {"type": "strin"}}});
+        let events = Events::default();
+        let mut told = events.subscribe();
+        let server = AgentServer::from(hasty(ScriptedServer::new(script).in_process()));
+        let source = server.into_source(Handlers::new(), events);
+        source.ready().await;
+        let warning = event(&mut told, |event| match event {
+            Event::Warning { message, .. } => Some(message),
+            _ => None,
+        })
+        .await;
+        assert!(warning.contains("input schema of tool `odd`") && warning.contains("strin"), "{warning}");
+        let envelope = source.registry().call("mcp_peer_odd", json!({"a": 1})).await;
+        assert_eq!(envelope.to_string(), "odd");
+    });
+}
+
+#[test]
 fn a_prefix_is_put_before_sanitized_names() {
     scene(|_| async {
         let long = "a tool.with/a name that is longer than any model would take it, by far and more";
