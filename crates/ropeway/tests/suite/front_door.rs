@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ropeway::config::{ReconnectPolicy, ServerEntry, ServerTimeouts, StartMode, Transport};
-use ropeway::content::Blob;
 use ropeway::prelude::*;
 use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::{BoxError, CallError, Origin};
