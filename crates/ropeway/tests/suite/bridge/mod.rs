@@ -571,6 +571,22 @@ fn discovered_tools_can_be_registered_by_the_host() {
 }
 
 #[test]
+fn a_bridge_without_a_running_server_is_healthy_only_if_none_should_run() {
+    scene(|scene| async move {
+        let absent = entry("absent", scene.stdio("/no/such/program", [""; 0]));
+        let mut off = absent.clone();
+        off.enabled = false;
+        for (servers, healthy) in [(vec![absent], false), (vec![off], true), (vec![], true)] {
+            let bridge = Bridge::new(config(servers)).expect("a bridge");
+            bridge.start().await.expect("no server is required");
+            let health = bridge.health_check().await;
+            assert_eq!((health.is_running_healthy(), health.is_healthy()), (healthy, healthy), "{health:?}");
+            bridge.stop().await;
+        }
+    });
+}
+
+#[test]
 fn an_invalid_schema_is_a_warning_when_it_is_listed() {
     scene(|_| async move {
         let mut odd = with_tool("odd");
