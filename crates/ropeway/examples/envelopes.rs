@@ -2,12 +2,10 @@
 //!
 //! With `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`): `cargo run --package ropeway --example envelopes`
 
-use ropeway::envelope::EnvelopeData;
 use ropeway::prelude::*;
-use serde::Deserialize;
 use serde_json::json;
 
-#[derive(Deserialize)]
+#[derive(serde::Deserialize)]
 struct Statistics {
     count: u32,
     mean: f64,
@@ -47,8 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let envelope = tools.call("statistics", json!({"values": [3, 1, 4]})).await;
-    let EnvelopeData::Json(data) = envelope.data() else { return Err("no structured content".into()) };
-    let Statistics { count, mean } = Statistics::deserialize(data)?;
+    let Statistics { count, mean } = envelope.parse()?;
     println!("{count} values, {mean:.2} on average");
     server.close().await;
     Ok(())

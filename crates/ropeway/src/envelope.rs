@@ -2,6 +2,8 @@
 //!
 //! Every call returns one [`Envelope`], which contains the data of the result or the error.
 
+mod parse;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use crate::error_chain::chain;
 use crate::message::{ToolCall, ToolResult};
 use crate::schema::{self, ValueChange};
 use crate::tool::{ArgumentProblem, CallError, CallId, Origin, ToolOutput};
+
+pub use self::parse::ResultError;
 
 /// The outcome of a tool call. Every call returns one, even for an unknown tool.
 ///
