@@ -40,6 +40,7 @@ pub use self::parse::ResultError;
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[doc(alias = "mcpEnvelope")]
 pub struct Envelope {
     /// Id of the call.
     pub id: CallId,

@@ -81,6 +81,7 @@ pub async fn discover_and_register(config: Config, tools: &mut Registry) -> Resu
 
 /// A tool found by [`connect_and_discover`], under its server's own name, that keeps its connection alive.
 #[derive(Clone)]
+#[doc(alias = "MCPTool")]
 pub struct DiscoveredTool {
     tool: Arc<dyn Tool>,
     definition: ToolDefinition,
@@ -161,6 +162,7 @@ impl DiscoveredTool {
     /// that had the name, if any.
     ///
     /// [`Registry::register`] adds it under the name of its definition instead, without the prefix.
+    #[doc(alias = "registerMCPTool")]
     pub fn register_exposed(self, tools: &mut Registry) -> Option<Collision> {
         tools.register(Arc::new(Self { definition: self.exposed.clone(), ..self }))
     }

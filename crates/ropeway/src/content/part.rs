@@ -14,6 +14,7 @@ use crate::parse_error::ParseError;
 /// block's JSON.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[doc(alias("ToolResultPart", "MCPContentBlock"))]
 pub enum ContentPart {
     /// Text.
     Text {
@@ -111,6 +112,7 @@ impl ContentPart {
     }
 
     /// Creates a text file: a resource whose URI is the name. Models get the name with the text.
+    #[doc(alias = "addFile")]
     pub fn file(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self::Resource(EmbeddedResource {
             uri: name.into(),

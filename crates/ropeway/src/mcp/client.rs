@@ -70,6 +70,7 @@ pub struct ConnectError {
 /// # }
 /// ```
 #[derive(Clone)]
+#[doc(alias = "MCPClient")]
 pub struct Mcp {
     pub(super) inner: Arc<McpInner>,
 }

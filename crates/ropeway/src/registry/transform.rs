@@ -19,6 +19,7 @@ use crate::tool::{Arguments, ToolDefinition};
 /// let renamed = ToolOverride::default().with_name("see".to_owned()).transform(ToolDefinition::new("look"));
 /// assert_eq!(renamed.map(|tool| tool.name).as_deref(), Some("see"));
 /// ```
+#[doc(alias("ToolTransformer", "PrefixToolTransformer"))]
 pub trait Transformer: Send + Sync {
     /// Returns the changed definition, or `None` to leave the tool out.
     fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition>;

@@ -34,6 +34,7 @@ const CONTEXT_BYTES: usize = 64 << 10;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
+#[doc(alias = "mcpServers")]
 pub struct Config {
     /// The servers, in the order of the file.
     pub servers: Vec<ServerEntry>,

@@ -20,6 +20,7 @@ use crate::tool::Alias;
 /// The settings of a connection to one server.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
+#[doc(alias = "MCPConfig")]
 pub struct ServerConfig {
     /// The name of the server in this configuration.
     pub alias: Alias,
@@ -133,6 +134,7 @@ impl Transport {
 /// A server that runs as a child process.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(alias = "MCPStdioConfig")]
 pub struct StdioServer {
     /// The program. It is executed directly, without a shell.
     pub command: String,
@@ -205,6 +207,7 @@ impl StdioServer {
 /// A server at a URL.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(alias = "MCPHttpConfig")]
 pub struct HttpServer {
     /// The URL of the MCP endpoint.
     pub url: String,
