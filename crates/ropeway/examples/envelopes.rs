@@ -2,12 +2,10 @@
 //!
 //! With `ropeway` on the PATH (`cargo install --path crates/ropeway-cli`): `cargo run --package ropeway --example envelopes`
 
-use ropeway::envelope::EnvelopeData;
 use ropeway::prelude::*;
-use serde::Deserialize;
 use serde_json::json;
 
-#[derive(Deserialize)]
+#[derive(serde::Deserialize)]
 struct Statistics {
     count: u32,
     mean: f64,
@@ -28,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let weather =
         LocalTool::new(weather, |_, _| async { Ok(json!({"celsius": "21.5", "sunny": "now and then", "debug": 7})) });
 
-    let server = Mcp::new(ServerConfig::new("demo", StdioServer::command("ropeway").with_args(["demo-server"])));
+    let server = Mcp::stdio("ropeway", ["demo-server"]).with_alias("demo");
     server.connect().await?;
     let mut tools = Registry::default();
     tools.register(weather);
@@ -47,8 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let envelope = tools.call("statistics", json!({"values": [3, 1, 4]})).await;
-    let EnvelopeData::Json(data) = envelope.data() else { return Err("no structured content".into()) };
-    let Statistics { count, mean } = Statistics::deserialize(data)?;
+    let Statistics { count, mean } = envelope.parse()?;
     println!("{count} values, {mean:.2} on average");
     server.close().await;
     Ok(())

@@ -7,7 +7,7 @@ use serde_json::json;
 
 #[tokio::main]
 async fn main() -> Result<(), ropeway::Error> {
-    let server = Mcp::new(ServerConfig::new("demo", StdioServer::command("ropeway").with_args(["demo-server"])));
+    let server = Mcp::stdio("ropeway", ["demo-server"]);
     server.connect().await?;
     for tool in server.list_tools().await? {
         println!("{}", tool.definition().name);

@@ -3,7 +3,6 @@
 //! `OPENAI_API_KEY=… cargo run --package ropeway --example image_tool -- MODEL PICTURE.png`. Set `OPENAI_BASE_URL` to use another
 //! server that speaks Chat Completions, such as a local model.
 
-use ropeway::content::Blob;
 use ropeway::prelude::*;
 
 #[tokio::main]

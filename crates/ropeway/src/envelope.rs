@@ -2,6 +2,8 @@
 //!
 //! Every call returns one [`Envelope`], which contains the data of the result or the error.
 
+mod parse;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use crate::error_chain::chain;
 use crate::message::{ToolCall, ToolResult};
 use crate::schema::{self, ValueChange};
 use crate::tool::{ArgumentProblem, CallError, CallId, Origin, ToolOutput};
+
+pub use self::parse::ResultError;
 
 /// The outcome of a tool call. Every call returns one, even for an unknown tool.
 ///
@@ -36,6 +40,7 @@ use crate::tool::{ArgumentProblem, CallError, CallId, Origin, ToolOutput};
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[doc(alias = "mcpEnvelope")]
 pub struct Envelope {
     /// Id of the call.
     pub id: CallId,
@@ -159,6 +164,11 @@ impl Envelope {
         if let Some(value) = self.cast.as_ref().or(self.meta.structured_content.as_ref()) {
             return EnvelopeData::Json(value);
         }
+        self.content()
+    }
+
+    /// Returns the text of the content, or its parts if some are not text.
+    fn content(&self) -> EnvelopeData<'_> {
         match &self.meta.content[..] {
             [ContentPart::Text { text, .. }] => EnvelopeData::Text(Cow::Borrowed(text)),
             parts => plain_text(parts).map_or(EnvelopeData::Parts(parts), |text| EnvelopeData::Text(Cow::Owned(text))),
@@ -166,10 +176,15 @@ impl Envelope {
     }
 }
 
-/// Writes the data as text: structured content as compact JSON, text as it is, and one line for each other part.
+/// Writes the data as text: structured content as compact JSON, text as it is, and one line for each other part. If the
+/// structured content is `null`, writes the content instead, unless it is empty.
 impl fmt::Display for Envelope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.data() {
+        let data = match self.data() {
+            EnvelopeData::Json(Value::Null) if !self.meta.content.is_empty() => self.content(),
+            data => data,
+        };
+        match data {
             EnvelopeData::Json(value) => write!(f, "{value}"),
             EnvelopeData::Text(text) => f.write_str(&text),
             EnvelopeData::Parts(parts) => {
@@ -337,6 +352,15 @@ mod tests {
     fn structured_content_takes_precedence_even_null() {
         assert_eq!(answered(ToolOutput::structured(json!({"a": 1}))).data(), EnvelopeData::Json(&json!({"a": 1})));
         assert_eq!(answered(ToolOutput::structured(Value::Null)).data(), EnvelopeData::Json(&Value::Null));
+    }
+
+    #[test]
+    fn the_text_beside_a_structured_null_is_printed() {
+        let printed = |wire: Value| answered(output(wire)).to_string();
+        assert_eq!(printed(json!({"content": [{"type": "text", "text": "a"}], "structuredContent": null})), "a");
+        assert_eq!(printed(json!({"content": [], "structuredContent": null})), "null");
+        let mixed = json!([{"type": "text", "text": "a"}, {"type": "image", "mimeType": "image/png", "data": "eA=="}]);
+        assert_eq!(printed(json!({"content": mixed, "structuredContent": null})), "a\n[image/png, 4 bytes of base64]");
     }
 
     #[test]

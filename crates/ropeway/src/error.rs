@@ -9,6 +9,9 @@ pub enum Error {
     /// A tool call returned no result.
     #[error(transparent)]
     Call(Box<crate::tool::CallError>),
+    /// A tool call failed, or its result does not have the expected type.
+    #[error(transparent)]
+    Result(Box<crate::envelope::ResultError>),
     /// A connection could not be established.
     #[cfg(feature = "mcp")]
     #[error(transparent)]
@@ -63,6 +66,7 @@ macro_rules! from {
 
 from! {
     Call: crate::tool::CallError,
+    Result: crate::envelope::ResultError,
     #[cfg(feature = "mcp")] Connect: crate::mcp::ConnectError,
     #[cfg(feature = "bridge")] Config: crate::config::ConfigError,
     #[cfg(feature = "bridge")] Bridge: crate::bridge::BridgeError,

@@ -128,6 +128,11 @@ pub mod user_folders;
 #[doc(hidden)]
 pub mod web;
 
+/// The programs of the library guide, which `cargo test --doc` compiles.
+#[cfg(all(doctest, feature = "gateway"))]
+#[doc = include_str!("../../../docs/library.md")]
+struct LibraryGuide;
+
 #[cfg(feature = "agent")]
 pub use self::agent::{Agent, AgentError, AgentServer, Step, Turn, TurnOutcome};
 #[cfg(feature = "bridge")]

@@ -16,7 +16,7 @@ pub use crate::config::{Config, Secrets};
 #[doc(no_inline)]
 pub use crate::config::{HttpServer, ServerConfig, StdioServer};
 #[doc(no_inline)]
-pub use crate::content::ContentPart;
+pub use crate::content::{Blob, ContentPart};
 #[doc(no_inline)]
 pub use crate::envelope::Envelope;
 #[cfg(feature = "mcp")]

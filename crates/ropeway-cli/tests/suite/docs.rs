@@ -55,7 +55,7 @@ fn the_programs_in_the_library_guide_are_the_examples() {
         let start = format!("<!-- example: {name} -->\n");
         let (front, rest) = text.split_once(&start).expect("the marker");
         let (_, back) = rest.split_once("<!-- /example -->").expect("the end marker");
-        text = format!("{front}{start}\n```rust\n{}```\n\n<!-- /example -->{back}", program(&name));
+        text = format!("{front}{start}\n```rust,no_run\n{}```\n\n<!-- /example -->{back}", program(&name));
     }
     keep(page, &text);
 }

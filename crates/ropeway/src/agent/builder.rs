@@ -56,6 +56,7 @@ pub struct AgentBuilder {
     sources: Vec<Arc<dyn ToolSource>>,
     contexts: Vec<Arc<dyn ContextSource>>,
     search_over: Option<usize>,
+    without_read_more: bool,
     tracer: Option<Tracer>,
     traceparent: Option<TraceParent>,
     secrets: Redactor,
@@ -126,6 +127,12 @@ impl AgentBuilder {
         self
     }
 
+    /// Leaves out the tool `read_more`, which reads outputs that exceed their budget. The model then gets only their truncated text.
+    pub fn without_read_more(mut self) -> Self {
+        self.without_read_more = true;
+        self
+    }
+
     /// Sets how much of each tool's output is sent to the model.
     pub fn budget(mut self, budget: OutputBudget) -> Self {
         self.budgets = self.budgets.with_default(budget);
@@ -168,6 +175,9 @@ impl AgentBuilder {
 
     /// Adds a server: a connection of the host, or settings of a connection that the agent opens at the first turn and closes
     /// when dropped. Its tools are named `mcp_<alias>_<tool>`.
+    ///
+    /// If tools of two servers have the same name, that of the server added last is used; a tool of the host takes precedence over
+    /// both. The turn reports it as a [warning](Step::Warning).
     pub fn mcp(mut self, server: impl Into<AgentServer>) -> Self {
         self.servers.push(server.into());
         self
@@ -244,8 +254,8 @@ impl AgentBuilder {
         conversation.system = self.system.clone().or(conversation.system);
         self.store.skip_outputs_of(&conversation);
         let read_more = ReadMore::new(self.store.clone()).with_page(self.budgets.page());
-        let sources =
-            Sources::new(vec![CheckedTool::new(Arc::new(read_more))], self.search_over.unwrap_or(SEARCH_OVER));
+        let builtin = if self.without_read_more { Vec::new() } else { vec![CheckedTool::new(Arc::new(read_more))] };
+        let sources = Sources::new(builtin, self.search_over.unwrap_or(SEARCH_OVER));
         sources.add_tools(self.tools);
         sources.add_secrets(&self.secrets);
         let handlers = match self.sampling {

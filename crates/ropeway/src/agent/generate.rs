@@ -142,6 +142,7 @@ pub struct Generation {
 /// A tool call of the model, for the host's `on_tool_call`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[doc(alias = "onToolCall")]
 pub struct ToolCallRequest {
     /// The id of the call, as sent by the model.
     pub id: CallId,

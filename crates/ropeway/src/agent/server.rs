@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::config::{CollisionPolicy, ServerConfig};
+use crate::checked::CheckedTool;
+use crate::config::{CollisionPolicy, HttpServer, ServerConfig, StdioServer};
 use crate::conversions::conversions;
 use crate::duration::format_duration;
 use crate::error_chain::chain;
@@ -23,10 +24,15 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Minimum time between two requests of a tool list that failed or has a short time to live.
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Maximum number of tools of a server that warnings are emitted about.
+const MAX_TOOL_WARNINGS: usize = 20;
+
 /// A server for an agent.
 ///
-/// An [`Mcp`] belongs to the host: it keeps its handlers and events, and stays open when the agent is dropped. A [`ServerConfig`]
-/// belongs to the agent: it is connected at the first turn, with the agent's handlers and events, and closed with the agent.
+/// An [`Mcp`] belongs to the host: it keeps its handlers and events, and stays open when the agent is dropped. The first turn
+/// connects it if the host has not; one that the host has closed stays closed and counts as unavailable, until the host connects it
+/// again. A [`ServerConfig`] belongs to the agent: it is connected at the first turn, with the agent's handlers and events, and
+/// closed with the agent.
 #[derive(Clone, Debug)]
 pub struct AgentServer {
     connection: ServerConnection,
@@ -71,7 +77,7 @@ impl AgentServer {
     }
 
     /// Makes turns fail with [`AgentError::RequiredServer`](super::AgentError::RequiredServer) while the server is unavailable. Each
-    /// turn tries to connect again.
+    /// turn tries to connect again, unless the host has closed the connection.
     #[must_use]
     pub fn required(mut self) -> Self {
         self.required = true;
@@ -115,6 +121,8 @@ impl AgentServer {
 conversions!(AgentServer {
     mcp: Mcp => Self::new(ServerConnection::Host(mcp));
     config: ServerConfig => Self::new(ServerConnection::Agent(Box::new(config)));
+    server: StdioServer => ServerConfig::from(server).into();
+    server: HttpServer => ServerConfig::from(server).into();
 });
 
 /// One connection as a source of tools and instructions.
@@ -179,9 +187,13 @@ impl ServerSource {
 
     /// Connects if necessary, and lists the tools if they may have changed.
     async fn refresh(&self) {
-        // A connection that the host closed stays closed.
-        let is_lost = !matches!(*self.mcp.state().borrow(), ConnectionState::Ready { .. } | ConnectionState::Closed);
-        if !self.listing().was_tried || (self.required && is_lost) {
+        let may_connect = match &*self.mcp.state().borrow() {
+            ConnectionState::Ready { .. } => false,
+            // A connection that the host closed stays closed.
+            ConnectionState::Closed => !self.mcp.was_opened(),
+            _ => true,
+        };
+        if may_connect && (self.required || !self.listing().was_tried) {
             // A failure shows in the status. If this future is dropped here, the next one makes the first attempt.
             let _ = self.mcp.connect().await;
             self.listing().was_tried = true;
@@ -224,10 +236,21 @@ impl ServerSource {
             let group = self.shape.apply_all(tools.iter().cloned());
             // Names of one server do not collide, so the policy does not matter.
             let (registry, _) = Registry::assemble([group], CollisionPolicy::Suffix);
+            self.check_schemas(&registry);
             listing.registry = Some(registry);
             listing.tools = tools;
         }
         listing.state = state;
+    }
+
+    /// Warns about tools whose input schemas cannot be compiled, which is slow, and therefore done in the background. Arguments of
+    /// such a tool are not validated.
+    fn check_schemas(&self, tools: &Registry) {
+        let (tools, warn) = (tools.clone(), self.mcp.warner());
+        tokio::task::spawn_blocking(move || {
+            let warnings = tools.tools().filter_map(CheckedTool::schema_warning);
+            warnings.take(MAX_TOOL_WARNINGS).for_each(|warning| warn(&warning));
+        });
     }
 
     fn failed(&self, cause: String) {
@@ -247,6 +270,9 @@ impl ServerSource {
             (ConnectionState::NeedsAuth { .. }, ..) => (ServerState::NeedsAuth, true),
             (ConnectionState::Down { cause, retry_at }, ..) => {
                 (ServerState::Down { cause: chain(&**cause) }, retry_at.is_some())
+            }
+            (ConnectionState::Closed, ..) if self.mcp.was_opened() => {
+                (ServerState::Down { cause: "the connection is closed".to_owned() }, false)
             }
             (ConnectionState::Closed, ..) => (ServerState::NotStarted, false),
         }

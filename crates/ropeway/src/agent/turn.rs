@@ -299,6 +299,7 @@ impl Turn {
     ///
     /// # Errors
     /// Fails if a model request fails, a required server is unavailable or a tool returns a fatal error; see [`AgentError`].
+    #[doc(alias = "final")]
     pub async fn finish(mut self) -> Result<TurnOutcome, AgentError> {
         // Discard steps as they arrive, so that they do not pile up.
         while self.next().await.is_some() {}

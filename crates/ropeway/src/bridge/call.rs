@@ -26,6 +26,7 @@ impl Bridge {
     ///
     /// The registry is a snapshot: it does not change when a server connects or reports other tools later. It is empty before
     /// [`start`](Self::start).
+    #[doc(alias = "get_tools")]
     pub fn registry(&self) -> Registry {
         self.tools().registry
     }

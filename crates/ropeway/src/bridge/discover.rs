@@ -15,7 +15,7 @@ use crate::tool::{
 /// Connects to all servers and returns their tools under the servers' own names.
 ///
 /// Filters and transformers that run over the result therefore see those names; the prefix of the configuration is added by
-/// [`DiscoveredTool::register`]. Every tool keeps the bridge, and so its connection, alive. [`Bridge::statuses`] reports servers that
+/// [`DiscoveredTool::register_exposed`]. Every tool keeps the bridge, and so its connection, alive. [`Bridge::statuses`] reports servers that
 /// could not be connected.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ use crate::tool::{
 /// let (_, found) = connect_and_discover(config).await?;
 /// let mut tools = Registry::default();
 /// for tool in found.into_iter().filter(|tool| tool.definition().name.starts_with("read_")) {
-///     tool.register(&mut tools);
+///     tool.register_exposed(&mut tools);
 /// }
 /// # Ok(()) }
 /// ```
@@ -72,7 +72,7 @@ pub async fn connect_and_discover(config: Config) -> Result<(Bridge, Vec<Discove
 pub async fn discover_and_register(config: Config, tools: &mut Registry) -> Result<Vec<ServerStatus>, BridgeError> {
     let (bridge, found) = connect_and_discover(config).await?;
     for tool in found {
-        if let Some(collision) = tool.register(tools) {
+        if let Some(collision) = tool.register_exposed(tools) {
             bridge.state.shared.warn(None, collision.to_string());
         }
     }
@@ -81,6 +81,7 @@ pub async fn discover_and_register(config: Config, tools: &mut Registry) -> Resu
 
 /// A tool found by [`connect_and_discover`], under its server's own name, that keeps its connection alive.
 #[derive(Clone)]
+#[doc(alias = "MCPTool")]
 pub struct DiscoveredTool {
     tool: Arc<dyn Tool>,
     definition: ToolDefinition,
@@ -111,19 +112,38 @@ impl DiscoveredTool {
         }
     }
 
-    /// Returns the name under which [`register`](Self::register) adds the tool: with the prefix of the configuration, and valid
+    /// Returns the name under which [`register_exposed`](Self::register_exposed) adds the tool: with the prefix of the configuration, and valid
     /// for every model.
     pub fn exposed_name(&self) -> &str {
         &self.exposed.name
     }
 
-    /// Applies a transformer, which sees the server's own name. Returns `None` if it filters the tool out.
+    /// Applies a transformer, such as a closure or a [`ToolOverride`](crate::config::ToolOverride), which sees the server's own
+    /// name. Returns `None` if it filters the tool out.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use ropeway::bridge::DiscoveredTool;
+    /// use ropeway::prelude::*;
+    ///
+    /// fn add(tool: DiscoveredTool, tools: &mut Registry) {
+    ///     let shouted = tool.transformed(|tool: ToolDefinition| {
+    ///         let name = tool.name.to_uppercase();
+    ///         Some(tool.with_name(name).with_description("Changed."))
+    ///     });
+    ///     if let Some(tool) = shouted {
+    ///         // As `mcp_<alias>_<NAME>`; `tools.register(tool)` adds it as `<NAME>`.
+    ///         tool.register_exposed(tools);
+    ///     }
+    /// }
+    /// ```
     #[must_use]
-    pub fn transformed(self, transformer: Arc<dyn Transformer>) -> Option<Self> {
+    pub fn transformed(self, transformer: impl Transformer + 'static) -> Option<Self> {
         let Self { exposed, bridge, .. } = self.clone();
         let server = self.server().cloned().unwrap_or_else(|| "local".into());
         let own_name = self.definition.name.clone();
-        let shape = ToolShape::plain(server).with_prefix("").with_transformer(transformer);
+        let shape = ToolShape::plain(server).with_prefix("").with_transformer(Arc::new(transformer));
         let tool = shape.apply(Arc::new(self))?;
         let mut definition = tool.definition().clone();
         // Locks and approvals compare the definition of the server.
@@ -142,8 +162,15 @@ impl DiscoveredTool {
     /// that had the name, if any.
     ///
     /// [`Registry::register`] adds it under the name of its definition instead, without the prefix.
-    pub fn register(self, tools: &mut Registry) -> Option<Collision> {
+    #[doc(alias = "registerMCPTool")]
+    pub fn register_exposed(self, tools: &mut Registry) -> Option<Collision> {
         tools.register(Arc::new(Self { definition: self.exposed.clone(), ..self }))
+    }
+
+    /// Adds the tool like [`register_exposed`](Self::register_exposed).
+    #[deprecated(note = "renamed to `register_exposed`: `Registry::register` adds the tool under another name")]
+    pub fn register(self, tools: &mut Registry) -> Option<Collision> {
+        self.register_exposed(tools)
     }
 }
 

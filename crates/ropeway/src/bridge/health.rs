@@ -33,9 +33,11 @@ impl BridgeHealth {
         self.servers.iter().all(ServerHealth::is_healthy)
     }
 
-    /// Returns `true` if every connected server responds. Servers that are down, skipped or not started are ignored.
+    /// Returns `true` if every connected server responds. Servers that are down, skipped or not started are ignored, unless no
+    /// server is connected: then this is [`is_healthy`](Self::is_healthy).
     pub fn is_running_healthy(&self) -> bool {
-        self.servers.iter().filter(|server| server.is_running()).all(ServerHealth::is_healthy)
+        let mut running = self.servers.iter().filter(|server| server.is_running()).peekable();
+        if running.peek().is_none() { self.is_healthy() } else { running.all(ServerHealth::is_healthy) }
     }
 }
 

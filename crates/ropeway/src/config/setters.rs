@@ -23,6 +23,7 @@ setters!(Config {
 });
 
 setters!(ServerConfig {
+    with_alias => alias: Alias,
     with_era => era: EraChoice,
     with_timeouts => timeouts: ServerTimeouts,
     with_limits => limits: ServerLimits,
@@ -211,6 +212,7 @@ setters!(ToolSettings {
 
 setters!(ToolOverride {
     with_name => name: Option<String>,
+    with_name_prefix => name_prefix: Option<String>,
     with_description => description: Option<String>,
     with_description_prefix => description_prefix: Option<String>,
     with_hide => hide: Vec<String>,

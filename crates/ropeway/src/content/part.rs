@@ -14,6 +14,7 @@ use crate::parse_error::ParseError;
 /// block's JSON.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[doc(alias("ToolResultPart", "MCPContentBlock"))]
 pub enum ContentPart {
     /// Text.
     Text {
@@ -98,6 +99,28 @@ impl ContentPart {
     /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), extra: Map::new() }
+    }
+
+    /// Creates an image part from base64 text, which is not validated. [`Blob::new`] encodes bytes.
+    pub fn image(mime_type: impl Into<String>, base64: impl Into<String>) -> Self {
+        Self::Image(Blob::from_base64(mime_type, base64))
+    }
+
+    /// Creates an audio part from base64 text, which is not validated.
+    pub fn audio(mime_type: impl Into<String>, base64: impl Into<String>) -> Self {
+        Self::Audio(Blob::from_base64(mime_type, base64))
+    }
+
+    /// Creates a text file: a resource whose URI is the name. Models get the name with the text.
+    #[doc(alias = "addFile")]
+    pub fn file(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::Resource(EmbeddedResource {
+            uri: name.into(),
+            mime_type: None,
+            contents: ResourceContents::Text(text.into()),
+            resource_extra: Map::new(),
+            extra: Map::new(),
+        })
     }
 
     /// Returns the text of a text part.

@@ -18,6 +18,7 @@ impl ContentPart {
     ///
     /// Blocks of an unknown type become text parts that hold their JSON. A single block is taken as a list of one, and `null` as an
     /// empty list.
+    #[doc(alias = "mapMCPContentBlocks")]
     pub fn from_blocks(blocks: Value) -> Vec<Self> {
         match blocks {
             Value::Array(blocks) => blocks.into_iter().map(Self::from_block).collect(),

@@ -23,6 +23,23 @@ fn content_blocks_of_a_message_become_parts() {
 }
 
 #[test]
+fn images_audio_and_files_are_made_in_one_call() {
+    let block = |part: ContentPart| serde_json::to_value(part).expect("JSON");
+    assert_eq!(
+        block(ContentPart::image("image/png", "AAAA")),
+        json!({"type": "image", "data": "AAAA", "mimeType": "image/png"})
+    );
+    assert_eq!(
+        block(ContentPart::audio("audio/wav", "AAAA")),
+        json!({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"})
+    );
+    assert_eq!(
+        block(ContentPart::file("notes.md", "# Notes")),
+        json!({"type": "resource", "resource": {"uri": "notes.md", "text": "# Notes"}})
+    );
+}
+
+#[test]
 fn every_block_type_round_trips_without_loss() {
     for block in [
         json!({"type": "text", "text": "hi", "annotations": {"audience": ["system"]}, "x": 1}),

@@ -153,19 +153,29 @@ async fn run_tool_call(
     let params = encode(connection, &ToolParams { name: tool, arguments })?;
     let request = Request { name: Some(tool), trace: Some(trace), ..Request::new("tools/call", b"", cx, timeouts) };
     let mut call = Call::new(connection, request, params);
+    let era = session.era();
     let wants_headers = session.wants_headers();
     if wants_headers || session.info.has_capability(&["tasks", "requests", "tools", "call"]) {
         Box::pin(call.apply_definition(tool, arguments, &session, false)).await?;
     }
-    match call.run(|output: &ToolOutput| &output.extra, session).await {
-        // The headers were built from an outdated schema.
-        Err(CallError::Refused { code: code::HEADER_MISMATCH, .. }) if wants_headers => {
-            let session = connection.session(cx, timeouts).await?;
-            Box::pin(call.apply_definition(tool, arguments, &session, true)).await?;
-            Box::pin(call.run(|output: &ToolOutput| &output.extra, session)).await
-        }
-        outcome => outcome,
+    let mut outcome = call.run(|output: &ToolOutput| &output.extra, session).await;
+    // The headers were built from an outdated schema.
+    if let Err(CallError::Refused { code: code::HEADER_MISMATCH, .. }) = outcome
+        && wants_headers
+    {
+        let session = connection.session(cx, timeouts).await?;
+        Box::pin(call.apply_definition(tool, arguments, &session, true)).await?;
+        outcome = Box::pin(call.run(|output: &ToolOutput| &output.extra, session)).await;
     }
+    // Only a modern server can return `null`
+    // (https://modelcontextprotocol.io/specification/2025-11-25/schema#calltoolresult). Legacy servers send it for a result
+    // without structured content.
+    if let Ok(output) = &mut outcome
+        && era == Era::Legacy
+    {
+        output.structured = output.structured.take().filter(|value| !value.is_null());
+    }
+    outcome
 }
 
 #[derive(Serialize)]

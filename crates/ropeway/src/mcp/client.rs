@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -21,7 +22,7 @@ use super::state::ConnectionState;
 use super::supervisor::{self, SupervisorCommand};
 use super::tool_list::ToolList;
 use super::tools;
-use crate::config::ServerConfig;
+use crate::config::{HttpServer, ServerConfig, StdioServer};
 use crate::content::EmbeddedResource;
 use crate::envelope::Envelope;
 use crate::event::{EventStream, Events};
@@ -69,6 +70,7 @@ pub struct ConnectError {
 /// # }
 /// ```
 #[derive(Clone)]
+#[doc(alias = "MCPClient")]
 pub struct Mcp {
     pub(super) inner: Arc<McpInner>,
 }
@@ -77,6 +79,8 @@ pub(super) struct McpInner {
     pub(super) connection: Arc<Connection>,
     /// Locked while a supervisor ends, so that the next one starts after it.
     supervisor: Mutex<Option<SupervisorHandle>>,
+    /// Whether [`Mcp::connect`] was ever called.
+    pub(super) was_opened: AtomicBool,
 }
 
 /// The running supervisor. It ends when the command sender is dropped.
@@ -96,8 +100,43 @@ impl fmt::Debug for Mcp {
 
 impl Mcp {
     /// Creates a connection without connecting.
-    pub fn new(config: ServerConfig) -> Self {
-        Self::with_host(config, Handlers::new(), Events::default())
+    pub fn new(config: impl Into<ServerConfig>) -> Self {
+        Self::with_host(config.into(), Handlers::new(), Events::default())
+    }
+
+    /// Creates a connection to a server that is started as a child process, without starting it.
+    ///
+    /// The alias is derived from the command: `filesystem` for `npx -y @modelcontextprotocol/server-filesystem`.
+    /// [`with_alias`](Self::with_alias) sets another.
+    ///
+    /// ```
+    /// # use ropeway::Mcp;
+    /// let files = Mcp::stdio("npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]);
+    /// assert_eq!(files.alias().as_str(), "filesystem");
+    /// ```
+    pub fn stdio<A: Into<String>>(command: impl Into<String>, args: impl IntoIterator<Item = A>) -> Self {
+        Self::new(StdioServer::new(command, args))
+    }
+
+    /// Creates a connection to a server at a URL, or to an [`HttpServer`] with headers or a token, without connecting.
+    ///
+    /// The alias is derived from the host: `figma` for `https://mcp.figma.com/mcp`. [`with_alias`](Self::with_alias) sets another.
+    ///
+    /// ```
+    /// # use ropeway::{HttpServer, Mcp};
+    /// let design = Mcp::http("https://mcp.figma.com/mcp").with_alias("design");
+    /// let docs = Mcp::http(HttpServer::new("https://docs.example.com/mcp").with_bearer("token"));
+    /// assert_eq!((design.alias().as_str(), docs.alias().as_str()), ("design", "docs"));
+    /// ```
+    pub fn http(server: impl Into<HttpServer>) -> Self {
+        Self::new(server.into())
+    }
+
+    /// Returns a connection with the same settings, handlers and events under another alias. It is not connected.
+    #[must_use]
+    pub fn with_alias(self, alias: impl Into<Alias>) -> Self {
+        let Connection { config, host, .. } = &*self.inner.connection;
+        Self::with_host(config.clone().with_alias(alias), host.handlers.clone(), host.events().clone())
     }
 
     /// Creates a connection with handlers for the server's requests, and with an event channel that several connections can
@@ -107,7 +146,9 @@ impl Mcp {
         let host = host.with_authorizer(&config.transport).with_elicitation_limit(config.limits.questions);
         let host = Arc::new(host);
         let connection = Arc::new(Connection::new(config, host));
-        Self { inner: Arc::new(McpInner { connection, supervisor: Mutex::default() }) }
+        Self {
+            inner: Arc::new(McpInner { connection, supervisor: Mutex::default(), was_opened: AtomicBool::default() }),
+        }
     }
 
     /// Returns the alias of the server.
@@ -143,6 +184,7 @@ impl Mcp {
                 Some(commands) => !under_way && commands.send(SupervisorCommand::Retry).is_ok(),
                 None => {
                     connection.state.send_replace(ConnectionState::Connecting { failures: 0 });
+                    self.inner.was_opened.store(true, Ordering::Relaxed);
                     let (commands, receiver) = mpsc::unbounded_channel();
                     let task = supervisor::spawn(connection.clone(), receiver);
                     *running = Some(SupervisorHandle { commands: Some(commands), task });
@@ -237,6 +279,14 @@ impl Mcp {
         Ok(list.definitions().map(|definition| ToolDefinition::clone(definition)).collect())
     }
 
+    /// Returns the definitions like [`list_tool_definitions`](Self::list_tool_definitions), with `prefix_` before each name.
+    ///
+    /// A call needs the server's own name, which is [`ToolDefinition::own_name`].
+    pub async fn list_tool_definitions_with_prefix(&self, prefix: &str) -> Result<Vec<ToolDefinition>, CallError> {
+        let list = tools::list(&self.inner.connection, &CallContext::default()).await?;
+        Ok(list.definitions().map(|definition| Arc::unwrap_or_clone(with_prefix(definition, Some(prefix)))).collect())
+    }
+
     /// Fetches the tool list from the server, even if the cached list is fresh.
     pub async fn refresh_tools(&self) -> Result<Vec<Arc<dyn Tool>>, CallError> {
         let list = tools::fetch(&self.inner.connection, &CallContext::default()).await?;
@@ -275,8 +325,9 @@ impl Mcp {
 
     /// Calls a tool by its name on the server and returns the outcome as an [`Envelope`], whether the call succeeded or not.
     ///
-    /// If the tool list is cached, structured content is cast to the tool's output schema. The arguments are sent unchecked;
-    /// [`CheckedTool`](crate::checked::CheckedTool) validates them.
+    /// Structured content is cast to the tool's output schema. The first result with structured content fetches the tool list for
+    /// that if it is not cached; if the server does not list its tools within 5 s, results stay as they are. The arguments are sent
+    /// unchecked; [`CheckedTool`](crate::checked::CheckedTool) validates them.
     pub async fn call(&self, tool: &str, arguments: impl IntoArguments) -> Envelope {
         self.call_with(tool, arguments, &CallContext::default()).await
     }
@@ -293,7 +344,10 @@ impl Mcp {
         match outcome {
             Ok(output) => {
                 let envelope = Envelope::from_output(id, tool, origin, took, output);
-                let list = self.inner.connection.tools();
+                if envelope.meta.is_error || envelope.meta.structured_content.is_none() {
+                    return envelope;
+                }
+                let list = Box::pin(tools::list_for_cast(&self.inner.connection, cx)).await;
                 match list.as_ref().and_then(|list| list.get(tool)?.definition.output_schema.as_ref()) {
                     Some(schema) => envelope.cast_to(schema),
                     None => envelope,

@@ -37,6 +37,9 @@ pub(crate) struct Connection {
     pub(crate) log_level: watch::Sender<Option<&'static str>>,
     session: Mutex<Option<Arc<Session>>>,
     tools: Mutex<Option<Arc<ToolList>>>,
+    /// The session whose tool list could not be fetched for a cast. Locked while a call fetches the list, so that other calls
+    /// wait for the same request.
+    pub(super) uncast_session: tokio::sync::Mutex<Option<u64>>,
     /// Incremented when the tool list changes.
     pub(crate) tools_version: watch::Sender<u64>,
     era: Mutex<Option<Era>>,
@@ -61,6 +64,7 @@ impl Connection {
             log_level: watch::Sender::new(None),
             session: Mutex::default(),
             tools: Mutex::default(),
+            uncast_session: tokio::sync::Mutex::default(),
             tools_version: watch::Sender::new(0),
             era: Mutex::default(),
             last_failure: Mutex::default(),

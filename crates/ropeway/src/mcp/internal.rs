@@ -1,6 +1,8 @@
 //! Methods of [`Mcp`] for the bridge and the agent.
 
 use std::sync::Arc;
+#[cfg(feature = "agent")]
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
@@ -53,6 +55,19 @@ impl Mcp {
     pub(crate) fn detached_tool(&self, definition: ToolDefinition) -> Arc<dyn Tool> {
         let connection = self.inner.connection.clone();
         Arc::new(McpTool { definition: Arc::new(definition), connection, _keep_alive: () })
+    }
+
+    /// Returns `true` if the connection was ever opened. A [closed](super::ConnectionState::Closed) one was then closed on purpose.
+    #[cfg(feature = "agent")]
+    pub(crate) fn was_opened(&self) -> bool {
+        self.inner.was_opened.load(Ordering::Relaxed)
+    }
+
+    /// Returns a function that emits warnings about the server. It does not keep the connection open.
+    #[cfg(feature = "agent")]
+    pub(crate) fn warner(&self) -> impl Fn(&str) + Send + use<> {
+        let host = self.inner.connection.host.clone();
+        move |warning| host.warn(warning)
     }
 
     /// Returns a digest of the server's command or URL.

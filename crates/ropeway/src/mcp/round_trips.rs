@@ -55,7 +55,12 @@ impl<'a> Call<'a> {
         let known = self.connection.tools().filter(|list| !refetch && list.get(tool).is_some());
         let list = match known {
             Some(list) => list,
-            None => tools::fetch(self.connection, self.request.cx).await?,
+            None => match tools::fetch(self.connection, self.request.cx).await {
+                Ok(list) => list,
+                // The server may run the tool without headers and without a task. If not, it says so.
+                Err(CallError::Refused { .. }) if !refetch => return Ok(()),
+                Err(error) => return Err(error),
+            },
         };
         let Some(listed) = list.get(tool) else { return Ok(()) };
         if session.wants_headers() {

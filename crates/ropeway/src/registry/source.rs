@@ -8,6 +8,7 @@ use crate::content::ContentPart;
 use crate::tool::{Alias, BoxFuture};
 
 /// A source of tools, such as a bridge or a registry.
+#[doc(alias = "ToolProvider")]
 pub trait ToolSource: Send + Sync {
     /// Returns the current tools. The registry does not change afterwards.
     fn registry(&self) -> Registry;
@@ -24,6 +25,7 @@ pub trait ToolSource: Send + Sync {
 }
 
 /// A source of context that goes before a conversation.
+#[doc(alias = "ContextProvider")]
 pub trait ContextSource: Send + Sync {
     /// Returns the current context, in order.
     fn context<'a>(&'a self) -> BoxFuture<'a, Vec<ContextItem>>;

@@ -19,6 +19,7 @@ use crate::tool::{Arguments, ToolDefinition};
 /// let renamed = ToolOverride::default().with_name("see".to_owned()).transform(ToolDefinition::new("look"));
 /// assert_eq!(renamed.map(|tool| tool.name).as_deref(), Some("see"));
 /// ```
+#[doc(alias("ToolTransformer", "PrefixToolTransformer"))]
 pub trait Transformer: Send + Sync {
     /// Returns the changed definition, or `None` to leave the tool out.
     fn transform(&self, definition: ToolDefinition) -> Option<ToolDefinition>;
@@ -53,6 +54,9 @@ impl Transformer for ToolOverride {
     fn transform(&self, mut definition: ToolDefinition) -> Option<ToolDefinition> {
         if let Some(name) = &self.name {
             definition.name.clone_from(name);
+        }
+        if let Some(prefix) = &self.name_prefix {
+            definition.name.insert_str(0, prefix);
         }
         if let Some(description) = &self.description {
             definition.description = Some(description.clone());
@@ -113,9 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn names_are_replaced() {
-        let renamed = ToolOverride::default().with_name("see".to_owned()).transform(look());
-        assert_eq!(renamed.map(|tool| tool.name).as_deref(), Some("see"));
+    fn names_are_replaced_and_prefixed() {
+        let name = |change: ToolOverride| change.transform(look()).map(|tool| tool.name);
+        let renamed = ToolOverride::default().with_name("see".to_owned());
+        assert_eq!(name(renamed.clone()).as_deref(), Some("see"));
+        assert_eq!(name(renamed.with_name_prefix("eye_".to_owned())).as_deref(), Some("eye_see"));
+        assert_eq!(name(ToolOverride::default().with_name_prefix("eye_".to_owned())).as_deref(), Some("eye_look"));
     }
 
     #[test]

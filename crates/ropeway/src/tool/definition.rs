@@ -196,6 +196,8 @@ impl ToolDefinition {
 }
 
 setters!(ToolDefinition {
+    /// Sets the name that models call the tool by. The server still hears its [own name](Self::own_name).
+    with_name(name: impl Into<String>) => name = name.into();
     /// Sets the description.
     with_description(description: impl Into<String>) => description = Some(description.into());
     /// Sets the schema of the arguments.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::hasty::{
     SOON, at, call, call_in, chain, child, connect, echo_fails, hasty, in_era, in_process, listening, ms, names,
-    still_works, text, until,
+    still_works, text, until, warnings,
 };
 use crate::scene::scene;
 
@@ -63,7 +63,6 @@ async fn told_of(way: &str, scripted: &ScriptedServer, request: &Value) {
 fn mcp_call_returns_an_envelope() {
     scene(|_| async {
         let (_, server) = in_process(Script::default()).await;
-        server.list_tools().await.expect("tools");
         let cx = CallContext::default();
         let sum = server.call_with("add", crate::hasty::arguments(json!({"a": 1, "b": 2})), &cx).await;
         assert_eq!(serde_json::to_value(&sum).expect("JSON")["data"], json!({"sum": 3.0}));
@@ -73,6 +72,103 @@ fn mcp_call_returns_an_envelope() {
         let record = serde_json::to_value(&lost).expect("JSON");
         assert_eq!(record["error"]["kind"], "not_connected");
         assert_eq!(record["origin"], json!({"server": "peer", "tool": "add"}));
+    });
+}
+
+/// Adds a tool that returns a number as a string, against its output schema.
+fn counting(script: Script) -> Script {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let definition = json!({"name": "count", "inputSchema": {"type": "object"}, "outputSchema": schema});
+    script.tool(definition, json!({"content": [], "structuredContent": {"n": "3"}}))
+}
+
+fn data(envelope: &ropeway::Envelope) -> Value {
+    serde_json::to_value(envelope.data()).expect("JSON")
+}
+
+#[test]
+fn results_are_cast_although_nobody_has_listed_the_tools() {
+    scene(|_| async {
+        over_every_way(counting(Script::default()), async |way, scripted, config| {
+            let server = connect(config).await;
+            // Concurrent calls share one list.
+            let envelopes = tokio::join!(server.call("count", ()), server.call("count", ()), server.call("count", ()));
+            for envelope in [envelopes.0, envelopes.1, envelopes.2] {
+                assert_eq!(data(&envelope), json!({"n": 3}), "{way}");
+            }
+            // The other ways need the list before each of the first calls, for headers or tasks.
+            let lists = scripted.received_of("tools/list").len();
+            assert!(lists == 1 || way != "modern pipe", "{way}: {lists}");
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_call_without_structured_content_does_not_list_the_tools() {
+    scene(|_| async {
+        let (scripted, server) = in_process(Script::default()).await;
+        assert_eq!(server.call("echo", json!({"message": "hi"})).await.to_string(), "hi");
+        assert!(scripted.received_of("tools/list").is_empty());
+        server.close().await;
+    });
+}
+
+#[test]
+fn a_result_is_returned_as_it_is_if_the_list_fails() {
+    scene(|_| async {
+        let refused = Fault::Error(json!({"code": -32000, "message": "no list"}));
+        let script = counting(Script::default()).fault(FaultTrigger::method("tools/list"), refused);
+        over_every_way(script, async |way, scripted, config| {
+            let server = connect(config).await;
+            let mut events = server.events();
+            for _ in 0..2 {
+                let envelope = server.call("count", ()).await;
+                assert_eq!((data(&envelope), envelope.error.is_none()), (json!({"n": "3"}), true), "{way}: {envelope}");
+            }
+            let lists = scripted.received_of("tools/list").len();
+            assert!(lists == 1 || way != "modern pipe", "{way}: a session whose list fails is asked again");
+            let warnings = warnings(&mut events);
+            assert!(warnings.iter().any(|it| it.starts_with("results are not cast")), "{way}: {warnings:?}");
+            server.close().await;
+        })
+        .await;
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_hangs_delays_one_result_by_five_seconds() {
+    let script = counting(Script::default()).fault(FaultTrigger::method("tools/list"), Fault::Hang);
+    let scripted = ScriptedServer::new(script);
+    let server = connect(ServerConfig::new("peer", scripted.in_process())).await;
+    let timed = async |cx: &CallContext| {
+        let begun = tokio::time::Instant::now();
+        let envelope = server.call_with("count", (), cx).await;
+        assert_eq!((data(&envelope), envelope.error.is_none()), (json!({"n": "3"}), true));
+        begun.elapsed()
+    };
+    let hasty = CallContext::default().with_timeout(Duration::from_secs(2));
+    assert_eq!(timed(&hasty).await, Duration::from_secs(2), "the deadline of the call applies");
+    assert_eq!(timed(&CallContext::default()).await, Duration::from_secs(5));
+    assert_eq!(timed(&CallContext::default()).await, Duration::ZERO, "once per session");
+    server.close().await;
+}
+
+#[test]
+fn a_structured_null_counts_in_the_modern_era_only() {
+    scene(|_| async {
+        for (era, structured) in [(EraChoice::Legacy, None), (EraChoice::Modern, Some(Value::Null))] {
+            let result = json!({"content": [{"type": "text", "text": "words"}], "structuredContent": null});
+            let script = Script::default().tool(json!({"name": "null", "inputSchema": {"type": "object"}}), result);
+            let scripted = ScriptedServer::new(script);
+            let server = connect(in_era(era, scripted.in_process())).await;
+            let envelope = server.call("null", ()).await;
+            assert_eq!(envelope.to_string(), "words", "{era:?}");
+            assert_eq!(envelope.meta.structured_content, structured, "{era:?}");
+            assert_eq!(data(&envelope), structured.map_or(json!("words"), |_| json!(null)), "{era:?}");
+            server.close().await;
+        }
     });
 }
 

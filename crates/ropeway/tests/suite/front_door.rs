@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use ropeway::config::{ReconnectPolicy, ServerEntry, ServerTimeouts, StartMode, Transport};
-use ropeway::content::Blob;
 use ropeway::prelude::*;
 use ropeway::testing::{Script, ScriptedServer};
 use ropeway::tool::{BoxError, CallError, Origin};
@@ -105,6 +104,32 @@ fn settings_are_built_without_naming_every_field() {
     assert_eq!((config.timeouts.connect, config.timeouts.idle), (second, second));
     let entry = ServerEntry::new(config).with_start(StartMode::Lazy).with_required(true).with_prefix("fs_");
     assert!(entry.required && entry.start == StartMode::Lazy && entry.prefix == "fs_");
+}
+
+#[test]
+fn a_connection_needs_only_a_command_or_a_url() {
+    let files = Mcp::stdio("npx", ["-y", "@modelcontextprotocol/server-filesystem"]);
+    let design = Mcp::http(HttpServer::new("https://mcp.figma.com/mcp").with_header("X-Team", "blue"));
+    assert_eq!((files.alias().as_str(), design.alias().as_str()), ("filesystem", "figma"));
+    let servers = [AgentServer::from(StdioServer::new("uvx", ["mcp-server-time"])), AgentServer::from(files)];
+    assert_eq!(servers.map(|server| server.alias().to_string()), ["time", "filesystem"]);
+}
+
+#[test]
+fn a_connection_under_another_alias_keeps_its_settings_and_events() {
+    scene(|_| async {
+        let server = Mcp::new(server("a"));
+        let mut events = server.events();
+        let server = server.with_alias("b");
+        server.connect().await.expect("a connection");
+        assert_eq!(server.call("echo", json!({"message": "hi"})).await.to_string(), "hi");
+        let ready = crate::hasty::event(&mut events, |event| match event {
+            ropeway::Event::Ready { server, .. } => Some(server.to_string()),
+            _ => None,
+        });
+        assert_eq!(ready.await, "b");
+        server.close().await;
+    });
 }
 
 #[tokio::test]

@@ -250,6 +250,9 @@ fn a_prefix_is_added_to_names_but_not_sent() {
         assert_eq!(output.expect("an answer").plain_text().as_deref(), Some("hi"));
         assert_eq!(scripted.received_of("tools/call")[0]["params"]["name"], "echo");
         assert_eq!(server.list_tools_with_prefix("").await.expect("tools")[0].definition().name, "echo");
+        let definitions = server.list_tool_definitions_with_prefix("peer").await.expect("tools");
+        assert_eq!((definitions[0].name.as_str(), definitions[0].own_name()), ("peer_echo", "echo"));
+        assert_eq!(definitions.len(), tools.len());
         server.close().await;
     });
 }

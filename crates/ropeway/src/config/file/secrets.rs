@@ -56,6 +56,7 @@ impl Secrets {
     /// assert!(config.warnings.is_empty());
     /// # Ok::<(), ropeway::config::ConfigError>(())
     /// ```
+    #[doc(alias = "get_secret")]
     pub fn from_fn<S: Into<Secret>>(callback: impl Fn(&str) -> Option<S> + Send + Sync + 'static) -> Self {
         Self::from_env().with_fn(callback)
     }

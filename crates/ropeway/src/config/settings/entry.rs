@@ -34,6 +34,7 @@ const CONTEXT_BYTES: usize = 64 << 10;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
+#[doc(alias = "mcpServers")]
 pub struct Config {
     /// The servers, in the order of the file.
     pub servers: Vec<ServerEntry>,
@@ -281,8 +282,10 @@ pub struct ToolSettings {
 #[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ToolOverride {
-    /// Replaces the name. The prefix is still added.
+    /// Replaces the name. The prefix of the server is still added.
     pub name: Option<String>,
+    /// The prefix of the name, between that of the server and the name.
+    pub name_prefix: Option<String>,
     /// Replaces the description.
     pub description: Option<String>,
     /// The prefix of the description.

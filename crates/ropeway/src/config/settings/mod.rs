@@ -1,5 +1,6 @@
 //! The settings of servers, of `ropeway chat` and of the gateway, as a program uses them.
 
+pub(crate) mod alias;
 mod chat;
 mod entry;
 mod gateway;

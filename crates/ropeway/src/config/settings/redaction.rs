@@ -86,6 +86,7 @@ impl fmt::Debug for ToolOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolOverride")
             .field("name", &self.name)
+            .field("name_prefix", &self.name_prefix)
             .field("description", &self.description)
             .field("description_prefix", &self.description_prefix)
             .field("hide", &self.hide)
@@ -130,7 +131,7 @@ mod tests {
     fn debug_output_of_presets_shows_only_names() {
         let mut change = ToolOverride { hide: vec!["page".into()], ..ToolOverride::default() };
         change.preset.insert("api_key".into(), serde_json::json!({"nested": "s3cret"}));
-        let shown = r#"ToolOverride { name: None, description: None, description_prefix: None, hide: ["page"], preset: {"api_key": ***}, provider_options: {} }"#;
+        let shown = r#"ToolOverride { name: None, name_prefix: None, description: None, description_prefix: None, hide: ["page"], preset: {"api_key": ***}, provider_options: {} }"#;
         assert_eq!(format!("{change:?}"), shown);
         let mut entry = crate::config::ServerEntry::new(ServerConfig::new("s", StdioServer::new("run", [""; 0])));
         entry.tools.overrides.push(("*".into(), change));

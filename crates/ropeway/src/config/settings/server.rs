@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::DuplexStream;
 
+use super::alias;
 use super::sandbox::Sandbox;
 use super::server_auth::ServerAuth;
 use super::server_limits::{ReconnectPolicy, ServerLimits, ServerTimeouts};
@@ -19,6 +20,7 @@ use crate::tool::Alias;
 /// The settings of a connection to one server.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
+#[doc(alias = "MCPConfig")]
 pub struct ServerConfig {
     /// The name of the server in this configuration.
     pub alias: Alias,
@@ -38,6 +40,8 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// Creates the settings of a server with this transport and defaults for the rest.
+    ///
+    /// [`StdioServer`] and [`HttpServer`] also convert into settings with an alias that is derived from the command or the URL.
     pub fn new(alias: impl Into<Alias>, transport: impl Into<Transport>) -> Self {
         Self {
             alias: alias.into(),
@@ -130,6 +134,7 @@ impl Transport {
 /// A server that runs as a child process.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(alias = "MCPStdioConfig")]
 pub struct StdioServer {
     /// The program. It is executed directly, without a shell.
     pub command: String,
@@ -202,6 +207,7 @@ impl StdioServer {
 /// A server at a URL.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(alias = "MCPHttpConfig")]
 pub struct HttpServer {
     /// The URL of the MCP endpoint.
     pub url: String,
@@ -221,7 +227,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Creates a server from its URL, with `sse_fallback` enabled.
+    /// Creates a server from its URL, with `sse_fallback` enabled. Strings also convert into one.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), headers: Vec::new(), bearer: None, auth: None, sse_fallback: true, is_sse: false }
     }
@@ -308,6 +314,26 @@ setters!(SocketServer {
     /// Sets the transport that the gateway uses for the server.
     replacing(transport: Transport) => replaces = Some(Box::new(transport));
 });
+
+conversions!(HttpServer {
+    url: &str => Self::new(url);
+    url: String => Self::new(url);
+});
+
+/// Derives the alias from the command.
+impl From<StdioServer> for ServerConfig {
+    fn from(server: StdioServer) -> Self {
+        let alias = alias::of_command(&server.command, &server.args, server.is_package_runner());
+        Self::new(alias, server)
+    }
+}
+
+/// Derives the alias from the host of the URL.
+impl From<HttpServer> for ServerConfig {
+    fn from(server: HttpServer) -> Self {
+        Self::new(alias::of_url(&server.url), server)
+    }
+}
 
 conversions!(Transport {
     server: SocketServer => Self::Socket(server);

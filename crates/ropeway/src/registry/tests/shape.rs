@@ -78,6 +78,7 @@ fn all_settings_of_an_entry_apply() {
     entry.description_prefix = Some("[MCP: {alias}] ".to_owned());
     let change = ToolOverride {
         name: Some("speak".to_owned()),
+        name_prefix: Some("out_".to_owned()),
         description: Some("Speaks.".to_owned()),
         description_prefix: Some("Loud: ".to_owned()),
         hide: vec!["room".to_owned()],
@@ -85,7 +86,7 @@ fn all_settings_of_an_entry_apply() {
         provider_options: [("openai".to_owned(), json!({"strict": true}))].into(),
     };
     entry.tools.overrides = vec![("s*".to_owned(), change), ("other".to_owned(), ToolOverride::default())];
-    let mut expected = ToolDefinition::new("web-speak").with_description("[MCP: web] Loud: Speaks.");
+    let mut expected = ToolDefinition::new("web-out_speak").with_description("[MCP: web] Loud: Speaks.");
     expected = expected.with_input_schema(json!({"type": "object", "properties": {"text": {"type": "string"}},
         "required": ["text"], "additionalProperties": false}));
     expected.origin = Origin::Server { server: "web".into(), tool: "say".into() };

@@ -249,6 +249,20 @@ fn a_turn_without_a_required_server_is_an_error_and_can_be_resumed() {
 }
 
 #[test]
+fn a_required_connection_that_the_host_closed_ends_the_turn() {
+    scene(|_| async {
+        let scripted = ScriptedServer::new(Script::default());
+        let mcp = connect(hasty(scripted.in_process())).await;
+        mcp.close().await;
+        let agent = Agent::builder().provider(model(Dialect::Chat, [ScriptedReply::text("done")])).model("m");
+        let agent = agent.mcp(AgentServer::from(mcp.clone()).required()).build().expect("an agent");
+        let error = agent.send("q").finish().await.expect_err("the server is required");
+        assert_eq!(chain(&error), "required server `peer` is unavailable: the connection is closed");
+        assert_eq!((scripted.connections(), mcp.is_connected()), (1, false));
+    });
+}
+
+#[test]
 fn a_required_server_of_a_bridge_ends_the_turn_with_its_cause() {
     scene(|scene| async move {
         let mut gone = ServerEntry::new(named("gone", hasty(scene.stdio("/no/such/program", [""; 0]))));

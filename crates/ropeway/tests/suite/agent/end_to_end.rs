@@ -158,6 +158,17 @@ async fn a_call_through_call_tool_has_the_budget_of_its_tool() {
 }
 
 #[tokio::test]
+async fn an_agent_without_read_more_gets_truncated_text_only() {
+    let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
+    let replies = [ScriptedReply::call("a", "long", json!({})), ScriptedReply::text("done")];
+    let agent = agent(Dialect::Chat, replies).tool(long).budget(OutputBudget::default().with_text_bytes(1000));
+    let agent = agent.without_read_more().build().expect("an agent");
+    done(agent.send("q")).await;
+    assert_eq!(agent.tools().len(), 1);
+    assert_eq!(results(&agent.history())[0].1, format!("{}\n[4,000 of 5,000 bytes omitted]", "x".repeat(1000)));
+}
+
+#[tokio::test]
 async fn no_notice_mentions_another_tool_named_read_more() {
     let long = tool("long", |_, _| std::future::ready(Ok("x".repeat(5000))));
     let theirs = tool("read_more", |_, _| std::future::ready(Ok("a novel")));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ropeway::agent::{AgentServer, ServerSource};
 use ropeway::config::ServerConfig;
 use ropeway::event::{Event, Events};
-use ropeway::mcp::{ConnectionState, Handlers};
+use ropeway::mcp::{ConnectionState, Handlers, Mcp};
 use ropeway::registry::{ContextItem, ContextSource, ServerState, ToolSource, naming};
 use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use ropeway::tool::{Alias, CallContext};
@@ -39,6 +39,10 @@ fn outcome(source: &ServerSource) -> ServerState {
     statuses.remove(0).state
 }
 
+fn closed() -> ServerState {
+    ServerState::Down { cause: "the connection is closed".to_owned() }
+}
+
 /// Asserts that a future completes without waiting.
 async fn at_once(future: impl Future<Output = ()>) {
     tokio::select! {
@@ -59,6 +63,28 @@ fn nothing_is_connected_before_the_first_turn() {
         source.ready().await;
         assert_eq!(names(&source), ["mcp_peer_one", "mcp_peer_two"]);
         assert_eq!(outcome(&source), ServerState::Ready { tools: 2 });
+    });
+}
+
+#[test]
+fn a_tool_with_an_invalid_schema_is_reported_with_the_cause_and_can_be_called() {
+    scene(|_| async {
+        let mut script = with_tools(&["odd"]);
+        script.extra_tools[0].definition["inputSchema"] =
+            json!({"type": "object", "properties": {"a": {"type": "strin"}}});
+        let events = Events::default();
+        let mut told = events.subscribe();
+        let server = AgentServer::from(hasty(ScriptedServer::new(script).in_process()));
+        let source = server.into_source(Handlers::new(), events);
+        source.ready().await;
+        let warning = event(&mut told, |event| match event {
+            Event::Warning { message, .. } => Some(message),
+            _ => None,
+        })
+        .await;
+        assert!(warning.contains("input schema of tool `odd`") && warning.contains("strin"), "{warning}");
+        let envelope = source.registry().call("mcp_peer_odd", json!({"a": 1})).await;
+        assert_eq!(envelope.to_string(), "odd");
     });
 }
 
@@ -223,8 +249,42 @@ fn a_connection_that_the_host_closes_stays_closed() {
         source.ready().await;
         mcp.close().await;
         at_once(source.ready()).await;
-        assert_eq!((outcome(&source), names(&source)), (ServerState::NotStarted, Vec::new()));
+        assert_eq!((outcome(&source), names(&source)), (closed(), Vec::new()));
         assert_eq!(scripted.connections(), 1);
+    });
+}
+
+#[test]
+fn a_connection_closed_before_the_first_turn_stays_closed_until_the_host_opens_it() {
+    scene(|_| async {
+        let scripted = ScriptedServer::new(with_tools(&["one"]));
+        let mcp = connect(hasty(scripted.in_process())).await;
+        mcp.close().await;
+        for server in [AgentServer::from(mcp.clone()), AgentServer::from(mcp.clone()).required()] {
+            let source = source(server);
+            at_once(source.ready()).await;
+            assert_eq!((outcome(&source), names(&source)), (closed(), Vec::new()));
+            assert!(source.statuses()[0].is_missing());
+            assert_eq!(scripted.connections(), 1);
+        }
+        let source = source(mcp.clone());
+        source.ready().await;
+        mcp.connect().await.expect("a connection");
+        source.ready().await;
+        assert_eq!(names(&source), ["mcp_peer_one"]);
+        mcp.close().await;
+    });
+}
+
+#[test]
+fn a_connection_that_the_host_never_opened_is_opened_by_the_first_turn() {
+    scene(|_| async {
+        let scripted = ScriptedServer::new(with_tools(&["one"]));
+        let mcp = Mcp::new(hasty(scripted.in_process()));
+        let source = source(mcp.clone());
+        source.ready().await;
+        assert_eq!((names(&source), mcp.is_connected()), (vec!["mcp_peer_one".to_owned()], true));
+        mcp.close().await;
     });
 }
 

@@ -571,6 +571,22 @@ fn discovered_tools_can_be_registered_by_the_host() {
 }
 
 #[test]
+fn a_bridge_without_a_running_server_is_healthy_only_if_none_should_run() {
+    scene(|scene| async move {
+        let absent = entry("absent", scene.stdio("/no/such/program", [""; 0]));
+        let mut off = absent.clone();
+        off.enabled = false;
+        for (servers, healthy) in [(vec![absent], false), (vec![off], true), (vec![], true)] {
+            let bridge = Bridge::new(config(servers)).expect("a bridge");
+            bridge.start().await.expect("no server is required");
+            let health = bridge.health_check().await;
+            assert_eq!((health.is_running_healthy(), health.is_healthy()), (healthy, healthy), "{health:?}");
+            bridge.stop().await;
+        }
+    });
+}
+
+#[test]
 fn an_invalid_schema_is_a_warning_when_it_is_listed() {
     scene(|_| async move {
         let mut odd = with_tool("odd");
@@ -696,12 +712,18 @@ fn discovered_tools_have_own_names_and_get_the_prefix_on_registering() {
         let mut tools = Registry::default();
         for tool in found {
             match tool.definition().name.as_str() {
-                "echo" => assert!(tool.register(&mut tools).is_none()),
+                "echo" => assert!(tool.register_exposed(&mut tools).is_none()),
                 "add" => {
-                    let rename = ToolOverride::default().with_name("my_add".to_owned());
-                    let tool = tool.transformed(std::sync::Arc::new(rename)).expect("a tool");
+                    let rename = ToolOverride::default().with_name_prefix("my_".to_owned());
+                    let tool = tool.transformed(rename).expect("a tool");
                     assert_eq!((tool.definition().name.as_str(), tool.exposed_name()), ("my_add", "mcp_a_my_add"));
-                    assert!(tools.register(std::sync::Arc::new(tool)).is_none());
+                    assert!(tools.register(tool).is_none());
+                }
+                "sleep" => {
+                    let rename = |tool: ToolDefinition| Some(tool.with_name("wait"));
+                    let tool = tool.transformed(rename).expect("a tool");
+                    assert_eq!(tool.definition().own_name(), "sleep", "the server hears its own name");
+                    assert!(tool.register_exposed(&mut tools).is_none());
                 }
                 _ => {}
             }
@@ -709,7 +731,7 @@ fn discovered_tools_have_own_names_and_get_the_prefix_on_registering() {
         // The tools keep the connection alive.
         drop(bridge);
         let names: Vec<&str> = tools.definitions().map(|definition| definition.name.as_str()).collect();
-        assert_eq!(names, ["mcp_a_echo", "my_add"]);
+        assert_eq!(names, ["mcp_a_echo", "my_add", "mcp_a_wait"]);
         assert_eq!(call(&tools, "mcp_a_echo", json!({"message": "hi"})).await.as_deref(), Ok("hi"));
         assert_eq!(call(&tools, "my_add", json!({"a": 1, "b": 2})).await.as_deref(), Ok("{\"sum\":3.0}"));
     });

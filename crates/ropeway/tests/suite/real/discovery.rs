@@ -1,7 +1,5 @@
 //! The steps of a host that discovers, filters, transforms and registers tools itself, with a real server.
 
-use std::sync::Arc;
-
 use ropeway::agent::Agent;
 use ropeway::bridge::{connect_and_discover, discover_and_register};
 use ropeway::config::{Config, ServerConfig, ServerEntry};
@@ -49,9 +47,9 @@ fn discovered_tools_are_filtered_changed_and_registered_one_by_one() {
         let reads = |name: &str| !["delete", "write", "edit", "move", "create"].iter().any(|word| name.contains(word));
         for tool in found.into_iter().filter(|tool| reads(&tool.definition().name)) {
             let own = tool.definition().description.clone();
-            let tool = tool.transformed(Arc::new(described)).expect("a tool");
+            let tool = tool.transformed(described).expect("a tool");
             assert_eq!(tool.definition().original().description, own);
-            assert!(tool.register(&mut tools).is_none());
+            assert!(tool.register_exposed(&mut tools).is_none());
         }
         let named = |name: &str| tools.get(name).is_some();
         assert!(named("mcp_filesystem_list_directory") && !named("mcp_filesystem_write_file"));
