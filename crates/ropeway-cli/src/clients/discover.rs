@@ -150,6 +150,8 @@ pub(crate) struct ClientFile {
     pub(crate) servers: Result<ForeignConfig, String>,
     /// The text of a discovered project file, which is untrusted.
     pub(crate) project: Option<String>,
+    /// The directory that its servers run in, if the file belongs to one.
+    pub(super) directory: Option<PathBuf>,
 }
 
 impl ClientFile {
@@ -177,10 +179,11 @@ pub(crate) fn find(clients: &[Client], paths: &ClientPaths, workspace: &mut Work
             if text.as_ref().is_ok_and(|text| !client.keys(&path).iter().all(|key| text.contains(key))) {
                 continue;
             }
-            let servers =
-                text.as_ref().map_err(ToString::to_string).and_then(|text| servers(text, &path, paths, workspace));
+            let directory = text.as_ref().ok().and_then(|text| directory(text, &path, paths));
+            let servers = text.as_ref().map_err(ToString::to_string);
+            let servers = servers.and_then(|text| servers_in(directory.as_deref(), text, &path, workspace));
             let project = text.ok().filter(|_| paths.is_project(&path));
-            found.push(ClientFile { client: Some(*client), servers, path, project });
+            found.push(ClientFile { client: Some(*client), servers, path, project, directory });
         }
     }
     found
@@ -194,20 +197,27 @@ pub(crate) fn open(
     workspace: &mut Workspace<'_>,
 ) -> ClientFile {
     let text = read_text(path).map_err(|error| first_problem(&error));
-    let servers = text.and_then(|text| servers(&text, path, paths, workspace));
-    ClientFile { client, path: path.to_owned(), servers, project: None }
+    let directory = text.as_ref().ok().and_then(|text| directory(text, path, paths));
+    let servers = text.and_then(|text| servers_in(directory.as_deref(), &text, path, workspace));
+    ClientFile { client, path: path.to_owned(), servers, project: None, directory }
 }
 
-fn servers(
+/// Returns the absolute directory of a file's servers: its project, or the directory of a manifest.
+fn directory(text: &str, path: &Path, paths: &ClientPaths) -> Option<PathBuf> {
+    if !is_manifest(text, path) {
+        return paths.project_of(path);
+    }
+    std::path::absolute(path).ok()?.parent().map(Path::to_owned)
+}
+
+fn servers_in(
+    directory: Option<&Path>,
     text: &str,
     path: &Path,
-    paths: &ClientPaths,
     workspace: &mut Workspace<'_>,
 ) -> Result<ForeignConfig, String> {
     let read = |folder: Option<&Path>| read_foreign_in(text, path, folder).map_err(|error| first_problem(&error));
-    // A manifest resolves paths from its own directory.
-    let own = if is_manifest(text, path) { path.parent().map(Path::to_owned) } else { paths.project_of(path) };
-    let foreign = read(own.as_deref())?;
+    let foreign = read(directory)?;
     if foreign.without_workspace.is_empty() {
         return Ok(foreign);
     }

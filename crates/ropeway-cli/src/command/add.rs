@@ -224,26 +224,30 @@ impl Add {
         Ok(server)
     }
 
-    /// Returns the `cwd` to write. A program with a relative path runs in the current directory.
+    /// Returns the `cwd` to write, unless it is the directory of the file. A server with an argument that exists below the
+    /// current directory runs there.
     fn folder(&self, file: &Path) -> Result<Option<String>, Failure> {
         let here = std::env::current_dir()
             .map_err(|error| Failure::usage("could not determine the current directory").caused_by(&error))?;
         let is_here = |word: &String| {
-            let path = Path::new(word);
-            path.is_relative() && (word == "." || (word.contains('/') && path.exists()) || path.is_file())
+            let path = Path::new(word.split_once('=').map_or(word.as_str(), |(_, value)| value));
+            path.is_relative() && path.exists()
         };
+        // A program without a slash is found on PATH.
+        let program = self.command.first().filter(|program| program.contains('/'));
+        let mut words = program.into_iter().chain(self.command.iter().skip(1));
         let folder = match &self.cwd {
             Some(folder) if !folder.is_dir() => {
                 return Err(Failure::usage(format!("`{}` is not a directory", folder.display())));
             }
             Some(folder) => here.join(folder),
-            None if self.command.iter().any(is_here) => here,
+            None if words.any(is_here) => here,
             None => return Ok(None),
         };
         let beside = std::path::absolute(file).ok().and_then(|file| file.parent().map(Path::to_owned));
         // A relative path keeps working if the directory moves.
         let written = match beside.as_deref().and_then(|beside| folder.strip_prefix(beside).ok()) {
-            Some(below) if below.as_os_str().is_empty() => ".".to_owned(),
+            Some(below) if below.as_os_str().is_empty() => return Ok(None),
             Some(below) => below.to_string_lossy().into_owned(),
             None => folder.to_string_lossy().into_owned(),
         };

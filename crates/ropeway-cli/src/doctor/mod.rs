@@ -78,7 +78,7 @@ async fn examine_with(
 }
 
 async fn examine_process(server: &StdioServer, environment: &Environment, source: ConfigSource) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = server.cwd.as_deref().and_then(program::check_folder).into_iter().collect();
+    let mut findings: Vec<Finding> = server.working_dir().map(program::check_folder).into_iter().collect();
     let beside = environment.of_server(server);
     let (path, finding) = program::check(server, &beside);
     findings.push(finding);

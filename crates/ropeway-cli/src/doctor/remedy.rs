@@ -34,8 +34,8 @@ fn of_process(cause: &ConnectErrorKind, server: &StdioServer, said: &[String], s
     let command = server.command.as_str();
     match cause {
         ConnectErrorKind::Spawn { source, .. } => match source.kind() {
-            ErrorKind::NotFound if server.cwd.as_ref().is_some_and(|folder| !folder.is_dir()) => {
-                server.cwd.as_ref().map(|folder| format!("working directory `{}` does not exist", folder.display()))
+            _ if server.working_dir().is_some_and(|folder| !folder.is_dir()) => {
+                Some("create the directory, or correct `cwd`".to_owned())
             }
             ErrorKind::NotFound if command.contains('/') => Some("correct the path of the command".to_owned()),
             ErrorKind::NotFound => {

@@ -30,8 +30,8 @@ pub(crate) use self::file::fuzz;
 #[doc(hidden)]
 pub use self::file::{
     ChatReview, ConfigReview, ForeignConfig, ForeignServer, ServerReview, TokenCommandReview, ToolReference,
-    ToolReferenceKind, TransportReview, ValueReference, edit, is_manifest, open_regular, raw, read_foreign,
-    read_foreign_in, read_regular, read_text, review, tool_references,
+    ToolReferenceKind, TransportReview, ValueReference, content_digest, edit, is_manifest, open_regular, raw,
+    read_foreign, read_foreign_in, read_regular, read_text, review, tool_references,
 };
 #[cfg(feature = "bridge")]
 pub use self::file::{ConfigError, ConfigProblem, Secrets, json_schema};

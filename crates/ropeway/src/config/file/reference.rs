@@ -129,7 +129,7 @@ pub(super) fn escape(text: &str) -> String {
 pub(super) fn workspace(origin: &Path) -> &Path {
     let folder = origin.parent().unwrap_or(Path::new(""));
     let is_client =
-        folder.file_name().is_some_and(|name| matches!(name.to_str(), Some(".vscode" | ".cursor" | ".zed")));
+        folder.file_name().is_some_and(|name| matches!(name.to_str(), Some(".vscode" | ".cursor" | ".zed" | ".codex" | ".gemini")));
     if is_client { folder.parent().unwrap_or(folder) } else { folder }
 }
 

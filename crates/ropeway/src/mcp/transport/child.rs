@@ -79,7 +79,7 @@ fn kill(group: Option<Pid>, signal: Signal) {
     }
 }
 
-/// Returns `true` if the program is not on the `PATH`. The error may also mean a missing working directory.
+/// Returns `true` if the program is not on the `PATH`.
 fn is_missing_program(server: &StdioServer, error: &std::io::Error) -> bool {
     if error.kind() != std::io::ErrorKind::NotFound || server.command.contains('/') {
         return false;
@@ -88,13 +88,21 @@ fn is_missing_program(server: &StdioServer, error: &std::io::Error) -> bool {
     let path: std::ffi::OsString = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
     // An existing script may lack the interpreter of its first line.
     !std::env::split_paths(&path).any(|folder| folder.join(&server.command).exists())
-        && server.cwd.as_ref().is_none_or(|folder| folder.is_dir())
+}
+
+/// Returns why a server cannot run in its working directory. The system reports the same error for a missing program.
+fn directory_problem(server: &StdioServer) -> Option<String> {
+    let folder = server.working_dir().filter(|folder| !folder.is_dir())?;
+    let problem = if folder.exists() { "is not a directory" } else { "does not exist" };
+    Some(format!("working directory `{}` {problem}", folder.display()))
 }
 
 /// Returns the error of a program that could not be executed.
 fn spawn_error(server: &StdioServer, redactor: &Redactor, source: std::io::Error) -> ConnectErrorKind {
     let program = redactor.redact(&server.command).into_owned();
-    let source = if is_missing_program(server, &source) {
+    let source = if let Some(problem) = directory_problem(server) {
+        std::io::Error::new(source.kind(), redactor.redact(&problem).into_owned())
+    } else if is_missing_program(server, &source) {
         std::io::Error::new(source.kind(), format!("`{program}` is not on the PATH"))
     } else {
         source
@@ -156,11 +164,11 @@ impl ChildGroup {
         // Last, so that an entry cannot replace it.
         let mark = ProcessMark::new();
         command.envs([mark.variable()]);
-        if let Some(folder) = &server.cwd {
+        if let Some(folder) = server.working_dir() {
             command.current_dir(folder);
         }
         let failed = |source: std::io::Error| match &sandbox {
-            Some(sandbox) if server.cwd.as_ref().is_none_or(|folder| folder.is_dir()) => sandbox.error(&source),
+            Some(sandbox) if directory_problem(server).is_none() => sandbox.error(&source),
             _ => spawn_error(server, redactor, source),
         };
         let (mut child, group) = {
