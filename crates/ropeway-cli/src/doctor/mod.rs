@@ -11,6 +11,7 @@ mod proxy;
 mod remedy;
 mod runtime;
 mod sandbox;
+mod sdk_advice;
 mod source;
 mod stderr_advice;
 mod tool_filter;

@@ -13,29 +13,26 @@ use super::groups::groups;
 use super::orphans::{self, ProcessMark};
 use super::private_temp::{self, PrivateTemp};
 use super::sandbox::SandboxStart;
-use crate::config::{SandboxFailure, StdioServer};
+use crate::config::{CERTIFICATE_VARIABLES, SandboxFailure, StdioServer};
 use crate::mcp::error::ConnectErrorKind;
 use crate::secret::Redactor;
 
-/// Variables that a child gets if it does not inherit the whole environment. The certificate variables let package runners
-/// work behind a company's own certificate authority.
-const MINIMAL_ENVIRONMENT: [&str; 19] = [
-    "CURL_CA_BUNDLE",
+/// Variables that a child gets if it does not inherit the whole environment, in addition to [`CERTIFICATE_VARIABLES`]. With
+/// those of `uv`, package runners work behind a company's own certificate authority.
+const MINIMAL_ENVIRONMENT: [&str; 16] = [
     "HOME",
     "LANG",
     "LC_ALL",
     "LC_CTYPE",
     "LOGNAME",
-    "NODE_EXTRA_CA_CERTS",
     "PATH",
-    "REQUESTS_CA_BUNDLE",
     "SHELL",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
     "TERM",
     "TMPDIR",
     "TZ",
     "USER",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
     "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
@@ -154,7 +151,8 @@ impl ChildGroup {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if !server.inherit_env {
             command.env_clear();
-            command.envs(MINIMAL_ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+            let names = MINIMAL_ENVIRONMENT.iter().chain(CERTIFICATE_VARIABLES);
+            command.envs(names.filter_map(|name| Some((name, std::env::var_os(name)?))));
         }
         command.envs(sandbox.as_ref().and_then(SandboxStart::variable));
         // A launcher sets them when it executes the server: `LD_PRELOAD` would run code before it restricts itself.
