@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anstyle::Style;
 use clap::ValueEnum;
 use ropeway::config::raw::{RawAuth, RawMap, RawServer, RawText, RawTransport};
-use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerSettings, StartMode, edit};
+use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerEntry, ServerSettings, StartMode, edit};
 use serde_json::json;
 
 use super::doctor::examine_settings;
 use crate::config::config_target::{self, ConfigTarget};
 use crate::connect::command_context::CommandContext;
 use crate::connect::servers::{ServerSource, Servers};
-use crate::doctor::examine_entry;
+use crate::doctor::{examine_entry, program_problem};
 use crate::failure::{Exit, Failure};
 use crate::files::file;
 use crate::output::print::{print, print_json};
@@ -139,6 +139,10 @@ impl Add {
             }
             _ => Vec::new(),
         };
+        if let Some(problem) = entry.and_then(ServerEntry::stdio).filter(|_| !self.check).and_then(program_problem) {
+            let fix = problem.fix.map(|fix| format!("; {fix}")).unwrap_or_default();
+            trust::print_warning(&format!("{}{fix}", problem.message));
+        }
         let is_left_out = entry.is_some_and(|entry| config.excludes(&entry.alias));
         let lines: Vec<String> =
             config_target::added_lines(target.text(), &text).into_iter().map(literal::redact_line).collect();
@@ -171,6 +175,9 @@ impl Add {
             }
             if let Some(report) = &report {
                 text.push_str(&format!("\n{}", report.render(terminal_width(&std::io::stdout()))));
+                if report.exit() != Exit::Done {
+                    text.push_str(&format!("\nThe entry was kept; `ropeway remove {}` deletes it.\n", clean(&server.alias)));
+                }
             }
             print(&text)?;
         }
@@ -262,7 +269,7 @@ impl Add {
         missing: &[String],
     ) -> String {
         let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
-        let file = target.path.display();
+        let file = target.shown();
         let heading = match (self.dry_run, target.is_new()) {
             (true, true) => format!("Would create {file}:"),
             (true, false) => format!("Would add to {file}:"),

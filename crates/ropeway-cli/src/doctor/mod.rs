@@ -54,6 +54,12 @@ pub(crate) async fn examine(config: &ServerConfig, with: &ExamineSettings<'_>) -
     examine_with(config, None, ConfigSource::CommandLine, with).await
 }
 
+/// Returns the problem of a server's program, if it cannot be started.
+pub(crate) fn program_problem(server: &StdioServer) -> Option<Finding> {
+    let (_, finding) = program::check(server, &Environment::of_process().of_server(server));
+    Some(finding).filter(Finding::is_problem)
+}
+
 /// Examines one server: its environment first, then the connection, within the time limit.
 async fn examine_with(
     config: &ServerConfig,

@@ -279,6 +279,20 @@ fn links_and_permissions_are_kept() {
 }
 
 #[test]
+fn a_program_that_does_not_exist_is_added_with_a_warning() {
+    let home = Home::new();
+    let run = home.run(&["add", "a", "--", "no-such-command"]).expect(0);
+    assert!(run.stderr.contains("warning: command `no-such-command` not found on PATH"), "{}", run.stderr);
+    assert!(run.stdout.starts_with("Created ropeway.yaml:\n"), "{}", run.stdout);
+    let run = home.run(&["add", "b", "--", "cat"]).expect(0);
+    assert_eq!(run.stderr, "");
+    assert!(run.stdout.starts_with("Added to ropeway.yaml:\n"), "{}", run.stdout);
+    let run = home.run(&["add", "c", "--check", "--", "no-such-command"]).expect(3);
+    assert!(run.stdout.contains("The entry was kept; `ropeway remove c` deletes it."), "{}", run.stdout);
+    assert!(home.read("work/ropeway.yaml").contains("alias: c"));
+}
+
+#[test]
 fn a_server_with_a_path_from_a_subdirectory_runs_there() {
     let home = Home::with_config("servers: []\n");
     home.write("work/sub/data/server.sh", "");
