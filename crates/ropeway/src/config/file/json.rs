@@ -28,8 +28,9 @@ pub(super) fn parse(text: &str) -> Result<Node, ConfigProblem> {
     let text = &*json::without_lone_surrogates(text);
     let parsed = parse_to_ast(text, &CollectOptions::default(), &options).map_err(|error| {
         let reason = error.kind().to_string().to_lowercase();
-        // The range of an object or a text that does not end starts at its beginning, far from the mistake.
-        let at = if reason.starts_with("unterminated") { text.trim_end().len() } else { error.range().start };
+        // The range of an object that does not end starts at its beginning, far from the mistake.
+        let is_open = reason == "unterminated object" || reason == "unterminated array";
+        let at = if is_open { text.trim_end().len() } else { error.range().start };
         ConfigProblem::new(lines.position(at), "", format!("invalid JSON: {reason}"))
     })?;
     tree(parsed.value.ok_or_else(empty_file)?, &lines, 0)

@@ -599,3 +599,10 @@ fn a_server_that_needs_a_workspace_is_skipped_without_one() {
     assert_eq!(names, ["a", "b"]);
     assert_eq!(foreign.servers[0].server.args, ["/srv/shop".into()]);
 }
+
+#[test]
+fn an_object_that_does_not_end_is_reported_at_the_end() {
+    let text = "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\"}\n\n";
+    let error = Config::parse(text, Path::new("mcp.json"), &Secrets::none()).expect_err("a broken file");
+    assert_eq!((error.problems[0].line, error.problems[0].message()), (3, "invalid JSON: unterminated object".into()));
+}
