@@ -352,7 +352,7 @@ fn an_invalid_server_does_not_prevent_importing_others() {
 #[test]
 fn a_large_file_with_other_data_is_read() {
     let text = format!(r#"{{"history": "{}", "mcpServers": {{"a": {{"command": "x"}}}}}}"#, "é".repeat(3 << 20));
-    assert_eq!(servers(&load(".claude.json", &text)), [stdio("a", StdioServer::new("x", [""; 0]))]);
+    assert_eq!(servers(&load("nowhere/.claude.json", &text)), [stdio("a", StdioServer::new("x", [""; 0]))]);
 }
 
 /// Returns why a server is not started.

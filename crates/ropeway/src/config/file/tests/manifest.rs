@@ -506,9 +506,9 @@ fn words_of_manifests_are_understood_elsewhere() {
 #[test]
 fn a_manifest_without_servers_is_still_a_manifest() {
     for (text, expected) in [
-        ("config: {servers: abc}", "ropeway.yaml:1:19: config.servers: found a string, expected a list or a map of servers"),
-        ("services: {mcp: 3}", "ropeway.yaml:1:17: services.mcp: found a string, expected a list or a map of servers"),
-        ("config: {lock: strict}", "ropeway.yaml:1:9: config: missing key `servers`"),
+        ("config: {servers: abc}", "1:19: config.servers: expected a list or a map of servers, found a string"),
+        ("services: {mcp: 3}", "1:17: services.mcp: expected a list or a map of servers, found a string"),
+        ("config: {lock: strict}", "1:9: config: missing key `servers`"),
     ] {
         assert_eq!(problems(text), [expected]);
     }
