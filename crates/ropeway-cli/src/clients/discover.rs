@@ -8,8 +8,14 @@ use ropeway::config::{ConfigError, ForeignConfig, is_manifest, read_foreign_in, 
 use crate::failure;
 
 /// Project files of the clients, relative to the project directory.
-const PROJECT_FILES: [&str; 5] =
-    [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".codex/config.toml", ".zed/settings.json"];
+const PROJECT_FILES: [&str; 6] = [
+    ".mcp.json",
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".zed/settings.json",
+];
 
 /// Maximum bytes of a client's file. Some clients store much else in the same file.
 const MAX_BYTES: usize = 64 << 20;
@@ -30,6 +36,9 @@ pub(crate) enum Client {
     Windsurf,
     /// Codex
     Codex,
+    /// Gemini CLI
+    #[value(alias = "gemini-cli")]
+    Gemini,
     /// Zed
     Zed,
 }
@@ -44,6 +53,7 @@ impl Client {
             Self::Vscode => "VS Code",
             Self::Windsurf => "Windsurf",
             Self::Codex => "Codex",
+            Self::Gemini => "Gemini CLI",
             Self::Zed => "Zed",
         }
     }
@@ -56,7 +66,7 @@ impl Client {
     /// Returns strings that a file with servers must contain, to skip other files quickly.
     fn keys(self, path: &Path) -> &'static [&'static str] {
         match self {
-            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor | Self::Windsurf => &["mcpServers"],
+            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor | Self::Windsurf | Self::Gemini => &["mcpServers"],
             Self::Vscode if path.ends_with("settings.json") => &["\"mcp\"", "servers"],
             Self::Vscode => &["servers"],
             Self::Codex => &["mcp_servers"],
@@ -86,6 +96,7 @@ impl Client {
                 let own = paths.codex.iter().map(|folder| folder.join("config.toml")).collect();
                 [own, here(".codex/config.toml")].concat()
             }
+            Self::Gemini => [home(".gemini/settings.json"), here(".gemini/settings.json")].concat(),
             Self::Zed => {
                 [config("zed/settings.json"), config("Zed/settings.json"), here(".zed/settings.json")].concat()
             }

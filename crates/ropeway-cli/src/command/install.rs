@@ -2,14 +2,19 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use ropeway::config::{Config, ListenAddress, read_foreign};
 use serde_json::{Value, json};
 
 use super::install_record::InstallRecord;
 use super::serve::known_profile;
-use crate::clients::{Client, ClientPaths, Edit, EntryForm, FileProblem, InstallTarget, is_own_entry};
+use crate::clients::{
+    COMMON_KEY, Client, ClientPaths, Edit, EntryForm, FileProblem, InstallTarget, URL_KEYS, is_own_entry,
+};
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
 use crate::connect::command_context::CommandContext;
@@ -30,6 +35,7 @@ Examples:
   ropeway install vscode --project --http
   ropeway install codex --dry-run
   ropeway install zed --remove
+  ropeway install mcp-json --config team.yaml
 
 The client starts `ropeway serve --stdio` with the configuration file in use. With --http, it connects to a running \
 `ropeway serve`; Claude Desktop does not support that in its file.";
@@ -49,9 +55,9 @@ const BOM: char = '\u{feff}';
 /// the file. An entry of the same name that is not ropeway's is not replaced.
 #[derive(Debug, clap::Args)]
 pub(super) struct Install {
-    /// Client to change
+    /// Client to change; `mcp-json` prints an entry for any other client
     #[arg(value_name = "CLIENT")]
-    client: Client,
+    client: InstallClient,
     /// Connect over HTTP instead of starting the gateway
     #[arg(long)]
     http: bool,
@@ -78,6 +84,31 @@ pub(super) struct Install {
     config: Option<PathBuf>,
 }
 
+/// The client that gets the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InstallClient {
+    Known(Client),
+    /// A client whose file is not known.
+    McpJson,
+}
+
+impl ValueEnum for InstallClient {
+    fn value_variants<'a>() -> &'a [Self] {
+        static VARIANTS: LazyLock<Vec<InstallClient>> = LazyLock::new(|| {
+            let known = Client::value_variants().iter().copied().map(InstallClient::Known);
+            known.chain([InstallClient::McpJson]).collect()
+        });
+        &VARIANTS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Known(client) => client.to_possible_value(),
+            Self::McpJson => Some(PossibleValue::new("mcp-json").help("Print an entry for any other client")),
+        }
+    }
+}
+
 /// A change of the client's file.
 struct Change {
     after: String,
@@ -91,7 +122,26 @@ struct Change {
 
 impl Install {
     pub(super) fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
-        let target = self.target()?;
+        match self.client {
+            InstallClient::Known(client) => self.install(client, context),
+            InstallClient::McpJson => self.print_entry(context),
+        }
+    }
+
+    /// Prints the entry in the format that most clients share.
+    fn print_entry(&self, context: &CommandContext) -> Result<Exit, Failure> {
+        if self.remove || self.project {
+            return Err(Failure::usage("`mcp-json` changes no file").hint("try it without `--remove` and `--project`"));
+        }
+        let servers = self.servers(context)?;
+        // Cursor's entries have no keys of their own.
+        let entry = self.entry(Client::Cursor, &servers)?;
+        print_json(&json!({COMMON_KEY: {self.name.as_str(): entry}}))?;
+        Ok(Exit::Done)
+    }
+
+    fn install(&self, client: Client, context: &CommandContext) -> Result<Exit, Failure> {
+        let target = self.target(client)?;
         let before = file::read(&target.path)?;
         let text = without_bom(before.as_deref().unwrap_or_default());
         let problem = |FileProblem(problem)| {
@@ -103,7 +153,7 @@ impl Install {
             return Err(self.foreign(&target, entry));
         }
         if self.remove && existing.is_none() {
-            return self.report(context, &target, None);
+            return self.report(client, context, &target, None);
         }
         let (base, deletes_file) = self.without_entry(&target, text, existing.is_some()).map_err(problem)?;
         let (change, notes) = if self.remove {
@@ -111,7 +161,7 @@ impl Install {
             (Change { after: base, entry, record: None, deletes_file }, Vec::new())
         } else {
             let servers = self.servers(context)?;
-            let entry = self.entry(&servers)?;
+            let entry = self.entry(client, &servers)?;
             let edits = target.editor.add(&base, &self.name, &entry).map_err(problem)?;
             let after = Edit::apply(&edits, &base).unwrap_or_default();
             let record = InstallRecord::new(&after, edits, before.is_none() || deletes_file);
@@ -126,16 +176,16 @@ impl Install {
         if !self.dry_run && is_changed {
             self.write(&target, before.as_deref(), &change)?;
         }
-        self.report(context, &target, is_changed.then_some(&change.entry))?;
+        self.report(client, context, &target, is_changed.then_some(&change.entry))?;
         if !context.json {
             notes.iter().try_for_each(|note| print(&format!("{note}\n")))?;
         }
         Ok(Exit::Done)
     }
 
-    fn target(&self) -> Result<InstallTarget, Failure> {
-        let title = self.client.title();
-        let target = InstallTarget::of(self.client, &ClientPaths::of_process(), self.project).ok_or_else(|| {
+    fn target(&self, client: Client) -> Result<InstallTarget, Failure> {
+        let title = client.title();
+        let target = InstallTarget::of(client, &ClientPaths::of_process(), self.project).ok_or_else(|| {
             if self.project {
                 Failure::usage(format!("{title} has no project files")).hint("try it without `--project`")
             } else {
@@ -153,7 +203,7 @@ impl Install {
     }
 
     fn foreign(&self, target: &InstallTarget, entry: &Value) -> Failure {
-        let what = entry["command"].as_str().or(entry["url"].as_str()).or(entry["serverUrl"].as_str());
+        let what = ["command"].iter().chain(&URL_KEYS).find_map(|key| entry[*key].as_str());
         let what = what.map(|what| format!(" (`{what}`)")).unwrap_or_default();
         let verb = if self.remove { "remove" } else { "replace" };
         Failure::usage(format!("`{}` has an entry `{}` that is not ropeway's{what}", target.path.display(), self.name))
@@ -209,14 +259,14 @@ impl Install {
     }
 
     /// Returns the entry for the client.
-    fn entry(&self, servers: &Servers) -> Result<Value, Failure> {
+    fn entry(&self, client: Client, servers: &Servers) -> Result<Value, Failure> {
         let form = if self.http {
             EntryForm::Http { url: url(&servers.config, self.profile.as_deref())? }
         } else {
             self.stdio_form(servers)?
         };
-        self.client.entry(&form).ok_or_else(|| {
-            Failure::usage(format!("{} does not support `--http` in its file", self.client.title()))
+        client.entry(&form).ok_or_else(|| {
+            Failure::usage(format!("{} does not support `--http` in its file", client.title()))
                 .hint("try it without `--http`")
         })
     }
@@ -246,7 +296,13 @@ impl Install {
     }
 
     /// Reports the change of an entry, if any. Without other entries of the file: they may contain secrets.
-    fn report(&self, context: &CommandContext, target: &InstallTarget, entry: Option<&Value>) -> Result<Exit, Failure> {
+    fn report(
+        &self,
+        client: Client,
+        context: &CommandContext,
+        target: &InstallTarget,
+        entry: Option<&Value>,
+    ) -> Result<Exit, Failure> {
         let (file, name) = (target.path.display(), &self.name);
         let entry = entry.map(|entry| literal::redact_json("", entry));
         if context.json {
@@ -254,7 +310,7 @@ impl Install {
             let changes: Vec<&str> = entry.iter().map(|_| name.as_str()).collect();
             let written = entry.is_some() && !self.dry_run;
             print_json(&json!({
-                "client": self.client.word(), "file": target.path, change: changes, "entry": entry, "written": written,
+                "client": client.word(), "file": target.path, change: changes, "entry": entry, "written": written,
             }))?;
             return Ok(Exit::Done);
         }
@@ -269,7 +325,7 @@ impl Install {
                 return print_unredacted(&clean(&shown.unwrap_or_default())).map(|()| Exit::Done);
             }
             (Some(_), true) => format!("Removed `{name}` from {file}"),
-            (Some(_), false) => format!("Added `{name}` to {file}; restart {} to use it", self.client.title()),
+            (Some(_), false) => format!("Added `{name}` to {file}; restart {} to use it", client.title()),
         };
         print(&(words + "\n"))?;
         Ok(Exit::Done)

@@ -245,6 +245,32 @@ fn a_url_without_a_gateway_comes_with_a_note_to_start_one() {
 }
 
 #[test]
+fn an_entry_for_any_client_is_printed() {
+    let home = home();
+    let entry = |more: &[&str]| home.run(&[&["install", "mcp-json"], more].concat()).expect(0).json();
+    let found = entry(&["--name", "all"]);
+    let args = json!(["serve", "--stdio", "--config", home.path("work/ropeway.yaml"), "--require-trust"]);
+    let expected = json!({"command": env!("CARGO_BIN_EXE_ropeway"), "args": args});
+    assert_eq!(found, json!({"mcpServers": {"all": expected}}));
+    let url = json!({"url": "http://127.0.0.1:8931/mcp/mine"});
+    assert_eq!(entry(&["--http", "--profile", "mine"]), json!({"mcpServers": {"ropeway": url}}));
+    let run = home.run(&["install", "mcp-json", "--remove"]).expect(2);
+    assert!(run.stderr.contains("changes no file"), "{}", run.stderr);
+}
+
+#[test]
+fn gemini_has_a_key_of_its_own_for_urls() {
+    let home = home();
+    home.write(".gemini/settings.json", "{\"theme\": \"dark\"}\n");
+    home.run(&["install", "gemini", "--http"]).expect(0);
+    let file: Value = serde_json::from_str(&home.read(".gemini/settings.json")).expect("JSON");
+    assert_eq!(file["mcpServers"]["ropeway"], json!({"httpUrl": "http://127.0.0.1:8931/mcp"}));
+    home.run(&["install", "gemini"]).expect(0);
+    home.run(&["install", "gemini", "--remove"]).expect(0);
+    assert_eq!(home.read(".gemini/settings.json"), "{\"theme\": \"dark\"}\n");
+}
+
+#[test]
 fn servers_that_the_client_has_already_are_named() {
     let home = home();
     let run = home.run(&["install", "windsurf"]).expect(0);
