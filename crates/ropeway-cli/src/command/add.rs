@@ -176,7 +176,10 @@ impl Add {
             if let Some(report) = &report {
                 text.push_str(&format!("\n{}", report.render(terminal_width(&std::io::stdout()))));
                 if report.exit() != Exit::Done {
-                    text.push_str(&format!("\nThe entry was kept; `ropeway remove {}` deletes it.\n", clean(&server.alias)));
+                    text.push_str(&format!(
+                        "\nThe entry was kept; `ropeway remove {}` deletes it.\n",
+                        clean(&server.alias)
+                    ));
                 }
             }
             print(&text)?;

@@ -27,7 +27,8 @@ pub(super) fn check(server: &StdioServer, config: Option<&Path>) -> Vec<Finding>
     if !certificates.is_empty() {
         let shown: Vec<String> =
             certificates.iter().map(|(name, path)| format!("`{}` ({name})", path.display())).collect();
-        findings.push(Finding::good(CHECK, format!("reads the certificates of your environment: {}", shown.join(", "))));
+        findings
+            .push(Finding::good(CHECK, format!("reads the certificates of your environment: {}", shown.join(", "))));
     }
     findings.extend(path_warnings(server, config).into_iter().map(|warning| Finding::note(CHECK, warning)));
     let hidden = program::script(server).filter(|script| script.exists() && !covers(server, script));

@@ -21,7 +21,8 @@ pub(super) fn advice(server: &StdioServer, lines: &[String]) -> Option<String> {
     }
     let error = lines.iter().rev().find(|line| PYTHON_ERRORS.iter().any(|error| line.starts_with(error)))?;
     // Without the SDK, nothing of it is missing.
-    let names_sdk = ["/mcp/", "from mcp", "import mcp", "'mcp.", "'mcp'", "fastmcp", "FastMCP"].iter().any(|name| has(name));
+    let names_sdk =
+        ["/mcp/", "from mcp", "import mcp", "'mcp.", "'mcp'", "fastmcp", "FastMCP"].iter().any(|name| has(name));
     let is_missing = error.contains("No module named 'mcp'");
     let is_pinned = server.args.iter().any(|word| word.starts_with("mcp<") || word.starts_with("mcp=="));
     if !names_sdk || is_missing || is_pinned {

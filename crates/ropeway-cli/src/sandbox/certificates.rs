@@ -17,10 +17,7 @@ pub(crate) fn certificates() -> Vec<(&'static str, PathBuf)> {
     certificates_of(|name| std::env::var_os(name), home().as_deref())
 }
 
-fn certificates_of(
-    variable: impl Fn(&str) -> Option<OsString>,
-    home: Option<&Path>,
-) -> Vec<(&'static str, PathBuf)> {
+fn certificates_of(variable: impl Fn(&str) -> Option<OsString>, home: Option<&Path>) -> Vec<(&'static str, PathBuf)> {
     let mut found = Vec::new();
     for name in CERTIFICATE_VARIABLES {
         let Some(value) = variable(name) else { continue };

@@ -93,10 +93,8 @@ impl TrustReview {
             1 => Some(format!("1 {one}")),
             _ => Some(format!("{count} {many}")),
         };
-        let read = [
-            counted(variables, "environment variable", "environment variables"),
-            counted(files, "file", "files"),
-        ];
+        let read =
+            [counted(variables, "environment variable", "environment variables"), counted(files, "file", "files")];
         let read: Vec<String> = read.into_iter().flatten().collect();
         let parts = [
             counted(commands, "command with your permissions", "commands with your permissions")

@@ -90,7 +90,8 @@ fn servers_of_other_clients_run_in_their_project() {
 
 #[test]
 fn a_working_directory_that_does_not_exist_is_named() {
-    let home = Home::with_config("servers: [{alias: s, command: cat, cwd: no/such}, {alias: f, command: cat, cwd: f}]\n");
+    let home =
+        Home::with_config("servers: [{alias: s, command: cat, cwd: no/such}, {alias: f, command: cat, cwd: f}]\n");
     home.write("work/f", "");
     let folder = home.path("work");
     for (server, problem) in [
