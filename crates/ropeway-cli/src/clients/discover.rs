@@ -8,8 +8,14 @@ use ropeway::config::{ConfigError, ForeignConfig, is_manifest, read_foreign_in, 
 use crate::failure;
 
 /// Project files of the clients, relative to the project directory.
-const PROJECT_FILES: [&str; 5] =
-    [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".codex/config.toml", ".zed/settings.json"];
+const PROJECT_FILES: [&str; 6] = [
+    ".mcp.json",
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".zed/settings.json",
+];
 
 /// Maximum bytes of a client's file. Some clients store much else in the same file.
 const MAX_BYTES: usize = 64 << 20;
@@ -30,6 +36,9 @@ pub(crate) enum Client {
     Windsurf,
     /// Codex
     Codex,
+    /// Gemini CLI
+    #[value(alias = "gemini-cli")]
+    Gemini,
     /// Zed
     Zed,
 }
@@ -44,6 +53,7 @@ impl Client {
             Self::Vscode => "VS Code",
             Self::Windsurf => "Windsurf",
             Self::Codex => "Codex",
+            Self::Gemini => "Gemini CLI",
             Self::Zed => "Zed",
         }
     }
@@ -56,7 +66,7 @@ impl Client {
     /// Returns strings that a file with servers must contain, to skip other files quickly.
     fn keys(self, path: &Path) -> &'static [&'static str] {
         match self {
-            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor | Self::Windsurf => &["mcpServers"],
+            Self::ClaudeDesktop | Self::ClaudeCode | Self::Cursor | Self::Windsurf | Self::Gemini => &["mcpServers"],
             Self::Vscode if path.ends_with("settings.json") => &["\"mcp\"", "servers"],
             Self::Vscode => &["servers"],
             Self::Codex => &["mcp_servers"],
@@ -86,6 +96,7 @@ impl Client {
                 let own = paths.codex.iter().map(|folder| folder.join("config.toml")).collect();
                 [own, here(".codex/config.toml")].concat()
             }
+            Self::Gemini => [home(".gemini/settings.json"), here(".gemini/settings.json")].concat(),
             Self::Zed => {
                 [config("zed/settings.json"), config("Zed/settings.json"), here(".zed/settings.json")].concat()
             }
@@ -150,6 +161,8 @@ pub(crate) struct ClientFile {
     pub(crate) servers: Result<ForeignConfig, String>,
     /// The text of a discovered project file, which is untrusted.
     pub(crate) project: Option<String>,
+    /// The directory that its servers run in, if the file belongs to one.
+    pub(super) directory: Option<PathBuf>,
 }
 
 impl ClientFile {
@@ -177,10 +190,11 @@ pub(crate) fn find(clients: &[Client], paths: &ClientPaths, workspace: &mut Work
             if text.as_ref().is_ok_and(|text| !client.keys(&path).iter().all(|key| text.contains(key))) {
                 continue;
             }
-            let servers =
-                text.as_ref().map_err(ToString::to_string).and_then(|text| servers(text, &path, paths, workspace));
+            let directory = text.as_ref().ok().and_then(|text| directory(text, &path, paths));
+            let servers = text.as_ref().map_err(ToString::to_string);
+            let servers = servers.and_then(|text| servers_in(directory.as_deref(), text, &path, workspace));
             let project = text.ok().filter(|_| paths.is_project(&path));
-            found.push(ClientFile { client: Some(*client), servers, path, project });
+            found.push(ClientFile { client: Some(*client), servers, path, project, directory });
         }
     }
     found
@@ -194,20 +208,27 @@ pub(crate) fn open(
     workspace: &mut Workspace<'_>,
 ) -> ClientFile {
     let text = read_text(path).map_err(|error| first_problem(&error));
-    let servers = text.and_then(|text| servers(&text, path, paths, workspace));
-    ClientFile { client, path: path.to_owned(), servers, project: None }
+    let directory = text.as_ref().ok().and_then(|text| directory(text, path, paths));
+    let servers = text.and_then(|text| servers_in(directory.as_deref(), &text, path, workspace));
+    ClientFile { client, path: path.to_owned(), servers, project: None, directory }
 }
 
-fn servers(
+/// Returns the absolute directory of a file's servers: its project, or the directory of a manifest.
+fn directory(text: &str, path: &Path, paths: &ClientPaths) -> Option<PathBuf> {
+    if !is_manifest(text, path) {
+        return paths.project_of(path);
+    }
+    std::path::absolute(path).ok()?.parent().map(Path::to_owned)
+}
+
+fn servers_in(
+    directory: Option<&Path>,
     text: &str,
     path: &Path,
-    paths: &ClientPaths,
     workspace: &mut Workspace<'_>,
 ) -> Result<ForeignConfig, String> {
     let read = |folder: Option<&Path>| read_foreign_in(text, path, folder).map_err(|error| first_problem(&error));
-    // A manifest resolves paths from its own directory.
-    let own = if is_manifest(text, path) { path.parent().map(Path::to_owned) } else { paths.project_of(path) };
-    let foreign = read(own.as_deref())?;
+    let foreign = read(directory)?;
     if foreign.without_workspace.is_empty() {
         return Ok(foreign);
     }

@@ -9,6 +9,12 @@ use super::edit::EntryEditor;
 use super::edit_json::JsonEntries;
 use super::edit_toml::TomlEntries;
 
+/// The member with the entries in the format that most clients share.
+pub(crate) const COMMON_KEY: &str = "mcpServers";
+
+/// Keys of a URL in the entries of clients.
+pub(crate) const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
+
 /// How a client reaches the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EntryForm {
@@ -41,8 +47,8 @@ impl InstallTarget {
             Client::Codex => Box::new(TomlEntries { key: "mcp_servers" }),
             Client::Vscode => Box::new(JsonEntries { key: "servers" }),
             Client::Zed => Box::new(JsonEntries { key: "context_servers" }),
-            Client::ClaudeDesktop | Client::ClaudeCode | Client::Cursor | Client::Windsurf => {
-                Box::new(JsonEntries { key: "mcpServers" })
+            Client::ClaudeDesktop | Client::ClaudeCode | Client::Cursor | Client::Windsurf | Client::Gemini => {
+                Box::new(JsonEntries { key: COMMON_KEY })
             }
         };
         Some(Self { path, editor })
@@ -69,7 +75,12 @@ impl Client {
             }
             EntryForm::Http { .. } if self == Self::ClaudeDesktop => return None,
             EntryForm::Http { url } => {
-                let key = if self == Self::Windsurf { "serverUrl" } else { "url" };
+                let key = match self {
+                    Self::Windsurf => "serverUrl",
+                    // Its `url` is for HTTP+SSE (https://geminicli.com/docs/tools/mcp-server/).
+                    Self::Gemini => "httpUrl",
+                    _ => "url",
+                };
                 entry.insert(key.to_owned(), json!(url));
             }
         }
@@ -86,7 +97,7 @@ pub(crate) fn is_own_entry(entry: &Value, is_installed: bool) -> bool {
     let serves_client = entry["args"][0] == "serve" && entry["args"][1] == "--stdio";
     let is_gateway_command = command.is_some_and(|command| starts_gateway(command, entry["args"][0].as_str()))
         || (command.is_some() && is_installed && serves_client);
-    let url = entry["url"].as_str().or(entry["serverUrl"].as_str());
+    let url = URL_KEYS.iter().find_map(|key| entry[*key].as_str());
     is_gateway_command || url.and_then(local_gateway_port).is_some()
 }
 
@@ -124,6 +135,7 @@ mod tests {
             (Client::Vscode, typed(plain.clone(), "stdio"), Some(typed(url.clone(), "http"))),
             (Client::Windsurf, plain.clone(), Some(json!({"serverUrl": "http://127.0.0.1:8931/mcp"}))),
             (Client::Codex, plain.clone(), Some(url.clone())),
+            (Client::Gemini, plain.clone(), Some(json!({"httpUrl": "http://127.0.0.1:8931/mcp"}))),
             (Client::Zed, json!({"source": "custom", "command": "/bin/ropeway", "args": ["serve"]}), Some(url)),
         ] {
             assert_eq!(client.entry(&stdio), Some(expected_stdio), "{client:?}");

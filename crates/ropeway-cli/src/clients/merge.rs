@@ -90,9 +90,19 @@ impl Merger<'_> {
         if is_default(ours.tools.as_ref()) {
             ours.tools = None;
         }
+        if ours.command.is_some() && ours.cwd.is_none() {
+            ours.cwd = self.directory_elsewhere(file);
+        }
         let taken = if self.is_known(&ours) { Vec::new() } else { literal::extract(&mut ours, self.names) };
         let comments = std::iter::once(format!("from {title}")).chain(server.notes.clone()).collect();
         self.servers.push(MergedServer { server: ours, comments, taken, read, title });
+    }
+
+    /// Returns the directory that the servers of a file run in, unless it is that of the target file.
+    fn directory_elsewhere(&self, file: &ClientFile) -> Option<String> {
+        let target = std::path::absolute(self.ours.path).ok()?;
+        let directory = file.directory.as_deref().filter(|directory| target.parent() != Some(directory))?;
+        Some(directory.to_string_lossy().into_owned())
     }
 
     fn is_known(&self, server: &RawServer) -> bool {
@@ -219,6 +229,7 @@ mod tests {
             path: path.to_owned(),
             servers: Ok(read_foreign(&text, path).expect("servers")),
             project: None,
+            directory: None,
         }
     }
 

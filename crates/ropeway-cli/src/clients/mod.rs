@@ -10,6 +10,6 @@ mod merge;
 
 pub(crate) use self::discover::{Client, ClientFile, ClientPaths, find, open};
 pub(crate) use self::edit::{Edit, FileProblem};
-pub(crate) use self::entry::{EntryForm, InstallTarget, is_own_entry};
+pub(crate) use self::entry::{COMMON_KEY, EntryForm, InstallTarget, URL_KEYS, is_own_entry};
 pub(crate) use self::known_secrets::KnownSecrets;
 pub(crate) use self::merge::{ImportTarget, Merged, MergedServer, merge};

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anstyle::Style;
 use clap::ValueEnum;
 use ropeway::config::raw::{RawAuth, RawMap, RawServer, RawText, RawTransport};
-use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerSettings, StartMode, edit};
+use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerEntry, ServerSettings, StartMode, edit};
 use serde_json::json;
 
 use super::doctor::examine_settings;
 use crate::config::config_target::{self, ConfigTarget};
 use crate::connect::command_context::CommandContext;
 use crate::connect::servers::{ServerSource, Servers};
-use crate::doctor::examine_entry;
+use crate::doctor::{examine_entry, program_problem};
 use crate::failure::{Exit, Failure};
 use crate::files::file;
 use crate::output::print::{print, print_json};
@@ -139,6 +139,10 @@ impl Add {
             }
             _ => Vec::new(),
         };
+        if let Some(problem) = entry.and_then(ServerEntry::stdio).filter(|_| !self.check).and_then(program_problem) {
+            let fix = problem.fix.map(|fix| format!("; {fix}")).unwrap_or_default();
+            trust::print_warning(&format!("{}{fix}", problem.message));
+        }
         let is_left_out = entry.is_some_and(|entry| config.excludes(&entry.alias));
         let lines: Vec<String> =
             config_target::added_lines(target.text(), &text).into_iter().map(literal::redact_line).collect();
@@ -171,6 +175,12 @@ impl Add {
             }
             if let Some(report) = &report {
                 text.push_str(&format!("\n{}", report.render(terminal_width(&std::io::stdout()))));
+                if report.exit() != Exit::Done {
+                    text.push_str(&format!(
+                        "\nThe entry was kept; `ropeway remove {}` deletes it.\n",
+                        clean(&server.alias)
+                    ));
+                }
             }
             print(&text)?;
         }
@@ -224,26 +234,30 @@ impl Add {
         Ok(server)
     }
 
-    /// Returns the `cwd` to write. A program with a relative path runs in the current directory.
+    /// Returns the `cwd` to write, unless it is the directory of the file. A server with an argument that exists below the
+    /// current directory runs there.
     fn folder(&self, file: &Path) -> Result<Option<String>, Failure> {
         let here = std::env::current_dir()
             .map_err(|error| Failure::usage("could not determine the current directory").caused_by(&error))?;
         let is_here = |word: &String| {
-            let path = Path::new(word);
-            path.is_relative() && (word == "." || (word.contains('/') && path.exists()) || path.is_file())
+            let path = Path::new(word.split_once('=').map_or(word.as_str(), |(_, value)| value));
+            path.is_relative() && path.exists()
         };
+        // A program without a slash is found on PATH.
+        let program = self.command.first().filter(|program| program.contains('/'));
+        let mut words = program.into_iter().chain(self.command.iter().skip(1));
         let folder = match &self.cwd {
             Some(folder) if !folder.is_dir() => {
                 return Err(Failure::usage(format!("`{}` is not a directory", folder.display())));
             }
             Some(folder) => here.join(folder),
-            None if self.command.iter().any(is_here) => here,
+            None if words.any(is_here) => here,
             None => return Ok(None),
         };
         let beside = std::path::absolute(file).ok().and_then(|file| file.parent().map(Path::to_owned));
         // A relative path keeps working if the directory moves.
         let written = match beside.as_deref().and_then(|beside| folder.strip_prefix(beside).ok()) {
-            Some(below) if below.as_os_str().is_empty() => ".".to_owned(),
+            Some(below) if below.as_os_str().is_empty() => return Ok(None),
             Some(below) => below.to_string_lossy().into_owned(),
             None => folder.to_string_lossy().into_owned(),
         };
@@ -258,7 +272,7 @@ impl Add {
         missing: &[String],
     ) -> String {
         let width = terminal_width(&std::io::stdout()).unwrap_or(usize::MAX);
-        let file = target.path.display();
+        let file = target.shown();
         let heading = match (self.dry_run, target.is_new()) {
             (true, true) => format!("Would create {file}:"),
             (true, false) => format!("Would add to {file}:"),

@@ -21,7 +21,7 @@ use crate::secrets::gitignore;
 use crate::secrets::literal::{ExtractedSecret, SecretNames};
 use crate::terminal::text::{clean_line, terminal_width, wrap};
 use crate::trust;
-use crate::trust::TrustReview;
+use crate::trust::{TrustMode, TrustReview, TrustStore, trust_command};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -37,7 +37,7 @@ const MOST_QUESTIONS: usize = 3;
 
 /// Import servers from other MCP clients
 ///
-/// Finds the configuration files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex and Zed and adds their servers to
+/// Finds the configuration files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI and Zed and adds their servers to
 /// ropeway.yaml. Literal secrets are replaced by references and never printed. Files of the project in the current directory need
 /// approval, unless they are named.
 #[derive(Debug, clap::Args)]
@@ -73,30 +73,19 @@ impl Import {
         if let Some(folder) = self.workspace.as_ref().filter(|folder| !folder.is_dir()) {
             return Err(Failure::usage(format!("`{}` is not a directory", folder.display())));
         }
-        let found = self.find(context)?;
+        let mut found = self.find(context)?;
+        self.check_names(&found)?;
         let target = ConfigTarget::find(self.to.clone(), self.global)?.trusted(context.trust)?.validated()?;
-        // Project files of other clients need trust as well.
-        let projects = found.iter().filter_map(|found| Some((found, found.project.as_ref()?)));
-        let projects: Vec<(&ClientFile, &String)> =
-            projects.filter(|(found, _)| self.selected(found).next().is_some()).collect();
-        let is_unread = self.dry_run && !projects.is_empty();
+        let is_project = |found: &ClientFile| found.project.is_some() && self.selected(found).next().is_some();
+        let is_unread = self.dry_run && found.iter().any(is_project);
         let secrets_file = dotenv::beside(&target.path);
         let secrets_before = file::read(&secrets_file)?;
         let kept = secrets_before.as_deref().map(dotenv::names).unwrap_or_default();
         let mut names = SecretNames::in_use(kept.clone());
-        if !self.dry_run {
-            for (found, text) in &projects {
-                let review = || {
-                    let review = review_all(found, &target.path, names.clone());
-                    review.map(|review| TrustReview::of(&found.path, &review, Vec::new()))
-                };
-                trust::admit_as(&found.path, text, context.trust, review)?;
-            }
-        }
+        self.admit(&mut found, &target.path, &names, context.trust)?;
         let secrets = if is_unread { Secrets::unread() } else { Secrets::from_env() };
         let known = if target.is_new() { Config::default() } else { target.parse(target.text()).unwrap_or_default() };
         let known: Vec<String> = known.servers.iter().map(|entry| entry.alias.to_string()).collect();
-        self.check_names(&found)?;
         let ours = ImportTarget { path: &target.path, known: &known, secrets: &secrets };
         let mut merged = clients::merge(&found, ours, &self.only, &mut names);
         let KnownSecrets { text: base, taken: of_known, notes } =
@@ -164,6 +153,46 @@ impl Import {
         // A named file must be readable.
         let is_broken = found.iter().any(|found| found.servers.is_err()) && !self.files.is_empty();
         Ok(if is_broken { Exit::Usage } else { Exit::Done })
+    }
+
+    /// Removes project files that are not trusted. On a terminal, asks the user; without one, fails only if no other file is
+    /// left. A dry run only warns about them.
+    fn admit(
+        &self,
+        found: &mut Vec<ClientFile>,
+        target: &Path,
+        names: &SecretNames,
+        mode: TrustMode,
+    ) -> Result<(), Failure> {
+        let mut refused = Vec::new();
+        for file in found.iter().filter(|file| self.selected(file).next().is_some()) {
+            let Some(text) = &file.project else { continue };
+            if self.dry_run {
+                let is_trusted = mode == TrustMode::TrustAll
+                    || TrustStore::open().is_ok_and(|store| store.is_trusted(&file.path, text));
+                if !is_trusted && !trust::can_ask() {
+                    trust::print_warning(&not_imported(&file.path, "would be skipped"));
+                }
+                continue;
+            }
+            let review = || {
+                let review = review_all(file, target, names.clone());
+                review.map(|review| TrustReview::of(&file.path, &review, Vec::new()))
+            };
+            match trust::admit_as(&file.path, text, mode, review) {
+                Err(failure) if trust::can_ask() => return Err(failure),
+                Err(failure) => refused.push((file.path.clone(), failure)),
+                Ok(()) => {}
+            }
+        }
+        let is_refused = |file: &ClientFile| refused.iter().any(|(path, _)| *path == file.path);
+        let is_left = found.iter().any(|file| !is_refused(file) && self.selected(file).next().is_some());
+        if !is_left && !refused.is_empty() {
+            return Err(refused.remove(0).1);
+        }
+        found.retain(|file| !is_refused(file));
+        refused.iter().for_each(|(path, _)| trust::print_warning(&not_imported(path, "was skipped")));
+        Ok(())
     }
 
     /// Returns the servers skipped for lack of a workspace directory.
@@ -239,6 +268,11 @@ fn review_all(found: &ClientFile, path: &Path, mut names: SecretNames) -> Result
     let ours = ImportTarget { path, known: &[], secrets: &secrets };
     let merged = clients::merge(std::slice::from_ref(found), ours, &[], &mut names);
     review(&new_file(&merged), path).map_err(|error| Failure::config(&error))
+}
+
+/// Returns the warning about a project file that is not trusted.
+fn not_imported(path: &Path, outcome: &str) -> String {
+    format!("{} is not trusted and {outcome}; run `{}` to import it", short(path), trust_command(path))
 }
 
 /// Returns a new file with the servers.

@@ -47,7 +47,7 @@ impl ImportReport<'_> {
             text.push('\n');
             self.merged.notes.iter().for_each(|words| text.push_str(&note(words)));
         }
-        let file = clean_line(&self.target.path.display().to_string());
+        let file = clean_line(&self.target.shown());
         let count = match self.merged.servers.len() {
             0 => "no new servers".to_owned(),
             count => counted(count, "server"),

@@ -1,14 +1,20 @@
 //! `ropeway install`: adds the gateway to other MCP clients.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Duration;
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use ropeway::config::{Config, ListenAddress, read_foreign};
 use serde_json::{Value, json};
 
 use super::install_record::InstallRecord;
 use super::serve::known_profile;
-use crate::clients::{Client, ClientPaths, Edit, EntryForm, FileProblem, InstallTarget, is_own_entry};
+use crate::clients::{
+    COMMON_KEY, Client, ClientPaths, Edit, EntryForm, FileProblem, InstallTarget, URL_KEYS, is_own_entry,
+};
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
 use crate::connect::command_context::CommandContext;
@@ -16,8 +22,7 @@ use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::{Exit, Failure};
 use crate::files::file;
-use crate::output::diff::unified;
-use crate::output::print::{print, print_json, print_unredacted};
+use crate::output::print::{print, print_json, print_unredacted, say};
 use crate::secrets::literal;
 use crate::terminal::text::{clean, escape_invisible};
 use crate::trust::TrustMode;
@@ -30,6 +35,7 @@ Examples:
   ropeway install vscode --project --http
   ropeway install codex --dry-run
   ropeway install zed --remove
+  ropeway install mcp-json --config team.yaml
 
 The client starts `ropeway serve --stdio` with the configuration file in use. With --http, it connects to a running \
 `ropeway serve`; Claude Desktop does not support that in its file.";
@@ -37,8 +43,8 @@ The client starts `ropeway serve --stdio` with the configuration file in use. Wi
 /// The default name of the entry.
 const NAME: &str = "ropeway";
 
-/// The name of a file in a diff that does not exist before or after the change.
-const NO_FILE: &str = "/dev/null";
+/// Time to wait for a gateway that may be running.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The byte order mark, which some editors write at the beginning of a file.
 const BOM: char = '\u{feff}';
@@ -49,9 +55,9 @@ const BOM: char = '\u{feff}';
 /// the file. An entry of the same name that is not ropeway's is not replaced.
 #[derive(Debug, clap::Args)]
 pub(super) struct Install {
-    /// Client to change
+    /// Client to change; `mcp-json` prints an entry for any other client
     #[arg(value_name = "CLIENT")]
-    client: Client,
+    client: InstallClient,
     /// Connect over HTTP instead of starting the gateway
     #[arg(long)]
     http: bool,
@@ -70,7 +76,7 @@ pub(super) struct Install {
     /// Show the change without writing it
     #[arg(long, help_heading = "File")]
     dry_run: bool,
-    /// Replace an entry that is not ropeway's
+    /// Replace an entry that is not ropeway's, and install the demo server if nothing is configured
     #[arg(long, help_heading = "File")]
     force: bool,
     /// Configuration file for the gateway, if not the one in use
@@ -78,9 +84,36 @@ pub(super) struct Install {
     config: Option<PathBuf>,
 }
 
+/// The client that gets the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InstallClient {
+    Known(Client),
+    /// A client whose file is not known.
+    McpJson,
+}
+
+impl ValueEnum for InstallClient {
+    fn value_variants<'a>() -> &'a [Self] {
+        static VARIANTS: LazyLock<Vec<InstallClient>> = LazyLock::new(|| {
+            let known = Client::value_variants().iter().copied().map(InstallClient::Known);
+            known.chain([InstallClient::McpJson]).collect()
+        });
+        &VARIANTS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Known(client) => client.to_possible_value(),
+            Self::McpJson => Some(PossibleValue::new("mcp-json").help("Print an entry for any other client")),
+        }
+    }
+}
+
 /// A change of the client's file.
 struct Change {
     after: String,
+    /// The entry that is added or removed.
+    entry: Value,
     /// What was inserted, unless an entry was removed.
     record: Option<InstallRecord>,
     /// The file did not exist before the installation that is removed.
@@ -89,7 +122,26 @@ struct Change {
 
 impl Install {
     pub(super) fn run(self, context: &CommandContext) -> Result<Exit, Failure> {
-        let target = self.target()?;
+        match self.client {
+            InstallClient::Known(client) => self.install(client, context),
+            InstallClient::McpJson => self.print_entry(context),
+        }
+    }
+
+    /// Prints the entry in the format that most clients share.
+    fn print_entry(&self, context: &CommandContext) -> Result<Exit, Failure> {
+        if self.remove || self.project {
+            return Err(Failure::usage("`mcp-json` changes no file").hint("try it without `--remove` and `--project`"));
+        }
+        let servers = self.servers(context)?;
+        // Cursor's entries have no keys of their own.
+        let entry = self.entry(Client::Cursor, &servers)?;
+        print_json(&json!({COMMON_KEY: {self.name.as_str(): entry}}))?;
+        Ok(Exit::Done)
+    }
+
+    fn install(&self, client: Client, context: &CommandContext) -> Result<Exit, Failure> {
+        let target = self.target(client)?;
         let before = file::read(&target.path)?;
         let text = without_bom(before.as_deref().unwrap_or_default());
         let problem = |FileProblem(problem)| {
@@ -101,38 +153,39 @@ impl Install {
             return Err(self.foreign(&target, entry));
         }
         if self.remove && existing.is_none() {
-            return self.report(context, &target, "", false);
+            return self.report(client, context, &target, None);
         }
         let (base, deletes_file) = self.without_entry(&target, text, existing.is_some()).map_err(problem)?;
         let (change, notes) = if self.remove {
-            (Change { after: base, record: None, deletes_file }, Vec::new())
+            let entry = existing.unwrap_or_default();
+            (Change { after: base, entry, record: None, deletes_file }, Vec::new())
         } else {
             let servers = self.servers(context)?;
-            let entry = self.entry(&servers)?;
+            let entry = self.entry(client, &servers)?;
             let edits = target.editor.add(&base, &self.name, &entry).map_err(problem)?;
             let after = Edit::apply(&edits, &base).unwrap_or_default();
             let record = InstallRecord::new(&after, edits, before.is_none() || deletes_file);
             let mut notes = notes(&target, &base, &servers);
-            notes.extend(self.http.then(|| auth_note(&servers.config)).flatten());
-            (Change { after, record: Some(record), deletes_file: false }, notes)
+            if self.http {
+                notes.extend(auth_note(&servers.config));
+                notes.extend(start_note(&servers.config));
+            }
+            (Change { after, entry, record: Some(record), deletes_file: false }, notes)
         };
-        let file = target.path.display().to_string();
-        let old = if before.is_none() { NO_FILE } else { &file };
-        let new = if change.deletes_file && change.after.is_empty() { NO_FILE } else { &file };
-        let diff = format!("--- {old}\n+++ {new}\n{}", unified(text, &change.after));
-        if !self.dry_run && change.after != text {
+        let is_changed = change.after != text;
+        if !self.dry_run && is_changed {
             self.write(&target, before.as_deref(), &change)?;
         }
-        self.report(context, &target, &diff, change.after != text)?;
+        self.report(client, context, &target, is_changed.then_some(&change.entry))?;
         if !context.json {
             notes.iter().try_for_each(|note| print(&format!("{note}\n")))?;
         }
         Ok(Exit::Done)
     }
 
-    fn target(&self) -> Result<InstallTarget, Failure> {
-        let title = self.client.title();
-        let target = InstallTarget::of(self.client, &ClientPaths::of_process(), self.project).ok_or_else(|| {
+    fn target(&self, client: Client) -> Result<InstallTarget, Failure> {
+        let title = client.title();
+        let target = InstallTarget::of(client, &ClientPaths::of_process(), self.project).ok_or_else(|| {
             if self.project {
                 Failure::usage(format!("{title} has no project files")).hint("try it without `--project`")
             } else {
@@ -150,7 +203,7 @@ impl Install {
     }
 
     fn foreign(&self, target: &InstallTarget, entry: &Value) -> Failure {
-        let what = entry["command"].as_str().or(entry["url"].as_str()).or(entry["serverUrl"].as_str());
+        let what = ["command"].iter().chain(&URL_KEYS).find_map(|key| entry[*key].as_str());
         let what = what.map(|what| format!(" (`{what}`)")).unwrap_or_default();
         let verb = if self.remove { "remove" } else { "replace" };
         Failure::usage(format!("`{}` has an entry `{}` that is not ropeway's{what}", target.path.display(), self.name))
@@ -195,6 +248,10 @@ impl Install {
     fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
         let options = ServerOptions { config: self.config.clone(), ..ServerOptions::default() };
         let servers = options.servers(context)?;
+        if servers.source == ServerSource::Demo && !self.http && !self.force {
+            return Err(Failure::usage("no configuration file found; the client would only get the demo server")
+                .hint("try `ropeway add` or `ropeway import` first, `--config FILE`, or `--force`"));
+        }
         if let Some(profile) = &self.profile {
             known_profile(profile, &servers)?;
         }
@@ -202,14 +259,14 @@ impl Install {
     }
 
     /// Returns the entry for the client.
-    fn entry(&self, servers: &Servers) -> Result<Value, Failure> {
+    fn entry(&self, client: Client, servers: &Servers) -> Result<Value, Failure> {
         let form = if self.http {
             EntryForm::Http { url: url(&servers.config, self.profile.as_deref())? }
         } else {
             self.stdio_form(servers)?
         };
-        self.client.entry(&form).ok_or_else(|| {
-            Failure::usage(format!("{} does not support `--http` in its file", self.client.title()))
+        client.entry(&form).ok_or_else(|| {
+            Failure::usage(format!("{} does not support `--http` in its file", client.title()))
                 .hint("try it without `--http`")
         })
     }
@@ -238,33 +295,37 @@ impl Install {
         Ok(EntryForm::Stdio { command: text(program)?, args })
     }
 
+    /// Reports the change of an entry, if any. Without other entries of the file: they may contain secrets.
     fn report(
         &self,
+        client: Client,
         context: &CommandContext,
         target: &InstallTarget,
-        diff: &str,
-        is_changed: bool,
+        entry: Option<&Value>,
     ) -> Result<Exit, Failure> {
-        let file = target.path.display();
+        let (file, name) = (target.path.display(), &self.name);
+        let entry = entry.map(|entry| literal::redact_json("", entry));
         if context.json {
-            let written = is_changed && !self.dry_run;
             let change = if self.remove { "removed" } else { "added" };
-            let changes: Vec<&str> = is_changed.then_some(self.name.as_str()).into_iter().collect();
-            print_json(
-                &json!({"client": self.client.word(), "file": target.path, change: changes, "written": written}),
-            )?;
+            let changes: Vec<&str> = entry.iter().map(|_| name.as_str()).collect();
+            let written = entry.is_some() && !self.dry_run;
+            print_json(&json!({
+                "client": client.word(), "file": target.path, change: changes, "entry": entry, "written": written,
+            }))?;
             return Ok(Exit::Done);
         }
-        let name = &self.name;
-        let words = match (is_changed, self.remove, self.dry_run) {
-            (false, true, _) => format!("{file} has no entry `{name}`"),
-            (false, false, _) => format!("{file} already has the entry `{name}`"),
-            (true, true, false) => format!("Removed `{name}` from {file}"),
-            (true, false, false) => format!("Added `{name}` to {file}; restart {} to use it", self.client.title()),
-            (true, _, true) => {
-                let lines: String = diff.lines().map(|line| literal::redact_line(line) + "\n").collect();
-                return print_unredacted(&clean(&lines)).map(|()| Exit::Done);
+        let words = match (&entry, self.remove) {
+            (None, true) => format!("{file} has no entry `{name}`"),
+            (None, false) => format!("{file} already has the entry `{name}`"),
+            (Some(entry), _) if self.dry_run => {
+                let (verb, to) = if self.remove { ("remove", "from") } else { ("add", "to") };
+                say(&format!("Would {verb} {to} {file}:\n"));
+                // The file that would contain nothing else.
+                let shown = target.editor.add("", name, entry).ok().and_then(|edits| Edit::apply(&edits, ""));
+                return print_unredacted(&clean(&shown.unwrap_or_default())).map(|()| Exit::Done);
             }
+            (Some(_), true) => format!("Removed `{name}` from {file}"),
+            (Some(_), false) => format!("Added `{name}` to {file}; restart {} to use it", client.title()),
         };
         print(&(words + "\n"))?;
         Ok(Exit::Done)
@@ -299,23 +360,34 @@ fn entry_name(name: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Returns the URL of the gateway.
-fn url(config: &Config, profile: Option<&str>) -> Result<String, Failure> {
-    let address = match &config.gateway.listen {
-        ListenAddress::Tcp(address) if address.port() != 0 => address,
-        other => {
-            return Err(Failure::usage(format!("`gateway.listen` is `{other}`, which has no fixed URL"))
-                .hint("set it to an address with a port, such as 127.0.0.1:8931"));
-        }
-    };
-    let mut address = *address;
+/// Returns the address at which clients on this machine reach the gateway, if it is fixed.
+fn local_address(config: &Config) -> Option<SocketAddr> {
+    let ListenAddress::Tcp(mut address) = config.gateway.listen else { return None };
     if address.ip().is_unspecified() {
         let is_v4 = address.is_ipv4();
         address.set_ip(if is_v4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
     }
+    Some(address).filter(|address| address.port() != 0)
+}
+
+/// Returns the URL of the gateway.
+fn url(config: &Config, profile: Option<&str>) -> Result<String, Failure> {
+    let address = local_address(config).ok_or_else(|| {
+        Failure::usage(format!("`gateway.listen` is `{}`, which has no fixed URL", config.gateway.listen))
+            .hint("set it to an address with a port, such as 127.0.0.1:8931")
+    })?;
     let scheme = if config.gateway.tls.is_some() { "https" } else { "http" };
     let path = profile.map(|profile| format!("/{profile}")).unwrap_or_default();
     Ok(format!("{scheme}://{address}/mcp{path}"))
+}
+
+/// Returns a note if no gateway listens at its address yet.
+fn start_note(config: &Config) -> Option<String> {
+    let address = local_address(config)?;
+    match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+        Ok(_) => None,
+        Err(_) => Some(format!("nothing listens on {address}: start `ropeway serve` before the client")),
+    }
 }
 
 /// Returns a note about the credentials that the gateway asks clients for.

@@ -57,7 +57,7 @@ pub(super) struct Lock {
     /// Write nothing; exit with 1 if a tool differs
     #[arg(long, conflicts_with = "yes")]
     check: bool,
-    /// Accept without asking
+    /// Accept without asking on a terminal; without one, `lock` never asks
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]

@@ -61,7 +61,7 @@ impl Remove {
             print_json(&json!({"file": target.path, "removed": names, "written": !self.dry_run}))?;
             return Ok(Exit::Done);
         }
-        let file = target.path.display();
+        let file = target.shown();
         let heading = if self.dry_run { format!("Would remove from {file}:") } else { format!("Removed from {file}:") };
         let lines = removed.concat().into_iter().map(|line| format!("  {}", clean(&line)).trim_end().to_owned() + "\n");
         print(&format!("{HEADING}{heading}{HEADING:#}\n{}", lines.collect::<String>()))?;

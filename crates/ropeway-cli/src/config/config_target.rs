@@ -76,6 +76,12 @@ impl ConfigTarget {
         self.before.as_deref().unwrap_or_default()
     }
 
+    /// Returns the path for messages, relative to the current directory if the file is below it.
+    pub(crate) fn shown(&self) -> String {
+        let below = std::env::current_dir().ok().and_then(|here| self.path.strip_prefix(here).ok());
+        below.unwrap_or(&self.path).display().to_string()
+    }
+
     /// Returns `true` if the file does not exist yet.
     pub(crate) fn is_new(&self) -> bool {
         self.before.is_none()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use ropeway::bridge::Bridge;
-use ropeway::config::{ServerAuth, ServerConfig, Transport};
+use ropeway::config::{ServerAuth, ServerConfig, Transport, is_manifest, read_text};
 use ropeway::duration::format_duration;
 use ropeway::mcp::ConnectionState;
 use ropeway::registry::{ServerState, ServerStatus};
@@ -185,7 +185,16 @@ impl ServerAdvice {
             ServerSource::File(path) => format!(" in {}", path.display()),
             ServerSource::Line | ServerSource::Demo => String::new(),
         };
-        let way = "Add one with `ropeway add NAME -- COMMAND`, or import those of other clients with `ropeway import`.";
+        // `ropeway add` does not edit manifests.
+        let is_manifest = match &self.source {
+            ServerSource::File(path) => read_text(path).is_ok_and(|text| is_manifest(&text, path)),
+            ServerSource::Line | ServerSource::Demo => false,
+        };
+        let way = if is_manifest {
+            "Add one to the servers of this manifest, or use `ropeway add NAME --config FILE -- COMMAND` with another file."
+        } else {
+            "Add one with `ropeway add NAME -- COMMAND`, or import those of other clients with `ropeway import`."
+        };
         format!("No servers configured{place}.\n{}", faint(&wrap(way, width(), 0)))
     }
 

@@ -15,7 +15,7 @@ use super::address::{self, Scheme};
 use super::finding::Finding;
 use super::remedy::{of_tls, remedy, with_scheme};
 use super::source::ConfigSource;
-use super::{ExamineSettings, stderr_advice, tools};
+use super::{ExamineSettings, sdk_advice, stderr_advice, tools};
 use crate::failure::{Exit, exit_of_connect};
 use crate::sandbox;
 use crate::terminal::text::clean_line;
@@ -69,7 +69,6 @@ pub(super) async fn check(
     };
     let said = server.stderr_tail();
     if let Some(worst) = findings.iter_mut().find(|finding| finding.is_problem()) {
-        let skipped = said.len().saturating_sub(SERVER_LINES);
         let advice = || match failure.as_deref() {
             Some(cause @ (ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. })) => {
                 remedy(cause, config, &said, source)
@@ -77,7 +76,9 @@ pub(super) async fn check(
             _ => stderr_advice::advice(&said, source),
         };
         worst.fix = worst.fix.take().or_else(advice);
-        worst.stderr = said.into_iter().skip(skipped).collect();
+        let lines: Vec<String> = said.into_iter().filter(|line| !sdk_advice::is_marker(line)).collect();
+        let skipped = lines.len().saturating_sub(SERVER_LINES);
+        worst.stderr = lines.into_iter().skip(skipped).collect();
     }
     // A server that is still running is killed when the command exits.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT + CLOSE_TIMEOUT, server.close()).await;

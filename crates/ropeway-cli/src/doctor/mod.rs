@@ -11,6 +11,7 @@ mod proxy;
 mod remedy;
 mod runtime;
 mod sandbox;
+mod sdk_advice;
 mod source;
 mod stderr_advice;
 mod tool_filter;
@@ -53,6 +54,12 @@ pub(crate) async fn examine(config: &ServerConfig, with: &ExamineSettings<'_>) -
     examine_with(config, None, ConfigSource::CommandLine, with).await
 }
 
+/// Returns the problem of a server's program, if it cannot be started.
+pub(crate) fn program_problem(server: &StdioServer) -> Option<Finding> {
+    let (_, finding) = program::check(server, &Environment::of_process().of_server(server));
+    Some(finding).filter(Finding::is_problem)
+}
+
 /// Examines one server: its environment first, then the connection, within the time limit.
 async fn examine_with(
     config: &ServerConfig,
@@ -78,7 +85,7 @@ async fn examine_with(
 }
 
 async fn examine_process(server: &StdioServer, environment: &Environment, source: ConfigSource) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = server.cwd.as_deref().and_then(program::check_folder).into_iter().collect();
+    let mut findings: Vec<Finding> = server.working_dir().map(program::check_folder).into_iter().collect();
     let beside = environment.of_server(server);
     let (path, finding) = program::check(server, &beside);
     findings.push(finding);

@@ -14,13 +14,13 @@ use crate::failure::Exit;
 const CHECK: &str = "program";
 
 /// Checks the working directory.
-pub(super) fn check_folder(folder: &Path) -> Option<Finding> {
+pub(super) fn check_folder(folder: &Path) -> Finding {
     let shown = folder.display();
     let problem = |found: String| Finding::problem("folder", Exit::Unreachable, found);
     match std::fs::metadata(folder) {
-        Err(_) => Some(problem(format!("directory `{shown}` does not exist")).fix(format!("run `mkdir -p {shown}`"))),
-        Ok(metadata) if !metadata.is_dir() => Some(problem(format!("`{shown}` is not a directory"))),
-        Ok(_) => None,
+        Err(_) => problem(format!("directory `{shown}` does not exist")).fix(format!("run `mkdir -p {shown}`")),
+        Ok(metadata) if !metadata.is_dir() => problem(format!("`{shown}` is not a directory")),
+        Ok(_) => Finding::good("folder", format!("runs in `{shown}`")),
     }
 }
 
@@ -28,7 +28,7 @@ pub(super) fn check_folder(folder: &Path) -> Option<Finding> {
 pub(super) fn check(server: &StdioServer, environment: &Environment) -> (Option<PathBuf>, Finding) {
     let command = server.command.as_str();
     let problem = |found: String| Finding::problem(CHECK, Exit::Unreachable, found);
-    match environment.find(command, server.cwd.as_deref()) {
+    match environment.find(command, server.working_dir()) {
         Search::Found(path) => match check_shebang(&path, environment) {
             Some(finding) => (None, finding),
             None => {
@@ -118,7 +118,7 @@ pub(super) fn script(server: &StdioServer) -> Option<PathBuf> {
     let word =
         server.args.iter().take_while(|word| !code(word)).find(|word| !word.starts_with('-') && *word != "run")?;
     let known = [".js", ".mjs", ".cjs", ".ts", ".py", ".rb", ".php"].iter().any(|end| word.ends_with(end));
-    let path = server.cwd.as_deref().unwrap_or(Path::new("")).join(word);
+    let path = server.working_dir().unwrap_or(Path::new("")).join(word);
     (known && !word.contains(':')).then_some(path)
 }
 
@@ -129,7 +129,7 @@ pub(super) fn check_script(server: &StdioServer) -> Option<Finding> {
         return None;
     }
     let found = format!("script `{}` of `{}` does not exist", script.display(), server.command);
-    let fix = if server.cwd.is_none() && script.is_relative() {
+    let fix = if server.working_dir().is_none() && script.is_relative() {
         "use an absolute path, or set the working directory of the server"
     } else {
         "correct the path; build a TypeScript server first, for example with `npm run build`"
@@ -228,13 +228,12 @@ mod tests {
 
     #[test]
     fn a_missing_working_directory_is_a_problem() {
-        let finding = check_folder(Path::new("/no/such/folder")).expect("a problem");
         assert_eq!(
-            finding,
+            check_folder(Path::new("/no/such/folder")),
             Finding::problem("folder", Exit::Unreachable, "directory `/no/such/folder` does not exist")
                 .fix("run `mkdir -p /no/such/folder`")
         );
-        assert_eq!(check_folder(Path::new("/")), None);
+        assert_eq!(check_folder(Path::new("/")), Finding::good("folder", "runs in `/`"));
     }
 
     #[test]

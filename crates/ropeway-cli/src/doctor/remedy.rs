@@ -9,7 +9,7 @@ use ropeway::suggest;
 use url::Url;
 
 use super::source::ConfigSource;
-use super::{address, package, stderr_advice};
+use super::{address, package, sdk_advice, stderr_advice};
 use crate::sandbox::lacks_network;
 
 /// Commands that usually start servers.
@@ -34,8 +34,8 @@ fn of_process(cause: &ConnectErrorKind, server: &StdioServer, said: &[String], s
     let command = server.command.as_str();
     match cause {
         ConnectErrorKind::Spawn { source, .. } => match source.kind() {
-            ErrorKind::NotFound if server.cwd.as_ref().is_some_and(|folder| !folder.is_dir()) => {
-                server.cwd.as_ref().map(|folder| format!("working directory `{}` does not exist", folder.display()))
+            _ if server.working_dir().is_some_and(|folder| !folder.is_dir()) => {
+                Some("create the directory, or correct `cwd`".to_owned())
             }
             ErrorKind::NotFound if command.contains('/') => Some("correct the path of the command".to_owned()),
             ErrorKind::NotFound => {
@@ -79,7 +79,9 @@ fn of_process(cause: &ConnectErrorKind, server: &StdioServer, said: &[String], s
         ConnectErrorKind::Hangup { .. } if said.is_empty() => {
             Some("run its command in a terminal; it may not be an MCP server".to_owned())
         }
-        ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. } => stderr_advice::advice(said, source),
+        ConnectErrorKind::Exited { .. } | ConnectErrorKind::Hangup { .. } => {
+            sdk_advice::advice(server, said).or_else(|| stderr_advice::advice(said, source))
+        }
         ConnectErrorKind::Version { .. } => Some("update the server, or ropeway".to_owned()),
         _ => None,
     }

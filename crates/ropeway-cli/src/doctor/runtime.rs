@@ -78,7 +78,7 @@ fn install_advice(range: Option<&str>) -> String {
 
 /// Returns a file of the server's package, if it is installed locally.
 fn package_of(server: &StdioServer) -> Option<PathBuf> {
-    let folder = server.cwd.clone().or_else(|| std::env::current_dir().ok())?;
+    let folder = server.working_dir().map(Path::to_owned).or_else(|| std::env::current_dir().ok())?;
     if let Some(script) = program::script(server) {
         return std::fs::canonicalize(script).ok();
     }

@@ -7,7 +7,7 @@ use ropeway::config::{SandboxMode, SandboxSummary, StdioServer};
 use super::finding::Finding;
 use super::program;
 use crate::failure::Exit;
-use crate::sandbox::{Support, covers, describe, missing, path_warnings};
+use crate::sandbox::{Support, certificates, covers, describe, missing, path_warnings};
 
 const CHECK: &str = "sandbox";
 
@@ -23,6 +23,13 @@ pub(super) fn check(server: &StdioServer, config: Option<&Path>) -> Vec<Finding>
             .fix("set `mode: best-effort` in its `sandbox` to start it with fewer restrictions"),
         SandboxMode::BestEffort => Finding::note(CHECK, format!("{summary} ({support}); incomplete: {gaps}")),
     }];
+    let certificates = certificates();
+    if !certificates.is_empty() {
+        let shown: Vec<String> =
+            certificates.iter().map(|(name, path)| format!("`{}` ({name})", path.display())).collect();
+        findings
+            .push(Finding::good(CHECK, format!("reads the certificates of your environment: {}", shown.join(", "))));
+    }
     findings.extend(path_warnings(server, config).into_iter().map(|warning| Finding::note(CHECK, warning)));
     let hidden = program::script(server).filter(|script| script.exists() && !covers(server, script));
     findings.extend(hidden.map(|script| {

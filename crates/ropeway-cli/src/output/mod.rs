@@ -1,6 +1,5 @@
 //! Output: results on standard output, messages and logs on standard error.
 
-pub(crate) mod diff;
 pub(crate) mod exact_output;
 pub(crate) mod excerpt;
 pub(crate) mod json_output;

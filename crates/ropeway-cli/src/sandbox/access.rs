@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ropeway::config::SandboxProfile;
 
 use super::built_in::{DEVICES, SYSTEM};
+use super::certificates::certificates;
 use super::home::home;
 use super::links::{ResolvedPath, resolve};
 use super::program_files::{ProgramContext, program_paths};
@@ -33,6 +34,9 @@ impl FileAccess {
         let system = targets(&resolve_all(&SYSTEM.map(PathBuf::from)));
         let mut read = targets(&read);
         read.extend(system);
+        let certificates: Vec<PathBuf> = certificates().into_iter().map(|(_, path)| path).collect();
+        let certificates = resolve_all(&certificates).into_iter().filter(|path| check_links(path, &changeable).is_ok());
+        read.extend(certificates.map(|(_, resolved)| resolved.target));
         let covered = read.iter().chain(&changeable).cloned().collect();
         let context = ProgramContext { path, home: home(), covered, changeable: changeable.clone() };
         read.extend(program_paths(program, &context)?);

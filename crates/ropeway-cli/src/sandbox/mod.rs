@@ -9,6 +9,7 @@ mod access;
 mod built_in;
 #[cfg(target_os = "linux")]
 mod capabilities;
+mod certificates;
 mod coverage;
 mod home;
 #[cfg(target_os = "linux")]
@@ -32,6 +33,7 @@ mod support;
 
 use std::path::PathBuf;
 
+pub(crate) use self::certificates::certificates;
 pub(crate) use self::coverage::covers;
 pub(crate) use self::launch::launch;
 pub(crate) use self::path_warnings::path_warnings;

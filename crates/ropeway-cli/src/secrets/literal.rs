@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use ropeway::config::raw::{RawAuth, RawServer, RawText};
 use ropeway::secret::{Redactor, Secret, in_arguments, in_named, in_url, names_secret};
+use serde_json::Value;
 
 /// Replacement for redacted secrets.
 const HIDDEN: &str = "***";
@@ -266,6 +267,25 @@ pub(crate) fn redact_line(line: &str) -> String {
     let mut shown = line.to_owned();
     secrets_in_line(line).into_iter().rev().for_each(|secret| shown.replace_range(secret, HIDDEN));
     shown
+}
+
+/// Redacts the secrets in an entry of another client's file. `name` is the key of the value.
+pub(crate) fn redact_json(name: &str, value: &Value) -> Value {
+    match value {
+        Value::String(text) if is_secret(name, text) || text.split(' ').any(is_token) => HIDDEN.into(),
+        Value::String(text) => Redactor::new(&in_url(text)).redact(text).into(),
+        Value::Array(items) => {
+            let words: Vec<String> = items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect();
+            let redactor = Redactor::new(&in_arguments(&words));
+            let item = |item: &Value| match item.as_str().map(|text| redactor.redact(text)) {
+                Some(text) => redact_json("", &text.into()),
+                None => redact_json("", item),
+            };
+            items.iter().map(item).collect()
+        }
+        Value::Object(members) => members.iter().map(|(key, value)| (key.clone(), redact_json(key, value))).collect(),
+        other => other.clone(),
+    }
 }
 
 /// Splits a line into quoted strings and words.

@@ -4,10 +4,10 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
+use ropeway::config::content_digest;
 use ropeway::tool::BoxError;
 use rustix::termios::{QueueSelector, tcflush};
 
-use super::digest::sha256;
 use super::error::TrustStoreError;
 use super::review::TrustReview;
 use super::store::{TrustStatus, TrustStore};
@@ -140,7 +140,7 @@ pub(crate) fn render_review(review: &TrustReview, before: Option<&TrustSummary>)
 fn changes(before: &TrustSummary, now: &TrustSummary) -> Vec<String> {
     let changes = before.changes(now);
     if changes.is_empty() {
-        return vec!["only comments, formatting, the owner or a redacted value changed".to_owned()];
+        return vec!["only the order of keys, quotes, the owner or a redacted value changed".to_owned()];
     }
     changes
 }
@@ -206,20 +206,26 @@ pub(crate) fn print_warning(words: &str) {
 #[derive(Clone, Debug)]
 pub(crate) struct ReloadGuard {
     path: PathBuf,
-    /// The digest of the content that this run started with.
+    /// The content that this run started with.
     accepted: String,
     mode: TrustMode,
 }
 
 impl ReloadGuard {
     pub(crate) fn new(path: &Path, text: &str, mode: TrustMode) -> Self {
-        Self { path: path.to_owned(), accepted: sha256(text), mode }
+        Self { path: path.to_owned(), accepted: text.to_owned(), mode }
+    }
+
+    /// Returns `true` for text that differs from the first one at most in comments and layout.
+    fn is_accepted(&self, text: &str) -> bool {
+        let content = |text: &str| content_digest(text, &self.path).ok();
+        text == self.accepted || content(text).is_some_and(|now| Some(now) == content(&self.accepted))
     }
 
     /// Returns an error for text that the user has not accepted.
     pub(crate) fn accepts(&self, text: &str) -> Result<(), BoxError> {
         let is_trusted = || TrustStore::open().is_ok_and(|store| store.is_trusted(&self.path, text));
-        if self.mode == TrustMode::TrustAll || sha256(text) == self.accepted || is_trusted() {
+        if self.mode == TrustMode::TrustAll || self.is_accepted(text) || is_trusted() {
             return Ok(());
         }
         Err(format!("`{}` is not trusted; run `ropeway trust` to review and accept it", self.path.display()).into())

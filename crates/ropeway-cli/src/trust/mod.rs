@@ -15,6 +15,6 @@ pub(crate) use self::check::{
 pub(crate) use self::digest::sha256;
 pub(crate) use self::error::TrustStoreError;
 pub(crate) use self::ownership::ownership_problem;
-pub(crate) use self::review::TrustReview;
+pub(crate) use self::review::{TrustReview, trust_command};
 pub(crate) use self::store::{TrustStatus, TrustStore};
 pub(crate) use self::summary::TrustSummary;

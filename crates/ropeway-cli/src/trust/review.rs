@@ -88,44 +88,50 @@ impl TrustReview {
     /// Summarizes the file in one sentence.
     pub(crate) fn summary_line(&self) -> String {
         let ReviewCounts { commands, urls, variables, files, allow_patterns } = self.counts;
-        let mut parts = Vec::new();
-        let mut add = |verb: &str, count: usize, one: &str, many: &str| {
-            if count > 0 {
-                parts.push(format!("{verb} {count} {}", if count == 1 { one } else { many }));
-            }
+        let counted = |count: usize, one: &str, many: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            _ => Some(format!("{count} {many}")),
         };
-        add("runs", commands, "command with your permissions", "commands with your permissions");
-        add("connects to", urls, "URL", "URLs");
-        add("reads", variables, "environment variable", "environment variables");
-        add("reads", files, "file", "files");
-        add("allows", allow_patterns, "tool pattern without approval", "tool patterns without approval");
+        let read =
+            [counted(variables, "environment variable", "environment variables"), counted(files, "file", "files")];
+        let read: Vec<String> = read.into_iter().flatten().collect();
+        let parts = [
+            counted(commands, "command with your permissions", "commands with your permissions")
+                .map(|commands| format!("runs {commands}")),
+            counted(urls, "URL", "URLs").map(|urls| format!("connects to {urls}")),
+            (!read.is_empty()).then(|| format!("reads {}", read.join(" and "))),
+            counted(allow_patterns, "tool pattern without approval", "tool patterns without approval")
+                .map(|patterns| format!("allows {patterns}")),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
         match &parts[..] {
             [] => "It runs nothing and connects to nothing.".to_owned(),
-            parts => format!("It {}.", parts.join(", ")),
+            [first, second] => format!("It {first} and {second}."),
+            [all @ .., last] if !all.is_empty() => format!("It {}, and {last}.", all.join(", ")),
+            parts => format!("It {}.", parts.join("")),
         }
     }
 
     /// Returns the command that reviews and accepts the file.
     pub(crate) fn command(&self) -> String {
-        let is_found = self.path.file_name().is_some_and(|name| name == "ropeway.yaml" || name == "ropeway.yml");
-        if is_found {
-            "ropeway trust".to_owned()
-        } else {
-            format!("ropeway trust {}", escape_invisible(&quoted(&self.shown_path())))
-        }
-    }
-
-    /// Returns the path, relative to the current directory if it is inside.
-    fn shown_path(&self) -> String {
-        let folder = std::env::current_dir().ok();
-        let inside = folder.and_then(|folder| self.path.strip_prefix(folder).ok());
-        inside.unwrap_or(&self.path).display().to_string()
+        trust_command(&self.path)
     }
 
     /// Returns the escaped path for messages.
     pub(crate) fn file(&self) -> String {
         escape_invisible(&self.path.display().to_string())
     }
+}
+
+/// Returns the command that reviews and accepts a file. The path is relative if the file is below the current directory.
+pub(crate) fn trust_command(path: &Path) -> String {
+    if path.file_name().is_some_and(|name| name == "ropeway.yaml" || name == "ropeway.yml") {
+        return "ropeway trust".to_owned();
+    }
+    let folder = std::env::current_dir().ok();
+    let inside = folder.and_then(|folder| path.strip_prefix(folder).ok()).unwrap_or(path);
+    format!("ropeway trust {}", escape_invisible(&quoted(&inside.display().to_string())))
 }
 
 impl ReviewCounts {

@@ -6,6 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ropeway::config::content_digest;
+use ropeway::tool::Digest;
 use serde::{Deserialize, Serialize};
 
 use super::digest::sha256;
@@ -49,6 +51,9 @@ pub(crate) struct TrustRecord {
     pub(crate) owner: u32,
     /// The SHA-256 of the content, in hexadecimal digits.
     pub(crate) sha256: String,
+    /// The digest of the content without comments and layout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) content: Option<Digest>,
     /// When the file was accepted.
     pub(crate) accepted: String,
     /// The review that the user saw.
@@ -149,9 +154,12 @@ impl TrustStore {
     pub(crate) fn status(&self, path: &Path, content: &str) -> TrustStatus<'_> {
         // A removed file is not trusted.
         let Ok(identity) = Identity::of(path) else { return TrustStatus::Unknown };
-        let digest = sha256(content);
+        let is_same = |record: &TrustRecord| {
+            record.sha256 == sha256(content)
+                || (record.content.is_some() && record.content == content_digest(content, path).ok())
+        };
         match self.records.iter().find(|record| record.path == identity.path) {
-            Some(record) if identity.matches(record) && record.sha256 == digest => TrustStatus::Trusted,
+            Some(record) if identity.matches(record) && is_same(record) => TrustStatus::Trusted,
             Some(record) => TrustStatus::Changed(record),
             None => TrustStatus::Unknown,
         }
@@ -166,12 +174,14 @@ impl TrustStore {
     pub(crate) fn record(&mut self, path: &Path, content: &str, summary: TrustSummary) -> Result<(), TrustStoreError> {
         let identity =
             Identity::of(path).map_err(|source| TrustStoreError::Unidentified { path: path.to_owned(), source })?;
+        let digests = (sha256(content), content_digest(content, path).ok());
         let Identity { path, target, owner } = identity;
         if path.to_str().is_none() || target.as_ref().is_some_and(|target| target.to_str().is_none()) {
             return Err(TrustStoreError::NotText { path });
         }
         let accepted = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let record = TrustRecord { path, target, owner, sha256: sha256(content), accepted, summary: summary.bounded() };
+        let (sha256, content) = digests;
+        let record = TrustRecord { path, target, owner, sha256, content, accepted, summary: summary.bounded() };
         self.change(|records| {
             records.retain(|known| known.path != record.path);
             records.push(record);

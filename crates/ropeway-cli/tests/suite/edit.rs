@@ -279,22 +279,43 @@ fn links_and_permissions_are_kept() {
 }
 
 #[test]
-fn a_program_that_is_given_by_a_path_from_here_runs_here() {
+fn a_program_that_does_not_exist_is_added_with_a_warning() {
     let home = Home::new();
-    home.write("work/sub/server.sh", "");
-    for (name, command, folder) in [
-        ("a", &["./sub/server.sh"][..], Some(".")),
-        ("b", &["node", "sub/server.sh"], Some(".")),
-        ("c", &["npx", "-y", "@scope/server"], None),
-    ] {
-        let lines = home.run(&[&["add", name, "--json", "--"], command].concat()).expect(0).json()["lines"].clone();
-        let expected = folder.map(|folder| json!(format!("    cwd: {folder}")));
-        let found =
-            lines.as_array().expect("lines").iter().find(|line| line.as_str().is_some_and(|line| line.contains("cwd")));
-        assert_eq!(found, expected.as_ref(), "{name}");
+    let run = home.run(&["add", "a", "--", "no-such-command"]).expect(0);
+    assert!(run.stderr.contains("warning: command `no-such-command` not found on PATH"), "{}", run.stderr);
+    assert!(run.stdout.starts_with("Created ropeway.yaml:\n"), "{}", run.stdout);
+    let run = home.run(&["add", "b", "--", "cat"]).expect(0);
+    assert_eq!(run.stderr, "");
+    assert!(run.stdout.starts_with("Added to ropeway.yaml:\n"), "{}", run.stdout);
+    let run = home.run(&["add", "c", "--check", "--", "no-such-command"]).expect(3);
+    assert!(run.stdout.contains("The entry was kept; `ropeway remove c` deletes it."), "{}", run.stdout);
+    assert!(home.read("work/ropeway.yaml").contains("alias: c"));
+}
+
+#[test]
+fn a_server_with_a_path_from_a_subdirectory_runs_there() {
+    let home = Home::with_config("servers: []\n");
+    home.write("work/sub/data/server.sh", "");
+    let cwd = |folder: &str, name: &str, command: &[&str]| {
+        let add = home.command(&[&["add", name, "--json", "--"], command].concat()).with(|add| {
+            add.current_dir(home.path(folder));
+        });
+        let lines = add.run().expect(0).json()["lines"].clone();
+        let mut lines = lines.as_array().expect("lines").iter().filter_map(serde_json::Value::as_str);
+        lines.find_map(|line| line.trim().strip_prefix("cwd: ").map(str::to_owned))
+    };
+    // Without `cwd`, a server runs in the directory of the file.
+    assert_eq!(cwd("work", "a", &["./sub/data/server.sh"]), None);
+    assert_eq!(cwd("work", "b", &["files", "sub"]), None);
+    assert_eq!(cwd("work/sub", "c", &["npx", "-y", "@scope/server"]), None);
+    assert_eq!(cwd("work/sub", "d", &["data"]), None, "a program on PATH");
+    for (name, command) in
+        [("e", ["./data/server.sh", "x"]), ("f", ["files", "data"]), ("g", ["files", "--db=data/server.sh"])]
+    {
+        assert_eq!(cwd("work/sub", name, &command).as_deref(), Some("sub"), "{name}");
     }
-    home.run(&["add", "d", "--cwd", "sub", "--", "x"]).expect(0);
-    assert!(home.read("work/ropeway.yaml").contains("cwd: sub\n"));
+    home.run(&["add", "h", "--cwd", "sub/data", "--", "x"]).expect(0);
+    assert!(home.read("work/ropeway.yaml").contains("cwd: sub/data\n"));
 }
 
 #[test]

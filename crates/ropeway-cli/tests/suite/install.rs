@@ -113,41 +113,41 @@ fn the_entry_of_another_program_is_not_replaced() {
 }
 
 #[test]
-fn a_dry_run_prints_a_diff_and_writes_nothing() {
+fn a_dry_run_prints_only_its_own_entry_and_writes_nothing() {
     let home = home();
-    let before = home.read(".codex/config.toml");
-    let run = home.run(&["install", "codex", "--dry-run"]).expect(0);
-    assert!(run.stdout.contains("\n+[mcp_servers.ropeway]\n") && run.stdout.contains("@@ "), "{}", run.stdout);
-    assert!(!run.stdout.contains("ctx7sk-codex"), "{}", run.stdout);
-    assert_eq!(home.read(".codex/config.toml"), before);
-    assert!(fs::metadata(home.path(".local/state/ropeway/installed")).is_err());
+    for (client, file) in CLIENTS {
+        let before = home.read(file);
+        let run = home.run(&["install", client, "--dry-run"]).expect(0);
+        assert!(run.stderr.starts_with("Would add to ") && run.stderr.contains(file), "{}", run.stderr);
+        assert!(run.stdout.contains("--require-trust"), "{}", run.stdout);
+        assert_eq!(home.read(file), before);
+        // The output is the file that a new client would get.
+        fs::remove_file(home.path(file)).expect("a file");
+        home.run(&["install", client]).expect(0);
+        assert_eq!(home.read(file), run.stdout, "{client}");
+        let removed = home.run(&["install", client, "--remove", "--dry-run"]).expect(0);
+        assert!(removed.stderr.starts_with("Would remove from "), "{}", removed.stderr);
+        assert_eq!(removed.stdout, run.stdout, "{client}");
+        home.run(&["install", client, "--remove"]).expect(0);
+        home.write(file, &before);
+    }
 }
 
 #[test]
-fn patch_applies_the_diff_of_a_new_and_of_a_removed_file() {
+fn a_dry_run_prints_no_secrets() {
     let home = home();
-    let path = home.path("work/.vscode/mcp.json");
-    let _ = fs::remove_file(&path);
-    fs::create_dir_all(home.path("work/.vscode")).expect("a folder");
-    let patch = |diff: &str| {
-        fs::write(home.path("diff"), diff).expect("a file");
-        let mut command = Command::new("patch");
-        command.arg("--silent").arg(&path).arg(home.path("diff"));
-        assert!(command.status().expect("patch is installed").success(), "{diff}");
-    };
-    let run = |args: &[&str]| home.run(&[&["install", "vscode", "--project"], args].concat()).expect(0).stdout;
-    let diff = run(&["--dry-run"]);
-    assert!(diff.starts_with("--- /dev/null\n+++ ") && diff.contains("\n@@ -0,0 +1,"), "{diff}");
-    assert!(!path.exists());
-    patch(&diff);
-    let patched = fs::read_to_string(&path).expect("a file");
-    fs::remove_file(&path).expect("a file");
-    run(&[]);
-    assert_eq!(fs::read_to_string(&path).expect("a file"), patched);
-    let diff = run(&["--remove", "--dry-run"]);
-    assert!(diff.contains("\n+++ /dev/null\n@@ -1,") && diff.contains(" +0,0 @@\n"), "{diff}");
-    patch(&diff);
-    assert!(!path.exists());
+    let token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    let headers = json!({"Authorization": format!("Bearer {token}"), "X-Team": "blue"});
+    let own = json!({"url": "http://127.0.0.1:8931/mcp?api_key=s3cr3t-value", "headers": headers});
+    let other = json!({"command": "x", "env": {"BRAVE_API_KEY": "BSAabcdefghijklmnop123456"}});
+    home.write(".cursor/mcp.json", &json!({"mcpServers": {"brave": other, "ropeway": own}}).to_string());
+    for more in [&[][..], &["--remove"], &["--json"], &["--remove", "--json"]] {
+        let run = home.run(&[&["install", "cursor", "--dry-run"], more].concat()).expect(0);
+        for secret in [token, "s3cr3t-value", "BSAabc", "brave"] {
+            assert!(!run.stdout.contains(secret) && !run.stderr.contains(secret), "{}{}", run.stdout, run.stderr);
+        }
+        assert_eq!(run.stdout.contains("blue"), more.contains(&"--remove"), "{}", run.stdout);
+    }
 }
 
 #[test]
@@ -215,6 +215,59 @@ fn a_file_that_was_created_is_removed_again() {
         let run = home.run(&["install", client, "--project"]).expect(2);
         assert!(run.stderr.contains("has no project files"), "{}", run.stderr);
     }
+}
+
+#[test]
+fn without_a_configuration_the_demo_server_is_installed_only_by_force() {
+    let home = Home::with_clients();
+    let before = home.read(".cursor/mcp.json");
+    let run = home.run(&["install", "cursor"]).expect(2);
+    assert!(run.stderr.contains("no configuration file found") && run.stderr.contains("`--force`"), "{}", run.stderr);
+    assert_eq!(home.read(".cursor/mcp.json"), before);
+    home.run(&["install", "cursor", "--force"]).expect(0);
+    home.run(&["install", "cursor", "--remove"]).expect(0);
+    assert_eq!(home.read(".cursor/mcp.json"), before);
+}
+
+#[test]
+fn a_url_without_a_gateway_comes_with_a_note_to_start_one() {
+    let home = home();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    home.write("work/team.yaml", &format!("servers: []\ngateway: {{listen: \"{address}\"}}\n"));
+    let install = || home.run(&["install", "cursor", "--http", "--config", "team.yaml", "--force"]).expect(0).stdout;
+    let note = format!("nothing listens on {address}: start `ropeway serve` before the client");
+    let text = install();
+    assert!(!text.contains(&note), "{text}");
+    drop(listener);
+    let text = install();
+    assert!(text.contains(&note), "{text}");
+}
+
+#[test]
+fn an_entry_for_any_client_is_printed() {
+    let home = home();
+    let entry = |more: &[&str]| home.run(&[&["install", "mcp-json"], more].concat()).expect(0).json();
+    let found = entry(&["--name", "all"]);
+    let args = json!(["serve", "--stdio", "--config", home.path("work/ropeway.yaml"), "--require-trust"]);
+    let expected = json!({"command": env!("CARGO_BIN_EXE_ropeway"), "args": args});
+    assert_eq!(found, json!({"mcpServers": {"all": expected}}));
+    let url = json!({"url": "http://127.0.0.1:8931/mcp/mine"});
+    assert_eq!(entry(&["--http", "--profile", "mine"]), json!({"mcpServers": {"ropeway": url}}));
+    let run = home.run(&["install", "mcp-json", "--remove"]).expect(2);
+    assert!(run.stderr.contains("changes no file"), "{}", run.stderr);
+}
+
+#[test]
+fn gemini_has_a_key_of_its_own_for_urls() {
+    let home = home();
+    home.write(".gemini/settings.json", "{\"theme\": \"dark\"}\n");
+    home.run(&["install", "gemini", "--http"]).expect(0);
+    let file: Value = serde_json::from_str(&home.read(".gemini/settings.json")).expect("JSON");
+    assert_eq!(file["mcpServers"]["ropeway"], json!({"httpUrl": "http://127.0.0.1:8931/mcp"}));
+    home.run(&["install", "gemini"]).expect(0);
+    home.run(&["install", "gemini", "--remove"]).expect(0);
+    assert_eq!(home.read(".gemini/settings.json"), "{\"theme\": \"dark\"}\n");
 }
 
 #[test]

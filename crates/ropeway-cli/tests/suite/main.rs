@@ -15,6 +15,7 @@ mod config;
 mod conversations;
 mod demo_server;
 mod describe;
+mod directory;
 pub(crate) mod docs;
 mod docs_reference;
 mod doctor;

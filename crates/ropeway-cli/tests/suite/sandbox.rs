@@ -223,6 +223,32 @@ fn an_entry_cannot_choose_the_cache_of_a_package_runner() {
 }
 
 #[test]
+fn certificates_of_the_users_own_environment_can_be_read() {
+    if !is_enforced() {
+        return;
+    }
+    let place = Place::new();
+    let certificate = place.write("ca.pem", "company-certificate");
+    // The server ends, so its standard error is shown.
+    let command = "cat \"$SSL_CERT_FILE\" >&2";
+    let server = json!({"alias": "s", "command": "sh", "args": ["-c", command], "sandbox": true});
+    let said = |server: &Value, own: Option<&Path>| {
+        place.configure(std::slice::from_ref(server));
+        let command = place.ropeway(&["doctor", "s"]).with(|command| {
+            command.env_remove("SSL_CERT_FILE").envs(own.map(|own| ("SSL_CERT_FILE", own)));
+        });
+        command.run().expect(3).stdout
+    };
+    let report = said(&server, Some(&certificate));
+    let shown = format!("reads the certificates of your environment: `{}` (SSL_CERT_FILE)", certificate.display());
+    assert!(report.contains(&shown) && report.contains("company-certificate"), "{report}");
+    // An entry cannot open a file this way.
+    let hostile = having(server, json!({"env": {"SSL_CERT_FILE": certificate}}));
+    let report = said(&hostile, None);
+    assert!(report.contains("Permission denied") && !report.contains("company-certificate"), "{report}");
+}
+
+#[test]
 fn inherited_files_do_not_reach_the_server() {
     if !is_enforced() {
         return;

@@ -156,9 +156,22 @@ fn a_file_is_trusted_by_content_and_changes_are_described() {
     let run = project.run(&["trust"]).expect(0);
     assert!(run.stderr.contains("Changes\n") && run.stderr.contains("now sets A=${B:-c}"), "{}", run.stderr);
     project.run(&["health", "mine"]).expect(0);
-    // Only the formatting changes.
-    project.configure(&format!("# new\n{}", project.0.read("work/ropeway.yaml")));
-    assert!(project.run(&["tools"]).expect(2).stderr.contains("comments, formatting"));
+}
+
+#[test]
+fn comments_and_layout_need_no_new_trust() {
+    let project = Project::new(&format!("servers:\n{}", demo("mine")));
+    project.run(&["trust"]).expect(0);
+    project.configure(&format!("# mine\n\nservers: # all\n{}\n", demo("mine").replace("args: [", "args: [  ")));
+    project.run(&["health", "mine"]).expect(0);
+    assert!(project.run(&["trust"]).expect(0).stdout.contains("is already trusted"));
+    project.configure(&format!("servers:\n{}", demo("mine").replace("demo-server", "demo-server, x")));
+    project.run(&["health", "mine"]).expect(2);
+    // A comment that becomes content is a change.
+    project.configure(&format!("servers:\n{}#   cwd: /\n", demo("mine")));
+    project.run(&["health", "mine"]).expect(0);
+    project.configure(&format!("servers:\n{}    cwd: /\n", demo("mine")));
+    project.run(&["health", "mine"]).expect(2);
 }
 
 #[test]
@@ -272,7 +285,7 @@ fn at_a_terminal_the_review_is_shown_and_asked_once() {
             assert!(review.contains(words), "{words}: {review}");
         }
         let count =
-            "It runs 1 command with your permissions, connects to 1 URL, reads 1 environment variable, reads 1 file.";
+            "It runs 1 command with your permissions, connects to 1 URL, and reads 1 environment variable and 1 file.";
         for words in ["sends $AWS_SECRET_ACCESS_KEY to 127.0.0.1:9", count] {
             assert!(unwrapped(&review).contains(words), "{words}: {review}");
         }
@@ -484,6 +497,8 @@ fn project_files_of_other_clients_are_reviewed_before_import() {
     assert!(!project.file().exists());
     let run = project.run(&["import", "--dry-run"]).expect(0);
     assert!(run.stdout.contains("command: touch"), "{}", run.stdout);
+    let warning = "is not trusted and would be skipped; run `ropeway trust .mcp.json`";
+    assert!(unwrapped(&run.stderr).contains(warning), "{}", run.stderr);
     let mut window = Window::open(project.command(&["import"]));
     let review = window.see(QUESTION);
     assert!(review.contains("server `evil`") && review.contains("runs      touch "), "{review}");
@@ -499,6 +514,25 @@ fn project_files_of_other_clients_are_reviewed_before_import() {
     fs::remove_file(project.0.path("work/.mcp.json")).expect("removed");
     project.0.write(".cursor/mcp.json", theirs);
     project.run(&["import"]).expect(0);
+}
+
+#[test]
+fn without_a_terminal_import_skips_untrusted_project_files() {
+    let project = Project::new("");
+    fs::remove_file(project.file()).expect("removed");
+    project.0.write("work/.vscode/mcp.json", r#"{"servers": {"theirs": {"command": "touch"}}}"#);
+    project.0.write(".cursor/mcp.json", r#"{"mcpServers": {"mine": {"command": "cat"}}}"#);
+    let run = project.run(&["import"]).expect(0);
+    let warning = "is not trusted and was skipped; run `ropeway trust .vscode/mcp.json` to import it";
+    assert!(unwrapped(&run.stderr).contains(warning), "{}", run.stderr);
+    let text = project.0.read("work/ropeway.yaml");
+    assert!(text.contains("alias: mine") && !text.contains("theirs"), "{text}");
+    // Nothing else has the server.
+    let run = project.run(&["import", "--only", "theirs"]).expect(2);
+    assert!(run.stderr.contains("mcp.json` is not trusted"), "{}", run.stderr);
+    project.run(&["trust", ".vscode/mcp.json"]).expect(0);
+    project.run(&["import"]).expect(0);
+    assert!(project.0.read("work/ropeway.yaml").contains("theirs"));
 }
 
 #[test]

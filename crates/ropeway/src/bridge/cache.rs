@@ -226,7 +226,7 @@ pub(super) fn key(config: &ServerConfig) -> u64 {
             write(&server.command);
             server.args.iter().for_each(|word| write(&config.redactor.redact(word)));
             server.env.iter().for_each(|(name, _)| write(name));
-            write(&server.cwd.as_deref().unwrap_or(Path::new("")).to_string_lossy());
+            write(&server.working_dir().unwrap_or(Path::new("")).to_string_lossy());
         }
         Transport::Http(server) | Transport::Sse(server) => {
             write("http");

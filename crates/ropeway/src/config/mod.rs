@@ -30,8 +30,8 @@ pub(crate) use self::file::fuzz;
 #[doc(hidden)]
 pub use self::file::{
     ChatReview, ConfigReview, ForeignConfig, ForeignServer, ServerReview, TokenCommandReview, ToolReference,
-    ToolReferenceKind, TransportReview, ValueReference, edit, is_manifest, open_regular, raw, read_foreign,
-    read_foreign_in, read_regular, read_text, review, tool_references,
+    ToolReferenceKind, TransportReview, ValueReference, content_digest, edit, is_manifest, open_regular, raw,
+    read_foreign, read_foreign_in, read_regular, read_text, review, tool_references,
 };
 #[cfg(feature = "bridge")]
 pub use self::file::{ConfigError, ConfigProblem, Secrets, json_schema};
@@ -63,7 +63,9 @@ pub use self::settings::{ChatSettings, MissingChatSecrets, ProviderName, ToolApp
 pub use self::settings::{DrainSettings, ListenAddress, ServerSettings, SocketServer};
 // Hidden from the docs: used by the binary, which starts servers in their sandbox.
 #[doc(hidden)]
-pub use self::settings::{SandboxChange, SandboxFailure, SandboxLauncher, SandboxPath, SandboxProfile, SandboxSummary};
+pub use self::settings::{
+    CERTIFICATE_VARIABLES, SandboxChange, SandboxFailure, SandboxLauncher, SandboxPath, SandboxProfile, SandboxSummary,
+};
 #[cfg(feature = "bridge")]
 pub(crate) use self::{file::Glob, settings::DEFAULT_PREFIX, settings::sandbox_changes};
 pub use crate::secret::Secret;

@@ -44,6 +44,7 @@ impl ServerConfig {
 
 setters!(StdioServer {
     with_cwd => cwd: Option<PathBuf>,
+    with_base_dir => base_dir: Option<PathBuf>,
     with_inherit_env => inherit_env: bool,
     with_sandbox => sandbox: Option<Sandbox>,
 });

@@ -229,15 +229,21 @@ fn grandchildren_that_ignore_signals_are_killed_with_the_server() {
 #[test]
 fn a_server_gets_a_minimal_environment_and_its_own_variables() {
     scene(|scene| async move {
-        const MINIMAL: [&str; 19] = [
+        const MINIMAL: [&str; 27] = [
             "CURL_CA_BUNDLE",
+            "DENO_CERT",
+            "GIT_SSL_CAINFO",
+            "GIT_SSL_CAPATH",
             "HOME",
             "LANG",
             "LC_ALL",
             "LC_CTYPE",
             "LOGNAME",
+            "NIX_SSL_CERT_FILE",
             "NODE_EXTRA_CA_CERTS",
+            "NPM_CONFIG_CAFILE",
             "PATH",
+            "PIP_CERT",
             "REQUESTS_CA_BUNDLE",
             "SHELL",
             "SSL_CERT_DIR",
@@ -246,6 +252,8 @@ fn a_server_gets_a_minimal_environment_and_its_own_variables() {
             "TMPDIR",
             "TZ",
             "USER",
+            "UV_NATIVE_TLS",
+            "UV_SYSTEM_CERTS",
             "XDG_CACHE_HOME",
             "XDG_CONFIG_HOME",
             "XDG_RUNTIME_DIR",

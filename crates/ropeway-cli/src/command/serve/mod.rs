@@ -42,7 +42,7 @@ Examples:
   ropeway serve --stdio --profile coding
   ropeway serve --command 'uvx mcp-server-time'
 
-Clients: `ropeway install` adds the gateway to Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex or Zed.
+Clients: `ropeway install` adds the gateway to Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI or Zed.
 
 Names: with several servers, tools and prompts are named SERVER_NAME; see `gateway.prefix`. With one server, they keep their \
 own names.

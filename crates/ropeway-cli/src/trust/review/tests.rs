@@ -51,8 +51,8 @@ the file
   reads file      ~/.ssh/id_rsa
 "#;
     assert_eq!(plain(&shown.render(None)), expected);
-    let count = "It runs 1 command with your permissions, connects to 3 URLs, reads 4 environment variables, reads 2 files, \
-                     allows 1 tool pattern without approval.";
+    let count = "It runs 1 command with your permissions, connects to 3 URLs, reads 4 environment variables and 2 files, \
+                     and allows 1 tool pattern without approval.";
     assert_eq!(shown.summary_line(), count);
     assert_eq!(reviewed("servers: []").summary_line(), "It runs nothing and connects to nothing.");
 }

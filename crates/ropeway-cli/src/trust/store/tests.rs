@@ -146,6 +146,7 @@ fn a_store_that_is_too_large_loses_summaries_but_no_record() {
         target: None,
         owner: 0,
         sha256: sha256("content"),
+        content: None,
         accepted: String::new(),
         summary: TrustSummary(vec![section.clone()]),
     };

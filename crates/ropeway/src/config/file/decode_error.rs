@@ -6,7 +6,7 @@ use serde::de::{self, Expected, Unexpected};
 
 use super::node::{Node, PathStep, format_path};
 use super::position::Position;
-use super::problem::{ConfigProblem, in_backticks, nearest, one_of};
+use super::problem::{ConfigProblem, in_backticks, nearest, nearest_key, one_of};
 
 /// A problem whose path in the file is not complete yet.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl de::Error for DecodeError {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        let suggestion = nearest(field, expected.iter().copied());
+        let suggestion = nearest_key(field, expected.iter().copied());
         let expected = if suggestion.is_some() { String::new() } else { one_of(expected.iter().copied()) };
         Self::new(expected).found(format!("unknown key {}", in_backticks(field))).suggest(suggestion)
     }

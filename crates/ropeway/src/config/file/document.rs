@@ -86,6 +86,13 @@ impl Document {
             let problem = ConfigProblem::new(at, path, message);
             return Err(ConfigError::new(origin, vec![problem]));
         }
+        if collections.is_empty()
+            && translation.is_none()
+            && !has_list
+            && let Some(problem) = manifest::wrong_shape(&tree)
+        {
+            return Err(ConfigError::new(origin, vec![problem]));
+        }
         Ok(match translation {
             _ if !collections.is_empty() => Self::manifest(&tree, &collections),
             Some(Translation { servers, warnings, problems, .. }) => {

@@ -161,7 +161,7 @@ fn portable(mut server: RawServer, origin: &Path, workspace: Option<&Path>, inpu
         *text = rewrite(text, known.as_deref().unwrap_or(Path::new("")), |input| {
             let name = input.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
             let what = inputs.iter().find(|(id, _)| id == input).map_or("", |(_, what)| what.as_str());
-            let note = if what.is_empty() { format!("${{{name}}}") } else { format!("${{{name}}}: {what}") };
+            let note = if what.is_empty() { format!("needs ${{{name}}}") } else { format!("${{{name}}}: {what}") };
             if !notes.contains(&note) {
                 notes.push(note);
             }

@@ -1,7 +1,7 @@
 //! Loading of configuration files.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::document::Document;
 use super::format::{max_bytes, too_large};
@@ -47,11 +47,19 @@ impl Config {
         let workspace = workspace(origin);
         let is_foreign = document.is_foreign;
         let globs = GlobChecker::default();
-        let context = ResolveContext { sources: &sources, folder, workspace, home, is_foreign, globs };
+        // Other clients start the servers of a file such as `.vscode/mcp.json` in the project.
+        let base_dir = existing_dir(if is_foreign { workspace } else { folder });
+        let context = ResolveContext { sources: &sources, folder, base_dir, workspace, home, is_foreign, globs };
         let mut config = resolve_document(document, origin, &context)?;
         files.append(&mut config.files);
         Ok(Self { files, ..config })
     }
+}
+
+/// Returns the absolute path of a directory, if it exists.
+fn existing_dir(folder: &Path) -> Option<PathBuf> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    std::path::absolute(folder).ok().filter(|folder| folder.is_dir())
 }
 
 /// Reads the text of a configuration file.

@@ -5,14 +5,11 @@ use std::collections::HashSet;
 use super::foreign::{IGNORED_KEYS, translate_key};
 use super::node::{Entry, Node, NodeKind, PathStep, ServerNode, format_path, redact_key};
 use super::position::Position;
-use super::problem::{ConfigProblem, in_backticks};
+use super::problem::{ALIAS_SYNONYMS, ConfigProblem, in_backticks};
 use super::raw::CONNECTION_KEYS;
 
 /// The paths of the servers in a manifest.
 const PATHS: [[&str; 2]; 2] = [["config", "servers"], ["services", "mcp"]];
-
-/// Synonyms of `alias`. The last two may also be display names.
-const ALIAS_SYNONYMS: [&str; 4] = ["serverName", "server_name", "name", "id"];
 
 /// Synonyms of native keys, from other clients.
 const SYNONYMS: [&str; 25] = [
@@ -51,6 +48,18 @@ pub(super) fn collections(tree: &Node) -> Vec<(String, &Node)> {
         Some((format!("{outer}.{inner}"), servers))
     });
     found.collect()
+}
+
+/// Returns the problem of a file that looks like a manifest, but has no servers where a manifest has them.
+pub(super) fn wrong_shape(tree: &Node) -> Option<ConfigProblem> {
+    for [outer, inner] in PATHS {
+        if let Some(servers) = tree.get(outer).and_then(|outer| outer.get(inner)) {
+            let (path, found) = (format!("{outer}.{inner}"), servers.describe_kind());
+            return Some(ConfigProblem::mismatch(servers.position, path, found, "a list or a map of servers"));
+        }
+    }
+    let config = tree.get("config").filter(|config| config.is_map() && tree.get("servers").is_none())?;
+    Some(ConfigProblem::new(config.position, "config", "missing key `servers`"))
 }
 
 /// Restrictions that are only supported under `config`.

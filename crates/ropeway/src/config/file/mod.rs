@@ -7,6 +7,7 @@
 mod alias;
 mod callback;
 mod connection_warnings;
+mod content;
 mod decode;
 mod decode_error;
 mod document;
@@ -40,6 +41,7 @@ mod variables;
 mod yaml;
 mod yaml_writer;
 
+pub use self::content::content_digest;
 pub(crate) use self::glob::Glob;
 pub use self::import::{ForeignConfig, ForeignServer, is_manifest, read_foreign, read_foreign_in};
 pub use self::load::read_text;

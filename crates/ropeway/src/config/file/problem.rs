@@ -11,6 +11,9 @@ use crate::suggest;
 /// Maximum characters of a value in a message.
 const MAX_SHOWN: usize = 60;
 
+/// Synonyms of `alias` in manifests. The last two may also be display names.
+pub(super) const ALIAS_SYNONYMS: [&str; 4] = ["serverName", "server_name", "name", "id"];
+
 /// Maximum problems of one error.
 pub(super) const MAX_PROBLEMS: usize = 100;
 
@@ -119,7 +122,7 @@ impl ConfigProblem {
         key: &str,
         known: impl IntoIterator<Item = &'a str> + Clone,
     ) -> Self {
-        let suggestion = nearest(key, known.clone());
+        let suggestion = nearest_key(key, known.clone());
         let expected = if suggestion.is_some() { String::new() } else { one_of(known) };
         Self::new(position, path, format!("unknown key {}", in_backticks(key))).expecting(expected).suggest(suggestion)
     }
@@ -178,6 +181,12 @@ pub(super) fn in_backticks(value: &str) -> String {
 /// Returns the most similar candidate, if one is similar enough.
 pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     suggest::closest(word, candidates).into_iter().next()
+}
+
+/// Returns the key that is meant by an unknown one: a similar one, or `alias` for its synonyms in manifests.
+pub(super) fn nearest_key<'a>(key: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    let alias = known.clone().into_iter().find(|known| *known == "alias");
+    alias.filter(|_| ALIAS_SYNONYMS.contains(&key)).or_else(|| nearest(key, known))
 }
 
 /// Formats a list of choices: "one of `a`, `b`".

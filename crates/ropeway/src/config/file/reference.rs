@@ -128,8 +128,9 @@ pub(super) fn escape(text: &str) -> String {
 /// Returns the workspace directory of a file: its directory, or the parent of a client's directory such as `.vscode`.
 pub(super) fn workspace(origin: &Path) -> &Path {
     let folder = origin.parent().unwrap_or(Path::new(""));
-    let is_client =
-        folder.file_name().is_some_and(|name| matches!(name.to_str(), Some(".vscode" | ".cursor" | ".zed")));
+    let is_client = folder
+        .file_name()
+        .is_some_and(|name| matches!(name.to_str(), Some(".vscode" | ".cursor" | ".zed" | ".codex" | ".gemini")));
     if is_client { folder.parent().unwrap_or(folder) } else { folder }
 }
 

@@ -25,7 +25,9 @@ pub use self::gateway::{
 pub use self::gateway_auth::{AuthSettings, JwtAlgorithm, JwtSettings, OperatorTokens, PrincipalLimits, Rate};
 pub use self::gateway_observe::{AuditSettings, LogTarget};
 pub use self::provider_name::ProviderName;
-pub use self::sandbox::{Sandbox, SandboxFailure, SandboxLauncher, SandboxMode, SandboxPath, SandboxProfile};
+pub use self::sandbox::{
+    CERTIFICATE_VARIABLES, Sandbox, SandboxFailure, SandboxLauncher, SandboxMode, SandboxPath, SandboxProfile,
+};
 pub use self::sandbox_summary::{SandboxChange, SandboxSummary};
 pub use self::server::{EraChoice, HttpServer, InProcessServer, ServerConfig, SocketServer, StdioServer, Transport};
 pub use self::server_auth::{

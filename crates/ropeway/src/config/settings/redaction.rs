@@ -76,6 +76,7 @@ impl fmt::Debug for StdioServer {
             .field("args", &args)
             .field("env", &self.env)
             .field("cwd", &self.cwd)
+            .field("base_dir", &self.base_dir)
             .field("inherit_env", &self.inherit_env)
             .field("sandbox", &self.sandbox)
             .finish()
@@ -118,7 +119,7 @@ mod tests {
         let shown = r#"HttpServer { url: "http://ada:***@h/?token=***&x=y", headers: [("X-Api-Key", ***)], bearer: Some(***), auth: None, sse_fallback: true }"#;
         assert_eq!(format!("{http:?}"), shown);
         let stdio = StdioServer::new("run", ["--token", "t0ken", "s3cret", "plain"]).with_env("A_KEY", "k3y-k3y");
-        let shown = r#"StdioServer { command: "run", args: ["--token", "***", "s3cret", "plain"], env: [("A_KEY", ***)], cwd: None, inherit_env: false, sandbox: None }"#;
+        let shown = r#"StdioServer { command: "run", args: ["--token", "***", "s3cret", "plain"], env: [("A_KEY", ***)], cwd: None, base_dir: None, inherit_env: false, sandbox: None }"#;
         assert_eq!(format!("{stdio:?}"), shown);
         let mut config = ServerConfig::new("s", stdio);
         config.redactor = Redactor::new(&[Secret::new("s3cret")]);

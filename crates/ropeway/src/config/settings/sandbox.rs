@@ -149,6 +149,23 @@ impl Sandbox {
     }
 }
 
+/// Variables that name certificates of a company's own authority. Servers inherit them, and a sandbox allows reading the files.
+// Hidden from the docs: the launcher of the binary uses it.
+#[doc(hidden)]
+pub const CERTIFICATE_VARIABLES: &[&str] = &[
+    "CURL_CA_BUNDLE",
+    "DENO_CERT",
+    "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH",
+    "NIX_SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "NPM_CONFIG_CAFILE",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+];
+
 /// The version of the [`SandboxProfile`] format.
 const VERSION: u32 = 2;
 

@@ -142,8 +142,12 @@ pub struct StdioServer {
     pub args: Vec<String>,
     /// Environment variables in addition to the inherited ones.
     pub env: Vec<(String, Secret)>,
-    /// The working directory. Defaults to that of this process.
+    /// The working directory. Defaults to [`base_dir`](Self::base_dir).
     pub cwd: Option<PathBuf>,
+    /// The directory of the file that configures the server. Without it, the server runs in the directory of this process.
+    ///
+    /// Approvals of tools do not depend on it, so a project keeps them if it moves.
+    pub base_dir: Option<PathBuf>,
     /// Whether the program inherits the whole environment, instead of only variables such as `PATH` and `HOME`.
     pub inherit_env: bool,
     /// Restricts the program.
@@ -158,6 +162,7 @@ impl StdioServer {
             args: args.into_iter().map(Into::into).collect(),
             env: Vec::new(),
             cwd: None,
+            base_dir: None,
             inherit_env: false,
             sandbox: None,
         }
@@ -176,6 +181,11 @@ impl StdioServer {
     /// ```
     pub fn command(command: impl Into<String>) -> Self {
         Self::new(command, [""; 0])
+    }
+
+    /// Returns the directory that the server runs in, unless it is that of this process.
+    pub fn working_dir(&self) -> Option<&std::path::Path> {
+        self.cwd.as_deref().or(self.base_dir.as_deref())
     }
 
     /// Appends arguments of the command.

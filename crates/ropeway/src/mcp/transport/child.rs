@@ -13,29 +13,26 @@ use super::groups::groups;
 use super::orphans::{self, ProcessMark};
 use super::private_temp::{self, PrivateTemp};
 use super::sandbox::SandboxStart;
-use crate::config::{SandboxFailure, StdioServer};
+use crate::config::{CERTIFICATE_VARIABLES, SandboxFailure, StdioServer};
 use crate::mcp::error::ConnectErrorKind;
 use crate::secret::Redactor;
 
-/// Variables that a child gets if it does not inherit the whole environment. The certificate variables let package runners
-/// work behind a company's own certificate authority.
-const MINIMAL_ENVIRONMENT: [&str; 19] = [
-    "CURL_CA_BUNDLE",
+/// Variables that a child gets if it does not inherit the whole environment, in addition to [`CERTIFICATE_VARIABLES`]. With
+/// those of `uv`, package runners work behind a company's own certificate authority.
+const MINIMAL_ENVIRONMENT: [&str; 16] = [
     "HOME",
     "LANG",
     "LC_ALL",
     "LC_CTYPE",
     "LOGNAME",
-    "NODE_EXTRA_CA_CERTS",
     "PATH",
-    "REQUESTS_CA_BUNDLE",
     "SHELL",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
     "TERM",
     "TMPDIR",
     "TZ",
     "USER",
+    "UV_NATIVE_TLS",
+    "UV_SYSTEM_CERTS",
     "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
     "XDG_RUNTIME_DIR",
@@ -79,7 +76,7 @@ fn kill(group: Option<Pid>, signal: Signal) {
     }
 }
 
-/// Returns `true` if the program is not on the `PATH`. The error may also mean a missing working directory.
+/// Returns `true` if the program is not on the `PATH`.
 fn is_missing_program(server: &StdioServer, error: &std::io::Error) -> bool {
     if error.kind() != std::io::ErrorKind::NotFound || server.command.contains('/') {
         return false;
@@ -88,13 +85,21 @@ fn is_missing_program(server: &StdioServer, error: &std::io::Error) -> bool {
     let path: std::ffi::OsString = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
     // An existing script may lack the interpreter of its first line.
     !std::env::split_paths(&path).any(|folder| folder.join(&server.command).exists())
-        && server.cwd.as_ref().is_none_or(|folder| folder.is_dir())
+}
+
+/// Returns why a server cannot run in its working directory. The system reports the same error for a missing program.
+fn directory_problem(server: &StdioServer) -> Option<String> {
+    let folder = server.working_dir().filter(|folder| !folder.is_dir())?;
+    let problem = if folder.exists() { "is not a directory" } else { "does not exist" };
+    Some(format!("working directory `{}` {problem}", folder.display()))
 }
 
 /// Returns the error of a program that could not be executed.
 fn spawn_error(server: &StdioServer, redactor: &Redactor, source: std::io::Error) -> ConnectErrorKind {
     let program = redactor.redact(&server.command).into_owned();
-    let source = if is_missing_program(server, &source) {
+    let source = if let Some(problem) = directory_problem(server) {
+        std::io::Error::new(source.kind(), redactor.redact(&problem).into_owned())
+    } else if is_missing_program(server, &source) {
         std::io::Error::new(source.kind(), format!("`{program}` is not on the PATH"))
     } else {
         source
@@ -146,7 +151,8 @@ impl ChildGroup {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if !server.inherit_env {
             command.env_clear();
-            command.envs(MINIMAL_ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+            let names = MINIMAL_ENVIRONMENT.iter().chain(CERTIFICATE_VARIABLES);
+            command.envs(names.filter_map(|name| Some((name, std::env::var_os(name)?))));
         }
         command.envs(sandbox.as_ref().and_then(SandboxStart::variable));
         // A launcher sets them when it executes the server: `LD_PRELOAD` would run code before it restricts itself.
@@ -156,11 +162,11 @@ impl ChildGroup {
         // Last, so that an entry cannot replace it.
         let mark = ProcessMark::new();
         command.envs([mark.variable()]);
-        if let Some(folder) = &server.cwd {
+        if let Some(folder) = server.working_dir() {
             command.current_dir(folder);
         }
         let failed = |source: std::io::Error| match &sandbox {
-            Some(sandbox) if server.cwd.as_ref().is_none_or(|folder| folder.is_dir()) => sandbox.error(&source),
+            Some(sandbox) if directory_problem(server).is_none() => sandbox.error(&source),
             _ => spawn_error(server, redactor, source),
         };
         let (mut child, group) = {

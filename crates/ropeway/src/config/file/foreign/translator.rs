@@ -104,6 +104,8 @@ impl<'a> ServerTranslator<'a> {
             let position = *position;
             match key.as_str() {
                 _ if value.is_null() => self.null_value(key, position, value),
+                // The form of manifests.
+                "connection" if value.is_map() => self.translate(value),
                 "command" | "cmd" if has_url && value.as_str() == Some("") => {}
                 "command" | "cmd" => self.command(position, value),
                 "args" => self.put("args", position, self.strings(value)),

@@ -54,7 +54,7 @@ struct AuthMap {
     command: Option<Vec<RawText>>,
     /// Environment variables of `command`, in addition to those of ropeway.
     env: Option<RawMap<RawText>>,
-    /// The working directory of `command`, relative to this file. Defaults to the directory that ropeway runs in.
+    /// The working directory of `command`, relative to this file. Defaults to the directory of this file.
     cwd: Option<String>,
     /// Maximum time of `command`. Defaults to `30s`.
     timeout: Option<RawDuration>,

@@ -112,7 +112,7 @@ record! {
         pub command: Vec<RawText>,
         /// Environment variables of the command, in addition to those of ropeway.
         pub env: RawMap<RawText>,
-        /// The working directory of the command, relative to this file. Defaults to the directory that ropeway runs in.
+        /// The working directory of the command, relative to this file. Defaults to the directory of this file.
         pub cwd: Option<String>,
         /// Maximum time of the command. Defaults to `30s`.
         pub timeout: Option<RawDuration>,

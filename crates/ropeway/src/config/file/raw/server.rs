@@ -41,8 +41,8 @@ record! {
         /// Whether the program inherits the whole environment of ropeway. Defaults to `false`: it inherits only basic variables such as
         /// `PATH` and `HOME`.
         pub inherit_env: Option<bool>,
-        /// The working directory of the program, relative to this file. `~` is the home directory. Defaults to the directory that ropeway
-        /// runs in.
+        /// The working directory of the program, relative to this file. `~` is the home directory. Defaults to the directory of this
+        /// file.
         pub cwd: Option<String>,
         /// What the process of the program may use: `true` for only the files of the system and of the program, `false` for everything, or a
         /// map. Defaults to `false`. Needs Linux. Example: `{read: [./docs], network: true}`.

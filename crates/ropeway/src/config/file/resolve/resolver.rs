@@ -19,6 +19,8 @@ pub(in crate::config) struct ResolveContext<'a> {
     pub(in crate::config) sources: &'a SecretSources,
     /// The base of relative paths.
     pub(in crate::config) folder: &'a Path,
+    /// The working directory of commands, absolute. `None` if the file is only a text.
+    pub(in crate::config) base_dir: Option<PathBuf>,
     /// The value of `${workspaceFolder}`.
     pub(in crate::config) workspace: &'a Path,
     pub(in crate::config) home: Option<PathBuf>,

@@ -207,7 +207,8 @@ impl Resolver<'_> {
             }
             command.env.push((name.clone(), Secret::new(value)));
         }
-        command.cwd = raw.cwd.as_ref().map(|cwd| self.token_path(&below("cwd"), cwd));
+        let cwd = raw.cwd.as_ref().map(|cwd| self.token_path(&below("cwd"), cwd));
+        command.cwd = cwd.or_else(|| self.context.base_dir.clone());
         if let Some(RawDuration(timeout)) = raw.timeout {
             if timeout.is_zero() || timeout > MAX_COMMAND_TIMEOUT {
                 self.problem(&below("timeout"), "expected a duration of more than zero and up to `10m`");

@@ -82,6 +82,7 @@ impl Resolver<'_> {
             let cwd = self.text(&[key("cwd")], cwd);
             self.path(&cwd)
         });
+        server.base_dir.clone_from(&self.context.base_dir);
         server.sandbox = self.sandbox(raw);
         server
     }

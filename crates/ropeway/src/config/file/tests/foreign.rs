@@ -352,7 +352,7 @@ fn an_invalid_server_does_not_prevent_importing_others() {
 #[test]
 fn a_large_file_with_other_data_is_read() {
     let text = format!(r#"{{"history": "{}", "mcpServers": {{"a": {{"command": "x"}}}}}}"#, "é".repeat(3 << 20));
-    assert_eq!(servers(&load(".claude.json", &text)), [stdio("a", StdioServer::new("x", [""; 0]))]);
+    assert_eq!(servers(&load("nowhere/.claude.json", &text)), [stdio("a", StdioServer::new("x", [""; 0]))]);
 }
 
 /// Returns why a server is not started.
@@ -598,4 +598,11 @@ fn a_server_that_needs_a_workspace_is_skipped_without_one() {
     let (names, foreign) = read(Some("/srv/shop"));
     assert_eq!(names, ["a", "b"]);
     assert_eq!(foreign.servers[0].server.args, ["/srv/shop".into()]);
+}
+
+#[test]
+fn an_object_that_does_not_end_is_reported_at_the_end() {
+    let text = "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\"}\n\n";
+    let error = Config::parse(text, Path::new("mcp.json"), &Secrets::none()).expect_err("a broken file");
+    assert_eq!((error.problems[0].line, error.problems[0].message()), (3, "invalid JSON: unterminated object".into()));
 }

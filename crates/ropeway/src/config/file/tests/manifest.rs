@@ -487,3 +487,29 @@ fn an_empty_allowlist_hides_all_tools() {
         assert_eq!(config.warnings, ["`tools.allow` of server `a` is empty: all its tools are allowed"]);
     }
 }
+
+#[test]
+fn words_of_manifests_are_understood_elsewhere() {
+    for word in ["serverName", "server_name", "name", "id"] {
+        let found = problems(&format!("servers: [{{{word}: a, command: x}}]"));
+        let expected = format!("unknown key `{word}` (did you mean `alias`?)");
+        assert!(found.iter().any(|problem| problem.contains(&expected)), "{found:?}");
+    }
+    let text = r#"{"mcpServers": {"a": {"connection": {"url": "http://h/mcp", "headers": {"X": "1"}}},
+        "b": {"connection": {"command": "x", "args": ["y"]}}}}"#;
+    let config = Config::parse(text, Path::new("nowhere/mcp.json"), &Secrets::none()).expect("servers");
+    assert_eq!(known(&config.servers[0]).transport, HttpServer::new("http://h/mcp").with_header("X", "1").into());
+    assert_eq!(known(&config.servers[1]).transport, StdioServer::new("x", ["y"]).into());
+    assert_eq!(config.warnings, [""; 0]);
+}
+
+#[test]
+fn a_manifest_without_servers_is_still_a_manifest() {
+    for (text, expected) in [
+        ("config: {servers: abc}", "1:19: config.servers: expected a list or a map of servers, found a string"),
+        ("services: {mcp: 3}", "1:17: services.mcp: expected a list or a map of servers, found a string"),
+        ("config: {lock: strict}", "1:9: config: missing key `servers`"),
+    ] {
+        assert_eq!(problems(text), [expected]);
+    }
+}

@@ -1,6 +1,6 @@
 //! The settings of valid files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
@@ -374,4 +374,30 @@ fn hints_and_locks_are_off_by_default() {
     let foreign = r#"{"mcpServers": {"a": {"command": "x", "trust_hints": true}}}"#;
     let config = Config::parse(foreign, std::path::Path::new("nowhere/mcp.json"), &Secrets::none()).unwrap();
     assert!(!config.servers[0].trust_hints);
+}
+
+#[test]
+fn a_server_runs_in_the_directory_of_its_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "x", "cwd": "/srv"}}}"#;
+    for (file, text, directory) in [
+        ("p/ropeway.yaml", "servers: [{alias: a, command: x}, {alias: b, command: x, cwd: /srv}]", "p"),
+        ("p/.mcp.json", text, "p"),
+        ("p/.cursor/mcp.json", text, "p"),
+        ("p/client/mcp.json", text, "p/client"),
+    ] {
+        let path = folder.path().join(file);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+        let config = Config::parse(text, &path, &Secrets::none()).expect("servers");
+        let directories = config.servers.iter().map(|entry| match &known(entry).transport {
+            Transport::Stdio(server) => server.working_dir().map(Path::to_owned),
+            other => panic!("{other:?}"),
+        });
+        let expected = [Some(folder.path().join(directory)), Some(PathBuf::from("/srv"))];
+        assert_eq!(directories.collect::<Vec<_>>(), expected, "{file}");
+    }
+    // Approvals in a lock that a team shares do not depend on the place of the project.
+    let server = StdioServer::new("x", [""; 0]);
+    let moved = server.clone().with_base_dir(Some(folder.path().to_owned()));
+    assert_eq!(ServerConfig::new("a", server).endpoint(), ServerConfig::new("a", moved).endpoint());
 }
