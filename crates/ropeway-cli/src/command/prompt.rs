@@ -57,7 +57,7 @@ impl GetPrompt {
     }
 }
 
-/// Writes messages byte for byte, under their roles unless `raw` is set.
+/// Writes messages as they are, under their roles unless `raw` is set.
 fn exact_messages(messages: &[PromptMessage], raw: bool, mode: TextMode) -> Result<Vec<u8>, Failure> {
     if raw {
         let parts: Vec<ContentPart> = messages.iter().map(|message| message.content.clone()).collect();

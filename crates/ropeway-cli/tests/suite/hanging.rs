@@ -71,7 +71,7 @@ fn a_search_goes_on_without_a_server_that_hangs() {
 #[test]
 fn a_call_by_the_name_of_a_tool_goes_on_without_a_server_that_hangs() {
     let run = beside_a_stuck_one().run("call echo message=hi").expect(0);
-    assert_eq!(run.stdout, "hi");
+    assert_eq!(run.stdout, "hi\n");
     assert_eq!(run.stderr, "warning: calling `good.echo`; server `stuck` is still connecting\n");
 }
 

@@ -193,7 +193,7 @@ fn a_sign_in_with_a_browser_lets_calls_work() {
     assert_no_secrets(&run);
 
     let run = place.run("call web.scopes").expect(0);
-    assert_eq!(run.stdout, "files:read");
+    assert_eq!(run.stdout, "files:read\n");
     let verbose = place.run("call web.scopes -vv").expect(0);
     assert_no_secrets(&verbose);
     let folder = tokens_folder(&place);
@@ -385,7 +385,7 @@ fn sign_ins_are_listed_moved_and_removed() {
     other.run("auth import tokens.txt").expect(2);
     let run = other.run(&format!("auth import tokens.txt --passphrase-file {passphrase}")).expect(0);
     assert_eq!(run.stderr, "imported 2 sign-ins\n");
-    assert_eq!(other.run("call web.scopes").expect(0).stdout, "a b");
+    assert_eq!(other.run("call web.scopes").expect(0).stdout, "a b\n");
 
     let run = place.run("logout web --account work").expect(0);
     assert_eq!(run.stdout, "signed out of `web` as `work` · tokens revoked\n");
@@ -414,16 +414,16 @@ fn entries_with_accounts_use_their_own_sign_ins() {
         end(running, rest).expect(0)
     };
     assert!(log_in("work").stdout.contains("signed in to `work` as `work`"));
-    assert_eq!(place.run("call work.scopes").expect(0).stdout, "work");
+    assert_eq!(place.run("call work.scopes").expect(0).stdout, "work\n");
     place.run("call home.scopes").expect(4);
     let status = place.run("auth status --json").expect(0).json();
     assert_eq!((&status["sign_ins"][0]["name"], &status["sign_ins"][0]["account"]), (&json!("work"), &json!("work")));
     assert_eq!(status["not_signed_in"][0]["name"], "home");
     log_in("home");
-    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home");
+    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home\n");
     assert!(place.run("logout work").expect(0).stdout.contains("signed out of `work` as `work`"));
     place.run("call work.scopes").expect(4);
-    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home");
+    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home\n");
     log_in("work");
     let removed = place.run("logout --all").expect(0).stdout;
     for words in ["signed out of `work` as `work` · ", "signed out of `home` as `home` · "] {
