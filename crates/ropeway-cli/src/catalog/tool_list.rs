@@ -125,14 +125,18 @@ pub(crate) fn group(session: &Session, listing: &ToolListing, status: &ServerSta
     text + &note(status, width)
 }
 
-/// Lists the cached tools of a server that is still connecting.
+/// Lists the cached tools of a server that is still connecting, or is not started because it failed the last time.
 pub(crate) fn remembered_group(
     session: &Session,
     status: &ServerStatus,
     tools: &[ToolDefinition],
     width: usize,
 ) -> String {
-    let words = format!("still connecting; {} (cached)", count(tools.len()));
+    let state = match &status.state {
+        ServerState::Down { cause } => format!("down: {cause}"),
+        _ => "still connecting".to_owned(),
+    };
+    let words = format!("{state}; {} (cached)", count(tools.len()));
     let tools = tools.iter().map(|tool| among_many(session, tool, width));
     status_line(StatusIcon::Half, &status.server, &words, "") + &tools.collect::<String>()
 }

@@ -13,7 +13,7 @@ use crate::command::elicitation::CallQuestions;
 use crate::connect::command_context::CommandContext;
 use crate::connect::likely_servers::{LikelyServers, RememberedTools};
 use crate::connect::server_options::ServerOptions;
-use crate::connect::servers::Servers;
+use crate::connect::servers::{BRIEFLY, Servers};
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
 use crate::output::exact_output::{TextMode, exact};
@@ -88,7 +88,7 @@ impl Call {
             Some(call) => (call.tool.clone(), typed.with_call(call)),
             None => (self.tool, typed),
         };
-        let servers = servers.only_owners_of(&name);
+        let servers = servers.only_owners_of(&name).waiting(BRIEFLY);
         let output = Output { json: context.json, raw: self.raw, save: self.save };
         if let Some(likely) = LikelyServers::new(&servers, &name) {
             let is_found = Cell::new(false);

@@ -9,6 +9,7 @@ use crate::arguments::argument::RawArguments;
 use crate::catalog::get_prompt;
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
+use crate::connect::servers::Waiting;
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
 use crate::output::exact_output::{ExactOutput, TextMode, exact_parts};
@@ -37,7 +38,7 @@ impl GetPrompt {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let servers = self.server.servers(&context)?.eager();
         servers.check_owner(&self.prompt)?;
-        let servers = servers.only_owners_of(&self.prompt);
+        let servers = servers.only_owners_of(&self.prompt).waiting(Waiting::UnlessFailed);
         let typed = RawArguments::read(&self.words, None)?;
         Session::with(servers, &context, async |session| {
             let result = get_prompt(session, &self.prompt, typed).await?;

@@ -4,6 +4,7 @@ pub(crate) mod advice;
 pub(crate) mod arrival;
 pub(crate) mod command_context;
 pub(crate) mod deadline;
+pub(crate) mod failure_memory;
 pub(crate) mod fan_out;
 pub(crate) mod filtered;
 pub(crate) mod gateway_client;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
+use std::time::Duration;
 
 use ropeway::config::{Config, EraChoice, ServerEntry};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
@@ -40,11 +41,29 @@ pub(crate) struct Servers {
     pub(crate) file: Option<ConfigFile>,
     /// The servers of a running gateway may be used.
     pub(crate) may_use_gateway: bool,
+    /// Which of several servers the command waits for.
+    pub(crate) waiting: Waiting,
     /// The command lists servers that are not started.
     lists_servers: bool,
     /// The command uses the `chat` section.
     uses_chat: bool,
 }
+
+/// Which of several servers a command waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// All of them.
+    #[default]
+    ForAll,
+    /// All except those that failed the last time.
+    UnlessFailed,
+    /// Like `UnlessFailed`, and for this long once another one is available.
+    Briefly(Duration),
+}
+
+/// How long a command waits for servers that it may not need.
+pub(crate) const BRIEFLY: Waiting = Waiting::Briefly(BRIEF_PATIENCE);
+pub(crate) const BRIEF_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The origin of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +212,7 @@ impl Servers {
             handlers: token_handlers().on_elicitation(|_| async { Ok(ElicitationAnswer::Decline) }),
             file: None,
             may_use_gateway: false,
+            waiting: Waiting::default(),
             lists_servers: false,
             uses_chat: false,
         }
@@ -208,6 +228,12 @@ impl Servers {
     /// Omits warnings about servers that the command lists anyway.
     pub(crate) fn lists_servers(mut self) -> Self {
         self.lists_servers = true;
+        self
+    }
+
+    /// Sets which servers the command waits for.
+    pub(crate) fn waiting(mut self, waiting: Waiting) -> Self {
+        self.waiting = waiting;
         self
     }
 

@@ -54,6 +54,8 @@ struct SocketStatus {
     servers: Vec<ServerStatus>,
     /// Servers whose tools are known. If one of them is down, it is being reconnected.
     listed: Vec<Alias>,
+    /// The last error of each server whose tools are not known. If one of them is connecting, it is not for the first time.
+    failures: Vec<(Alias, String)>,
 }
 
 /// Serves clients of the same user until the gateway stops.
@@ -148,7 +150,8 @@ fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
     let result = match &*method {
         "ropeway/status" => {
             let (servers, listed) = (shared.bridge.statuses(), shared.bridge.listed_servers());
-            let status = SocketStatus { counts: shared.status(), servers, listed };
+            let failures = shared.bridge.start_failures();
+            let status = SocketStatus { counts: shared.status(), servers, listed, failures };
             serde_json::to_vec(&status).ok()?
         }
         "ropeway/stats" => serde_json::to_vec(&shared.stats()).ok()?,
