@@ -50,7 +50,7 @@ pub(crate) fn list_json(session: &Session, listing: &ToolListing) -> Value {
         if let Some(info) = session.server_info(&status.server) {
             fields.insert("name".to_owned(), json!(info.name));
             fields.insert("version".to_owned(), json!(info.version));
-            fields.insert("era".to_owned(), json!(info.era.as_str()));
+            fields.insert("era".to_owned(), json!(info.server_era.as_str()));
             fields.insert("protocol_version".to_owned(), json!(info.protocol_version));
             fields.insert("capabilities".to_owned(), json!(info.capabilities));
             fields.extend(info.instructions.as_ref().map(|text| ("instructions".to_owned(), json!(text))));

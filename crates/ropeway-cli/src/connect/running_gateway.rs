@@ -1,6 +1,7 @@
 //! The gateway of `ropeway up`: commands use its servers instead of starting their own.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ropeway::config::{EraChoice, ServerConfig, ServerEntry, ServerSettings, SocketServer, Transport};
@@ -37,9 +38,10 @@ const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 /// Waits for servers that the gateway is starting. A second process would not have the state of the gateway's server, so none is started:
 /// a command for one server also waits for the gateway to reconnect it, and fails if it is still down; a command for several continues.
 /// The gateway's word is taken for a server that it could never connect, except by a command for this server alone, which starts it with a warning.
-pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> Result<(), Failure> {
-    let Some(file) = servers.file.as_ref().filter(|_| servers.may_use_gateway) else { return Ok(()) };
-    let Some((files, status)) = find(file).await else { return Ok(()) };
+/// Returns the gateway's socket.
+pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> Result<Option<PathBuf>, Failure> {
+    let Some(file) = servers.file.as_ref().filter(|_| servers.may_use_gateway) else { return Ok(None) };
+    let Some((files, status)) = find(file).await else { return Ok(None) };
     let status = wait_for_servers(&files, status, servers, context).await;
     let is_single = servers.single().is_some();
     for entry in &mut servers.config.servers {
@@ -71,7 +73,7 @@ pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> R
         config.transport = socket.replacing(config.transport.clone()).into();
         config.era = EraChoice::Modern;
     }
-    Ok(())
+    Ok(Some(files.socket))
 }
 
 /// Returns `true` if a gateway that could serve this command is running.

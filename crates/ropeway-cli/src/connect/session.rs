@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub(crate) struct Session {
     reported: RefCell<HashSet<String>>,
     /// Servers that failed the last time and are not started.
     skipped: HashSet<Alias>,
+    /// The socket of the gateway that runs servers for this command.
+    pub(crate) gateway: Option<PathBuf>,
     began: Instant,
     /// When each server failed.
     failed_after: RefCell<HashMap<Alias, Duration>>,
@@ -139,7 +142,7 @@ impl Session {
         let filtered = servers.config.servers.iter().filter(|entry| has_filter(&entry.tools));
         let filters = filtered.map(|entry| (entry.alias.clone(), entry.tools.clone())).collect();
         let memory = FailureMemory::load(&servers);
-        running_gateway::attach(&mut servers, context).await?;
+        let gateway = running_gateway::attach(&mut servers, context).await?;
         // `--timeout` says how long to wait.
         let skipped = match &memory {
             Some(memory) if deadline.is_none() => memory.skip(&mut servers),
@@ -165,6 +168,7 @@ impl Session {
             filters,
             reported,
             skipped,
+            gateway,
             began,
             failed_after,
         };

@@ -142,7 +142,7 @@ async fn refuse(output: &mut WriteHalf<UnixStream>, error: &ErrorReply) {
     let _ = tokio::time::timeout(PREAMBLE_TIMEOUT, output.write_all(&line)).await;
 }
 
-/// Answers `ropeway/status`, `ropeway/stats` and `ropeway/stop`, which only commands of the same user can send.
+/// Answers `ropeway/status`, `ropeway/health`, `ropeway/stats` and `ropeway/stop`, which only commands of the same user can send.
 fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
     let head = &message[..message.len().min(PRIVATE_HEAD)];
     memchr::memmem::find(head, b"\"ropeway/")?;
@@ -154,6 +154,8 @@ fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
             let status = SocketStatus { counts: shared.status(), servers, listed, failures };
             serde_json::to_vec(&status).ok()?
         }
+        // `null` while the servers are being asked.
+        "ropeway/health" => serde_json::to_vec(&shared.health.recent(&shared.bridge).as_deref()).ok()?,
         "ropeway/stats" => serde_json::to_vec(&shared.stats()).ok()?,
         "ropeway/stop" => {
             shared.stop_requested.cancel();
