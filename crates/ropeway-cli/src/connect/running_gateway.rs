@@ -76,12 +76,10 @@ pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> R
     Ok(Some(files.socket))
 }
 
-/// Returns `true` if a gateway that could serve this command is running.
-pub(crate) async fn is_running(servers: &Servers) -> bool {
-    match servers.file.as_ref().filter(|_| servers.may_use_gateway).map(|file| GatewayFiles::of(&file.path)) {
-        Some(Ok(files)) => files.read_info().is_some() && gateway_process::running(&files).await.is_ok(),
-        _ => false,
-    }
+/// Returns the socket of the running gateway that could serve this command.
+pub(crate) async fn socket(servers: &Servers) -> Option<PathBuf> {
+    let file = servers.file.as_ref().filter(|_| servers.may_use_gateway)?;
+    Some(find(file).await?.0.socket)
 }
 
 /// Returns the gateway that has loaded a configuration file, and its status. Says why a running one is not used.
