@@ -194,7 +194,10 @@ impl EventFeed {
         let mut stream = UnixStream::connect(socket).await.ok()?;
         let preamble = json!({"ropeway": 1, "events": true});
         stream.write_all(format!("{preamble}\n").as_bytes()).await.ok()?;
-        Some(Self::Socket(BufReader::new(stream).lines()))
+        let mut lines = BufReader::new(stream).lines();
+        // The gateway confirms that it sends events.
+        lines.next_line().await.ok()??;
+        Some(Self::Socket(lines))
     }
 
     /// Waits for the next event. Returns `None` when the gateway stops.

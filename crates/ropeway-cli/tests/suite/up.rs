@@ -1,6 +1,7 @@
 //! `ropeway up`, `down` and `status`: servers keep running, and other commands use them.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
+use crate::events::Following;
 use crate::mark::{Mark, signal};
 use crate::place::{Place, entry, having};
 use crate::{Ropeway, Run};
@@ -113,8 +115,8 @@ fn a_strict_lock_also_applies_to_a_gateway_in_the_background_and_to_doctor() {
         &["tools"][..],
         &["doctor"],
         &["call", "b.calculate", "expression=6*7"],
-        &["events", "--timeout", "3s"],
-        &["events", "--timeout", "3s", "--json"],
+        &["events", "--timeout", "3s", "--direct"],
+        &["events", "--timeout", "3s", "--json", "--direct"],
     ];
     for command in commands {
         let run = up.run(command);
@@ -409,11 +411,17 @@ fn a_server_that_stays_down_in_the_gateway_is_an_error() {
 }
 
 #[test]
-fn events_says_that_it_does_not_use_the_running_gateway() {
-    let up = Background::new(&[counted("a")]);
-    let run = up.run(&["events", "--timeout", "3s"]).expect(0);
-    assert!(!run.stderr.contains("a gateway is running"), "{}", run.stderr);
+fn events_follows_the_running_gateway() {
+    let up = Background::new(&[counted("a"), counted("b")]);
     up.run(&["up"]).expect(0);
-    let run = up.run(&["events", "--timeout", "3s"]).expect(0);
-    assert!(run.stderr.contains("warning: a gateway is running"), "{}", run.stderr);
+    let mut following = Following::start(&up.place, &["events", "a"]);
+    let mut said = BufReader::new(following.running.child.stderr.take().expect("messages")).lines();
+    let first = said.next().expect("a line").expect("text");
+    assert_eq!(first, "following the events of the running gateway");
+    up.run(&["call", "b.calculate", "expression=1"]).expect(0);
+    up.run(&["call", "a.calculate", "expression=1"]).expect(0);
+    let line = following.until(|line| line.contains("calculate"));
+    assert!(line.contains("● a "), "{line}");
+    assert_eq!((up.starts("a"), up.starts("b")), (1, 1));
+    following.end();
 }

@@ -132,6 +132,10 @@ async fn send_events(
 ) {
     let mut events = shared.bridge.events();
     let send = async {
+        // From now on, the client misses nothing.
+        if output.write_all(b"{}\n").await.is_err() {
+            return;
+        }
         while let Some(event) = events.next().await {
             let line = event_text(&event) + "\n";
             if output.write_all(line.as_bytes()).await.is_err() {
