@@ -120,7 +120,11 @@ impl Session {
                 let error = CallError::InvalidArguments { tool: shown.name.clone(), problems: problems.clone() };
                 Err(mistyped.into_iter().fold(Failure::from(error), Failure::hint).about(&shown))
             }
-            Some(error) => Err(Failure::from(error).rename_tool(&definition.name, &self.names.shown(definition).name)),
+            Some(error) => {
+                let failure = Failure::from(error).rename_tool(&definition.name, &self.names.shown(definition).name);
+                let is_own_limit = matches!(error, CallError::Timeout { .. }) && self.deadline.is_some();
+                Err(if is_own_limit { failure.hint("stopped by --timeout; the server may still be working") } else { failure })
+            }
         }
     }
 }
