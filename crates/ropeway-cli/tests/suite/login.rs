@@ -23,7 +23,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ropeway::testing::ScriptedReply;
+use ropeway::testing::{Script, ScriptedReply};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use url::Url;
@@ -35,6 +35,7 @@ use crate::chat_terminal::{CTRL_D, PROMPT, Window};
 use crate::mark::signal;
 use crate::place::Place;
 use crate::serve::Serving;
+use crate::trial::Site;
 use crate::{Ropeway, Run, Running};
 
 /// Beginnings of the tokens and secrets that the server issues.
@@ -599,6 +600,13 @@ fn servers_that_cannot_use_a_sign_in_are_refused() {
         assert!(run.stderr.contains(expected), "{words}: {}", run.stderr);
     }
     assert_eq!(place.run("login http://127.0.0.1:9/mcp").expect(3).stdout, "");
+}
+
+#[test]
+fn a_server_that_asks_for_no_authentication_needs_no_sign_in() {
+    let site = Site::start(&Script::default());
+    let run = Place::new().run(&format!("login {}", site.url)).expect(0);
+    assert!(run.stdout.contains("does not ask for authentication: no sign-in is needed"), "{}{}", run.stdout, run.stderr);
 }
 
 #[test]
