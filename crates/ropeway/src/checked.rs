@@ -20,8 +20,8 @@ use crate::schema::{Validator, fill_required};
 use crate::secret::Redactor;
 use crate::sync::sleep_until;
 use crate::tool::{
-    ArgumentMapping, ArgumentProblem, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput,
-    summary_line,
+    ArgumentMapping, ArgumentProblem, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition,
+    ToolOutput, summary_line,
 };
 
 /// Grace period after the deadline in which a tool can report the timeout itself, with more detail.
@@ -354,7 +354,8 @@ mod tests {
         }));
         let tool = checked(definition, |_| async { Ok(ToolOutput::text("called")) });
         let words = text(&tool.call(Arguments::new(), &CallContext::default()).await);
-        let expected = "at `/scale`: is required, and its default does not match its own schema: must match the pattern";
+        let expected =
+            "at `/scale`: is required, and its default does not match its own schema: must match the pattern";
         assert!(words.contains(expected), "{words}");
     }
 

@@ -138,7 +138,8 @@ impl Follow {
         let names: Vec<Alias> = self.names.iter().map(|name| Alias::from(name.as_str())).collect();
         let layout = Layout::new(&names, terminal_width(&std::io::stdout()));
         let is_wanted = |event: &Value| {
-            names.is_empty() || event["server"].as_str().is_some_and(|server| names.iter().any(|name| name.as_str() == server))
+            names.is_empty()
+                || event["server"].as_str().is_some_and(|server| names.iter().any(|name| name.as_str() == server))
         };
         let print_all = async {
             while let Some(event) = feed.next().await? {
@@ -155,7 +156,7 @@ impl Follow {
                 }
             }
             say("the gateway has stopped\n");
-            Ok(Exit::Done)
+            Ok::<_, Failure>(Exit::Done)
         };
         tokio::select! {
             done = print_all => done,

@@ -125,7 +125,12 @@ impl Login {
     }
 
     /// Connects to a server that offers no sign-in. Returns the failure of the sign-in unless the server accepts everybody.
-    async fn check_open(&self, target: &SignInTarget, failure: Failure, context: &CommandContext) -> Result<Exit, Failure> {
+    async fn check_open(
+        &self,
+        target: &SignInTarget,
+        failure: Failure,
+        context: &CommandContext,
+    ) -> Result<Exit, Failure> {
         let (servers, _) = servers_and_entry(&self.server, self.config.as_deref(), context)?;
         let connected = Session::with(servers.without_lock(), context, async |_| Ok(()));
         match tokio::time::timeout(OPEN_TIMEOUT, connected).await {

@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::connect::command_context::CommandContext;
 use crate::connect::fan_out::{Replies, fan_out};
 use crate::connect::server_options::ServerOptions;
-use crate::connect::servers::Waiting;
 use crate::connect::session::Session;
+use crate::connect::waiting::Waiting;
 use crate::failure::{Exit, Failure};
 use crate::terminal::text::{clean, clean_line, width, wrap};
 

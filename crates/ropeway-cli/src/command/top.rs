@@ -129,11 +129,9 @@ impl Top {
 impl Source {
     async fn fetch(&self) -> Result<GatewayStats, Failure> {
         match self {
-            Self::Url(url, key) => {
-                fetch_stats(url, key.as_ref(), REQUEST_TIMEOUT).await.map_err(|error| {
-                    url_failure(url, "statistics", &error)
-                })
-            }
+            Self::Url(url, key) => fetch_stats(url, key.as_ref(), REQUEST_TIMEOUT)
+                .await
+                .map_err(|error| url_failure(url, "statistics", &error)),
             Self::Socket(socket) => {
                 let no_response = || {
                     Failure::new(Exit::Unreachable, "the gateway does not respond")
@@ -171,8 +169,6 @@ pub(super) fn url_failure(url: &str, what: &str, error: &StatsError) -> Failure 
             Failure::new(Exit::NeedsAuth, format!("the {what} of `{shown}` need the key of an operator"))
                 .hint(format!("set the variable `{KEY}` to a key of `ropeway key new NAME --operator`"))
         }
-        error => {
-            Failure::new(Exit::Unreachable, format!("could not read the {what} of `{shown}`")).caused_by(error)
-        }
+        error => Failure::new(Exit::Unreachable, format!("could not read the {what} of `{shown}`")).caused_by(error),
     }
 }

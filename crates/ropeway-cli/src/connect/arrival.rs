@@ -8,8 +8,8 @@ use ropeway::registry::{ServerState, ServerStatus};
 use tokio::time::Instant;
 
 use crate::connect::advice::{is_available, is_pending};
-use crate::connect::servers::BRIEF_PATIENCE;
 use crate::connect::session::Session;
+use crate::connect::waiting::BRIEF_PATIENCE;
 use crate::failure::Failure;
 
 /// How long a ready server waits for those before it in the file, to keep the order of the file.

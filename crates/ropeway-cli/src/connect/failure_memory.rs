@@ -11,7 +11,8 @@ use ropeway::tool::Alias;
 use serde::{Deserialize, Serialize};
 
 use crate::connect::arrival::REMEMBERED_PATIENCE;
-use crate::connect::servers::{Servers, Waiting};
+use crate::connect::servers::Servers;
+use crate::connect::waiting::Waiting;
 use crate::files::file;
 use crate::secrets::redaction;
 use crate::trust::sha256;
@@ -39,8 +40,13 @@ const KEY_DIGITS: usize = 32;
 pub(crate) enum Outcome {
     Available,
     /// It was still connecting at the end.
-    NotReady { after: Duration },
-    Failed { after: Duration, cause: String },
+    NotReady {
+        after: Duration,
+    },
+    Failed {
+        after: Duration,
+        cause: String,
+    },
 }
 
 /// A failure of a server.
@@ -165,6 +171,8 @@ fn seconds_now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use ropeway::config::{Config, ServerConfig, StdioServer};
 
     use super::*;
@@ -180,7 +188,7 @@ mod tests {
         FailureMemory { path, config: "c".to_owned(), failures: BTreeMap::new() }
     }
 
-    fn stored(path: &PathBuf) -> BTreeMap<String, LastFailure> {
+    fn stored(path: &Path) -> BTreeMap<String, LastFailure> {
         let text = std::fs::read_to_string(path).expect("a file");
         serde_json::from_str::<FailureFile>(&text).expect("JSON").failures
     }

@@ -20,3 +20,4 @@ pub(crate) mod servers;
 pub(crate) mod session;
 pub(crate) mod tool_call;
 pub(crate) mod trace_variable;
+pub(crate) mod waiting;

@@ -110,7 +110,9 @@ async fn add_gateway_health(health: &mut BridgeHealth, socket: &Path, patience: 
     };
     let servers = measured["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
     for server in health.servers.iter_mut().filter(|server| server.transport == Some("socket")) {
-        let Some(measured) = servers.iter().find(|measured| measured["server"] == server.server.as_str()) else { continue };
+        let Some(measured) = servers.iter().find(|measured| measured["server"] == server.server.as_str()) else {
+            continue;
+        };
         let latency = measured["latency_ms"].as_f64().and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
         server.latency = latency.filter(|_| server.latency.is_some());
         server.transport = ["stdio", "http", "sse"].into_iter().find(|name| measured["transport"] == *name);

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::time::Duration;
 
 use ropeway::config::{Config, EraChoice, ServerEntry};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
@@ -17,6 +16,7 @@ use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{self, Origin, find_path, find_with_origin};
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::{DEMO, ServerOptions};
+use crate::connect::waiting::Waiting;
 use crate::failure::Failure;
 use crate::output::print::say;
 use crate::sandbox;
@@ -48,22 +48,6 @@ pub(crate) struct Servers {
     /// The command uses the `chat` section.
     uses_chat: bool,
 }
-
-/// Which of several servers a command waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Waiting {
-    /// All of them.
-    #[default]
-    ForAll,
-    /// All except those that failed the last time.
-    UnlessFailed,
-    /// Like `UnlessFailed`, and for this long once another one is available.
-    Briefly(Duration),
-}
-
-/// How long a command waits for servers that it may not need.
-pub(crate) const BRIEFLY: Waiting = Waiting::Briefly(BRIEF_PATIENCE);
-pub(crate) const BRIEF_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The origin of the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use crate::arguments::argument::mistyped;
 use crate::arguments::names::server_of;
 use crate::connect::advice::{is_pending, is_unavailable};
 use crate::connect::likely_servers::RememberedTools;
-use crate::connect::servers::BRIEF_PATIENCE;
 use crate::connect::session::{Session, hidden};
 use crate::connect::trace_variable::call_context;
+use crate::connect::waiting::BRIEF_PATIENCE;
 use crate::failure::Failure;
 use crate::output::print::say;
 use crate::terminal::style::warning;
@@ -123,7 +123,11 @@ impl Session {
             Some(error) => {
                 let failure = Failure::from(error).rename_tool(&definition.name, &self.names.shown(definition).name);
                 let is_own_limit = matches!(error, CallError::Timeout { .. }) && self.deadline.is_some();
-                Err(if is_own_limit { failure.hint("stopped by --timeout; the server may still be working") } else { failure })
+                Err(if is_own_limit {
+                    failure.hint("stopped by --timeout; the server may still be working")
+                } else {
+                    failure
+                })
             }
         }
     }

@@ -157,7 +157,8 @@ pub(super) fn first_members<'a>(schema: &'a Value, root: &SchemaRoot<'a>, most: 
 fn has_default(schema: &Value, root: &Value) -> bool {
     let Some(default) = keyword(schema, resolve(schema, root), "default") else { return false };
     let kinds = json_types(schema, root);
-    kinds.is_empty() || kinds.iter().any(|kind| kind == json_type(default) || (kind == "integer" && default.is_number()))
+    kinds.is_empty()
+        || kinds.iter().any(|kind| kind == json_type(default) || (kind == "integer" && default.is_number()))
 }
 
 fn collect_members<'a>(

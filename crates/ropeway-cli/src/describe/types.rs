@@ -363,12 +363,10 @@ mod tests {
             .iter()
             .map(|field| format!("{}{}: {}", field.name, if field.required { "" } else { "?" }, field.kind))
             .collect();
-        assert_eq!(
-            shown,
-            ["b: string", "c: string", "e: {f?: any}", "a?: integer", "d?: \"x\" | \"y\""]
-        );
+        assert_eq!(shown, ["b: string", "c: string", "e: {f?: any}", "a?: integer", "d?: \"x\" | \"y\""]);
         // A result always has it.
-        let result = json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "default": 1}}});
+        let result =
+            json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "default": 1}}});
         assert_eq!(type_within(&result, 80), "{a: integer}");
     }
 

@@ -64,7 +64,8 @@ fn quickest(run: impl Fn()) -> Duration {
 
 #[test]
 fn a_server_that_hangs_costs_two_seconds_once() {
-    let commands = [("call echo message=hi", "hi\n"), ("tools --names", "good.echo\n"), ("tools --find echo", "good.echo(")];
+    let commands =
+        [("call echo message=hi", "hi\n"), ("tools --names", "good.echo\n"), ("tools --find echo", "good.echo(")];
     for (command, expected) in commands {
         let place = beside_a_stuck_one();
         let run = place.run(command);

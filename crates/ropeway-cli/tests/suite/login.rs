@@ -606,7 +606,12 @@ fn servers_that_cannot_use_a_sign_in_are_refused() {
 fn a_server_that_asks_for_no_authentication_needs_no_sign_in() {
     let site = Site::start(&Script::default());
     let run = Place::new().run(&format!("login {}", site.url)).expect(0);
-    assert!(run.stdout.contains("does not ask for authentication: no sign-in is needed"), "{}{}", run.stdout, run.stderr);
+    assert!(
+        run.stdout.contains("does not ask for authentication: no sign-in is needed"),
+        "{}{}",
+        run.stdout,
+        run.stderr
+    );
 }
 
 #[test]

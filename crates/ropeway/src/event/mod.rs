@@ -307,7 +307,10 @@ mod tests {
         assert_eq!(serde_json::from_value::<Event>(expected).expect("an event"), event);
         let down = Event::Down { server: "a".into(), cause: "why".into(), retry_in: None };
         let json = serde_json::to_value(&down).expect("JSON");
-        assert_eq!((&json["retry_in_ms"], serde_json::from_value::<Event>(json.clone()).ok()), (&Value::Null, Some(down)));
+        assert_eq!(
+            (&json["retry_in_ms"], serde_json::from_value::<Event>(json.clone()).ok()),
+            (&Value::Null, Some(down))
+        );
     }
 
     #[test]

@@ -109,6 +109,7 @@ pub async fn follow_events(url: &str, key: Option<&Secret>, timeout: Duration) -
 }
 
 /// The events of a gateway's servers, as JSON objects.
+#[derive(Debug)]
 pub struct GatewayEvents {
     response: reqwest::Response,
     unread: Vec<u8>,

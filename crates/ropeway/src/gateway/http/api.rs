@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn a_huge_event_arrives_without_its_details() {
-        let event = Event::Warning { server: Some("a".into()), message: "x".repeat(crate::gateway::event_text::MAX_EVENT) };
+        let event =
+            Event::Warning { server: Some("a".into()), message: "x".repeat(crate::gateway::event_text::MAX_EVENT) };
         let mut found = decoded(&event);
         found.as_object_mut().expect("an object").remove("time");
         assert_eq!(found, json!({ "event": "warning", "server": "a", "truncated": true }));
