@@ -16,12 +16,12 @@ use tokio::time::Instant;
 
 use crate::duration::format_duration;
 use crate::envelope::Envelope;
-use crate::schema::Validator;
+use crate::schema::{Validator, fill_required};
 use crate::secret::Redactor;
 use crate::sync::sleep_until;
 use crate::tool::{
-    ArgumentMapping, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition, ToolOutput,
-    summary_line,
+    ArgumentMapping, ArgumentProblem, Arguments, BoxFuture, CallContext, CallError, Origin, Tool, ToolDefinition,
+    ToolOutput, summary_line,
 };
 
 /// Grace period after the deadline in which a tool can report the timeout itself, with more detail.
@@ -143,17 +143,31 @@ impl CheckedTool {
         })
     }
 
-    /// Returns the arguments if they are valid.
+    /// Returns the arguments if they are valid, with the defaults of required ones that are missing.
     fn check(&self, mut arguments: Arguments) -> Result<Arguments, CallError> {
         catch_unwind(AssertUnwindSafe(|| self.tool.prepare(&mut arguments)))
             .map_err(|panic| self.failed(LocalFailure::Panicked(panic_message(&*panic))))?;
         let arguments = Value::Object(arguments);
         let invalid = |problems| CallError::InvalidArguments { tool: self.definition().name.clone(), problems };
-        self.validator().validate(&arguments).map_err(invalid)?;
-        match arguments {
+        let checked = match self.validator().validate(&arguments) {
+            Ok(()) => arguments,
+            Err(problems) => self.with_defaults(&arguments, problems).map_err(invalid)?,
+        };
+        match checked {
             Value::Object(arguments) => Ok(arguments),
             // Unreachable: `arguments` is an object.
             _ => Ok(Arguments::new()),
+        }
+    }
+
+    /// Returns invalid arguments with the defaults of missing required ones, if that makes them valid. Generators of
+    /// schemas list an argument with a default as required, because its value is always present after parsing
+    /// (<https://zod.dev/json-schema#io>).
+    fn with_defaults(&self, arguments: &Value, problems: Vec<ArgumentProblem>) -> Result<Value, Vec<ArgumentProblem>> {
+        let Some(filled) = fill_required(&self.definition().input_schema, arguments) else { return Err(problems) };
+        match self.validator().validate(&filled.value) {
+            Ok(()) => Ok(filled.value),
+            Err(problems) => Err(filled.explain(problems)),
         }
     }
 
@@ -314,6 +328,35 @@ mod tests {
         assert!(text(&envelope).contains("- at `/n`: must be an integer, not a string"), "{}", text(&envelope));
         assert!(matches!(envelope.error.as_deref(), Some(CallError::InvalidArguments { .. })));
         assert_eq!(CALLS.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_missing_required_argument_is_sent_with_its_default() {
+        let definition = ToolDefinition::new("shot").with_input_schema(json!({
+            "type": "object", "required": ["scale", "target"], "additionalProperties": false,
+            "properties": {"scale": {"enum": ["css", "device"], "default": "css"}, "target": {"type": "string"}},
+        }));
+        let tool = checked(definition, |arguments| async move { Ok(ToolOutput::structured(Value::Object(arguments))) });
+        let envelope = tool.call(arguments(json!({"target": "page"})), &CallContext::default()).await;
+        assert_eq!(envelope.data(), EnvelopeData::Json(&json!({"target": "page", "scale": "css"})));
+        let given = json!({"target": "page", "scale": "device"});
+        let envelope = tool.call(arguments(given.clone()), &CallContext::default()).await;
+        assert_eq!(envelope.data(), EnvelopeData::Json(&given));
+        let envelope = tool.call(Arguments::new(), &CallContext::default()).await;
+        let words = text(&envelope);
+        assert!(words.contains("`target` is missing") && !words.contains("scale"), "{words}");
+    }
+
+    #[tokio::test]
+    async fn a_default_that_its_own_schema_refuses_is_not_sent() {
+        let definition = ToolDefinition::new("shot").with_input_schema(json!({
+            "required": ["scale"], "properties": {"scale": {"type": "string", "pattern": "^[a-z]+$", "default": "1x"}},
+        }));
+        let tool = checked(definition, |_| async { Ok(ToolOutput::text("called")) });
+        let words = text(&tool.call(Arguments::new(), &CallContext::default()).await);
+        let expected =
+            "at `/scale`: is required, and its default does not match its own schema: must match the pattern";
+        assert!(words.contains(expected), "{words}");
     }
 
     #[tokio::test]

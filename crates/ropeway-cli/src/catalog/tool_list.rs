@@ -50,7 +50,7 @@ pub(crate) fn list_json(session: &Session, listing: &ToolListing) -> Value {
         if let Some(info) = session.server_info(&status.server) {
             fields.insert("name".to_owned(), json!(info.name));
             fields.insert("version".to_owned(), json!(info.version));
-            fields.insert("era".to_owned(), json!(info.era.as_str()));
+            fields.insert("era".to_owned(), json!(info.server_era.as_str()));
             fields.insert("protocol_version".to_owned(), json!(info.protocol_version));
             fields.insert("capabilities".to_owned(), json!(info.capabilities));
             fields.extend(info.instructions.as_ref().map(|text| ("instructions".to_owned(), json!(text))));
@@ -125,14 +125,18 @@ pub(crate) fn group(session: &Session, listing: &ToolListing, status: &ServerSta
     text + &note(status, width)
 }
 
-/// Lists the cached tools of a server that is still connecting.
+/// Lists the cached tools of a server that is still connecting, or is not started because it failed the last time.
 pub(crate) fn remembered_group(
     session: &Session,
     status: &ServerStatus,
     tools: &[ToolDefinition],
     width: usize,
 ) -> String {
-    let words = format!("still connecting; {} (cached)", count(tools.len()));
+    let state = match &status.state {
+        ServerState::Down { cause } => format!("down: {cause}"),
+        _ => "still connecting".to_owned(),
+    };
+    let words = format!("{state}; {} (cached)", count(tools.len()));
     let tools = tools.iter().map(|tool| among_many(session, tool, width));
     status_line(StatusIcon::Half, &status.server, &words, "") + &tools.collect::<String>()
 }

@@ -15,6 +15,7 @@ use crate::connect::likely_servers::{LikelyServers, RememberedTools};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::Servers;
 use crate::connect::session::Session;
+use crate::connect::waiting::BRIEFLY;
 use crate::failure::{Exit, Failure};
 use crate::output::exact_output::{TextMode, exact};
 use crate::output::json_output::{SavedParts, document};
@@ -34,14 +35,14 @@ Examples:
   echo '{\"values\": [3, 1, 4]}' | ropeway call chart -
   ropeway call \"uvx mcp-server-time\" get_current_time timezone=UTC
   ropeway call https://example.com/mcp search query=rust
-  ropeway call files.read_text_file path=notes.txt | sha256sum
+  ropeway call files.read_text_file path=notes.txt --raw | sha256sum
 
 Values are converted to the type in the tool's schema: number, boolean, list or string. Commas separate the items of a \
 list of strings, numbers or booleans. A JSON object sets all arguments at once; `key=value` overrides its keys. The \
 options above take precedence over arguments of the same name: write `timeout=5` to set an argument `timeout`.
 
-Text is written to a pipe or file byte for byte, without a trailing newline. Several parts start on separate lines. On \
-a terminal, escape sequences are removed unless --raw is given. With --json, one JSON document is printed, for \
+Text in a pipe or file ends with a newline; --raw writes it byte for byte. Several parts start on separate lines. On a \
+terminal, escape sequences are removed unless --raw is given. With --json, one JSON document is printed, for \
 failures too: `error` has `kind`, `message`, `retryable` and `exit_code`.
 
 When a server asks for input, you are prompted for it. Without a terminal or with --json, such requests are declined.";
@@ -88,7 +89,7 @@ impl Call {
             Some(call) => (call.tool.clone(), typed.with_call(call)),
             None => (self.tool, typed),
         };
-        let servers = servers.only_owners_of(&name);
+        let servers = servers.only_owners_of(&name).waiting(BRIEFLY);
         let output = Output { json: context.json, raw: self.raw, save: self.save };
         if let Some(likely) = LikelyServers::new(&servers, &name) {
             let is_found = Cell::new(false);
@@ -159,7 +160,7 @@ async fn call(
     .await
 }
 
-/// Prints a result: clean text on a terminal, otherwise byte for byte.
+/// Prints a result: clean text on a terminal, otherwise as it is.
 fn print_result(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFolder>) -> Result<(), Failure> {
     let notes = if mode == TextMode::Clean {
         let shown = render(envelope, folder)?;

@@ -85,7 +85,7 @@ impl Doctor {
         let examine_server = async |entry: &ServerEntry| match &entry.settings {
             _ if !entry.enabled => switched_off(entry, &servers.config, is_alone),
             ServerSettings::Missing { secrets } => without(secrets, entry, &servers.config),
-            ServerSettings::Invalid { reason } => unsupported(reason, entry),
+            ServerSettings::Invalid { reason } | ServerSettings::Down { cause: reason } => unsupported(reason, entry),
             ServerSettings::Known(config) => match locked.as_ref().and_then(|locked| locked.start_refusal(entry)) {
                 Some(reason) => not_locked(&reason, entry),
                 None => examine_entry(entry, config, &settings).await,

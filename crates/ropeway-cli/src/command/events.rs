@@ -1,14 +1,20 @@
 //! `ropeway events`: prints events of servers.
 
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anstyle::Style;
 use ropeway::config::Secrets;
 use ropeway::event::{Event, timestamp};
+use ropeway::gateway::{GatewayEvents, StatsError, follow_events};
+use ropeway::mcp::is_ending;
 use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::Alias;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::UnixStream;
 
+use super::top::{self, url_failure};
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
 use crate::connect::advice::ServerAdvice;
@@ -21,12 +27,14 @@ use crate::failure::{Exit, Failure};
 use crate::output::print::{ReaderState, reader_closed, say, write};
 use crate::secrets::redaction;
 use crate::terminal::status_icon::StatusIcon;
-use crate::terminal::style::warning;
 use crate::terminal::text::{clean_line, columns, cut, terminal_width};
 use crate::trust::ReloadGuard;
 
 const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
+
+/// Time for a gateway to answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Shown for events that are not about a server.
 const OURSELVES: &str = "ropeway";
@@ -37,13 +45,14 @@ const WIDEST_SERVER: usize = 20;
 /// Minimum columns of a message.
 const NARROWEST: usize = 20;
 
-/// Start the servers and print their events until Ctrl-C
+/// Print the events of servers until Ctrl-C
 ///
-/// Servers that stop are restarted. Changes to the configuration file are applied, unless servers are named; a
-/// changed project file is applied once it is trusted again.
+/// Follows the gateway that `ropeway up` started, or the one behind a URL, whose key is read from the variable ROPEWAY_KEY. Without a
+/// gateway, or with --direct, starts the servers: those that stop are restarted, and changes to the configuration file are applied,
+/// unless servers are named; a changed project file is applied once it is trusted again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Follow {
-    /// Only start these servers
+    /// Only the events of these servers
     #[arg(value_name = "SERVER")]
     names: Vec<String>,
     #[command(flatten)]
@@ -52,9 +61,16 @@ pub(super) struct Follow {
 
 impl Follow {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
+        if let Some(url) = &self.server.url
+            && let Some(feed) = EventFeed::of_url(url).await?
+        {
+            return self.follow(feed, &context).await;
+        }
         let servers = self.server.servers(&context)?.only_these(&self.names)?;
-        if running_gateway::is_running(&servers).await {
-            say(&warning("a gateway is running; `ropeway events` starts its own copies of the servers"));
+        if let Some(socket) = running_gateway::socket(&servers).await
+            && let Some(feed) = EventFeed::of_socket(&socket).await
+        {
+            return self.follow(feed, &context).await;
         }
         let (source, config_file) = (servers.source.clone(), servers.file.clone());
         let locked = load_lock(&servers)?;
@@ -73,6 +89,10 @@ impl Follow {
         let began = Instant::now();
         let layout = Layout::new(&bridge.servers(), terminal_width(&std::io::stdout()));
         let print_event = |event: &Event| {
+            // The servers end with this process.
+            if is_ending() {
+                return Ok(ReaderState::Open);
+            }
             if context.json {
                 write(&json_line(event, SystemTime::now()))
             } else {
@@ -99,23 +119,105 @@ impl Follow {
                 Err(error) => Failure::start(error),
             }
         };
-        let over = async {
-            match &context.deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline.at()).await,
-                None => std::future::pending().await,
-            }
-        };
         let done = tokio::select! {
             done = follow => done,
             failure = start => Err(failure),
             // The end of `--timeout` is success.
-            () = over => Ok(Exit::Done),
+            () = until_deadline(&context) => Ok(Exit::Done),
             // The next event may be far away, so the pipe is watched.
             () = reader_closed() => Ok(Exit::Done),
         };
         bridge.stop().await;
         done
     }
+
+    /// Prints the events of a gateway until it stops.
+    async fn follow(&self, mut feed: EventFeed, context: &CommandContext) -> Result<Exit, Failure> {
+        say("following the events of the running gateway\n");
+        let began = Instant::now();
+        let names: Vec<Alias> = self.names.iter().map(|name| Alias::from(name.as_str())).collect();
+        let layout = Layout::new(&names, terminal_width(&std::io::stdout()));
+        let is_wanted = |event: &Value| {
+            names.is_empty()
+                || event["server"].as_str().is_some_and(|server| names.iter().any(|name| name.as_str() == server))
+        };
+        let print_all = async {
+            while let Some(event) = feed.next().await? {
+                if !is_wanted(&event) {
+                    continue;
+                }
+                let text = if context.json {
+                    redaction::to_json(&event, false).unwrap_or_default() + "\n"
+                } else {
+                    redaction::redact(&layout.show(&read_event(event), began.elapsed())).into_owned()
+                };
+                if write(&text)? == ReaderState::Closed {
+                    return Ok(Exit::Done);
+                }
+            }
+            say("the gateway has stopped\n");
+            Ok::<_, Failure>(Exit::Done)
+        };
+        tokio::select! {
+            done = print_all => done,
+            () = until_deadline(context) => Ok(Exit::Done),
+            () = reader_closed() => Ok(Exit::Done),
+        }
+    }
+}
+
+async fn until_deadline(context: &CommandContext) {
+    match &context.deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.at()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The events of a gateway.
+enum EventFeed {
+    Url(String, GatewayEvents),
+    Socket(Lines<BufReader<UnixStream>>),
+}
+
+impl EventFeed {
+    /// Follows the gateway behind a URL. Returns `None` if another MCP server is there.
+    async fn of_url(url: &str) -> Result<Option<Self>, Failure> {
+        let key = top::key();
+        match follow_events(url, key.as_ref(), REQUEST_TIMEOUT).await {
+            Ok(events) => Ok(Some(Self::Url(url.to_owned(), events))),
+            Err(error @ (StatsError::RejectedKey | StatsError::NotOperator)) => Err(url_failure(url, "events", &error)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Follows the gateway behind a socket.
+    async fn of_socket(socket: &Path) -> Option<Self> {
+        let mut stream = UnixStream::connect(socket).await.ok()?;
+        let preamble = json!({"ropeway": 1, "events": true});
+        stream.write_all(format!("{preamble}\n").as_bytes()).await.ok()?;
+        let mut lines = BufReader::new(stream).lines();
+        // The gateway confirms that it sends events.
+        lines.next_line().await.ok()??;
+        Some(Self::Socket(lines))
+    }
+
+    /// Waits for the next event. Returns `None` when the gateway stops.
+    async fn next(&mut self) -> Result<Option<Value>, Failure> {
+        match self {
+            Self::Url(url, events) => events.next().await.map_err(|error| url_failure(url, "events", &error)),
+            Self::Socket(lines) => {
+                let line = lines.next_line().await.ok().flatten();
+                Ok(line.and_then(|line| serde_json::from_str(&line).ok()))
+            }
+        }
+    }
+}
+
+/// Reads an event. One that was truncated, or of a newer gateway, is shown by its name.
+fn read_event(event: Value) -> Event {
+    let server = event["server"].as_str().map(Alias::from);
+    let message = event["event"].as_str().unwrap_or("unknown event").to_owned();
+    serde_json::from_value(event).unwrap_or(Event::Warning { server, message })
 }
 
 /// Formats an event as a line of JSON, as in a log file.

@@ -22,6 +22,9 @@ use crate::sign_in::target::{SignInTarget, servers_and_entry};
 use crate::terminal::status::Status;
 use crate::terminal::text::clean_line;
 
+/// Time limit for connecting to a server without a sign-in.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// Maximum bytes of a pasted line.
 const MAX_LINE: u64 = 128 << 10;
 
@@ -80,7 +83,14 @@ impl Login {
         target.check()?;
         let store = TokenStore::default_location().map_err(|error| store_failure(&error))?;
         let protection = store.check().await.map_err(|error| store_failure(&error))?;
-        let credentials = self.sign_in(&target, &store, &context).await?;
+        let credentials = match self.sign_in(&target, &store, &context).await {
+            Ok(credentials) => credentials,
+            // A server without authentication has no authorization server.
+            Err(failure) if failure.exit() == Exit::Unreachable => {
+                return self.check_open(&target, failure, &context).await;
+            }
+            Err(failure) => return Err(failure),
+        };
         let saved = save(&store, &credentials).await;
         saved.map_err(|error| store_failure(&error).hint("the sign-in worked, but its tokens are not stored"))?;
         report(&target, &credentials, &protection, &store, context.json)?;
@@ -112,6 +122,26 @@ impl Login {
         // The prompt may still be open.
         line_editor::restore();
         done.unwrap_or_else(|_| Err(timeout_failure(target, limit)))
+    }
+
+    /// Connects to a server that offers no sign-in. Returns the failure of the sign-in unless the server accepts everybody.
+    async fn check_open(
+        &self,
+        target: &SignInTarget,
+        failure: Failure,
+        context: &CommandContext,
+    ) -> Result<Exit, Failure> {
+        let (servers, _) = servers_and_entry(&self.server, self.config.as_deref(), context)?;
+        let connected = Session::with(servers.without_lock(), context, async |_| Ok(()));
+        match tokio::time::timeout(OPEN_TIMEOUT, connected).await {
+            Ok(Ok(())) => {}
+            _ => return Err(failure),
+        }
+        let name = clean_line(&target.name);
+        context.print(&json!({"server": target.url, "name": target.name, "sign_in": "not needed"}), || {
+            format!("server `{name}` does not ask for authentication: no sign-in is needed\n")
+        })?;
+        Ok(Exit::Done)
     }
 
     fn method(&self) -> SignInMethod {

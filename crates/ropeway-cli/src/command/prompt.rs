@@ -10,6 +10,7 @@ use crate::catalog::get_prompt;
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
+use crate::connect::waiting::Waiting;
 use crate::failure::{Exit, Failure};
 use crate::output::exact_output::{ExactOutput, TextMode, exact_parts};
 use crate::output::print::{json_text, print_bytes, print_unredacted};
@@ -37,7 +38,7 @@ impl GetPrompt {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let servers = self.server.servers(&context)?.eager();
         servers.check_owner(&self.prompt)?;
-        let servers = servers.only_owners_of(&self.prompt);
+        let servers = servers.only_owners_of(&self.prompt).waiting(Waiting::UnlessFailed);
         let typed = RawArguments::read(&self.words, None)?;
         Session::with(servers, &context, async |session| {
             let result = get_prompt(session, &self.prompt, typed).await?;
@@ -57,7 +58,7 @@ impl GetPrompt {
     }
 }
 
-/// Writes messages byte for byte, under their roles unless `raw` is set.
+/// Writes messages as they are, under their roles unless `raw` is set.
 fn exact_messages(messages: &[PromptMessage], raw: bool, mode: TextMode) -> Result<Vec<u8>, Failure> {
     if raw {
         let parts: Vec<ContentPart> = messages.iter().map(|message| message.content.clone()).collect();

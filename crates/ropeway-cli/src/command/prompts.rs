@@ -9,6 +9,7 @@ use crate::connect::command_context::CommandContext;
 use crate::connect::fan_out::{Replies, fan_out};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
+use crate::connect::waiting::Waiting;
 use crate::failure::{Exit, Failure};
 use crate::terminal::text::{clean, clean_line, width, wrap};
 
@@ -28,6 +29,9 @@ pub(super) struct Prompts {
 impl Prompts {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let servers = self.server.servers(&context)?.lists_servers().eager().only_these(&self.names)?;
+        // Servers that are named are needed.
+        let waiting = if self.names.is_empty() { Waiting::UnlessFailed } else { Waiting::ForAll };
+        let servers = servers.waiting(waiting);
         Session::with_list(servers, &context, async |session| {
             let found = fan_out(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
             context.print(&found.json(|prompts| json!({"prompts": prompts})), || list(&found))?;

@@ -12,6 +12,7 @@ use crate::connect::fan_out::fan_out;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
 use crate::connect::trace_variable::call_context;
+use crate::connect::waiting::Waiting;
 use crate::failure::{Exit, Failure};
 use crate::output::exact_output::{TextMode, exact_parts};
 use crate::output::json_output::SavedParts;
@@ -42,7 +43,7 @@ impl Read {
             [uri, ..] => (None, uri.as_str()),
             [] => (None, ""),
         };
-        let servers = self.server.servers(&context)?.eager().maybe_only(name)?;
+        let servers = self.server.servers(&context)?.eager().maybe_only(name)?.waiting(Waiting::UnlessFailed);
         Session::with(servers, &context, async |session| {
             let (alias, server) = owner(session, uri).await?;
             let cx = call_context();

@@ -10,6 +10,7 @@ use crate::connect::command_context::CommandContext;
 use crate::connect::fan_out::{Replies, fan_out};
 use crate::connect::server_options::ServerOptions;
 use crate::connect::session::Session;
+use crate::connect::waiting::Waiting;
 use crate::failure::{Exit, Failure};
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::style::faint;
@@ -36,6 +37,9 @@ struct ServerResources {
 impl Resources {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let servers = self.server.servers(&context)?.lists_servers().eager().only_these(&self.names)?;
+        // Servers that are named are needed.
+        let waiting = if self.names.is_empty() { Waiting::UnlessFailed } else { Waiting::ForAll };
+        let servers = servers.waiting(waiting);
         Session::with_list(servers, &context, async |session| {
             let found = fan_out(session, "listing the resources of", async |server| {
                 let (resources, templates) = (server.list_resources().await?, server.list_resource_templates().await?);

@@ -1,7 +1,5 @@
 //! `ropeway tools`: lists and describes tools.
 
-use std::time::Duration;
-
 use ropeway::bridge::ToolListing;
 use ropeway::checked::CheckedTool;
 use ropeway::tool::{Alias, ToolDefinition};
@@ -9,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::names::server_of;
 use crate::catalog::{MOST_FOUND, found, found_json, group, list, list_json, one_server, remembered_group};
-use crate::connect::advice::{is_available, is_pending, is_unavailable};
+use crate::connect::advice::{is_available, is_unavailable};
 use crate::connect::arrival;
 use crate::connect::command_context::CommandContext;
 use crate::connect::likely_servers::RememberedTools;
@@ -17,14 +15,12 @@ use crate::connect::selector::Selector;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::ServerSource;
 use crate::connect::session::Session;
+use crate::connect::waiting::{BRIEF_PATIENCE, BRIEFLY, Waiting};
 use crate::describe::describe;
 use crate::failure::{Exit, Failure};
 use crate::output::print::{print, print_json, print_paged, say};
 use crate::terminal::status;
 use crate::terminal::text::{clean_line, width};
-
-/// How long a search waits after the first server is ready.
-const SEARCH_PATIENCE: Duration = Duration::from_secs(3);
 
 /// List tools, or describe one in full
 #[derive(Debug, clap::Args)]
@@ -66,6 +62,13 @@ impl Tools {
             }
             typed => servers.select(typed)?,
         };
+        let is_brief = self.names || self.find.is_some();
+        // Servers that are named are needed.
+        let servers = match &selectors[..] {
+            [] if is_brief => servers.waiting(BRIEFLY),
+            [] | [Selector::Tool(_)] => servers.waiting(Waiting::UnlessFailed),
+            _ => servers,
+        };
         let source = servers.source.clone();
         let remembered = RememberedTools::new(&servers);
         let output = |text: &str| if self.no_pager { print(text) } else { print_paged(&context.pager, text) };
@@ -97,7 +100,7 @@ impl Tools {
                     if words.is_none() && !json {
                         print_names_as_they_arrive(session, &remembered).await?;
                     } else {
-                        session.wait_for_servers().await?;
+                        arrival::wait_for_most(session, BRIEF_PATIENCE).await?;
                         print_names(&listed_names(session, &session.listing(), words.as_deref()), json)?;
                     }
                     let listing = session.listing();
@@ -105,7 +108,7 @@ impl Tools {
                     absent.for_each(|status| say(&session.advice.problem_text(status, width())));
                 }
                 (Some(words), is_json) => {
-                    arrival::wait_for_most(session, SEARCH_PATIENCE).await?;
+                    arrival::wait_for_most(session, BRIEF_PATIENCE).await?;
                     let listing = session.listing();
                     if is_json {
                         print_json(&found_json(&listing, words))?
@@ -144,11 +147,11 @@ async fn print_as_they_arrive(
 ) -> Result<(), Failure> {
     let mut is_first = true;
     let is_remembered = |at: usize| remembered.get(at).is_some();
-    arrival::for_each_ready(session, is_remembered, |servers| {
+    arrival::for_each_ready(session, false, is_remembered, |servers| {
         let listing = session.listing();
         let show = |at: &usize| {
             let status = listing.statuses.get(*at)?;
-            Some(match remembered.get(*at).filter(|_| is_pending(&status.state)) {
+            Some(match remembered.get(*at).filter(|_| session.is_late(status)) {
                 Some(tools) => remembered_group(session, status, tools, width()),
                 None => group(session, &listing, status, width()),
             })
@@ -168,11 +171,11 @@ async fn print_as_they_arrive(
 /// Prints the names of the tools of each server as soon as it is ready.
 async fn print_names_as_they_arrive(session: &Session, remembered: &RememberedTools) -> Result<(), Failure> {
     let is_remembered = |at: usize| remembered.get(at).is_some();
-    arrival::for_each_ready(session, is_remembered, |servers| {
+    arrival::for_each_ready(session, true, is_remembered, |servers| {
         let listing = session.listing();
         let names = servers.iter().filter_map(|at| Some((listing.statuses.get(*at)?, remembered.get(*at))));
         let names: Vec<String> = names
-            .flat_map(|(status, remembered)| match remembered.filter(|_| is_pending(&status.state)) {
+            .flat_map(|(status, remembered)| match remembered.filter(|_| session.is_late(status)) {
                 Some(tools) => tools.iter().map(|tool| session.names.dotted(tool)).collect::<Vec<_>>(),
                 None => {
                     let tools = listing.registry.of_server(&status.server);

@@ -24,7 +24,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The variable with the key of a gateway that requires one.
-const KEY: &str = "ROPEWAY_KEY";
+pub(super) const KEY: &str = "ROPEWAY_KEY";
 
 /// Moves to the top left corner and clears the screen.
 const CLEAR: &str = "\u{1b}[H\u{1b}[J";
@@ -104,8 +104,7 @@ impl Top {
 
     fn source(&self) -> Result<Source, Failure> {
         if let Some(url) = &self.url {
-            let key = std::env::var(KEY).ok().filter(|key| !key.is_empty()).map(Secret::new);
-            return Ok(Source::Url(url.clone(), key));
+            return Ok(Source::Url(url.clone(), key()));
         }
         let files = files_in_use(self.config.clone())?.filter(|files| files.folder.is_dir());
         let files = files.ok_or_else(not_running)?;
@@ -130,9 +129,9 @@ impl Top {
 impl Source {
     async fn fetch(&self) -> Result<GatewayStats, Failure> {
         match self {
-            Self::Url(url, key) => {
-                fetch_stats(url, key.as_ref(), REQUEST_TIMEOUT).await.map_err(|error| url_failure(url, &error))
-            }
+            Self::Url(url, key) => fetch_stats(url, key.as_ref(), REQUEST_TIMEOUT)
+                .await
+                .map_err(|error| url_failure(url, "statistics", &error)),
             Self::Socket(socket) => {
                 let no_response = || {
                     Failure::new(Exit::Unreachable, "the gateway does not respond")
@@ -148,22 +147,28 @@ impl Source {
     }
 }
 
+/// Returns the key of a gateway, if the variable is set.
+pub(super) fn key() -> Option<Secret> {
+    std::env::var(KEY).ok().filter(|key| !key.is_empty()).map(Secret::new)
+}
+
 fn not_running() -> Failure {
     Failure::new(Exit::Unreachable, "no gateway is running").hint("try `ropeway up`, or `ropeway top URL`")
 }
 
-fn url_failure(url: &str, error: &StatsError) -> Failure {
+/// Returns the failure of a request for the statistics or events of a gateway.
+pub(super) fn url_failure(url: &str, what: &str, error: &StatsError) -> Failure {
     let shown = redaction::redact(url).into_owned();
     match error {
         StatsError::InvalidUrl => Failure::usage(format!("`{shown}` is not an http:// or https:// URL")),
         StatsError::NeedsKey => Failure::new(Exit::NeedsAuth, format!("the gateway at `{shown}` requires a key"))
             .hint(format!("set the variable `{KEY}` to a key of the gateway")),
+        StatsError::RejectedKey => Failure::new(Exit::NeedsAuth, format!("the gateway at `{shown}` rejects the key"))
+            .hint(format!("the variable `{KEY}` has another key, or one that was revoked or has expired")),
         StatsError::NotOperator => {
-            Failure::new(Exit::NeedsAuth, format!("the statistics of `{shown}` need the key of an operator"))
+            Failure::new(Exit::NeedsAuth, format!("the {what} of `{shown}` need the key of an operator"))
                 .hint(format!("set the variable `{KEY}` to a key of `ropeway key new NAME --operator`"))
         }
-        error => {
-            Failure::new(Exit::Unreachable, format!("could not read the statistics of `{shown}`")).caused_by(error)
-        }
+        error => Failure::new(Exit::Unreachable, format!("could not read the {what} of `{shown}`")).caused_by(error),
     }
 }

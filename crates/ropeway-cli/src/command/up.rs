@@ -1,27 +1,39 @@
 //! `ropeway up`: keeps the servers running in the background.
 
+use std::cell::RefCell;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
+use ropeway::tool::Alias;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::gateway_status::{render_servers, summary_json};
 use crate::config::config_paths::Origin;
+use crate::connect::advice::exit_code;
 use crate::connect::command_context::CommandContext;
+use crate::connect::deadline::Deadline;
 use crate::connect::gateway_client::GatewayProblem;
 use crate::connect::gateway_files::GatewayFiles;
 use crate::connect::gateway_process::{self, RunningStatus};
 use crate::connect::running_gateway::VERSION;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
+use crate::connect::waiting::BRIEF_PATIENCE;
 use crate::failure::{Exit, Failure};
-use crate::output::print::{print, print_json};
+use crate::output::print::{print, print_json, say};
+use crate::terminal::text::clean_line;
 use crate::trust::TrustMode;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway up
+  ropeway up --wait --timeout 60s
   ropeway up --config ~/work/ropeway.yaml
+
+Servers that need longer than two seconds are connected in the background; commands that use them wait for them. With --wait, \
+`up` waits, too, and exits with code 3 if no server is available.
 
 The servers use the environment and the secrets of the `ropeway up` command. Other commands with the same configuration \
 file use these servers until `ropeway down`; --direct or ROPEWAY_DIRECT=1 makes a command start its own servers.";
@@ -35,6 +47,9 @@ pub(super) struct Up {
     /// Configuration file, if not the one in use
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Wait until each server is connected or has failed
+    #[arg(long)]
+    wait: bool,
 }
 
 /// What `up` had to do.
@@ -51,14 +66,14 @@ impl Up {
         let files = files_of(&servers)?;
         files.create_folder()?;
         let _lock = files.lock()?;
-        let start = start(&files, &servers, &context);
-        let (outcome, status) = context.status.during("starting the servers", start).await?;
+        let (outcome, status) = start(&files, &servers, &context).await?;
+        let status = self.settled(&files, status, &context).await;
         let info = files.read_info();
         if context.json {
             let mut summary = summary_json(info.as_ref(), &status);
             summary["started"] = json!(!matches!(outcome, Outcome::Running));
             print_json(&summary)?;
-            return Ok(Exit::Done);
+            return Ok(self.exit(&status));
         }
         let what = match outcome {
             Outcome::Running => "already running",
@@ -67,7 +82,30 @@ impl Up {
         };
         let process = info.as_ref().map(|info| format!(" (process {})", info.pid)).unwrap_or_default();
         print(&format!("{what}{process}\n{}", render_servers(&status.servers, &servers.source)))?;
-        Ok(Exit::Done)
+        Ok(self.exit(&status))
+    }
+
+    /// Waits for the servers: briefly, or with `--wait` until each is connected or has failed.
+    async fn settled(&self, files: &GatewayFiles, status: RunningStatus, context: &CommandContext) -> RunningStatus {
+        let brief = Instant::now() + BRIEF_PATIENCE;
+        let deadline = context.deadline.as_ref().map(Deadline::at);
+        let end = if self.wait { deadline } else { Some(deadline.map_or(brief, |deadline| deadline.min(brief))) };
+        let label = RefCell::new(String::new());
+        let is_seen = std::io::stderr().is_terminal();
+        let show = |starting: &[&Alias]| {
+            let names: Vec<&str> = starting.iter().map(|alias| alias.as_str()).collect();
+            let waiting = format!("waiting for {}", clean_line(&names.join(", ")));
+            if label.replace(waiting.clone()).is_empty() && self.wait && !is_seen && !names.is_empty() {
+                say(&format!("{waiting}\n"));
+            }
+        };
+        let settled = gateway_process::settled(files, status, end, show);
+        context.status.during_labelled(|| label.borrow().clone(), settled).await
+    }
+
+    /// Returns the exit code: with `--wait`, that of a list of the servers.
+    fn exit(&self, status: &RunningStatus) -> Exit {
+        if self.wait { exit_code(&status.servers) } else { Exit::Done }
     }
 }
 

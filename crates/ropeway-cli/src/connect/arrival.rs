@@ -9,24 +9,30 @@ use tokio::time::Instant;
 
 use crate::connect::advice::{is_available, is_pending};
 use crate::connect::session::Session;
+use crate::connect::waiting::BRIEF_PATIENCE;
 use crate::failure::Failure;
 
 /// How long a ready server waits for those before it in the file, to keep the order of the file.
 const HOLD: Duration = Duration::from_millis(500);
 
 /// Time limit for servers with cached tools.
-const REMEMBERED_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const REMEMBERED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Waits for all servers and calls `show` with the indices of those that became ready or failed. Every server is shown
-/// once; those that timed out are shown last. Servers for which `is_remembered` returns `true` have a shorter time limit,
-/// unless `--timeout` sets one.
+/// once; those that timed out are shown last. Servers for which `is_remembered` returns `true` have a shorter time limit, and all of them
+/// if the list `is_brief` and a server is available, unless `--timeout` sets one.
 pub(crate) async fn for_each_ready(
     session: &Session,
+    is_brief: bool,
     is_remembered: impl Fn(usize) -> bool,
     mut show: impl FnMut(&[usize]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let give_up = Instant::now() + REMEMBERED_PATIENCE;
-    let may_give_up = session.deadline.is_none();
+    let patience = if is_brief { BRIEF_PATIENCE } else { REMEMBERED_PATIENCE };
+    let give_up = Instant::now() + patience;
+    let is_any_there = || session.bridge.statuses().iter().any(|status| is_available(&status.state));
+    let may_give_up = |order: &DisplayOrder| {
+        session.deadline.is_none() && (order.unsettled().all(&is_remembered) || (is_brief && is_any_there()))
+    };
     let mut order = DisplayOrder::new(session.bridge.statuses().len());
     {
         let mut arrive = pin!(session.wait_for_servers());
@@ -48,7 +54,7 @@ pub(crate) async fn for_each_ready(
                 }
                 statuses = changed => order.settle(settled(session, &statuses), Instant::now()),
                 () = due => {}
-                () = tokio::time::sleep_until(give_up), if may_give_up && order.unsettled().all(&is_remembered) => break,
+                () = tokio::time::sleep_until(give_up), if may_give_up(&order) => break,
             }
             let due = order.take_due(Instant::now());
             if !due.is_empty() {

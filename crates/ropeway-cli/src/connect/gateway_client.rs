@@ -25,6 +25,11 @@ pub(crate) async fn status(socket: &Path, timeout: Duration) -> Result<Value, Ga
     request(socket, "ropeway/status", timeout).await
 }
 
+/// Requests the latest health of the servers of the gateway behind a socket. Returns `null` while the gateway asks them.
+pub(crate) async fn health(socket: &Path, timeout: Duration) -> Result<Value, GatewayProblem> {
+    request(socket, "ropeway/health", timeout).await
+}
+
 /// Requests the statistics of the gateway behind a socket.
 pub(crate) async fn stats(socket: &Path, timeout: Duration) -> Result<Value, GatewayProblem> {
     request(socket, "ropeway/stats", timeout).await

@@ -20,7 +20,7 @@ use crate::connect::gateway_client::{self, GatewayProblem};
 use crate::connect::gateway_files::{GatewayFiles, GatewayInfo};
 use crate::failure::{Exit, Failure};
 
-/// Time for a gateway to listen, and then for its servers to connect.
+/// Time for a gateway to listen.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time for a gateway to stop by itself: it finishes the calls in progress.
@@ -46,6 +46,9 @@ pub(crate) struct RunningStatus {
     /// Servers whose tools were listed at least once.
     #[serde(default)]
     pub(crate) listed: Vec<Alias>,
+    /// The last error of each other server that failed.
+    #[serde(default)]
+    failures: Vec<(Alias, String)>,
     /// Open connections of clients, without the one that asked.
     pub(crate) connections: usize,
     pub(crate) sessions: usize,
@@ -59,9 +62,17 @@ impl RunningStatus {
         Ok(status)
     }
 
-    /// Returns `true` if each server is connected or has failed.
-    fn is_settled(&self) -> bool {
-        !self.servers.iter().any(|server| is_pending(&server.state))
+    /// Returns the last error of a server that was never available.
+    pub(crate) fn failure(&self, alias: &Alias) -> Option<&str> {
+        self.failures.iter().find(|(server, _)| server == alias).map(|(_, cause)| cause.as_str())
+    }
+
+    /// Returns the servers that are being connected for the first time.
+    pub(crate) fn starting(&self) -> Vec<&Alias> {
+        let is_starting = |server: &&ServerStatus| {
+            is_pending(&server.state) && !self.listed.contains(&server.server) && self.failure(&server.server).is_none()
+        };
+        self.servers.iter().filter(is_starting).map(|server| &server.server).collect()
     }
 }
 
@@ -70,7 +81,7 @@ pub(crate) async fn running(files: &GatewayFiles) -> Result<RunningStatus, Gatew
     gateway_client::status(&files.socket, REQUEST_TIMEOUT).await.and_then(RunningStatus::read)
 }
 
-/// Starts a gateway in the background and waits until its servers are connected or have failed.
+/// Starts a gateway in the background and waits until it listens.
 pub(crate) async fn start(files: &GatewayFiles, arguments: &[&str], config: &Path) -> Result<RunningStatus, Failure> {
     let failed = |error: std::io::Error| Failure::usage("could not start the gateway").caused_by(&error);
     let log = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&files.log);
@@ -81,9 +92,9 @@ pub(crate) async fn start(files: &GatewayFiles, arguments: &[&str], config: &Pat
     command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log);
     let mut child = command.spawn().map_err(failed)?;
     let end = Instant::now() + START_TIMEOUT;
-    let status = loop {
+    loop {
         if let Ok(status) = running(files).await {
-            break status;
+            return Ok(status);
         }
         if child.try_wait().is_ok_and(|ended| ended.is_some()) {
             return Err(log_failure(files, "the gateway did not start"));
@@ -93,21 +104,28 @@ pub(crate) async fn start(files: &GatewayFiles, arguments: &[&str], config: &Pat
             return Err(log_failure(files, "the gateway did not respond").with_exit(Exit::Timeout));
         }
         tokio::time::sleep(INTERVAL).await;
-    };
-    Ok(settled(files, status).await)
+    }
 }
 
-/// Waits until each server is connected or has failed.
-async fn settled(files: &GatewayFiles, mut status: RunningStatus) -> RunningStatus {
-    let end = Instant::now() + START_TIMEOUT;
-    while !status.is_settled() && Instant::now() < end {
+/// Waits until each server is connected or has failed once, or until `end`. Calls `show` with the servers that are starting.
+pub(crate) async fn settled(
+    files: &GatewayFiles,
+    mut status: RunningStatus,
+    end: Option<Instant>,
+    mut show: impl FnMut(&[&Alias]),
+) -> RunningStatus {
+    loop {
+        let starting = status.starting();
+        show(&starting);
+        if starting.is_empty() || end.is_some_and(|end| Instant::now() >= end) {
+            return status;
+        }
         tokio::time::sleep(INTERVAL).await;
         match running(files).await {
             Ok(now) => status = now,
-            Err(_) => break,
+            Err(_) => return status,
         }
     }
-    status
 }
 
 async fn end_child(child: &mut Child) {

@@ -5,6 +5,7 @@ use ropeway::config::ServerEntry;
 use ropeway::tool::{Alias, ToolDefinition};
 
 use crate::arguments::names::ToolNames;
+use crate::connect::failure_memory::FailureMemory;
 use crate::connect::servers::Servers;
 
 /// The servers that may have a tool.
@@ -15,21 +16,28 @@ pub(crate) struct LikelyServers {
 }
 
 impl LikelyServers {
-    /// Drops servers whose cached tools do not include the name. Returns `None` if none or all would remain.
+    /// Keeps the servers whose cached tools include the name. If none does, keeps those without cached tools that did not fail
+    /// the last time. Returns `None` if none or all would remain.
     pub(crate) fn new(servers: &Servers, name: &str) -> Option<Self> {
         let folder = default_cache_dir().filter(|_| servers.config.servers.len() > 1)?;
         let names = ToolNames::new(&servers.config);
-        let mut likely = servers.clone();
-        let mut is_known = false;
-        likely.config.servers.retain(|entry| {
-            let Some(tools) = cached_tools(&folder, entry) else { return true };
-            let has_tool = tools.iter().any(|tool| names.is_called(tool, name));
-            is_known |= has_tool;
-            has_tool
-        });
-        let left = likely.config.servers.iter().filter(|entry| entry.enabled).count();
-        let is_less = likely.config.servers.len() < servers.config.servers.len();
-        (left > 0 && is_less).then_some(Self { servers: likely, is_known })
+        let memory = FailureMemory::load(servers);
+        let mut known = Vec::new();
+        let mut unlisted = Vec::new();
+        for entry in servers.config.servers.iter().filter(|entry| entry.enabled) {
+            match cached_tools(&folder, entry) {
+                Some(tools) if tools.iter().any(|tool| names.is_called(tool, name)) => known.push(entry.clone()),
+                Some(_) => {}
+                None if memory.as_ref().is_some_and(|memory| memory.is_hopeless(entry, servers.waiting)) => {}
+                None => unlisted.push(entry.clone()),
+            }
+        }
+        let is_known = !known.is_empty();
+        let likely = if is_known { known } else { unlisted };
+        let is_less = !likely.is_empty() && likely.len() < servers.config.servers.len();
+        let mut servers = servers.clone();
+        servers.config.servers = likely;
+        is_less.then_some(Self { servers, is_known })
     }
 }
 

@@ -1,15 +1,18 @@
 //! Readiness of the servers of a session: connection and health.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ropeway::bridge::BridgeHealth;
 use ropeway::mcp::ConnectionState;
 use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::{Alias, CallError};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::connect::deadline::Deadline;
 use crate::connect::fan_out::{Reply, query_servers};
+use crate::connect::gateway_client;
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
 use crate::terminal::text::clean_line;
@@ -17,6 +20,9 @@ use crate::terminal::text::clean_line;
 /// Time limit of a health check, and the time reserved for it.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 const HEALTH_RESERVE: Duration = Duration::from_millis(500);
+
+/// Time between two looks at what a gateway measures.
+const HEALTH_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Session {
     /// Waits until every server is connected or failed, or the deadline passes.
@@ -81,6 +87,36 @@ impl Session {
         let left = self.deadline.as_ref().map(|deadline| deadline.at().saturating_duration_since(Instant::now()));
         let patience = left.map_or(HEALTH_TIMEOUT, |left| left.min(HEALTH_TIMEOUT));
         let label = || "checking connections".to_owned();
-        self.status.during_labelled(label, self.bridge.health_check_within(patience)).await
+        let check = async {
+            let mut health = self.bridge.health_check_within(patience).await;
+            if let Some(socket) = &self.gateway {
+                add_gateway_health(&mut health, socket, patience).await;
+            }
+            health
+        };
+        self.status.during_labelled(label, check).await
+    }
+}
+
+/// Replaces what was measured through a gateway by what the gateway measured.
+async fn add_gateway_health(health: &mut BridgeHealth, socket: &Path, patience: Duration) {
+    let end = Instant::now() + patience;
+    let measured = loop {
+        match gateway_client::health(socket, patience).await {
+            Ok(Value::Null) if Instant::now() < end => tokio::time::sleep(HEALTH_INTERVAL).await,
+            Ok(measured) => break measured,
+            Err(_) => return,
+        }
+    };
+    let servers = measured["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for server in health.servers.iter_mut().filter(|server| server.transport == Some("socket")) {
+        let Some(measured) = servers.iter().find(|measured| measured["server"] == server.server.as_str()) else {
+            continue;
+        };
+        let latency = measured["latency_ms"].as_f64().and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
+        server.latency = latency.filter(|_| server.latency.is_some());
+        server.transport = ["stdio", "http", "sse"].into_iter().find(|name| measured["transport"] == *name);
+        let lines = measured["stderr"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        server.stderr = lines.map(str::to_owned).collect();
     }
 }

@@ -1,6 +1,7 @@
 //! The gateway of `ropeway up`: commands use its servers instead of starting their own.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ropeway::config::{EraChoice, ServerConfig, ServerEntry, ServerSettings, SocketServer, Transport};
@@ -14,6 +15,7 @@ use crate::connect::command_context::CommandContext;
 use crate::connect::gateway_files::{GatewayFiles, GatewayInfo};
 use crate::connect::gateway_process::{self, RunningStatus};
 use crate::connect::servers::Servers;
+use crate::connect::waiting::Waiting;
 use crate::failure::{Exit, Failure};
 use crate::output::print::say;
 use crate::terminal::style::warning;
@@ -34,13 +36,14 @@ const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Connects to the running gateway of the configuration file instead of its servers.
 ///
-/// Waits for servers that the gateway is connecting or reconnecting. A second process would not have the state of the gateway's server, so
-/// none is started: a command for one server fails if the server is still down, and a command for several continues. A server that the gateway could
-/// never connect is started as usual, with a warning, which also shows why it fails.
-pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> Result<(), Failure> {
-    let Some(file) = servers.file.as_ref().filter(|_| servers.may_use_gateway) else { return Ok(()) };
-    let Some((files, status)) = find(file).await else { return Ok(()) };
-    let status = wait_for_servers(&files, status, &servers.config.servers, context).await;
+/// Waits for servers that the gateway is starting. A second process would not have the state of the gateway's server, so none is started:
+/// a command for one server also waits for the gateway to reconnect it, and fails if it is still down; a command for several continues.
+/// The gateway's word is taken for a server that it could never connect, except by a command for this server alone, which starts it with a warning.
+/// Returns the gateway's socket.
+pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> Result<Option<PathBuf>, Failure> {
+    let Some(file) = servers.file.as_ref().filter(|_| servers.may_use_gateway) else { return Ok(None) };
+    let Some((files, status)) = find(file).await else { return Ok(None) };
+    let status = wait_for_servers(&files, status, servers, context).await;
     let is_single = servers.single().is_some();
     for entry in &mut servers.config.servers {
         let alias = entry.alias.clone();
@@ -49,11 +52,20 @@ pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> R
         match Availability::of(&status, &alias, state) {
             // A lazy server is available there, and starts at the first call.
             Availability::Usable => {}
-            Availability::Returning if is_single => return Err(down(&alias, state)),
+            Availability::Starting | Availability::Returning if is_single => return Err(down(&alias, state)),
             Availability::Returning => say(&warning(&format!("{} in the running gateway", described(&alias, state)))),
-            Availability::Failed => {
-                let described = described(&alias, state);
+            Availability::Starting => {
+                entry.settings = ServerSettings::Down { cause: "still starting in the running gateway".to_owned() };
+                continue;
+            }
+            Availability::Failed(cause) if is_single => {
+                let described = format!("server `{alias}` is down ({})", clean_line(cause));
                 say(&warning(&format!("{described} in the running gateway; starting it for this command")));
+                continue;
+            }
+            Availability::Failed(cause) => {
+                let cause = format!("{cause} (in the running gateway, which tries again)");
+                entry.settings = ServerSettings::Down { cause };
                 continue;
             }
             Availability::Other => continue,
@@ -62,15 +74,13 @@ pub(crate) async fn attach(servers: &mut Servers, context: &CommandContext) -> R
         config.transport = socket.replacing(config.transport.clone()).into();
         config.era = EraChoice::Modern;
     }
-    Ok(())
+    Ok(Some(files.socket))
 }
 
-/// Returns `true` if a gateway that could serve this command is running.
-pub(crate) async fn is_running(servers: &Servers) -> bool {
-    match servers.file.as_ref().filter(|_| servers.may_use_gateway).map(|file| GatewayFiles::of(&file.path)) {
-        Some(Ok(files)) => files.read_info().is_some() && gateway_process::running(&files).await.is_ok(),
-        _ => false,
-    }
+/// Returns the socket of the running gateway that could serve this command.
+pub(crate) async fn socket(servers: &Servers) -> Option<PathBuf> {
+    let file = servers.file.as_ref().filter(|_| servers.may_use_gateway)?;
+    Some(find(file).await?.0.socket)
 }
 
 /// Returns the gateway that has loaded a configuration file, and its status. Says why a running one is not used.
@@ -101,53 +111,63 @@ async fn find(file: &ConfigFile) -> Option<(GatewayFiles, RunningStatus)> {
 
 /// What a command can expect of a server in the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Availability {
+enum Availability<'a> {
     Usable,
-    /// The gateway is connecting it, or had it and is reconnecting it.
+    /// The gateway is connecting it for the first time.
+    Starting,
+    /// The gateway had it and is reconnecting it.
     Returning,
-    /// The gateway could never connect it.
-    Failed,
+    /// The gateway could never connect it, for this reason.
+    Failed(&'a str),
     /// It needs a sign-in, a secret or another configuration.
     Other,
 }
 
-impl Availability {
-    fn of(status: &RunningStatus, alias: &Alias, state: &ServerState) -> Self {
-        match state {
-            state if is_available(state) => Self::Usable,
-            state if is_pending(state) => Self::Returning,
-            ServerState::Down { .. } if status.listed.contains(alias) => Self::Returning,
-            ServerState::Down { .. } => Self::Failed,
+impl<'a> Availability<'a> {
+    fn of(status: &'a RunningStatus, alias: &Alias, state: &'a ServerState) -> Self {
+        let is_listed = status.listed.contains(alias);
+        match (state, status.failure(alias)) {
+            (state, _) if is_available(state) => Self::Usable,
+            (state, None) if is_pending(state) && !is_listed => Self::Starting,
+            (state, Some(cause)) if is_pending(state) && !is_listed => Self::Failed(cause),
+            (state, _) if is_pending(state) => Self::Returning,
+            (ServerState::Down { .. }, _) if is_listed => Self::Returning,
+            (ServerState::Down { cause }, _) => Self::Failed(cause),
             _ => Self::Other,
         }
     }
 }
 
-/// Waits until no server is being connected, at most for the grace period of each (the connection timeout at its first start).
+/// Waits until no server is being started, at most for the connection timeout of each. A command for one server also waits for the gateway
+/// to reconnect it, for its grace period.
 async fn wait_for_servers(
     files: &GatewayFiles,
     mut status: RunningStatus,
-    entries: &[ServerEntry],
+    servers: &Servers,
     context: &CommandContext,
 ) -> RunningStatus {
+    let is_single = servers.single().is_some();
+    let most = match servers.waiting {
+        Waiting::Briefly(patience) if !is_single => patience,
+        _ => Duration::MAX,
+    };
     let began = Instant::now();
     let mut announced = HashSet::new();
     loop {
         let mut is_waiting = false;
-        for entry in entries {
+        for entry in &servers.config.servers {
             let Some(config) = entry.config().filter(|config| is_shared(config)) else { continue };
             let Some(state) = state_of(&status, &entry.alias) else { continue };
-            if Availability::of(&status, &entry.alias, state) != Availability::Returning {
-                continue;
-            }
-            let is_first = !status.listed.contains(&entry.alias);
-            let patience = if is_first { config.timeouts.connect } else { config.timeouts.grace };
+            let (patience, doing) = match Availability::of(&status, &entry.alias, state) {
+                Availability::Starting => (config.timeouts.connect.min(most), "starting"),
+                Availability::Returning if is_single => (config.timeouts.grace, "reconnecting"),
+                _ => continue,
+            };
             if began.elapsed() >= patience {
                 continue;
             }
             is_waiting = true;
             if announced.insert(entry.alias.clone()) {
-                let doing = if is_first { "starting" } else { "reconnecting" };
                 say(&format!("waiting for server `{}`: the running gateway is {doing} it\n", entry.alias));
             }
         }

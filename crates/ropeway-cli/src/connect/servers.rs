@@ -16,6 +16,7 @@ use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{self, Origin, find_path, find_with_origin};
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::{DEMO, ServerOptions};
+use crate::connect::waiting::Waiting;
 use crate::failure::Failure;
 use crate::output::print::say;
 use crate::sandbox;
@@ -40,6 +41,8 @@ pub(crate) struct Servers {
     pub(crate) file: Option<ConfigFile>,
     /// The servers of a running gateway may be used.
     pub(crate) may_use_gateway: bool,
+    /// Which of several servers the command waits for.
+    pub(crate) waiting: Waiting,
     /// The command lists servers that are not started.
     lists_servers: bool,
     /// The command uses the `chat` section.
@@ -193,6 +196,7 @@ impl Servers {
             handlers: token_handlers().on_elicitation(|_| async { Ok(ElicitationAnswer::Decline) }),
             file: None,
             may_use_gateway: false,
+            waiting: Waiting::default(),
             lists_servers: false,
             uses_chat: false,
         }
@@ -208,6 +212,12 @@ impl Servers {
     /// Omits warnings about servers that the command lists anyway.
     pub(crate) fn lists_servers(mut self) -> Self {
         self.lists_servers = true;
+        self
+    }
+
+    /// Sets which servers the command waits for.
+    pub(crate) fn waiting(mut self, waiting: Waiting) -> Self {
+        self.waiting = waiting;
         self
     }
 

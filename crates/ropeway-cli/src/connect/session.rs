@@ -1,13 +1,15 @@
 //! The connections of one command, from start to end.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ropeway::bridge::{Bridge, ToolListing};
-use ropeway::config::{LockPolicy, ServerEntry, ToolSettings};
+use ropeway::config::{LockPolicy, ServerEntry, ToolSettings, Transport};
+use ropeway::event::Event;
 use ropeway::lock::{Difference, DifferenceKind};
 use ropeway::mcp::{ConnectionState, Mcp, ServerInfo};
 use ropeway::registry::{ServerState, ServerStatus};
@@ -18,6 +20,7 @@ use crate::arguments::names::ToolNames;
 use crate::connect::advice::{self, ServerAdvice};
 use crate::connect::command_context::CommandContext;
 use crate::connect::deadline::{Deadline, PendingServers};
+use crate::connect::failure_memory::{FailureMemory, Outcome};
 use crate::connect::lockfile::{self, LoadedLock};
 use crate::connect::running_gateway;
 use crate::connect::servers::Servers;
@@ -52,6 +55,13 @@ pub(crate) struct Session {
     pub(crate) filters: Vec<(Alias, ToolSettings)>,
     /// Differences from the lock that were reported.
     reported: RefCell<HashSet<String>>,
+    /// Servers that failed the last time and are not started.
+    skipped: HashSet<Alias>,
+    /// The socket of the gateway that runs servers for this command.
+    pub(crate) gateway: Option<PathBuf>,
+    began: Instant,
+    /// When each server failed.
+    failed_after: RefCell<HashMap<Alias, Duration>>,
 }
 
 impl Session {
@@ -131,19 +141,46 @@ impl Session {
             |tools: &ToolSettings| !(tools.allow.is_empty() && tools.allowlists.is_empty() && tools.deny.is_empty());
         let filtered = servers.config.servers.iter().filter(|entry| has_filter(&entry.tools));
         let filters = filtered.map(|entry| (entry.alias.clone(), entry.tools.clone())).collect();
-        running_gateway::attach(&mut servers, context).await?;
+        let memory = FailureMemory::load(&servers);
+        let gateway = running_gateway::attach(&mut servers, context).await?;
+        // `--timeout` says how long to wait.
+        let skipped = match &memory {
+            Some(memory) if deadline.is_none() => memory.skip(&mut servers),
+            _ => HashSet::new(),
+        };
+        let own: Vec<Alias> = servers.config.servers.iter().filter(|entry| is_own(entry)).map(alias_of).collect();
         let eager = servers.eager;
         let bridge = build_bridge(servers, locked.as_ref(), context)?;
         let advice = advice.with_servers(&bridge, configs);
         let (waiting, status) = (context.waiting.clone(), context.status.clone());
         let reported = RefCell::default();
-        let session =
-            Self { bridge, names, advice, single, eager, deadline, waiting, status, locked, filters, reported };
+        let (began, failed_after) = (Instant::now(), RefCell::default());
+        let session = Self {
+            bridge,
+            names,
+            advice,
+            single,
+            eager,
+            deadline,
+            waiting,
+            status,
+            locked,
+            filters,
+            reported,
+            skipped,
+            gateway,
+            began,
+            failed_after,
+        };
         let done = tokio::select! {
             biased;
             done = work(&session) => done,
             never = session.start() => match never {},
+            never = session.follow_failures() => match never {},
         };
+        if let Some(memory) = memory {
+            memory.update(session.outcomes(&own));
+        }
         let done = done.map_err(|failure| session.explain(failure));
         if done.is_ok() {
             session.warn_differences();
@@ -157,6 +194,38 @@ impl Session {
         // No server is `required`, so none is fatal.
         drop(self.bridge.start().await);
         std::future::pending().await
+    }
+
+    /// Notes when servers fail.
+    async fn follow_failures(&self) -> Infallible {
+        let mut events = self.bridge.events();
+        while let Some(event) = events.next().await {
+            if let Event::Down { server, .. } = event {
+                self.failed_after.borrow_mut().entry(server).or_insert(self.began.elapsed());
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Returns how the servers did that this command started itself.
+    fn outcomes(&self, own: &[Alias]) -> Vec<(Alias, Outcome)> {
+        let failed_after = self.failed_after.borrow();
+        let outcome = |ServerStatus { server, state, .. }: ServerStatus| {
+            let outcome = match state {
+                state if advice::is_available(&state) => Outcome::Available,
+                ServerState::Connecting => Outcome::NotReady { after: self.began.elapsed() },
+                ServerState::Down { cause } => Outcome::Failed { after: *failed_after.get(&server)?, cause },
+                _ => return None,
+            };
+            Some((server, outcome))
+        };
+        let own = |status: &ServerStatus| own.contains(&status.server);
+        self.bridge.statuses().into_iter().filter(own).filter_map(outcome).collect()
+    }
+
+    /// Returns `true` if a server is still connecting, or is not started because it failed the last time.
+    pub(crate) fn is_late(&self, status: &ServerStatus) -> bool {
+        advice::is_pending(&status.state) || self.skipped.contains(&status.server)
     }
 
     /// Warns once about each tool that differs from ropeway.lock.
@@ -285,6 +354,15 @@ impl Session {
         // The caller kills the remaining processes.
         let _ = tokio::time::timeout_at(until, self.bridge.stop()).await;
     }
+}
+
+/// Returns `true` if a command starts the server itself.
+fn is_own(entry: &ServerEntry) -> bool {
+    entry.enabled && entry.config().is_some_and(|config| !matches!(config.transport, Transport::Socket(_)))
+}
+
+fn alias_of(entry: &ServerEntry) -> Alias {
+    entry.alias.clone()
 }
 
 /// Reads the lock of a command, unless the command ignores it.

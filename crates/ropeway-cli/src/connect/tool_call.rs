@@ -1,7 +1,5 @@
 //! Tool lookup and calls of a session.
 
-use std::time::Duration;
-
 use ropeway::bridge::ToolListing;
 use ropeway::checked::CheckedTool;
 use ropeway::config::LockPolicy;
@@ -16,22 +14,17 @@ use crate::connect::advice::{is_pending, is_unavailable};
 use crate::connect::likely_servers::RememberedTools;
 use crate::connect::session::{Session, hidden};
 use crate::connect::trace_variable::call_context;
+use crate::connect::waiting::BRIEF_PATIENCE;
 use crate::failure::Failure;
 use crate::output::print::say;
 use crate::terminal::style::warning;
 use crate::terminal::text::clean_line;
 
-/// How long a plain tool name waits for all servers, which may have the same tool.
-const CALL_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Additional wait for servers without cached tools.
-const UNKNOWN_PATIENCE: Duration = Duration::from_secs(8);
-
 impl Session {
     /// Waits for the tool with this name, but only briefly for servers that are not ready while another one has it.
     ///
-    /// A server that is still connecting may have a tool of the same name. It gets more time unless its cached tools are
-    /// known; if those include the name, nothing is called.
+    /// A server that is still connecting may have a tool of the same name: a warning names it. If its cached tools include
+    /// the name, nothing is called.
     pub(crate) async fn find_tool(&self, name: &str, remembered: &RememberedTools) -> Result<CheckedTool, Failure> {
         let late = |listing: &ToolListing| -> Vec<Alias> {
             let late = listing.statuses.iter().filter(|status| is_pending(&status.state));
@@ -41,14 +34,9 @@ impl Session {
             let tools: Vec<&ToolDefinition> = listing.registry.definitions().collect();
             self.names.choose(&tools, name)
         };
-        let is_known = |server: &Alias| remembered.has(server, name, &self.names).is_some();
         let found = async {
-            tokio::time::sleep(CALL_PATIENCE).await;
-            let known = self.bridge.until(|listing| choose(listing).is_ok() && late(listing).iter().all(is_known));
-            tokio::select! {
-                listing = known => listing,
-                () = tokio::time::sleep(UNKNOWN_PATIENCE) => self.bridge.until(|listing| choose(listing).is_ok()).await,
-            }
+            tokio::time::sleep(BRIEF_PATIENCE).await;
+            self.bridge.until(|listing| choose(listing).is_ok()).await
         };
         let listing = tokio::select! {
             biased;
@@ -132,7 +120,15 @@ impl Session {
                 let error = CallError::InvalidArguments { tool: shown.name.clone(), problems: problems.clone() };
                 Err(mistyped.into_iter().fold(Failure::from(error), Failure::hint).about(&shown))
             }
-            Some(error) => Err(Failure::from(error).rename_tool(&definition.name, &self.names.shown(definition).name)),
+            Some(error) => {
+                let failure = Failure::from(error).rename_tool(&definition.name, &self.names.shown(definition).name);
+                let is_own_limit = matches!(error, CallError::Timeout { .. }) && self.deadline.is_some();
+                Err(if is_own_limit {
+                    failure.hint("stopped by --timeout; the server may still be working")
+                } else {
+                    failure
+                })
+            }
         }
     }
 }

@@ -46,9 +46,18 @@ pub(crate) struct OutlineRow {
 }
 
 impl Outline {
-    /// Outlines the schema of arguments or a result.
+    /// Outlines the schema of arguments.
     pub(crate) fn new(schema: &Value) -> Self {
-        let mut writer = OutlineBuilder { root: SchemaRoot::new(schema), rows: Vec::new(), hidden: 0 };
+        Self::from_root(schema, SchemaRoot::new(schema))
+    }
+
+    /// Outlines the schema of a result.
+    pub(crate) fn of_result(schema: &Value) -> Self {
+        Self::from_root(schema, SchemaRoot::of_result(schema))
+    }
+
+    fn from_root<'a>(schema: &'a Value, root: SchemaRoot<'a>) -> Self {
+        let mut writer = OutlineBuilder { root, rows: Vec::new(), hidden: 0 };
         let mark = writer.root.depth();
         let top = match writer.root.follow(schema) {
             Resolved::Schema(top) => top,

@@ -21,6 +21,8 @@ pub(super) const ALTERNATIVES: usize = 50;
 /// The schema that references point into, with the remaining budget for following them.
 pub(crate) struct SchemaRoot<'a> {
     schema: &'a Value,
+    /// The schema describes a result, not arguments.
+    is_result: bool,
     left: Cell<usize>,
     pub(super) nesting: Cell<usize>,
     /// The references being followed. A recursive reference ends with its name.
@@ -36,8 +38,15 @@ pub(crate) enum Resolved<'a> {
 }
 
 impl<'a> SchemaRoot<'a> {
+    /// Starts at the schema of arguments.
     pub(crate) fn new(schema: &'a Value) -> Self {
-        Self { schema, left: Cell::new(MOST_TYPES), nesting: Cell::new(0), open: RefCell::new(vec![schema]) }
+        let open = RefCell::new(vec![schema]);
+        Self { schema, is_result: false, left: Cell::new(MOST_TYPES), nesting: Cell::new(0), open }
+    }
+
+    /// Starts at the schema of a result.
+    pub(crate) fn of_result(schema: &'a Value) -> Self {
+        Self { is_result: true, ..Self::new(schema) }
     }
 
     /// Takes one type from the budget. Returns `false` if it is exhausted.
@@ -109,6 +118,7 @@ pub(crate) fn description<'a>(schema: &'a Value, resolved: &'a Value) -> Option<
 #[derive(Default)]
 pub(crate) struct Members<'a> {
     pub(crate) properties: Vec<(&'a str, &'a Value)>,
+    /// Without arguments that have a default, which a call adds.
     pub(crate) required: HashSet<&'a str>,
     /// The schema of additional properties.
     pub(crate) others: Option<&'a Value>,
@@ -133,7 +143,22 @@ pub(crate) fn members<'a>(schema: &'a Value, root: &SchemaRoot<'a>) -> Members<'
 pub(super) fn first_members<'a>(schema: &'a Value, root: &SchemaRoot<'a>, most: usize) -> Members<'a> {
     let mut members = Members { most, ..Members::default() };
     collect_members(schema, root, 8, &mut HashSet::new(), &mut members);
+    if !root.is_result {
+        for (name, property) in &members.properties {
+            if members.required.contains(name) && has_default(property, root.schema) {
+                members.required.remove(name);
+            }
+        }
+    }
     members
+}
+
+/// Returns `true` if a schema has a default of a type that it allows.
+fn has_default(schema: &Value, root: &Value) -> bool {
+    let Some(default) = keyword(schema, resolve(schema, root), "default") else { return false };
+    let kinds = json_types(schema, root);
+    kinds.is_empty()
+        || kinds.iter().any(|kind| kind == json_type(default) || (kind == "integer" && default.is_number()))
 }
 
 fn collect_members<'a>(

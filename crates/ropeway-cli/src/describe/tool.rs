@@ -106,7 +106,7 @@ fn hints(tool: &ToolDefinition) -> Vec<&'static str> {
 }
 
 fn result(schema: &Value, width: usize, step: usize) -> String {
-    let result = Outline::new(schema);
+    let result = Outline::of_result(schema);
     if result.rows.is_empty() {
         wrap(&clean_line(&crate::describe::types::type_within(schema, 2 * width)), width, step)
     } else {

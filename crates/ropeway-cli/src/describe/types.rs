@@ -57,10 +57,10 @@ pub(crate) fn fields(schema: &Value) -> Vec<Field> {
     fields
 }
 
-/// Formats a schema as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`. Returns the most detailed form that
+/// Formats the schema of a result as a type: `number[]`, `"bar" | "line"`, `{a: string, b?: boolean}`. Returns the most detailed form that
 /// fits into `most` columns.
 pub(crate) fn type_within(schema: &Value, most: usize) -> String {
-    let mut kinds = types_at(schema, &SchemaRoot::new(schema));
+    let mut kinds = types_at(schema, &SchemaRoot::of_result(schema));
     let fits = kinds.iter().position(|kind| columns(kind) <= most).unwrap_or(kinds.len() - 1);
     kinds.swap_remove(fits)
 }
@@ -351,6 +351,23 @@ mod tests {
         assert!(fields[0].required && !fields[1].required);
         assert_eq!(fields[1].default.as_deref(), Some("\"bar\""));
         assert_eq!(fields[1].description.as_deref(), Some("how"));
+    }
+
+    #[test]
+    fn a_required_argument_with_a_usable_default_is_optional() {
+        let schema = json!({"required": ["a", "b", "c", "d", "e"], "properties": {
+            "a": {"type": "integer", "default": 1}, "b": {"type": "string"}, "c": {"type": "string", "default": 3},
+            "d": {"$ref": "#/$defs/D"}, "e": {"type": "object", "required": ["f"], "properties": {"f": {"default": 1}}},
+        }, "$defs": {"D": {"enum": ["x", "y"], "default": "x"}}});
+        let shown: Vec<String> = fields(&schema)
+            .iter()
+            .map(|field| format!("{}{}: {}", field.name, if field.required { "" } else { "?" }, field.kind))
+            .collect();
+        assert_eq!(shown, ["b: string", "c: string", "e: {f?: any}", "a?: integer", "d?: \"x\" | \"y\""]);
+        // A result always has it.
+        let result =
+            json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer", "default": 1}}});
+        assert_eq!(type_within(&result, 80), "{a: integer}");
     }
 
     #[test]

@@ -121,6 +121,9 @@ fn of_address(cause: &ConnectErrorKind, url: &Url) -> Option<String> {
             "the token may lack a permission, or the server rejects this address or `Origin`".to_owned()
         }
         ConnectErrorKind::Status { status: 407, .. } => proxy_login(url),
+        ConnectErrorKind::Refused { .. } if url.path() == "/" => {
+            format!("correct the path of the URL; MCP endpoints often end in `/mcp`: try `{}mcp`", address::public_url(url))
+        }
         // Any JSON-RPC server knows only its own methods; other codes come from an MCP server.
         ConnectErrorKind::Refused { code, .. } if *code != code::METHOD_NOT_FOUND => {
             "the message above is the server's own; check the token and the URL".to_owned()
@@ -221,6 +224,7 @@ mod tests {
             (status(404), "http://h/mcp", "correct the path"),
             (refused(code::METHOD_NOT_FOUND), "http://h/mcp", "correct the path"),
             (refused(-32000), "http://h/mcp", "check the token and the URL"),
+            (refused(-32000), "http://u:p@h:9", "try `http://h:9/mcp`"),
             (status(502), "http://h/mcp", "server's log"),
             (ConnectErrorKind::WebPage { said: None }, "http://h/mcp", "login page"),
         ] {

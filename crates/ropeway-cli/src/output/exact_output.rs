@@ -13,8 +13,8 @@ use crate::output::render_result::{SaveFolder, is_structured_copy, is_text_copy,
 pub(crate) enum TextMode {
     /// On a terminal: without escape sequences and control characters.
     Clean,
-    /// To a pipe or file: byte for byte.
-    Exact,
+    /// To a pipe or file: unchanged, except that a line break ends the last line.
+    Piped,
     /// Byte for byte, as with `--raw`. A single binary part is written as its bytes, unless standard output is
     /// a terminal.
     Raw { binary: bool },
@@ -26,7 +26,7 @@ impl TextMode {
         match (raw, std::io::stdout().is_terminal()) {
             (true, is_terminal) => Self::Raw { binary: !is_terminal },
             (false, true) => Self::Clean,
-            (false, false) => Self::Exact,
+            (false, false) => Self::Piped,
         }
     }
 }
@@ -55,8 +55,7 @@ pub(crate) fn exact(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFol
     Ok(output)
 }
 
-/// Writes parts. A single text is written as it is, without anything before or after it; several parts each begin on a line of
-/// their own.
+/// Writes parts. A single text is written without anything before it; several parts each begin on a line of their own.
 pub(crate) fn exact_parts(
     parts: &[ContentPart],
     mode: TextMode,
@@ -64,7 +63,8 @@ pub(crate) fn exact_parts(
 ) -> Result<ExactOutput, Failure> {
     if let [part] = parts {
         if let Some(text) = text_of(part) {
-            return Ok(ExactOutput { bytes: text.as_bytes().to_vec(), notes: Vec::new() });
+            let output = ExactOutput { bytes: text.as_bytes().to_vec(), notes: Vec::new() };
+            return Ok(output.ended(mode));
         }
         if let (TextMode::Raw { binary: true }, Some(bytes), None) = (mode, bytes_of(part), folder) {
             return Ok(ExactOutput { bytes, notes: Vec::new() });
@@ -86,10 +86,18 @@ pub(crate) fn exact_parts(
         }
     }
     output.notes.dedup();
-    Ok(output)
+    Ok(output.ended(mode))
 }
 
 impl ExactOutput {
+    /// Ends the last line, unless the mode is byte for byte.
+    fn ended(mut self, mode: TextMode) -> Self {
+        if mode == TextMode::Piped {
+            self.end_line();
+        }
+        self
+    }
+
     /// Ends the last line with a line break.
     pub(crate) fn end_line(&mut self) {
         if self.bytes.last().is_some_and(|last| *last != b'\n') {
@@ -141,16 +149,17 @@ mod tests {
     }
 
     #[test]
-    fn one_text_is_written_byte_for_byte() {
+    fn one_text_is_ended_for_a_pipe_and_raw_writes_it_byte_for_byte() {
         for text in ["", "a", "a\n", "a\r\nb\r\n\r\n", "\u{1b}[31mred\u{1b}[0m\u{7}", "\u{feff}\0\u{202e}x"] {
             let parts = json!([{"type": "text", "text": text}]);
-            for mode in [TextMode::Exact, TextMode::Raw { binary: true }] {
-                assert_eq!(exact_of(json!({"content": parts}), mode).0, text);
+            let ended = if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
+            for (mode, expected) in [(TextMode::Piped, ended.as_str()), (TextMode::Raw { binary: true }, text)] {
+                assert_eq!(exact_of(json!({"content": parts}), mode).0, expected);
                 let both = json!({"content": parts, "structuredContent": {"content": text}});
-                assert_eq!(exact_of(both, mode), (text.to_owned(), Vec::new()));
+                assert_eq!(exact_of(both, mode), (expected.to_owned(), Vec::new()));
+                let resource = json!([{"type": "resource", "resource": {"uri": "a:b", "text": text}}]);
+                assert_eq!(exact_of(json!({"content": resource}), mode).0, expected);
             }
-            let resource = json!([{"type": "resource", "resource": {"uri": "a:b", "text": text}}]);
-            assert_eq!(exact_of(json!({"content": resource}), TextMode::Exact).0, text);
         }
     }
 
@@ -159,28 +168,28 @@ mod tests {
         let parts = json!([
             {"type": "text", "text": "one\r"}, {"type": "text", "text": "two\n"},
             {"type": "image", "data": "AAAA", "mimeType": "image/png"}, {"type": "text", "text": "three"}]);
-        let (text, notes) = exact_of(json!({"content": parts}), TextMode::Exact);
-        assert_eq!(text, "one\r\ntwo\nimage/png, 3 B\nthree");
+        let (text, notes) = exact_of(json!({"content": parts}), TextMode::Piped);
+        assert_eq!(text, "one\r\ntwo\nimage/png, 3 B\nthree\n");
         assert_eq!(notes, ["use --save DIR to save binary content"]);
     }
 
     #[test]
     fn structured_content_is_written_if_the_result_has_no_text() {
         let alone = json!({"content": [], "structuredContent": {"a": 1}});
-        assert_eq!(exact_of(alone, TextMode::Exact).0, "{\n  \"a\": 1\n}\n");
+        assert_eq!(exact_of(alone, TextMode::Piped).0, "{\n  \"a\": 1\n}\n");
         let text = json!([{"type": "text", "text": "{\"a\":1}"}]);
-        let (text, notes) = exact_of(json!({"content": text, "structuredContent": {"a": 1}}), TextMode::Exact);
-        assert_eq!((text.as_str(), notes.len()), ("{\"a\":1}", 0));
+        let (text, notes) = exact_of(json!({"content": text, "structuredContent": {"a": 1}}), TextMode::Piped);
+        assert_eq!((text.as_str(), notes.len()), ("{\"a\":1}\n", 0));
         let other = json!([{"type": "text", "text": "one thing"}]);
-        let (text, notes) = exact_of(json!({"content": other, "structuredContent": {"a": 1}}), TextMode::Exact);
-        assert_eq!((text.as_str(), notes.len()), ("one thing", 1));
+        let (text, notes) = exact_of(json!({"content": other, "structuredContent": {"a": 1}}), TextMode::Piped);
+        assert_eq!((text.as_str(), notes.len()), ("one thing\n", 1));
     }
 
     #[test]
     fn one_binary_part_is_written_as_bytes_only_where_no_terminal_sees_it() {
         let image = json!({"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]});
         assert_eq!(exact_of(image.clone(), TextMode::Raw { binary: true }).0, "hi");
-        for mode in [TextMode::Exact, TextMode::Raw { binary: false }] {
+        for mode in [TextMode::Piped, TextMode::Raw { binary: false }] {
             assert_eq!(exact_of(image.clone(), mode).0, "image/png, 2 B\n");
         }
     }

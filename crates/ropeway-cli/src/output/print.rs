@@ -16,6 +16,9 @@ use crate::terminal::text::clean_json;
 /// Set once a result was written to standard output.
 static HAS_WRITTEN: AtomicBool = AtomicBool::new(false);
 
+/// Set while the last result on standard output does not end its line.
+static IS_MID_LINE: AtomicBool = AtomicBool::new(false);
+
 /// Returns `true` once a result was written to standard output.
 pub(crate) fn has_written() -> bool {
     HAS_WRITTEN.load(Ordering::Relaxed)
@@ -57,6 +60,7 @@ pub(crate) fn write(text: &str) -> Result<ReaderState, Failure> {
 
 /// Writes bytes to standard output unchanged; [`write`] strips escape sequences for pipes.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    IS_MID_LINE.store(bytes.last().is_some_and(|last| *last != b'\n'), Ordering::Relaxed);
     write_to(std::io::stdout().lock(), bytes).map(drop)
 }
 
@@ -100,8 +104,21 @@ pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String, Failure
     Ok(clean_json(&json) + "\n")
 }
 
+/// Starts a line on standard error, if standard output goes to the same place and its last line has no end.
+pub(crate) fn start_line() {
+    let is_shared = || {
+        let place = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+        let (stdout, stderr) = (rustix::fs::fstat(std::io::stdout()), rustix::fs::fstat(std::io::stderr()));
+        stdout.is_ok_and(|stdout| stderr.is_ok_and(|stderr| place(stdout) == place(stderr)))
+    };
+    if IS_MID_LINE.swap(false, Ordering::Relaxed) && is_shared() {
+        let _ = std::io::stderr().write_all(b"\n");
+    }
+}
+
 /// Prints a message to standard error with secrets redacted.
 pub(crate) fn say(text: &str) {
+    start_line();
     // Errors on standard error cannot be reported.
     let _ = anstream::stderr().lock().write_all(redaction::redact(text).as_bytes());
 }

@@ -12,6 +12,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::output::print::start_line;
 use crate::secrets::redaction::{self, RedactingWriter};
 use crate::terminal::text::{clean_line, columns, cut, terminal_width};
 
@@ -41,7 +42,10 @@ pub(crate) fn start(verbose: u8) {
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(move || RedactingWriter { to: std::io::stderr(), colours })
+        .with_writer(move || {
+            start_line();
+            RedactingWriter { to: std::io::stderr(), colours }
+        })
         .event_format(LineFormat { colours, width: || terminal_width(&std::io::stderr()) })
         .finish();
     // No other subscriber is ever set.

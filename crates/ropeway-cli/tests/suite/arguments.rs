@@ -15,7 +15,7 @@ fn a_call_can_be_written_as_code() {
         ("calculate(expression=1+(2*3))", "7"),
         ("calculate(\"1+1\")", "2"),
     ] {
-        assert_eq!(Run::of(&["call", call]).expect(0).stdout, expected, "{call}");
+        assert_eq!(Run::of(&["call", call]).expect(0).stdout, format!("{expected}\n"), "{call}");
     }
     let run = Run::of(&["call", "statistics(values: [1, 2, 3])", "--json"]).expect(0);
     assert_eq!(run.json()["data"]["count"], 3);
@@ -61,16 +61,16 @@ fn an_argument_with_the_name_of_an_option_is_given_as_a_pair() {
 #[test]
 fn a_bare_url_or_command_is_a_server() {
     let site = Site::start(&Script::default());
-    assert_eq!(Run::of(&["call", &site.url, "echo", "message=hi"]).expect(0).stdout, "hi");
+    assert_eq!(Run::of(&["call", &site.url, "echo", "message=hi"]).expect(0).stdout, "hi\n");
     let tools = Run::of(&["tools", &site.url, "--bearer", "t0ken"]).expect(0).stdout;
     assert!(tools.contains("echo(message: string)"), "{tools}");
     let read = Run::of(&["read", &site.url, "test://hello"]).expect(0).stdout;
     assert_eq!(read, "hello");
     let demo = format!("'{}' demo-server", env!("CARGO_BIN_EXE_ropeway"));
-    assert_eq!(Run::of(&["call", &demo, "calculate", "expression=1+1"]).expect(0).stdout, "2");
+    assert_eq!(Run::of(&["call", &demo, "calculate", "expression=1+1"]).expect(0).stdout, "2\n");
     let program = binary().display().to_string();
     assert!(Run::of(&["tools", &program]).expect(0).stdout.contains("echo("));
-    assert_eq!(Run::of(&["call", &program, "echo", "message=hi"]).expect(0).stdout, "hi");
+    assert_eq!(Run::of(&["call", &program, "echo", "message=hi"]).expect(0).stdout, "hi\n");
 }
 
 #[test]

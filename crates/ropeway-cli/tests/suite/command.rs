@@ -60,9 +60,9 @@ fn tools_as_json_are_definitions_with_their_server() {
 #[test]
 fn a_call_prints_the_text_of_the_answer() {
     let run = Run::of(&["call", "calculate", "expression=2*(3+4)"]).expect(0);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("14", ""));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("14\n", ""));
     let run = Run::of(&["call", "demo.calculate", "expression=1+1"]).expect(0);
-    assert_eq!(run.stdout, "2");
+    assert_eq!(run.stdout, "2\n");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn arguments_come_from_pairs_objects_files_and_standard_input() {
         &[&file],
     ] {
         let command = [&["call", "calculate"], arguments].concat();
-        assert_eq!(Run::of(&command).expect(0).stdout, "3", "{arguments:?}");
+        assert_eq!(Run::of(&command).expect(0).stdout, "3\n", "{arguments:?}");
     }
     for arguments in [&["--args", "-"][..], &["-"]] {
         let reading = Ropeway::new(&[&["call", "calculate"], arguments].concat()).with(|command| {
@@ -109,7 +109,7 @@ fn arguments_come_from_pairs_objects_files_and_standard_input() {
         });
         let mut running = reading.start();
         running.child.stdin.take().expect("input").write_all(br#"{"expression": "1+2"}"#).expect("ropeway reads");
-        assert_eq!(running.end().expect(0).stdout, "3", "{arguments:?}");
+        assert_eq!(running.end().expect(0).stdout, "3\n", "{arguments:?}");
     }
 }
 
@@ -147,7 +147,7 @@ fn pictures_are_named_by_size_and_kept_on_request() {
 #[test]
 fn a_tool_that_fails_ends_with_1() {
     let run = Run::of(&["call", "fail", "message=on purpose"]).expect(1);
-    assert_eq!(run.stdout, "on purpose");
+    assert_eq!(run.stdout, "on purpose\n");
     let result = Run::of(&["call", "fail", "--json"]).expect(1).json();
     assert_eq!(result["meta"]["is_error"], true);
 }
@@ -206,14 +206,14 @@ fn help_lists_the_exit_codes() {
 #[test]
 fn logs_go_to_standard_error_only() {
     let run = Run::of(&["call", "calculate", "expression=1", "-vv"]).expect(0);
-    assert_eq!(run.stdout, "1");
+    assert_eq!(run.stdout, "1\n");
 }
 
 #[test]
 fn a_server_can_be_given_on_the_command_line() {
     let server = format!("'{}' demo-server", env!("CARGO_BIN_EXE_ropeway"));
     let run = Run::of(&["call", "calculate", "expression=1", "--stdio", &server]).expect(0);
-    assert_eq!(run.stdout, "1");
+    assert_eq!(run.stdout, "1\n");
     let list = Run::of(&["tools", "--json", "--stdio", &server, "--env", "A=b", "--inherit-env"]).expect(0).json();
     assert_eq!(list["servers"][0]["tools"].as_array().map(Vec::len), Some(6));
     assert_eq!(list["servers"][0]["server"], "ropeway");
@@ -237,7 +237,7 @@ fn headers_and_the_token_reach_a_server_with_every_request() {
                 Run::of(&[&["call", "echo", "message=hi"][..], &to, &headers].concat())
             });
             let run = run.await.expect("a run").expect(0);
-            assert_eq!(run.stdout, "hi");
+            assert_eq!(run.stdout, "hi\n");
             assert!(!run.stderr.contains("secret"), "{}", run.stderr);
             let requests = server.requests();
             assert!(requests.len() >= 3, "{requests:?}");

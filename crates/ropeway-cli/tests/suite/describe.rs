@@ -180,7 +180,7 @@ fn an_example_can_be_pasted_whatever_the_width() {
         "it's": {"const": "$HOME `x` \"y\" \\ '"}, "a b": {"type": "array", "items": {"type": "integer"}}, "n": {"type": "number"}}});
     let place = Place::with(&[server(odd)]);
     let run = paste(&place, &example(&shown(&place, &["tools", "s.one"], 40))).expect(0);
-    assert_eq!(run.stdout, "done");
+    assert_eq!(run.stdout, "done\n");
 }
 
 #[test]

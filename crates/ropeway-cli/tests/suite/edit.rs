@@ -326,7 +326,7 @@ fn a_server_can_be_tried_at_once() {
     assert!(run.stdout.ends_with("  ● ok  tools      6 tools\n"), "{}", run.stdout);
     let report = home.run(&["add", "gone", "--check", "--json", "--", "/no/such/program"]).expect(3).json();
     assert_eq!((&report["written"], &report["report"]["healthy"]), (&json!(true), &json!(false)));
-    assert_eq!(home.run(&["call", "demo.calculate", "expression=1+1"]).expect(0).stdout, "2");
+    assert_eq!(home.run(&["call", "demo.calculate", "expression=1+1"]).expect(0).stdout, "2\n");
 }
 
 #[test]

@@ -37,11 +37,29 @@ impl Following {
         panic!("it never came:\n{}", seen.join("\n"));
     }
 
+    /// Sends SIGTERM and returns the lines that follow.
+    fn terminate(mut self) -> Vec<String> {
+        signal("TERM", self.running.child.id());
+        let rest = self.lines.by_ref().map_while(Result::ok).collect();
+        assert_eq!(self.running.child.wait().expect("an end").code(), Some(143));
+        rest
+    }
+
     /// Sends SIGINT.
     pub(crate) fn end(mut self) {
         signal("INT", self.running.child.id());
         assert_eq!(self.running.child.wait().expect("an end").code(), Some(130));
     }
+}
+
+#[test]
+fn the_end_of_the_command_itself_is_no_alarm() {
+    let place = Place::with(&[entry("web", &Script::default()), entry("other", &Script::default())]);
+    let mut following = Following::start(&place, &["events"]);
+    following.until(|line| line.contains("web") && line.contains("ready"));
+    following.until(|line| line.contains("other") && line.contains("ready"));
+    let rest = following.terminate();
+    assert!(!rest.iter().any(|line| line.contains('✗')), "{rest:?}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_result_is_printed_with_the_numbers_of_the_server() {
 fn a_lone_surrogate_costs_one_character_of_a_result() {
     let result = r#"{"content":[{"type":"text","text":"cut \ud83d"}]}"#;
     let place = Place::with(&[entry("a", &answering(result))]);
-    assert_eq!(place.run("call a.echo message=hi").expect(0).stdout, "cut \u{fffd}");
+    assert_eq!(place.run("call a.echo message=hi").expect(0).stdout, "cut \u{fffd}\n");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Text of a tool is piped byte for byte, and failures are JSON for scripts.
+//! Text of a tool in a pipe ends with a newline, `--raw` writes it byte for byte, and failures are JSON for scripts.
 
 use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
@@ -17,6 +17,10 @@ fn answering(text: &str) -> Script {
     Script::default().tool(json!({"name": "say", "inputSchema": {"type": "object"}}), result)
 }
 
+fn ended(text: &str) -> String {
+    if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
+}
+
 fn bytes(place: &Place, typed: &str) -> Vec<u8> {
     let words = shlex::split(typed).expect("words of a shell");
     let mut ropeway = place.ropeway(&words.iter().map(String::as_str).collect::<Vec<_>>());
@@ -32,16 +36,15 @@ fn a_file_of_the_filesystem_server_is_written_exactly() {
     for text in [TEXT, "ends\n", "ends\r\n\n\n", "\n", "no end"] {
         let path = folder.path().join("text");
         std::fs::write(&path, text).expect("a file");
-        for raw in ["", " --raw"] {
-            let printed = bytes(&place, &format!("call files.read_text_file path={}{raw}", path.display()));
-            assert_eq!(printed, std::fs::read(&path).expect("a file"), "{text:?}{raw}");
-        }
+        let call = format!("call files.read_text_file path={}", path.display());
+        assert_eq!(bytes(&place, &format!("{call} --raw")), text.as_bytes(), "{text:?}");
+        assert_eq!(bytes(&place, &call), ended(text).as_bytes(), "{text:?}");
     }
     // The comparison that a script would make.
     let path = folder.path().join("text");
     std::fs::write(&path, TEXT).expect("a file");
     let script = format!(
-        "'{}' call files.read_text_file path='{1}' | sha256sum; sha256sum < '{1}'",
+        "'{}' call files.read_text_file path='{1}' --raw | sha256sum; sha256sum < '{1}'",
         env!("CARGO_BIN_EXE_ropeway"),
         path.display()
     );
@@ -54,6 +57,33 @@ fn a_file_of_the_filesystem_server_is_written_exactly() {
     let sums = shell.run().expect(0).stdout;
     let sums: Vec<&str> = sums.lines().collect();
     assert_eq!((sums.len(), sums.first()), (2, sums.last()));
+}
+
+/// Runs commands in a shell that sends standard error and standard output to one pipe.
+fn merged(place: &Place, commands: &str) -> String {
+    let mut shell = place.ropeway(&[]);
+    let mut command = std::process::Command::new("sh");
+    let commands = commands.replace("ropeway", env!("CARGO_BIN_EXE_ropeway"));
+    command.args(["-c", &format!("{{ {commands}; }} 2>&1 | cat")]);
+    command.current_dir(place.path()).env("HOME", place.path()).env("ROPEWAY_TRUST", "1");
+    shell.command = command;
+    shell.run().expect(0).stdout
+}
+
+#[test]
+fn results_of_a_loop_and_messages_are_lines_of_their_own() {
+    let failing = json!({"content": [{"type": "text", "text": "no luck"}], "isError": true});
+    let script = answering("one").tool(json!({"name": "fail", "inputSchema": {"type": "object"}}), failing);
+    let place = Place::with(&[entry("a", &script)]);
+    assert_eq!(merged(&place, "for i in 1 2; do ropeway call a.say; done"), "one\none\n");
+    let message = "error: tool `a.fail` failed\n";
+    assert_eq!(merged(&place, "ropeway call a.fail"), format!("no luck\n{message}"));
+    // Byte for byte, but the message starts a line.
+    assert_eq!(merged(&place, "ropeway call a.fail --raw"), format!("no luck\n{message}"));
+    let verbose = merged(&place, "ropeway call a.say --raw -v");
+    assert!(verbose.lines().any(|line| line == "one"), "{verbose}");
+    let run = place.run("call a.fail --raw").expect(1);
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("no luck", message));
 }
 
 #[test]
@@ -72,7 +102,8 @@ fn resources_and_prompts_go_into_a_pipe_as_they_are() {
         .fault(FaultTrigger::method("resources/read"), Fault::Body(format!("\"result\":{resource}")))
         .fault(FaultTrigger::method("prompts/get"), Fault::Body(format!("\"result\":{message}")));
     let place = Place::with(&[entry("a", &script)]);
-    assert_eq!(bytes(&place, "read a test://hello"), TEXT.as_bytes());
+    assert_eq!(bytes(&place, "read a test://hello"), ended(TEXT).as_bytes());
+    assert_eq!(bytes(&place, "read a test://hello --raw"), TEXT.as_bytes());
     assert_eq!(bytes(&place, "prompt a.plain --raw"), TEXT.as_bytes());
     assert_eq!(bytes(&place, "prompt a.plain"), format!("user:\n{TEXT}\n").as_bytes());
 }

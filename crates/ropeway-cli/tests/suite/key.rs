@@ -116,6 +116,18 @@ fn a_key_becomes_an_operator_and_an_ordinary_client_again() {
         .run()
     };
     top(&ops).expect(0);
+    let wrong = top("wrong").expect(4);
+    assert!(wrong.stderr.contains("rejects the key"), "{}", wrong.stderr);
+    let events = |key: &str| {
+        let events = place.ropeway(&["events", &serving.url, "--timeout", "2s"]);
+        events
+            .with(|command| {
+                command.env("ROPEWAY_KEY", key);
+            })
+            .run()
+    };
+    assert_eq!(events(&ops).expect(0).stderr, "following the events of the running gateway\n");
+    assert!(events(&alice).expect(4).stderr.contains("need the key of an operator"));
     let refused = top(&alice).expect(4);
     assert!(refused.stderr.contains("`ropeway key new NAME --operator`"), "{}", refused.stderr);
     let changed = place.run("key set alice --operator").expect(0);

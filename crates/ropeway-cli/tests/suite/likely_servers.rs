@@ -36,11 +36,11 @@ fn place(is_error: bool) -> Place {
 #[test]
 fn a_name_starts_only_the_servers_that_had_the_tool_the_last_time() {
     let place = place(false);
-    assert_eq!(place.run("call of_a").expect(0).stdout, "a");
+    assert_eq!(place.run("call of_a").expect(0).stdout, "a\n");
     assert!(matches!(calls(&place), [Some(1), Some(0)]), "nothing was remembered");
-    assert_eq!(place.run("call of_a").expect(0).stdout, "a");
+    assert_eq!(place.run("call of_a").expect(0).stdout, "a\n");
     assert_eq!(calls(&place), [Some(1), None]);
-    assert_eq!(place.run("call of_b").expect(0).stdout, "b");
+    assert_eq!(place.run("call of_b").expect(0).stdout, "b\n");
     assert_eq!(calls(&place), [None, Some(1)]);
     // A name that both servers have is still ambiguous.
     let run = place.run("call echo message=hi").expect(2);
@@ -62,8 +62,8 @@ fn a_tool_that_a_server_has_since_is_found() {
         std::fs::write(file.path(), text.replace("of_b", "gone").replace("of_a", "of_b")).expect("written");
     }
     // According to the cache, `a` has the tool.
-    assert_eq!(place.run("call of_b").expect(0).stdout, "b");
-    assert_eq!(place.run("call of_b").expect(0).stdout, "b");
+    assert_eq!(place.run("call of_b").expect(0).stdout, "b\n");
+    assert_eq!(place.run("call of_b").expect(0).stdout, "b\n");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_tool_that_fails_is_called_once() {
     let place = place(true);
     place.run("tools").expect(0);
     calls(&place);
-    assert_eq!(place.run("call of_b").expect(1).stdout, "b");
+    assert_eq!(place.run("call of_b").expect(1).stdout, "b\n");
     assert_eq!(calls(&place), [None, Some(1)]);
 }
 
@@ -82,5 +82,5 @@ fn a_changed_entry_is_not_taken_for_the_server_that_was_remembered() {
     let [a, b] = ["a", "b"].map(|alias| server(&place, alias, "moved", false));
     place.configure(&[having(a, json!({"enabled": false})), b]);
     calls(&place);
-    assert_eq!(place.run("call moved").expect(0).stdout, "b");
+    assert_eq!(place.run("call moved").expect(0).stdout, "b\n");
 }

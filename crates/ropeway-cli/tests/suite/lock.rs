@@ -129,12 +129,12 @@ fn a_strict_lock_hides_new_and_changed_tools() {
             run.stderr
         );
     }
-    assert_eq!(place.run("call files.list text=x").expect(0).stdout, "done");
+    assert_eq!(place.run("call files.list text=x").expect(0).stdout, "done\n");
     let findings = place.run("doctor --json").expect(0).json()["servers"][0]["findings"].clone();
     let finding = json!("ropeway.lock hides tools that are new or changed: `exec`, `note`");
     assert!(findings.as_array().expect("findings").iter().any(|it| it["message"] == finding), "{findings}");
     place.run("lock").expect(0);
-    assert_eq!(place.run("call files.note text=x shell=y").expect(0).stdout, "done");
+    assert_eq!(place.run("call files.note text=x shell=y").expect(0).stdout, "done\n");
     serve(&place, &now, Some("off"));
     serve(&place, &[note()], Some("off"));
     assert_eq!(place.run("tools").expect(0).stderr, "");
@@ -155,7 +155,7 @@ fn a_strict_lock_starts_no_command_that_is_not_in_it() {
         run.stderr
     );
     place.run("lock").expect(0);
-    assert_eq!(place.run("call renamed.note text=x").expect(0).stdout, "done");
+    assert_eq!(place.run("call renamed.note text=x").expect(0).stdout, "done\n");
     // A server without tools is accepted, too.
     serve(&place, &[], Some("strict"));
     let run = place.run("lock --check").expect(1);

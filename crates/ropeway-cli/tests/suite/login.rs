@@ -23,7 +23,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ropeway::testing::ScriptedReply;
+use ropeway::testing::{Script, ScriptedReply};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use url::Url;
@@ -35,6 +35,7 @@ use crate::chat_terminal::{CTRL_D, PROMPT, Window};
 use crate::mark::signal;
 use crate::place::Place;
 use crate::serve::Serving;
+use crate::trial::Site;
 use crate::{Ropeway, Run, Running};
 
 /// Beginnings of the tokens and secrets that the server issues.
@@ -193,7 +194,7 @@ fn a_sign_in_with_a_browser_lets_calls_work() {
     assert_no_secrets(&run);
 
     let run = place.run("call web.scopes").expect(0);
-    assert_eq!(run.stdout, "files:read");
+    assert_eq!(run.stdout, "files:read\n");
     let verbose = place.run("call web.scopes -vv").expect(0);
     assert_no_secrets(&verbose);
     let folder = tokens_folder(&place);
@@ -385,7 +386,7 @@ fn sign_ins_are_listed_moved_and_removed() {
     other.run("auth import tokens.txt").expect(2);
     let run = other.run(&format!("auth import tokens.txt --passphrase-file {passphrase}")).expect(0);
     assert_eq!(run.stderr, "imported 2 sign-ins\n");
-    assert_eq!(other.run("call web.scopes").expect(0).stdout, "a b");
+    assert_eq!(other.run("call web.scopes").expect(0).stdout, "a b\n");
 
     let run = place.run("logout web --account work").expect(0);
     assert_eq!(run.stdout, "signed out of `web` as `work` · tokens revoked\n");
@@ -414,16 +415,16 @@ fn entries_with_accounts_use_their_own_sign_ins() {
         end(running, rest).expect(0)
     };
     assert!(log_in("work").stdout.contains("signed in to `work` as `work`"));
-    assert_eq!(place.run("call work.scopes").expect(0).stdout, "work");
+    assert_eq!(place.run("call work.scopes").expect(0).stdout, "work\n");
     place.run("call home.scopes").expect(4);
     let status = place.run("auth status --json").expect(0).json();
     assert_eq!((&status["sign_ins"][0]["name"], &status["sign_ins"][0]["account"]), (&json!("work"), &json!("work")));
     assert_eq!(status["not_signed_in"][0]["name"], "home");
     log_in("home");
-    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home");
+    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home\n");
     assert!(place.run("logout work").expect(0).stdout.contains("signed out of `work` as `work`"));
     place.run("call work.scopes").expect(4);
-    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home");
+    assert_eq!(place.run("call home.scopes").expect(0).stdout, "home\n");
     log_in("work");
     let removed = place.run("logout --all").expect(0).stdout;
     for words in ["signed out of `work` as `work` · ", "signed out of `home` as `home` · "] {
@@ -599,6 +600,18 @@ fn servers_that_cannot_use_a_sign_in_are_refused() {
         assert!(run.stderr.contains(expected), "{words}: {}", run.stderr);
     }
     assert_eq!(place.run("login http://127.0.0.1:9/mcp").expect(3).stdout, "");
+}
+
+#[test]
+fn a_server_that_asks_for_no_authentication_needs_no_sign_in() {
+    let site = Site::start(&Script::default());
+    let run = Place::new().run(&format!("login {}", site.url)).expect(0);
+    assert!(
+        run.stdout.contains("does not ask for authentication: no sign-in is needed"),
+        "{}{}",
+        run.stdout,
+        run.stderr
+    );
 }
 
 #[test]

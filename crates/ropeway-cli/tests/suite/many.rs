@@ -45,7 +45,7 @@ fn a_call_by_server_and_tool_starts_only_that_server() {
     let place = Place::new();
     place.configure(&[recorded(&place, "a"), recorded(&place, "b")]);
     for name in ["a.echo", "mcp_a_echo", "a.mcp_a_echo"] {
-        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi");
+        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n");
         assert_eq!(started(&place, &["a", "b"]), ["a"], "{name}");
     }
     assert_eq!(place.run("prompt b.plain").expect(0).stderr, "");
@@ -63,7 +63,7 @@ fn an_ambiguous_name_lists_the_servers() {
     assert_eq!(run.stderr, "error: prompt `plain` is ambiguous\n  name the server: `a.plain`, `b.plain`\n");
     let run = place.run("read test://hello").expect(2);
     assert_eq!(run.stderr, "error: resource `test://hello` is ambiguous\n  name one of the servers before it: a, b\n");
-    assert_eq!(place.run("read b test://hello").expect(0).stdout, "hello");
+    assert_eq!(place.run("read b test://hello").expect(0).stdout, "hello\n");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn the_file_of_another_client_is_read_directly() {
     let run = place.run("tools --config claude.json").expect(0);
     assert!(run.stdout.contains("● one · 16 tools"), "{}", run.stdout);
     assert!(run.stdout.contains("try `ropeway doctor two --config claude.json`"), "{}", run.stdout);
-    assert_eq!(place.run("call one.echo message=hi --config claude.json").expect(0).stdout, "hi");
+    assert_eq!(place.run("call one.echo message=hi --config claude.json").expect(0).stdout, "hi\n");
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_renamed_tool_goes_by_its_new_name() {
     let list = place.run("tools").expect(0).stdout;
     assert!(list.contains("● a · 2 tools") && list.contains("  a.say(message: string)\n"), "{list}");
     for name in ["a.say", "say", "a.echo", "mcp_a_say"] {
-        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi", "{name}");
+        assert_eq!(place.run(&format!("call {name} message=hi")).expect(0).stdout, "hi\n", "{name}");
     }
 }
 

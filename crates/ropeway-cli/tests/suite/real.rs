@@ -117,7 +117,7 @@ fn is_everything(server: &[&str]) {
         assert!(tools.stdout.contains(words), "{words}\n{}", tools.stdout);
     }
     let call = run(&["call", "echo", "message=hello"]);
-    assert_eq!((call.stdout.as_str(), call.stderr.as_str()), ("Echo: hello", ""));
+    assert_eq!((call.stdout.as_str(), call.stderr.as_str()), ("Echo: hello\n", ""));
     let sum = run(&["call", "get-sum", "a=2", "b=3", "--json"]).json();
     assert_eq!(sum["data"], "The sum of 2 and 3 is 5.");
 }

@@ -619,9 +619,9 @@ fn the_filesystem_server_cannot_leave_its_profile() {
     let place = Place::with(&[having(server, json!({"sandbox": {"read": [folder.path().join("open")]}}))]);
     let path = |name: &str| folder.path().join(name).display().to_string();
     let run = place.run(&format!("call files.read_text_file path={}", path("open/note.txt"))).expect(0);
-    assert_eq!(run.stdout, "open");
+    assert_eq!(run.stdout, "open\n");
     let run = place.run(&format!("call files.read_text_file path={}", path("closed/note.txt"))).expect(1);
-    assert_eq!(run.stdout, format!("EACCES: permission denied, open '{}'", path("closed/note.txt")));
+    assert_eq!(run.stdout, format!("EACCES: permission denied, open '{}'\n", path("closed/note.txt")));
     let run = place.run(&format!("call files.write_file content=x path={}", path("open/note.txt"))).expect(1);
     assert!(run.stdout.starts_with("EACCES: permission denied"), "{}", run.stdout);
     assert_eq!(std::fs::read_to_string(path("open/note.txt")).expect("a file"), "open");

@@ -167,7 +167,7 @@ fn only_tool_results_are_not_redacted() {
     for server in ["child", "web"] {
         let tool = format!("{server}.tell");
         let run = stage.ropeway(&["call", &tool, "-vv", "--log-file", "log", "--log-payloads"]).run().expect(0);
-        assert_eq!(run.stdout, words());
+        assert_eq!(run.stdout.trim_end_matches('\n'), words());
         is_clean("standard error", &run.stderr);
         let run = stage.ropeway(&["call", &tool, "-vv", "--json", "--log-file", "log"]).run().expect(0);
         assert_eq!(run.json()["data"], json!(words()));

@@ -95,7 +95,7 @@ fn a_server_that_dies_during_a_call_exits_with_3() {
 fn a_server_that_dies_of_an_unknown_method_gets_the_legacy_era() {
     let script = Script { unknown_methods: UnknownMethods::Exit, ..Script::legacy() };
     let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_url_that_hangs_at_any_step_ends_with_5_and_the_step() {
 fn a_url_that_is_silent_at_the_probe_is_used_in_the_time_that_is_left() {
     let site = Site::start(&faulty("server/discover", Fault::Hang));
     let run = run_url("call echo message=hi", &site.url, 4 * BRIEF).expect(0);
-    assert_eq!(run.stdout, "hi");
+    assert_eq!(run.stdout, "hi\n");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn noise_and_notifications_do_not_hide_the_answer() {
             .fault(FaultTrigger::any(), Fault::unknown_request())
             .fault(FaultTrigger::any(), Fault::OddProgress);
     let run = Trial::scripted("call echo message=hi", &script).run().expect(0);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
 }
 
 /// A server that only SIGKILL terminates, like its child processes.
@@ -241,7 +241,7 @@ fn stubborn(grandchild: Grandchild) -> Script {
 fn a_server_that_ignores_signals_is_killed_with_its_children() {
     for grandchild in [Grandchild::HoldingPipes, Grandchild::Detached] {
         let run = Trial::scripted("call echo message=hi", &stubborn(grandchild)).run().expect(0);
-        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi", ""));
+        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("hi\n", ""));
         let hangs = stubborn(grandchild).fault(FaultTrigger::method("tools/call"), Fault::Hang);
         Trial::scripted("call echo message=hi", &hangs).within(BRIEF).run().fails(5, &["did not respond within 3 s"]);
         let ends = stubborn(grandchild).fault(FaultTrigger::method("tools/call"), Fault::exit());
@@ -304,7 +304,7 @@ fn processes_in_their_own_session_end_with_the_command() {
         let server = format!("({way} sleep {word} </dev/null >/dev/null 2>&1 &) ; exec \"$0\" \"$1\"");
         let place = Place::with(&[json!({"alias": "s", "command": "sh", "args": ["-c", server, binary(), script]})]);
         let run = place.run("call s.echo message=hi").expect(0);
-        assert_eq!(run.stdout, "hi");
+        assert_eq!(run.stdout, "hi\n");
         let began = Instant::now();
         loop {
             let left = running_with(&word);

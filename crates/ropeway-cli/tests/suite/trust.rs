@@ -137,7 +137,7 @@ fn a_file_is_trusted_by_content_and_changes_are_described() {
     assert!(run.stdout.ends_with("ropeway.yaml is now trusted\n"), "{}", run.stdout);
     assert!(project.run(&["trust"]).expect(0).stdout.contains("is already trusted"));
     let run = project.run(&["call", "calculate", "expression=6*7"]).expect(0);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("42", ""));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("42\n", ""));
     // The state is readable by its owner only.
     let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
     assert_eq!((mode(&project.store()), mode(project.store().parent().expect("a folder"))), (0o600, 0o700));

@@ -1,6 +1,7 @@
 //! `ropeway up`, `down` and `status`: servers keep running, and other commands use them.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use ropeway::testing::{Fault, FaultTrigger, Script};
 use serde_json::{Value, json};
 
+use crate::events::Following;
 use crate::mark::{Mark, signal};
 use crate::place::{Place, entry, having};
 use crate::{Ropeway, Run};
@@ -113,8 +115,8 @@ fn a_strict_lock_also_applies_to_a_gateway_in_the_background_and_to_doctor() {
         &["tools"][..],
         &["doctor"],
         &["call", "b.calculate", "expression=6*7"],
-        &["events", "--timeout", "3s"],
-        &["events", "--timeout", "3s", "--json"],
+        &["events", "--timeout", "3s", "--direct"],
+        &["events", "--timeout", "3s", "--json", "--direct"],
     ];
     for command in commands {
         let run = up.run(command);
@@ -233,6 +235,80 @@ fn a_server_that_the_gateway_does_not_have_fails_as_usual() {
     assert!(run.stderr.contains("could not start `/no/such/program`"), "{}", run.stderr);
 }
 
+/// Returns the demo server, which counts its starts and takes its time.
+fn slow(alias: &str, seconds: u32) -> Value {
+    let program = env!("CARGO_BIN_EXE_ropeway");
+    let script = format!("echo $$$$ >> {alias}.starts; sleep {seconds}; exec {program} demo-server");
+    json!({"alias": alias, "command": "sh", "args": ["-c", script]})
+}
+
+#[test]
+fn a_server_that_the_gateway_is_starting_is_waited_for_and_not_started_again() {
+    let up = Background::new(&[slow("a", 4)]);
+    let run = up.run(&["up"]).expect(0);
+    assert!(run.stdout.contains("◐ a · connecting"), "{}", run.stdout);
+    let run = up.run(&["tools", "a", "--names"]).expect(0);
+    assert!(run.stdout.contains("a.calculate"), "{}", run.stdout);
+    assert_eq!(run.stderr, "waiting for server `a`: the running gateway is starting it\n");
+    assert_eq!(up.starts("a"), 1);
+}
+
+#[test]
+fn up_with_wait_returns_when_the_servers_are_ready() {
+    let up = Background::new(&[slow("a", 3), counted("b")]);
+    let run = up.run(&["up", "--wait"]).expect(0);
+    assert!(run.stdout.contains("● a · 6 tools") && run.stdout.contains("● b · 6 tools"), "{}", run.stdout);
+    assert!(run.stderr.starts_with("waiting for a"), "{}", run.stderr);
+}
+
+#[test]
+fn a_server_that_hangs_or_fails_in_the_gateway_delays_no_command() {
+    let hung = json!({"alias": "hung", "command": "sleep", "args": ["1000"], "timeouts": {"connect": "1h"}});
+    let up = Background::new(&[hung, json!({"alias": "gone", "command": "/no/such/program"}), counted("a")]);
+    up.run(&["up"]).expect(0);
+    let run = up.run(&["call", "calculate", "expression=6*7"]).expect(0);
+    assert_eq!(run.stdout.trim(), "42");
+    let run = up.run(&["tools", "--names"]).expect(0);
+    assert!(run.stdout.contains("a.calculate\n"), "{}", run.stdout);
+    for words in ["hung · down", "still starting in the running gateway", "could not start `/no/such/program`"] {
+        assert!(run.stderr.contains(words), "{words}\n{}", run.stderr);
+    }
+    assert!(!run.stderr.contains("starting it for this command"), "{}", run.stderr);
+    assert_eq!(up.starts("a"), 1);
+}
+
+#[test]
+fn the_era_version_and_transport_of_a_server_are_its_own_behind_a_gateway() {
+    let up = Background::new(&[having(counted("a"), json!({"era": "legacy"}))]);
+    let facts = |health: Value| {
+        let server = &health["servers"][0];
+        assert!(server["latency_ms"].is_number(), "{server}");
+        ["era", "protocol_version", "transport", "name", "tools"].map(|key| server[key].clone())
+    };
+    let direct = facts(up.run(&["health", "--json"]).expect(0).json());
+    assert_eq!(direct[..3], [json!("legacy"), json!("2025-11-25"), json!("stdio")]);
+    up.run(&["up"]).expect(0);
+    assert_eq!(facts(up.run(&["health", "--json"]).expect(0).json()), direct);
+    let run = up.run(&["tools", "a"]).expect(0);
+    assert!(run.stdout.contains("MCP 2025-11-25"), "{}", run.stdout);
+    let list = up.run(&["tools", "--json"]).expect(0).json();
+    assert_eq!(list["servers"][0]["era"], "legacy");
+    let run = up.run(&["call", "a.calculate", "expression=1", "-v"]).expect(0);
+    assert!(run.stderr.contains("2025-11-25") && !run.stderr.contains("2026-07-28"), "{}", run.stderr);
+    assert_eq!(up.starts("a"), 2);
+}
+
+#[test]
+fn servers_of_a_gateway_for_commands_are_offered_what_commands_answer() {
+    let up = Background::new(&[]);
+    let record = up.place.path().join("record");
+    let script = Script { record_file: Some(record.clone()), ..Script::default() };
+    up.place.configure(&[having(entry("a", &script), json!({"era": "legacy"}))]);
+    up.run(&["up"]).expect(0);
+    let heard = fs::read_to_string(&record).expect("a record");
+    assert!(heard.contains("elicitation") && !heard.contains("sampling") && !heard.contains("roots"), "{heard}");
+}
+
 #[test]
 fn only_the_owner_can_reach_the_socket() {
     let up = Background::new(&[counted("a")]);
@@ -335,11 +411,17 @@ fn a_server_that_stays_down_in_the_gateway_is_an_error() {
 }
 
 #[test]
-fn events_says_that_it_does_not_use_the_running_gateway() {
-    let up = Background::new(&[counted("a")]);
-    let run = up.run(&["events", "--timeout", "3s"]).expect(0);
-    assert!(!run.stderr.contains("a gateway is running"), "{}", run.stderr);
+fn events_follows_the_running_gateway() {
+    let up = Background::new(&[counted("a"), counted("b")]);
     up.run(&["up"]).expect(0);
-    let run = up.run(&["events", "--timeout", "3s"]).expect(0);
-    assert!(run.stderr.contains("warning: a gateway is running"), "{}", run.stderr);
+    let mut following = Following::start(&up.place, &["events", "a"]);
+    let mut said = BufReader::new(following.running.child.stderr.take().expect("messages")).lines();
+    let first = said.next().expect("a line").expect("text");
+    assert_eq!(first, "following the events of the running gateway");
+    up.run(&["call", "b.calculate", "expression=1"]).expect(0);
+    up.run(&["call", "a.calculate", "expression=1"]).expect(0);
+    let line = following.until(|line| line.contains("calculate"));
+    assert!(line.contains("● a "), "{line}");
+    assert_eq!((up.starts("a"), up.starts("b")), (1, 1));
+    following.end();
 }

@@ -27,7 +27,7 @@ fn is_message(line: &str, server: &str, arrow: &str, words: &str) -> bool {
 #[test]
 fn verbose_lines_describe_events_of_each_server() {
     let run = Run::of(&["call", "calculate", "expression=1", "-v"]).expect(0);
-    assert_eq!(run.stdout, "1");
+    assert_eq!(run.stdout, "1\n");
     let lines = logged(&run.stderr);
     assert_eq!(lines.len(), run.stderr.lines().count(), "{}", run.stderr);
     let expected = ["debug demo connecting", "debug demo ready, MCP 2026-07-28", "debug demo calculate answered after"];
@@ -42,7 +42,7 @@ fn verbose_lines_describe_events_of_each_server() {
 fn every_message_is_logged_in_both_directions_over_every_transport() {
     let place = Place::with(&[entry("peer", &Script::default())]);
     let check = |run: Run, server: &str| {
-        assert_eq!(run.stdout, "hi");
+        assert_eq!(run.stdout, "hi\n");
         let lines = logged(&run.stderr);
         for (arrow, words) in [("→", "\"method\":\"tools/call\""), ("←", "\"result\""), ("→", "tools/list")] {
             assert!(lines.iter().any(|line| is_message(line, server, arrow, words)), "{arrow} {words}: {}", run.stderr);

@@ -185,6 +185,14 @@ impl Bridge {
         slots.iter().filter(|slot| slot.snapshot().version > 0).map(|slot| slot.alias().clone()).collect()
     }
 
+    /// Returns the last error of each server whose tools were never listed.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn start_failures(&self) -> Vec<(Alias, String)> {
+        let slots = self.slots();
+        let failed = slots.iter().filter(|slot| slot.snapshot().version == 0);
+        failed.filter_map(|slot| Some((slot.alias().clone(), slot.last_error()?.message))).collect()
+    }
+
     /// Returns the connection to a server, once the bridge is started. Do not close it: other entries may share it.
     pub fn server(&self, alias: impl AsRef<str>) -> Option<Mcp> {
         self.slots().iter().find(|slot| slot.alias().as_str() == alias.as_ref()).and_then(|slot| slot.mcp())

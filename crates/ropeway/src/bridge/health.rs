@@ -160,7 +160,7 @@ impl ServerHealth {
             transport: slot.config().map(|config| transport_name(&config.transport)),
             name: info.map(|info| info.name.clone()).filter(|name| !name.is_empty()),
             version: info.map(|info| info.version.clone()).filter(|version| !version.is_empty()),
-            era: info.map(|info| info.era),
+            era: info.map(|info| info.server_era),
             protocol_version: info.map(|info| info.protocol_version.clone()),
             latency,
             tools: snapshot.tools,

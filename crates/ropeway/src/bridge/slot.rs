@@ -160,7 +160,7 @@ impl ServerSlot {
     pub(super) fn missing_secrets(&self) -> Option<Vec<String>> {
         match &self.entry.settings {
             ServerSettings::Missing { secrets } => Some(secrets.clone()),
-            ServerSettings::Known(_) | ServerSettings::Invalid { .. } => None,
+            _ => None,
         }
     }
 
@@ -168,7 +168,7 @@ impl ServerSlot {
     pub(super) fn invalid_reason(&self) -> Option<&str> {
         match &self.entry.settings {
             ServerSettings::Invalid { reason } => Some(reason),
-            ServerSettings::Known(_) | ServerSettings::Missing { .. } => None,
+            _ => None,
         }
     }
 
@@ -271,6 +271,9 @@ impl ServerSlot {
         }
         if let Some(reason) = self.invalid_reason() {
             return (ServerState::Invalid { reason: reason.to_owned() }, false);
+        }
+        if let ServerSettings::Down { cause } = &self.entry.settings {
+            return (ServerState::Down { cause: cause.clone() }, false);
         }
         let is_filtered = tools == 0 && of > 0;
         let mcp = match &*lock(&self.phase) {

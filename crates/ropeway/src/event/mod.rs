@@ -10,7 +10,7 @@ mod log;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 #[cfg(feature = "bridge")]
@@ -22,7 +22,7 @@ pub use self::log::{EventLog, timestamp};
 use crate::tool::{Alias, CallId, Progress};
 
 /// An event of a connection, a call or the bridge.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event")]
 #[non_exhaustive]
 pub enum Event {
@@ -50,7 +50,7 @@ pub enum Event {
         /// The reason.
         cause: String,
         /// Delay before the next attempt; `None` if no attempt follows.
-        #[serde(rename = "retry_in_ms", serialize_with = "maybe_milliseconds")]
+        #[serde(rename = "retry_in_ms", with = "maybe_milliseconds")]
         retry_in: Option<Duration>,
     },
     /// A server requires authentication.
@@ -115,7 +115,7 @@ pub enum Event {
         /// The id of the call.
         call: CallId,
         /// The duration of the call.
-        #[serde(rename = "took_ms", serialize_with = "milliseconds")]
+        #[serde(rename = "took_ms", with = "milliseconds")]
         took: Duration,
         /// Whether the tool reported an error.
         is_error: bool,
@@ -136,7 +136,7 @@ pub enum Event {
         /// The id of the call.
         call: CallId,
         /// The duration of the call.
-        #[serde(rename = "took_ms", serialize_with = "milliseconds")]
+        #[serde(rename = "took_ms", with = "milliseconds")]
         took: Duration,
         /// The reason.
         cause: String,
@@ -194,14 +194,33 @@ pub enum Event {
     },
 }
 
-fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_micros() as f64 / 1000.0)
+/// A time as a number of milliseconds.
+mod milliseconds {
+    use super::{Deserialize as _, Deserializer, Duration, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(time.as_micros() as f64 / 1000.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(deserializer)? / 1000.0).map_err(serde::de::Error::custom)
+    }
 }
 
-fn maybe_milliseconds<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    match time {
-        Some(time) => milliseconds(time, serializer),
-        None => serializer.serialize_none(),
+/// A time as a number of milliseconds, or `null`.
+mod maybe_milliseconds {
+    use super::{Deserialize as _, Deserializer, Duration, Serializer, milliseconds};
+
+    pub(super) fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => milliseconds::serialize(time, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        let time = Option::<f64>::deserialize(deserializer)?.map(|time| Duration::try_from_secs_f64(time / 1000.0));
+        time.transpose().map_err(serde::de::Error::custom)
     }
 }
 
@@ -284,7 +303,14 @@ mod tests {
             arguments: None,
         };
         let expected = serde_json::json!({"event": "mcp.tool_failed", "server": "a", "tool": "t", "call": "c", "took_ms": 1.5, "cause": "why"});
-        assert_eq!(serde_json::to_value(event).expect("JSON"), expected);
+        assert_eq!(serde_json::to_value(&event).expect("JSON"), expected);
+        assert_eq!(serde_json::from_value::<Event>(expected).expect("an event"), event);
+        let down = Event::Down { server: "a".into(), cause: "why".into(), retry_in: None };
+        let json = serde_json::to_value(&down).expect("JSON");
+        assert_eq!(
+            (&json["retry_in_ms"], serde_json::from_value::<Event>(json.clone()).ok()),
+            (&Value::Null, Some(down))
+        );
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub struct GatewayBuilder {
     otlp: Option<OtlpSettings>,
     tokens: Option<TokenStore>,
     config_file: Option<PathBuf>,
+    is_for_commands: bool,
 }
 
 impl GatewayBuilder {
@@ -84,7 +85,7 @@ impl GatewayBuilder {
     ///
     /// Fails if the configuration is invalid, or if the session keys, the keys of clients, the journal or a log cannot be opened.
     pub fn build(self) -> Result<Gateway, GatewayError> {
-        let Self { bridge, settings, keys, journal, otlp, tokens, config_file } = self;
+        let Self { bridge, settings, keys, journal, otlp, tokens, config_file, is_for_commands } = self;
         let keys = match keys {
             Some(keys) => keys,
             // With other keys, the gateway would refuse the sessions of its clients.
@@ -103,7 +104,7 @@ impl GatewayBuilder {
         let clients = Arc::<Clients>::default();
         let exchanges = Arc::<Exchanges>::default();
         let subscriptions = Arc::<Subscriptions>::default();
-        let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), &subscriptions, asking);
+        let switchboard = Switchboard::new(clients.clone(), exchanges.clone(), &subscriptions, asking, is_for_commands);
         switchboard.set_keys(keys.clone());
         let tokens = tokens.or_else(|| bridge.token_store().cloned()).unwrap_or_else(TokenStore::in_memory);
         let redactor = Arc::<AccountRedactor>::default();
@@ -182,6 +183,11 @@ setters!(GatewayBuilder {
     token_store(store: TokenStore) => tokens = Some(store);
     /// Sets the configuration file for suggested commands, unless `ropeway` finds it by itself.
     config_file(path: impl Into<PathBuf>) => config_file = Some(path.into());
+    /// Sets whether all clients are commands of the `ropeway` program. Most of them answer only elicitation, so servers offer only the tools
+    /// that work with it; another client gets connections of its own.
+    // Hidden from the docs: used by the binary.
+    #[doc(hidden)]
+    for_commands(is_for_commands: bool) => is_for_commands = is_for_commands;
 });
 
 /// One MCP server in front of all servers of a configuration.
@@ -223,6 +229,7 @@ impl Gateway {
             otlp: None,
             tokens: None,
             config_file: None,
+            is_for_commands: false,
         }
     }
 

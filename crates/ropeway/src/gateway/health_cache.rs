@@ -33,20 +33,26 @@ impl HealthCache {
     /// Returns the latest measurement, and starts another one if it is too old.
     pub(crate) async fn get(self: &Arc<Self>, bridge: &Bridge) -> Option<Arc<BridgeHealth>> {
         let mut finished = self.finished.subscribe();
-        {
-            let mut state = lock(&self.state);
-            if let Some((at, health)) = &state.latest
-                && at.elapsed() < MAX_AGE
-            {
-                return Some(health.clone());
-            }
-            if !std::mem::replace(&mut state.is_measuring, true) {
-                tokio::spawn(Measurement(self.clone()).run(bridge.clone()));
-            }
+        if let Some(health) = self.recent(bridge) {
+            return Some(health);
         }
         // The latest measurement is used if the next one takes too long.
         let _ = tokio::time::timeout(MAX_WAIT, finished.changed()).await;
         lock(&self.state).latest.as_ref().map(|(_, health)| health.clone())
+    }
+
+    /// Returns the latest measurement, unless it is too old: then starts another one.
+    pub(crate) fn recent(self: &Arc<Self>, bridge: &Bridge) -> Option<Arc<BridgeHealth>> {
+        let mut state = lock(&self.state);
+        if let Some((at, health)) = &state.latest
+            && at.elapsed() < MAX_AGE
+        {
+            return Some(health.clone());
+        }
+        if !std::mem::replace(&mut state.is_measuring, true) {
+            tokio::spawn(Measurement(self.clone()).run(bridge.clone()));
+        }
+        None
     }
 }
 

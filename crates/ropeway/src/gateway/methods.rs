@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::calls;
-use super::client::{ClientDescription, LogLevel, Principal};
+use super::client::{COMMANDS, ClientDescription, LogLevel, Principal};
 use super::errors::ErrorReply;
 use super::exchange::Dispatch;
 use super::listen;
@@ -119,6 +119,9 @@ fn discover(shared: &GatewayShared, requester: &Requester<'_>) -> Dispatch {
     }
     result["_meta"] =
         json!({(meta::SERVER_INFO): description.info, (meta::GATEWAY_ID): shared.switchboard.gateway_id()});
+    if let Some(info) = description.only_server.filter(|_| client.isolation_key == COMMANDS) {
+        result["_meta"][meta::SERVER_PROTOCOL] = json!({"era": info.era, "version": info.protocol_version});
+    }
     done(shared, requester.id, Era::Modern, &result, ResultExtras::cacheable(0))
 }
 

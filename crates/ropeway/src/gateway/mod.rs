@@ -49,6 +49,7 @@ mod dispatch;
 mod entry_rules;
 mod errors;
 mod event_stream;
+mod event_text;
 mod exchange;
 mod exchanges;
 mod gateway_error;
@@ -131,7 +132,7 @@ pub use self::otlp::OtlpSettings;
 pub use self::observe::{GatewayStats, LatencyHistogram, OperationStats};
 // Hidden from the docs: used by `ropeway top`.
 #[doc(hidden)]
-pub use self::stats_client::{StatsError, fetch_stats};
+pub use self::stats_client::{GatewayEvents, StatsError, fetch_stats, follow_events};
 // Hidden from the docs: the binary chooses its advice by the problem with the keys.
 #[doc(hidden)]
 pub use self::seal::KeyError;

@@ -33,6 +33,7 @@ use super::switchboard::{SharedLink, Switchboard};
 use super::upstream::Upstreams;
 use crate::bridge::{Bridge, ServerView};
 use crate::config::GatewaySettings;
+use crate::mcp::ServerInfo;
 use crate::protocol::{Era, meta};
 use crate::sync::{lock, read, write};
 use crate::tool::{Alias, CancelToken};
@@ -87,6 +88,8 @@ pub(crate) struct GatewayDescription {
     pub(crate) info: Value,
     pub(crate) capabilities: Value,
     pub(crate) instructions: Option<String>,
+    /// The server of a profile that has only one.
+    pub(crate) only_server: Option<Arc<ServerInfo>>,
 }
 
 /// Counts of a gateway at one moment.
@@ -356,7 +359,11 @@ impl GatewayShared {
         add("extensions", json!({meta::TASKS_EXTENSION: {}}), era == Era::Modern && has_tasks);
         let legacy_tasks = known.iter().find_map(|(_, info)| info.capabilities.get("tasks").cloned());
         add("tasks", legacy_tasks.clone().unwrap_or_default(), era == Era::Legacy && legacy_tasks.is_some());
-        GatewayDescription { info, capabilities: Value::Object(capabilities), instructions }
+        let only_server = match known.as_slice() {
+            [(_, info)] if servers.len() == 1 => Some(info.clone()),
+            _ => None,
+        };
+        GatewayDescription { info, capabilities: Value::Object(capabilities), instructions, only_server }
     }
 
     /// Lists the entries of all servers of a profile.

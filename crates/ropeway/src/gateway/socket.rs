@@ -15,6 +15,7 @@ use super::client::COMMANDS;
 use super::connections::OpenConnection;
 use super::dispatch::PipeClient;
 use super::errors::ErrorReply;
+use super::event_text::event_text;
 use super::line_io::{Line, LineReader};
 use super::observe::RefusedRequest;
 use super::pipe::Pipe;
@@ -44,6 +45,9 @@ struct Preamble {
     /// The only server that the client uses.
     #[serde(default)]
     server: Option<String>,
+    /// The client only follows the events of the servers.
+    #[serde(default)]
+    events: bool,
 }
 
 /// The result of `ropeway/status`.
@@ -54,6 +58,8 @@ struct SocketStatus {
     servers: Vec<ServerStatus>,
     /// Servers whose tools are known. If one of them is down, it is being reconnected.
     listed: Vec<Alias>,
+    /// The last error of each server whose tools are not known. If one of them is connecting, it is not for the first time.
+    failures: Vec<(Alias, String)>,
 }
 
 /// Serves clients of the same user until the gateway stops.
@@ -96,8 +102,8 @@ async fn serve_client(shared: Arc<GatewayShared>, stream: UnixStream, connection
     let (input, mut output) = tokio::io::split(stream);
     let holdings = shared.auth.local().holdings();
     let mut reader = LineReader::new(input, MAX_PREAMBLE).with_budget(&shared.shares, holdings);
-    let selector = match tokio::time::timeout(PREAMBLE_TIMEOUT, read_preamble(&mut reader)).await {
-        Ok(Some(Ok(selector))) => selector,
+    let preamble = match tokio::time::timeout(PREAMBLE_TIMEOUT, read_preamble(&mut reader)).await {
+        Ok(Some(Ok(preamble))) => preamble,
         Ok(Some(Err(error))) => return refuse(&mut output, &error).await,
         // The client has disconnected, or is too slow.
         Ok(None) | Err(_) => return,
@@ -109,18 +115,49 @@ async fn serve_client(shared: Arc<GatewayShared>, stream: UnixStream, connection
         return refuse(&mut output, &error).await;
     }
     connection.pin();
+    if preamble.events {
+        return send_events(&shared, reader, output).await;
+    }
+    let selector = preamble.server.map_or(Selector::All, Selector::Named);
     reader.set_limit(shared.settings().limits.message);
     let pipe = Pipe { client: Arc::new(PipeClient::new(Some(COMMANDS))), selector, shared: Arc::clone(&shared) };
     pipe.serve(reader, output, &|message| private_reply(&shared, message)).await;
 }
 
-async fn read_preamble(reader: &mut LineReader<ReadHalf<UnixStream>>) -> Option<Result<Selector, ErrorReply>> {
-    let line = reader.next().await.ok()??;
-    Some(selector_of(&line))
+/// Sends the events of all servers as lines of JSON, from now on, until the client disconnects or the gateway stops.
+async fn send_events(
+    shared: &GatewayShared,
+    mut reader: LineReader<ReadHalf<UnixStream>>,
+    mut output: WriteHalf<UnixStream>,
+) {
+    let mut events = shared.bridge.events();
+    let send = async {
+        // From now on, the client misses nothing.
+        if output.write_all(b"{}\n").await.is_err() {
+            return;
+        }
+        while let Some(event) = events.next().await {
+            let line = event_text(&event) + "\n";
+            if output.write_all(line.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::select! {
+        () = send => {}
+        // The client sends nothing more: its input ends with it.
+        _ = reader.next() => {}
+        () = shared.draining.cancelled() => {}
+    }
 }
 
-/// Returns the profile that a preamble selects.
-fn selector_of(line: &Line) -> Result<Selector, ErrorReply> {
+async fn read_preamble(reader: &mut LineReader<ReadHalf<UnixStream>>) -> Option<Result<Preamble, ErrorReply>> {
+    let line = reader.next().await.ok()??;
+    Some(preamble_of(&line))
+}
+
+/// Reads a preamble.
+fn preamble_of(line: &Line) -> Result<Preamble, ErrorReply> {
     let text = match line {
         Line::Message(text) => text.as_ref(),
         Line::TooLong | Line::NoRoom(_) => b"",
@@ -131,7 +168,7 @@ fn selector_of(line: &Line) -> Result<Selector, ErrorReply> {
         let message = format!("version {} of the preamble is not supported (supported: {VERSION})", preamble.ropeway);
         return Err(ErrorReply::invalid_request(message));
     }
-    Ok(preamble.server.map_or(Selector::All, Selector::Named))
+    Ok(preamble)
 }
 
 async fn refuse(output: &mut WriteHalf<UnixStream>, error: &ErrorReply) {
@@ -140,7 +177,7 @@ async fn refuse(output: &mut WriteHalf<UnixStream>, error: &ErrorReply) {
     let _ = tokio::time::timeout(PREAMBLE_TIMEOUT, output.write_all(&line)).await;
 }
 
-/// Answers `ropeway/status`, `ropeway/stats` and `ropeway/stop`, which only commands of the same user can send.
+/// Answers `ropeway/status`, `ropeway/health`, `ropeway/stats` and `ropeway/stop`, which only commands of the same user can send.
 fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
     let head = &message[..message.len().min(PRIVATE_HEAD)];
     memchr::memmem::find(head, b"\"ropeway/")?;
@@ -148,9 +185,12 @@ fn private_reply(shared: &GatewayShared, message: &[u8]) -> Option<Reply> {
     let result = match &*method {
         "ropeway/status" => {
             let (servers, listed) = (shared.bridge.statuses(), shared.bridge.listed_servers());
-            let status = SocketStatus { counts: shared.status(), servers, listed };
+            let failures = shared.bridge.start_failures();
+            let status = SocketStatus { counts: shared.status(), servers, listed, failures };
             serde_json::to_vec(&status).ok()?
         }
+        // `null` while the servers are being asked.
+        "ropeway/health" => serde_json::to_vec(&shared.health.recent(&shared.bridge).as_deref()).ok()?,
         "ropeway/stats" => serde_json::to_vec(&shared.stats()).ok()?,
         "ropeway/stop" => {
             shared.stop_requested.cancel();
@@ -167,23 +207,23 @@ mod tests {
 
     use super::*;
 
-    fn selector(line: &str) -> Result<Selector, String> {
+    fn selected(line: &str) -> Result<Option<String>, String> {
         let line = Line::Message(Bytes::copy_from_slice(line.as_bytes()));
-        selector_of(&line).map_err(|error| error.message)
+        preamble_of(&line).map(|preamble| preamble.server).map_err(|error| error.message)
     }
 
     #[test]
     fn a_preamble_selects_one_server_or_all() {
-        assert_eq!(selector(r#"{"ropeway":1,"server":"git"}"#), Ok(Selector::Named("git".to_owned())));
-        assert_eq!(selector(r#"{"ropeway":1,"server":null}"#), Ok(Selector::All));
-        assert_eq!(selector(r#"{"ropeway":1,"later":true}"#), Ok(Selector::All));
+        assert_eq!(selected(r#"{"ropeway":1,"server":"git"}"#), Ok(Some("git".to_owned())));
+        assert_eq!(selected(r#"{"ropeway":1,"server":null}"#), Ok(None));
+        assert_eq!(selected(r#"{"ropeway":1,"later":true}"#), Ok(None));
     }
 
     #[test]
     fn another_preamble_is_refused() {
-        assert!(selector(r#"{"ropeway":2}"#).unwrap_err().contains("version 2"));
-        assert!(selector(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).is_err());
-        assert!(selector("GET / HTTP/1.1").is_err());
-        assert!(selector_of(&Line::TooLong).is_err());
+        assert!(selected(r#"{"ropeway":2}"#).unwrap_err().contains("version 2"));
+        assert!(selected(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).is_err());
+        assert!(selected("GET / HTTP/1.1").is_err());
+        assert!(preamble_of(&Line::TooLong).is_err());
     }
 }

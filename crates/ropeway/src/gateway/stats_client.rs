@@ -1,20 +1,19 @@
-//! Fetches the counts of a gateway over HTTP, for `ropeway top`.
+//! Fetches the counts and follows the events of a gateway over HTTP, for `ropeway top` and `ropeway events`.
 
 use std::time::Duration;
 
 use reqwest::Url;
+use reqwest::header::CONTENT_TYPE;
+use serde_json::Value;
 
 use super::observe::GatewayStats;
 use crate::secret::Secret;
 use crate::web::client;
 
-/// The path of the counts.
-const PATH: &str = "/api/stats";
-
 /// Maximum bytes of a response.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Why the counts of a gateway could not be fetched.
+/// Why the counts or events of a gateway could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatsError {
@@ -31,6 +30,9 @@ pub enum StatsError {
     /// The gateway requires a key.
     #[error("the gateway requires a key")]
     NeedsKey,
+    /// The gateway does not accept the key.
+    #[error("the gateway rejects the key")]
+    RejectedKey,
     /// The key is not that of an operator.
     #[error("the key is not that of an operator")]
     NotOperator,
@@ -45,25 +47,7 @@ pub enum StatsError {
 ///
 /// Fails if the gateway is not reachable within `timeout`, or does not answer with counts.
 pub async fn fetch_stats(url: &str, key: Option<&Secret>, timeout: Duration) -> Result<GatewayStats, StatsError> {
-    let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let mut url = url.ok_or(StatsError::InvalidUrl)?;
-    url.set_path(PATH);
-    url.set_query(None);
-    url.set_fragment(None);
-    let unreachable = |error: reqwest::Error| StatsError::Unreachable(Box::new(error.without_url()));
-    let client = client(&url).timeout(timeout).build().map_err(unreachable)?;
-    let mut request = client.get(url);
-    if let Some(key) = key {
-        request = request.bearer_auth(key.expose());
-    }
-    let mut response = request.send().await.map_err(unreachable)?;
-    match response.status().as_u16() {
-        200 => {}
-        401 => return Err(StatsError::NeedsKey),
-        403 if key.is_some() => return Err(StatsError::NotOperator),
-        403 => return Err(StatsError::NeedsKey),
-        status => return Err(StatsError::NotGateway(format!("HTTP status {status}"))),
-    }
+    let mut response = request(url, "/api/stats", key, |client| client.timeout(timeout)).await?;
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
         if body.len() + chunk.len() > MAX_BYTES {
@@ -72,4 +56,87 @@ pub async fn fetch_stats(url: &str, key: Option<&Secret>, timeout: Duration) -> 
         body.extend_from_slice(&chunk);
     }
     serde_json::from_slice(&body).map_err(|_| StatsError::NotGateway("unexpected response format".to_owned()))
+}
+
+fn unreachable(error: reqwest::Error) -> StatsError {
+    StatsError::Unreachable(Box::new(error.without_url()))
+}
+
+/// Requests a path of a gateway.
+async fn request(
+    url: &str,
+    path: &str,
+    key: Option<&Secret>,
+    limit: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Result<reqwest::Response, StatsError> {
+    let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let mut url = url.ok_or(StatsError::InvalidUrl)?;
+    url.set_path(path);
+    url.set_query(None);
+    url.set_fragment(None);
+    let client = limit(client(&url)).build().map_err(unreachable)?;
+    let mut request = client.get(url);
+    if let Some(key) = key {
+        request = request.bearer_auth(key.expose());
+    }
+    let response = request.send().await.map_err(unreachable)?;
+    match response.status().as_u16() {
+        200 => Ok(response),
+        401 if key.is_some() => Err(StatsError::RejectedKey),
+        401 => Err(StatsError::NeedsKey),
+        403 if key.is_some() => Err(StatsError::NotOperator),
+        403 => Err(StatsError::NeedsKey),
+        status => Err(StatsError::NotGateway(format!("HTTP status {status}"))),
+    }
+}
+
+/// Follows the events of a gateway's servers over HTTP, for `ropeway events`. `url` is any URL of it.
+///
+/// # Errors
+///
+/// Fails if the gateway is not reachable within `timeout`, or does not answer with events.
+pub async fn follow_events(url: &str, key: Option<&Secret>, timeout: Duration) -> Result<GatewayEvents, StatsError> {
+    let request = request(url, "/api/events", key, |client| client.connect_timeout(timeout));
+    let response = match tokio::time::timeout(timeout, request).await {
+        Ok(response) => response?,
+        Err(late) => return Err(StatsError::Unreachable(Box::new(late))),
+    };
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.starts_with("text/event-stream") {
+        return Err(StatsError::NotGateway("unexpected response format".to_owned()));
+    }
+    Ok(GatewayEvents { response, unread: Vec::new() })
+}
+
+/// The events of a gateway's servers, as JSON objects.
+#[derive(Debug)]
+pub struct GatewayEvents {
+    response: reqwest::Response,
+    unread: Vec<u8>,
+}
+
+impl GatewayEvents {
+    /// Waits for the next event. Returns `None` when the gateway ends the stream.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection is lost.
+    pub async fn next(&mut self) -> Result<Option<Value>, StatsError> {
+        loop {
+            while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                // Each event is one line: JSON has no line breaks.
+                if let Some(event) = line.strip_prefix(b"data: ").and_then(|data| serde_json::from_slice(data).ok()) {
+                    return Ok(Some(event));
+                }
+            }
+            if self.unread.len() > MAX_BYTES {
+                return Err(StatsError::NotGateway("an event is too large".to_owned()));
+            }
+            match self.response.chunk().await.map_err(unreachable)? {
+                Some(chunk) => self.unread.extend_from_slice(&chunk),
+                None => return Ok(None),
+            }
+        }
+    }
 }

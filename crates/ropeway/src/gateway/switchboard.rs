@@ -51,6 +51,8 @@ pub(crate) struct Switchboard {
     open: Mutex<OpenRequests>,
     /// Servers whose requests could belong to several clients, or delayed calls of other clients.
     asking: AskingServers,
+    /// All clients are commands of this program, which answer elicitation.
+    is_for_commands: bool,
     roots_access: OnceLock<RootsAccess>,
     changed: Mutex<HashSet<(Alias, ChangedList)>>,
     changed_notify: Notify,
@@ -64,6 +66,7 @@ impl Switchboard {
         exchanges: Arc<Exchanges>,
         subscriptions: &Arc<Subscriptions>,
         asking: AskingServers,
+        is_for_commands: bool,
     ) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
             own: own.clone(),
@@ -75,6 +78,7 @@ impl Switchboard {
             identities: Mutex::default(),
             open: Mutex::default(),
             asking,
+            is_for_commands,
             roots_access: OnceLock::new(),
             changed: Mutex::default(),
             changed_notify: Notify::new(),
@@ -116,6 +120,11 @@ impl Switchboard {
         }
     }
 
+    /// Returns `true` if a client can answer requests that servers on shared connections never send.
+    pub(crate) fn exceeds_shared(&self, client: &Client) -> bool {
+        self.is_for_commands && (client.capabilities.sampling || client.capabilities.roots)
+    }
+
     /// Waits for lists of servers that have changed.
     pub(crate) async fn changes(&self) -> HashSet<(Alias, ChangedList)> {
         loop {
@@ -134,7 +143,10 @@ impl ServerTap for Switchboard {
     }
 
     fn capabilities(&self, era: Era) -> Value {
-        all_capabilities(era)
+        match era {
+            Era::Legacy if self.is_for_commands => json!({"elicitation": {"form": {}, "url": {}}}),
+            era => all_capabilities(era),
+        }
     }
 
     fn on_question(&self, question: Question) {

@@ -244,6 +244,7 @@ impl Upstreams {
                 let can = client.capabilities;
                 let can_answer = can.form || can.url || can.sampling || can.roots;
                 (can_answer && self.switchboard.is_asking(server))
+                    || self.switchboard.exceeds_shared(client)
                     || self.claim_roots(server, client) == RootsClaim::Refused
             }
         }

@@ -408,7 +408,9 @@ impl Handshake<'_> {
         if self.host.is_own_gateway(&result) {
             return Err(RequestError::disconnected(false, ConnectErrorKind::OwnGateway));
         }
-        Ok(ServerInfo::read(self.host, &result, Era::Modern, MODERN.to_owned()))
+        let info = ServerInfo::read(self.host, &result, Era::Modern, MODERN.to_owned());
+        let is_gateway = matches!(self.config.transport, Transport::Socket(_));
+        Ok(if is_gateway { info.behind_gateway(&result) } else { info })
     }
 
     fn modern_meta(&self) -> String {

@@ -74,7 +74,7 @@ pub(crate) use self::redaction::redact_entry;
 pub use self::resources::{Resource, ResourceTemplate};
 pub use self::server_info::ServerInfo;
 pub use self::signals::{
-    end_children_on_signals, end_children_on_signals_with, end_children_on_termination, ignore_interrupts,
+    end_children_on_signals, end_children_on_signals_with, end_children_on_termination, ignore_interrupts, is_ending,
 };
 pub use self::state::ConnectionState;
 #[cfg(feature = "agent")]

@@ -26,7 +26,10 @@ pub struct ServerInfo {
     pub version: String,
     /// The protocol era of the connection.
     pub era: Era,
-    /// The negotiated protocol version.
+    /// The protocol era of the server itself, which differs behind the gateway of `ropeway up`.
+    #[serde(skip)]
+    pub server_era: Era,
+    /// The protocol version of the server: the negotiated one, or behind the gateway of `ropeway up` the one that the gateway negotiated.
     pub protocol_version: String,
     /// The declared capabilities.
     pub capabilities: Map<String, Value>,
@@ -59,10 +62,21 @@ impl ServerInfo {
             name: text(&server["name"], MAX_NAME_BYTES).unwrap_or_else(|| host.alias().to_string()),
             version: text(&server["version"], MAX_NAME_BYTES).unwrap_or_default(),
             era,
+            server_era: era,
             protocol_version,
             capabilities: truncate_capabilities(capabilities, MAX_CAPABILITY_DEPTH),
             instructions: instructions.map(|text| host.redact(&truncate(text, MAX_INSTRUCTIONS_BYTES))),
         }
+    }
+
+    /// Takes the era and version of the server from the handshake of the gateway in front of it.
+    pub(crate) fn behind_gateway(mut self, result: &Map<String, Value>) -> Self {
+        let Some(protocol) = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_PROTOCOL)) else { return self };
+        self.server_era = if protocol["era"] == Era::Legacy.as_str() { Era::Legacy } else { Era::Modern };
+        if let Some(version) = protocol["version"].as_str() {
+            self.protocol_version = truncate(version, MAX_NAME_BYTES);
+        }
+        self
     }
 }
 

@@ -12,6 +12,14 @@ use super::transport::child::end_children_for_good;
 /// Set while SIGINT is meant for another program.
 static INTERRUPTS_IGNORED: AtomicBool = AtomicBool::new(false);
 
+/// Set once a signal ends this process.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Returns `true` once a signal that [`end_children_on_signals`] handles ends this process, and its servers with it.
+pub fn is_ending() -> bool {
+    IS_ENDING.load(Ordering::Acquire)
+}
+
 /// Ignores SIGINT, or stops ignoring it, once [`end_children_on_signals`] handles signals.
 ///
 /// For a program that hands the terminal to another one, such as a pager: Ctrl-C is sent to both, but meant for the other.
@@ -55,6 +63,7 @@ fn end_on<const COUNT: usize>(kinds: [SignalKind; COUNT], last: impl FnOnce(i32)
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let signal = runtime.block_on(received(signals));
+        IS_ENDING.store(true, Ordering::Release);
         let _held = end_children_for_good();
         last(signal.as_raw_value());
         if signal == SignalKind::quit() {

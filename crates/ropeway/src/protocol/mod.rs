@@ -69,4 +69,8 @@ pub mod meta {
     // Hidden from the docs: it is not part of the protocol.
     #[doc(hidden)]
     pub const GATEWAY_ID: &str = "dev.ropeway/gatewayId";
+    /// The era and version of the server behind a gateway, in its handshake with a command of the same user.
+    // Hidden from the docs: it is not part of the protocol.
+    #[doc(hidden)]
+    pub const SERVER_PROTOCOL: &str = "dev.ropeway/serverProtocol";
 }

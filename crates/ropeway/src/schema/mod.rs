@@ -14,6 +14,7 @@ mod work_budget;
 
 pub use bounds::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use cast::ValueChange;
+pub(crate) use cast::fill_required;
 // Hidden from the docs: used by the binary, the fuzz targets and test servers; not covered by semantic versioning.
 #[doc(hidden)]
 pub use cast::{Cast, cast};

@@ -25,7 +25,7 @@ impl fmt::Display for CallId {
 
 /// Progress of a call, in units of the server
 /// (<https://modelcontextprotocol.io/specification/2025-06-18/basic/utilities/progress>).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Units done so far.
     pub progress: f64,

@@ -105,6 +105,7 @@ impl Serve {
         }
         self.check_profile(&servers)?;
         let drain = servers.config.gateway.drain;
+        let has_page = servers.config.gateway.page;
         let endpoint = self.endpoint(&servers.config.gateway)?;
         let manager = ServiceManager::from_env();
         let background = self.background.as_deref().map(|socket| Background::listen(socket, &servers)).transpose()?;
@@ -125,7 +126,7 @@ impl Serve {
         let done = tokio::select! {
             ended = serving.ended() => ended.map(|()| StopSignal::AtOnce),
             failure = start(&gateway) => Err(failure),
-            never = report.follow(url.as_deref(), self.over_stdio) => match never {},
+            never = report.follow(url.as_deref(), has_page, self.over_stdio) => match never {},
             never = background::follow(background.as_ref(), gateway.bridge().events()) => match never {},
             never = manager.keep_alive() => match never {},
             signal = signals.next() => Ok(signal),

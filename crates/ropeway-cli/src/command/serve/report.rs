@@ -15,6 +15,7 @@ use crate::connect::advice::{ServerAdvice, is_available, is_pending, is_unavaila
 use crate::connect::servers::ServerSource;
 use crate::output::print::say;
 use crate::terminal::style::warning;
+use crate::terminal::text::counted;
 
 /// Time for servers to connect before the address is printed.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -37,17 +38,19 @@ impl Report {
     }
 
     /// Prints the address, the servers once they are connected, and their problems.
-    pub(super) async fn follow(&self, url: Option<&str>, is_quiet: bool) -> Infallible {
-        let (address, problems) = (self.print_address(url, is_quiet), self.print_problems());
+    pub(super) async fn follow(&self, url: Option<&str>, has_page: bool, is_quiet: bool) -> Infallible {
+        let (address, problems) = (self.print_address(url, has_page, is_quiet), self.print_problems());
         let (_, never) = tokio::join!(address, problems);
         never
     }
 
-    async fn print_address(&self, url: Option<&str>, is_quiet: bool) {
+    async fn print_address(&self, url: Option<&str>, has_page: bool, is_quiet: bool) {
         let settled = self.bridge.until_statuses(|statuses| !statuses.iter().any(is_starting));
         let early = tokio::time::timeout(PATIENCE, settled).await;
         if let Some(url) = url {
-            say(&format!("listening on {url} ({})\n", summary(&self.bridge.statuses())));
+            let page = url.strip_suffix("mcp").filter(|_| has_page && url.starts_with("http"));
+            let page = page.map(|page| format!(", page at {page}")).unwrap_or_default();
+            say(&format!("listening on {url} ({}){page}\n", summary(&self.bridge.statuses())));
         }
         if early.is_err() && !is_quiet {
             let statuses = self.bridge.until_statuses(|statuses| !statuses.iter().any(is_starting)).await;
@@ -84,6 +87,9 @@ fn summary(statuses: &[ServerStatus]) -> String {
     let connecting = outcomes().filter(|outcome| is_pending(outcome)).count();
     let unavailable = outcomes().filter(|outcome| is_unavailable(outcome) && !is_pending(outcome)).count();
     let servers = if available == 1 { "1 server".to_owned() } else { format!("{available} servers") };
+    if available == 0 && connecting > 0 && unavailable == 0 {
+        return format!("connecting to {}", counted(connecting, "server"));
+    }
     let mut text = format!("{} of {servers}", tool_count(tools));
     for (count, what) in [(connecting, "connecting"), (unavailable, "unavailable")] {
         if count > 0 {
@@ -133,6 +139,7 @@ mod tests {
         let status = |outcome| ServerStatus::new("a", outcome);
         assert_eq!(summary(&[]), "no tools of 0 servers");
         assert_eq!(summary(&[status(ServerState::Ready { tools: 1 })]), "1 tool of 1 server");
+        assert_eq!(summary(&[status(ServerState::Connecting)]), "connecting to 1 server");
         let statuses = [
             status(ServerState::Ready { tools: 8 }),
             status(ServerState::Cached { tools: 4 }),

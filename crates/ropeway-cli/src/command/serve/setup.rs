@@ -44,7 +44,7 @@ pub(super) fn build(
             None => builder,
         }
     };
-    let mut builder = Gateway::builder(servers.config.clone()).bridge(bridge);
+    let mut builder = Gateway::builder(servers.config.clone()).bridge(bridge).for_commands(is_plain);
     // The person who reads it may be in another directory.
     if let ServerSource::File(path) = &servers.source
         && !is_user_file(path)

@@ -140,7 +140,7 @@ impl ServerEntry {
     pub fn config(&self) -> Option<&ServerConfig> {
         match &self.settings {
             ServerSettings::Known(config) => Some(config),
-            ServerSettings::Missing { .. } | ServerSettings::Invalid { .. } => None,
+            _ => None,
         }
     }
 
@@ -148,7 +148,7 @@ impl ServerEntry {
     pub fn config_mut(&mut self) -> Option<&mut ServerConfig> {
         match &mut self.settings {
             ServerSettings::Known(config) => Some(config),
-            ServerSettings::Missing { .. } | ServerSettings::Invalid { .. } => None,
+            _ => None,
         }
     }
 
@@ -170,7 +170,7 @@ impl ServerEntry {
         let alias = &self.alias;
         match &self.settings {
             _ if !self.enabled => None,
-            ServerSettings::Known(_) => None,
+            ServerSettings::Known(_) | ServerSettings::Down { .. } => None,
             ServerSettings::Missing { secrets } => {
                 Some(format!("server `{alias}` is skipped: {}", describe_missing(secrets)))
             }
@@ -206,6 +206,11 @@ pub enum ServerSettings {
     Invalid {
         /// The key, its position and the problem with it.
         reason: String,
+    },
+    /// The host knows that the server is down, and does not start it.
+    Down {
+        /// Why it is down.
+        cause: String,
     },
 }
 

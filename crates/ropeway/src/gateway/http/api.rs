@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::stream::{Stream, unfold};
@@ -14,7 +13,8 @@ use serde_json::json;
 
 use super::body::{Body, Events};
 use super::response;
-use crate::event::{Event, EventStream, timestamp};
+use crate::event::{Event, EventStream};
+use crate::gateway::event_text::event_text;
 use crate::gateway::page::{recent_calls, status};
 use crate::gateway::principal::Principal;
 use crate::gateway::shared::GatewayShared;
@@ -23,9 +23,6 @@ use crate::tool::CancelToken;
 /// The response to a principal that is not an operator.
 const NOT_OPERATOR: &str = "Forbidden: only operators may use this path; create a key with `ropeway key new NAME --operator`, \
                             or change one with `ropeway key set NAME --operator`";
-
-/// Maximum bytes of an event. Larger ones arrive without their details.
-const MAX_EVENT: usize = 64 << 10;
 
 /// A resource of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,21 +105,7 @@ impl EventSource {
 
 /// Encodes an event with its time.
 fn encode(event: &Event) -> Bytes {
-    #[derive(Serialize)]
-    struct Timed<'a, T> {
-        time: String,
-        #[serde(flatten)]
-        event: &'a T,
-    }
-    fn text(event: &impl Serialize) -> String {
-        serde_json::to_string(&Timed { time: timestamp(SystemTime::now()), event }).unwrap_or_default()
-    }
-    let mut data = text(event);
-    if data.len() > MAX_EVENT {
-        let kind = serde_json::to_value(event).ok().and_then(|event| event.get("event").cloned());
-        data = text(&json!({ "event": kind, "server": event.server(), "truncated": true }));
-    }
-    format!("data: {data}\n\n").into()
+    format!("data: {}\n\n", event_text(event)).into()
 }
 
 /// The events of one page.
@@ -166,7 +149,8 @@ mod tests {
 
     #[test]
     fn a_huge_event_arrives_without_its_details() {
-        let event = Event::Warning { server: Some("a".into()), message: "x".repeat(MAX_EVENT) };
+        let event =
+            Event::Warning { server: Some("a".into()), message: "x".repeat(crate::gateway::event_text::MAX_EVENT) };
         let mut found = decoded(&event);
         found.as_object_mut().expect("an object").remove("time");
         assert_eq!(found, json!({ "event": "warning", "server": "a", "truncated": true }));

@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn replaced_connections_are_removed_once_their_requests_have_ended() {
-        let board = Switchboard::new(Arc::default(), Arc::default(), &Arc::default(), AskingServers::default());
+        let board = Switchboard::new(Arc::default(), Arc::default(), &Arc::default(), AskingServers::default(), false);
         let description =
             ClientDescription { version: "2025-11-25".into(), capabilities: "{}".into(), info: "{}".into() };
         let client = Arc::new(Client::new(Era::Legacy, description, Principal::from(""), "default".into(), None));
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn aliases_with_equal_settings_share_a_connection() {
-        let board = Switchboard::new(Arc::default(), Arc::default(), &Arc::default(), AskingServers::default());
+        let board = Switchboard::new(Arc::default(), Arc::default(), &Arc::default(), AskingServers::default(), false);
         board.set_shared_links(&[shared(1, "a"), shared(1, "b")]);
         assert_eq!(board.link(LinkKey(1)).expect("a connection").names(), "a, b");
         board.set_asking(LinkKey(1), "asked");

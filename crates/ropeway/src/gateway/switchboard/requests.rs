@@ -558,7 +558,8 @@ mod tests {
     #[tokio::test]
     async fn open_questions_of_a_modern_call_are_limited() {
         let exchanges = Arc::<Exchanges>::default();
-        let board = Switchboard::new(Arc::default(), exchanges.clone(), &Arc::default(), AskingServers::default());
+        let board =
+            Switchboard::new(Arc::default(), exchanges.clone(), &Arc::default(), AskingServers::default(), false);
         let client = modern_client(1);
         let [first, second] = [(); 2].map(|()| {
             let id = RawValue::from_string("1".to_owned()).expect("an id");

@@ -1,6 +1,7 @@
 //! Conversion of a value to its schema, with a record of all changes.
 
 mod change;
+mod fill;
 mod keywords;
 mod matching;
 mod pass;
@@ -13,6 +14,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 pub use self::change::ValueChange;
+pub(crate) use self::fill::fill_required;
 use self::pass::CastPass;
 use super::bounds;
 use super::reason;

@@ -26,7 +26,7 @@ pub(super) struct CastPass<'s> {
     pub(super) ignores_siblings: bool,
     references: HashMap<&'s str, Option<&'s Value>>,
     pub(super) steps: usize,
-    path: String,
+    pub(super) path: String,
     pub(super) changes: Vec<ValueChange>,
     pub(super) warnings: Vec<ArgumentProblem>,
     warned: usize,
@@ -248,8 +248,8 @@ impl<'s> CastPass<'s> {
         Some(Value::Object(next))
     }
 
-    /// Returns the default of a missing property, if its own schema accepts it.
-    fn default(&mut self, schema: &'s Value, descent: usize) -> Option<Value> {
+    /// Returns the default in a schema or in the target of its reference.
+    pub(super) fn stated_default(&mut self, schema: &'s Value) -> Option<&'s Value> {
         let mut schema_with_default = schema;
         // The chain of references may be circular.
         for _ in 0..8 {
@@ -259,7 +259,12 @@ impl<'s> CastPass<'s> {
                 _ => break,
             }
         }
-        let default = schema_with_default.get("default")?;
+        schema_with_default.get("default")
+    }
+
+    /// Returns the default of a missing property, if its own schema accepts it.
+    fn default(&mut self, schema: &'s Value, descent: usize) -> Option<Value> {
+        let default = self.stated_default(schema)?;
         let attempt = self.attempt(schema, default, descent);
         if !attempt.clean || !self.fits(schema, attempt.value.as_ref().unwrap_or(default), descent) {
             return None;
@@ -308,13 +313,13 @@ impl<'s> CastPass<'s> {
     }
 
     /// Clones a value, which counts as work.
-    fn copied(&mut self, value: &Value) -> Value {
+    pub(super) fn copied(&mut self, value: &Value) -> Value {
         let size = bounds::size(value).unwrap_or_default();
         self.spend(size.nodes / 8 + size.bytes / 1024);
         if self.steps == 0 { Value::Null } else { value.clone() }
     }
 
-    fn enter(&mut self, step: &str) -> usize {
+    pub(super) fn enter(&mut self, step: &str) -> usize {
         let length = self.path.len();
         pointer::push(&mut self.path, step);
         length

@@ -2,7 +2,7 @@
 
 import { parseJson, toJson } from "./client.js";
 import { button, choice, clip, el, portions, uniqueId } from "./dom.js";
-import { fits, hint, isNull, kindOf, resolve, variantName, variantsOf } from "./schema.js";
+import { fits, hint, isNull, kindOf, resolve, variantName, variantsOf, withDefaults } from "./schema.js";
 
 const PORTION = 40;
 const MAX_DEPTH = 8;
@@ -91,7 +91,13 @@ export function buildForm(schema, { label = "Arguments", suggest } = {}) {
     }
   });
   const node = el("div.form", {}, el("div.form-head", {}, el("h3", {}, label), modes), body, error);
-  return { node, read: () => attempt(() => current.read() ?? {}) };
+  return {
+    node,
+    read: () => attempt(() => {
+      renew(context);
+      return withDefaults(schema, schema, context.work, current.read() ?? {});
+    }),
+  };
 }
 
 /** Makes the frame of a field: label, description and error around a control. */
@@ -317,7 +323,9 @@ function objectField(context, schema, options) {
 function objectBody(context, schema, value, depth) {
   const given = typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
   const properties = typeof schema.properties === "object" && schema.properties !== null ? schema.properties : {};
-  const required = new Set(Array.isArray(schema.required) ? schema.required : []);
+  // A property with a default may be left out.
+  const needed = (name) => Object.hasOwn(properties, name) && resolve(properties[name], context.root, context.work).default === undefined;
+  const required = new Set(Array.isArray(schema.required) ? schema.required.filter(needed) : []);
   const names = Object.keys(properties);
   const ordered = [...names.filter((name) => required.has(name)), ...names.filter((name) => !required.has(name))];
   // A value that was written as JSON is kept, even if its field is not shown yet.

@@ -52,6 +52,22 @@ function join(one, two, work) {
   return joined;
 }
 
+/** Adds the defaults of required properties that a value leaves out, as `ropeway call` does. */
+export function withDefaults(unresolved, root, work, value, depth = 0) {
+  const schema = resolve(unresolved, root, work);
+  if (!isObject(value) || !isObject(schema.properties) || depth > MAX_REFS) return value;
+  const filled = new Map(Object.entries(value));
+  for (const name of Array.isArray(schema.required) ? schema.required : []) {
+    if (filled.has(name) || !Object.hasOwn(schema.properties, name)) continue;
+    const preset = resolve(schema.properties[name], root, work).default;
+    if (preset !== undefined) filled.set(name, preset);
+  }
+  for (const [name, inner] of filled) {
+    if (Object.hasOwn(schema.properties, name)) filled.set(name, withDefaults(schema.properties[name], root, work, inner, depth + 1));
+  }
+  return Object.fromEntries(filled);
+}
+
 /** Returns the kind of control that a resolved schema needs. */
 export function kindOf(schema) {
   if (schema.unresolved) return "any";

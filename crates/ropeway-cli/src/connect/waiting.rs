@@ -1,0 +1,21 @@
+//! Which servers a command waits for.
+
+use std::time::Duration;
+
+/// Which of several servers a command waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// All of them.
+    #[default]
+    ForAll,
+    /// All except those that failed the last time.
+    UnlessFailed,
+    /// Like `UnlessFailed`, and for this long once another one is available.
+    Briefly(Duration),
+}
+
+/// How long a command waits for servers that it may not need.
+pub(crate) const BRIEF_PATIENCE: Duration = Duration::from_secs(2);
+
+/// For commands that may not need all servers.
+pub(crate) const BRIEFLY: Waiting = Waiting::Briefly(BRIEF_PATIENCE);
