@@ -18,8 +18,12 @@ const TAKE_SERVER: [&str; 9] =
 /// Commands whose first word is a tool or prompt, optionally after a server.
 const TAKE_TOOL: [&str; 2] = ["call", "prompt"];
 
+/// The option that may also precede the command.
+const CONFIG: &str = "config";
+
 /// Rewrites the words of a command line. Names of configured servers contain neither `/` nor spaces and are never rewritten.
 pub(crate) fn rewrite(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
+    let words = config_behind_command(root, words);
     let walk = CommandWords::new(root, &words);
     let name = walk.command.get_name();
     let mut places = walk.positionals();
@@ -55,6 +59,19 @@ pub(crate) fn rewrite(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
         at += 1;
     }
     rewritten
+}
+
+/// Moves `--config FILE` from before the command to behind it, where each command defines what the file is for.
+fn config_behind_command(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
+    let walk = CommandWords::new(root, &words);
+    let Some(command) = walk.roles.iter().rposition(|role| matches!(role, Role::Command)) else { return words };
+    let is_config = |at: usize| match walk.roles[at] {
+        Role::Option(option) | Role::Value(option) => at < command && option.get_long() == Some(CONFIG),
+        _ => false,
+    };
+    let moved = (0..command).filter(|at| is_config(*at));
+    let before = (0..=command).filter(|at| !is_config(*at));
+    before.chain(moved).chain(command + 1..words.len()).map(|at| words[at].clone()).collect()
 }
 
 /// Returns `true` if a word can be the value of the option before it. A word that starts with `-` must be a number.
@@ -149,6 +166,20 @@ mod tests {
         ] {
             let expected: Vec<&str> =
                 words.iter().enumerate().map(|(at, word)| if at == 1 { first } else { word }).collect();
+            assert_eq!(rewritten(words), expected);
+        }
+    }
+
+    #[test]
+    fn a_configuration_file_may_be_named_before_the_command() {
+        for (words, expected) in [
+            (&["--config", "f", "tools", "files"][..], &["tools", "--config", "f", "files"][..]),
+            (&["--config=f", "--json", "list"], &["--json", "list", "--config=f"]),
+            (&["-c", "f", "auth", "status"], &["auth", "status", "-c", "f"]),
+            (&["-c", "f", "call", "https://h/mcp", "t"], &["call", "-c", "f", "https://h/mcp", "t"]),
+            (&["-c", "tools"], &["-c", "tools"]),
+            (&["-c", "f"], &["-c", "f"]),
+        ] {
             assert_eq!(rewritten(words), expected);
         }
     }

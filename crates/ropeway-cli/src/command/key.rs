@@ -150,7 +150,7 @@ struct KeyLocation {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Configuration file, if not the one in use
-    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
 }
 

@@ -65,7 +65,7 @@ use crate::output::verbose_log;
 use crate::sandbox;
 use crate::secrets::redaction::RedactingJsonWriter;
 use crate::terminal::duration;
-use crate::terminal::pager;
+use crate::terminal::pager::{self, Pager};
 use crate::terminal::status;
 use crate::terminal::text::clean_line;
 use crate::trust::{TrustMode, VARIABLE};
@@ -85,6 +85,9 @@ const DEMO_SERVER: &str = "demo-server";
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
+    /// Configuration file: a ropeway.yaml, or the file of another client
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
@@ -108,6 +111,9 @@ struct Options {
     /// Include tool arguments and results in the log file
     #[arg(long, global = true, requires = "log_file")]
     log_payloads: bool,
+    /// Do not page long output (ROPEWAY_PAGER or PAGER selects the pager)
+    #[arg(long, global = true)]
+    no_pager: bool,
     /// Trust the project's ropeway.yaml for this run only
     #[arg(long, global = true)]
     trust: bool,
@@ -115,7 +121,7 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::TOOLS))]
+    #[command(visible_aliases = ["list", "ls"], after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::TOOLS))]
     Tools(tools::Tools),
     #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
     Call(call::Call),
@@ -218,7 +224,7 @@ impl CommandLine {
         if let Some(Command::DemoServer) = self.command {
             return demo::serve(std::io::stdin().lock(), std::io::stdout());
         }
-        let Options { json, timeout, verbose, log_file, log_payloads, trust } = self.options;
+        let Options { json, timeout, verbose, log_file, log_payloads, no_pager, trust } = self.options;
         // These commands print JSON Lines, not a document.
         let is_lines = match &self.command {
             Some(Command::Chat(_) | Command::Events(_)) => true,
@@ -231,8 +237,8 @@ impl CommandLine {
             Ok(trust) => trust,
             Err(failure) => return finish(Err(failure), is_document),
         };
-        let mut context = CommandContext::new(json, timeout, verbose > 0, trust);
-        let pager = context.pager.clone();
+        let pager = Pager::new(no_pager);
+        let mut context = CommandContext::new(json, timeout, verbose > 0, trust, pager.clone());
         if log_payloads {
             context.events = context.events.with_payloads();
         }
@@ -269,7 +275,7 @@ impl CommandLine {
             }),
         };
         let done = runtime(is_gateway).map(|runtime| {
-            let done = runtime.block_on(run(self.command, context));
+            let done = runtime.block_on(run(self.command, self.config, context));
             // Ends the remaining processes and does not wait for stuck tasks.
             end_children();
             if !is_detached {
@@ -294,13 +300,11 @@ fn describing(typed: &[OsString]) -> Option<CommandLine> {
     if help < call {
         return None;
     }
-    let no_pager = |word: &&OsString| *word == "--no-pager";
-    let rest = typed[..end].iter().filter(|word| !is_help(word) && !no_pager(word)).chain(&typed[end..]);
+    let rest = typed[..end].iter().filter(|word| !is_help(word)).chain(&typed[end..]);
     let line = CommandLine::try_parse_from(rest).ok()?;
     match line.command {
         Some(Command::Call(call)) => {
-            let tools = call.describing(typed[..end].iter().any(|word| no_pager(&word)));
-            Some(CommandLine { command: Some(Command::Tools(tools)), ..line })
+            Some(CommandLine { command: Some(Command::Tools(call.describing())), ..line })
         }
         _ => None,
     }
@@ -329,9 +333,13 @@ fn runtime(is_gateway: bool) -> Result<tokio::runtime::Runtime, Failure> {
     runtime.map_err(|error| Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error))
 }
 
-async fn run(command: Option<Command>, context: CommandContext) -> Result<Exit, Failure> {
+async fn run(
+    command: Option<Command>,
+    config: Option<PathBuf>,
+    context: CommandContext,
+) -> Result<Exit, Failure> {
     match command {
-        None => welcome::run(context).await,
+        None => welcome::run(config, context).await,
         Some(Command::Tools(command)) => command.run(context).await,
         Some(Command::Call(command)) => command.run(context).await,
         Some(Command::Chat(command)) => command.run(context).await,

@@ -182,7 +182,7 @@ impl PartialLine<'_> {
             argument.get_value_names().and_then(|names| names.first()).map(|name| name.as_str()).unwrap_or_default();
         let is_positional = argument.is_positional();
         Completions::Candidates(match name {
-            "FILE" => return Completions::Files,
+            "FILE" | "PATH" => return Completions::Files,
             "DIR" => return Completions::Folders,
             "KEY=VALUE" if self.current.starts_with('@') => return Completions::Files,
             "KEY=VALUE" if self.current.contains('=') => self.argument_values(""),
@@ -193,6 +193,8 @@ impl PartialLine<'_> {
                 let mut names = servers.names();
                 if name.contains("TOOL") && self.current.contains('.') {
                     names.extend(servers.tools(self.current));
+                } else if name.contains("TOOL") && !self.current.is_empty() {
+                    names.extend(servers.short_names(self.current));
                 }
                 names
             }
@@ -278,7 +280,7 @@ mod tests {
         assert_eq!(values(&["ropeway", "tools", "--era=l"]), ["--era=legacy"]);
         assert_eq!(values(&["ropeway", "completions", "f"]), ["fish"]);
         assert_eq!(values(&["ropeway", "tools", "--config", ""]), ["Files"]);
-        assert_eq!(values(&["ropeway", "call", "t", "--save", ""]), ["Folders"]);
+        assert_eq!(values(&["ropeway", "call", "t", "--save", ""]), ["Files"]);
         assert_eq!(values(&["ropeway", "call", "t", "@"]), ["Files"]);
         assert_eq!(values(&["ropeway"]), [""; 0]);
         assert_eq!(values(&[]), [""; 0]);

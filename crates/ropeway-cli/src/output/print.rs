@@ -10,7 +10,7 @@ use tokio::net::unix::pipe;
 
 use crate::failure::Failure;
 use crate::secrets::redaction;
-use crate::terminal::pager::{self, Pager};
+use crate::terminal::pager::Pager;
 use crate::terminal::text::clean_json;
 
 /// Set once a result was written to standard output.
@@ -28,12 +28,12 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints a result, or pages it at the end of the command if it is longer than the screen.
 pub(crate) fn print_paged(pager: &Pager, text: &str) -> Result<(), Failure> {
-    let text = redaction::redact(text);
-    match pager::wanted(&text) {
-        Some(_) => pager.push(&text),
-        None => print_unredacted(&text)?,
-    }
-    Ok(())
+    print_paged_unredacted(pager, &redaction::redact(text))
+}
+
+/// Like [`print_paged`], for the result of a tool, without redaction.
+pub(crate) fn print_paged_unredacted(pager: &Pager, text: &str) -> Result<(), Failure> {
+    if pager.take_long(text) { Ok(()) } else { print_unredacted(text) }
 }
 
 /// Prints the result of a tool, without redaction.
