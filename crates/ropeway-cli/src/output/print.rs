@@ -10,6 +10,7 @@ use tokio::net::unix::pipe;
 
 use crate::failure::Failure;
 use crate::secrets::redaction;
+use crate::terminal::charset::for_locale;
 use crate::terminal::pager::Pager;
 use crate::terminal::text::clean_json;
 
@@ -23,12 +24,12 @@ pub(crate) fn has_written() -> bool {
 
 /// Prints a result with secrets redacted. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    print_unredacted(&redaction::redact(text))
+    print_unredacted(&for_locale(&redaction::redact(text)))
 }
 
 /// Prints a result, or pages it at the end of the command if it is longer than the screen.
 pub(crate) fn print_paged(pager: &Pager, text: &str) -> Result<(), Failure> {
-    print_paged_unredacted(pager, &redaction::redact(text))
+    print_paged_unredacted(pager, &for_locale(&redaction::redact(text)))
 }
 
 /// Like [`print_paged`], for the result of a tool, without redaction.
@@ -103,5 +104,5 @@ pub(crate) fn json_text(value: &impl serde::Serialize) -> Result<String, Failure
 /// Prints a message to standard error with secrets redacted.
 pub(crate) fn say(text: &str) {
     // Errors on standard error cannot be reported.
-    let _ = anstream::stderr().lock().write_all(redaction::redact(text).as_bytes());
+    let _ = anstream::stderr().lock().write_all(for_locale(&redaction::redact(text)).as_bytes());
 }
