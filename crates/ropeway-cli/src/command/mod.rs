@@ -204,7 +204,7 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
     let mut root = help::in_groups(CommandLine::command());
     root.build();
     if words.get(1).is_some_and(|word| word == COMPLETE) {
-        return completion::run(&root, &words[2..]);
+        return completion::run(&root, &words[2..], conversations::titles);
     }
     let words = rewrite(&root, words);
     if let Some(line) = describing(&words) {

@@ -8,7 +8,7 @@ use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::names::server_of;
-use crate::catalog::{MOST_FOUND, found, found_json, group, list, list_json, one_server, remembered_group};
+use crate::catalog::{found, found_json, group, list, list_json, one_server, remembered_group, search};
 use crate::connect::advice::{is_available, is_pending, is_unavailable};
 use crate::connect::arrival;
 use crate::connect::command_context::CommandContext;
@@ -310,7 +310,7 @@ fn listed_names(session: &Session, listing: &ToolListing, words: Option<&str>) -
     let name = |tool: &ToolDefinition| session.names.dotted(tool);
     match words {
         Some(words) => {
-            listing.registry.search(words, MOST_FOUND).iter().map(|(tool, _)| name(tool.definition())).collect()
+            search(listing, words).iter().map(|(tool, _)| name(tool.definition())).collect()
         }
         None => {
             let servers = listing.statuses.iter().map(|status| &status.server);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ropeway::bridge::{cached_tools, default_cache_dir};
-use ropeway::config::{Config, ServerEntry};
+use ropeway::config::{Config, ServerEntry, Transport};
 use ropeway::tool::{Alias, ToolDefinition};
 
 use super::candidate::Candidate;
@@ -67,6 +67,14 @@ impl KnownServers {
     /// Returns the names of the servers.
     pub(super) fn names(&self) -> Vec<Candidate> {
         self.entries.iter().map(|entry| Candidate::new(entry.alias.as_str(), "")).collect()
+    }
+
+    /// Returns the names of the servers that can ask for a sign-in.
+    pub(super) fn remote_names(&self) -> Vec<Candidate> {
+        let is_remote = |entry: &&ServerEntry| {
+            entry.config().is_none_or(|config| !matches!(config.transport, Transport::Stdio(_)))
+        };
+        self.entries.iter().filter(is_remote).map(|entry| Candidate::new(entry.alias.as_str(), "")).collect()
     }
 
     /// Returns the names of tools: `SERVER.TOOL`, or the tool alone.
