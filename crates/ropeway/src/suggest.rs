@@ -40,7 +40,9 @@ pub fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
 fn is_abbreviation(short: &str, whole: &str) -> bool {
     let is_long_enough = short.len() >= MIN_PART && short.len() * 2 >= whole.len();
     let mut letters = whole.chars();
-    is_long_enough && short.chars().next() == whole.chars().next() && short.chars().all(|c| letters.any(|other| other == c))
+    is_long_enough
+        && short.chars().next() == whole.chars().next()
+        && short.chars().all(|c| letters.any(|other| other == c))
 }
 
 fn normalized(word: &str) -> String {

@@ -131,7 +131,9 @@ impl Pair {
     fn with_file(self) -> Result<Self, Failure> {
         let value = match self.value {
             PairValue::Plain(text) => PairValue::Plain(read_value(&self.name, text)?),
-            PairValue::JsonFile(text) => PairValue::Json(parse_json(&read_value(&self.name, text.clone())?, &format!("`{text}`"))?),
+            PairValue::JsonFile(text) => {
+                PairValue::Json(parse_json(&read_value(&self.name, text.clone())?, &format!("`{text}`"))?)
+            }
             other => other,
         };
         Ok(Self { value, ..self })
@@ -717,10 +719,7 @@ mod tests {
             sent(&["customer.age=1", r#"customer:={"name": "x"}"#]),
             Err("duplicate argument `customer`".to_owned())
         );
-        assert_eq!(
-            sent(&["items.1.id=1"]),
-            Err("could not set argument `items.1.id`: item 0 comes first".to_owned())
-        );
+        assert_eq!(sent(&["items.1.id=1"]), Err("could not set argument `items.1.id`: item 0 comes first".to_owned()));
         // An open schema still takes a name with a dot as it is.
         assert_eq!(sent(&["other.name=1"]), Ok(json!({"other.name": "1"})));
     }

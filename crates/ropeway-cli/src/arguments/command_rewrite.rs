@@ -53,9 +53,8 @@ pub(crate) fn rewrite(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
         {
             let has_value = body.contains('=');
             let next = words.get(at + 1).and_then(|word| word.to_str());
-            let next = next.filter(|next| {
-                !has_value && (is_value(walk.roles[at + 1], next) || is_other_color(&walk, &words, at))
-            });
+            let next = next
+                .filter(|next| !has_value && (is_value(walk.roles[at + 1], next) || is_other_color(&walk, &words, at)));
             let nearest = nearest_option(walk.command, body.split('=').next().unwrap_or(body));
             rewritten.push(OsString::from(option_word(body, next, nearest)));
             at += usize::from(next.is_some());

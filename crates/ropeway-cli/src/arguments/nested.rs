@@ -217,9 +217,7 @@ mod tests {
     fn values_that_exclude_each_other_are_a_problem() {
         let schema = schema();
         let mut arguments = json!({"customer": 3}).as_object().expect("an object").clone();
-        let mut set = |name: &str| {
-            NestedArgument::find(&schema, name).expect("nested").set(&mut arguments, json!(1))
-        };
+        let mut set = |name: &str| NestedArgument::find(&schema, name).expect("nested").set(&mut arguments, json!(1));
         assert!(set("customer.name").is_err());
         assert_eq!(set("items.1.id"), Err("item 0 comes first".to_owned()));
         assert_eq!(set("items.18446744073709551615.id"), Err("item 0 comes first".to_owned()));

@@ -273,7 +273,8 @@ fn fields(schema: &Value) -> Vec<Field> {
 impl Field {
     /// Returns a description that does not fit into the prompt.
     fn long_description(&self) -> Option<&str> {
-        let is_long = |text: &&str| text.trim().contains('\n') || columns(&clean_line(shortened(text))) > SHORT_DESCRIPTION;
+        let is_long =
+            |text: &&str| text.trim().contains('\n') || columns(&clean_line(shortened(text))) > SHORT_DESCRIPTION;
         self.description.as_deref().filter(is_long)
     }
 

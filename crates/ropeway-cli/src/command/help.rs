@@ -28,7 +28,8 @@ pub(super) fn in_groups(command: Command) -> Command {
             let found = command.find_subcommand(name);
             let about = found.and_then(Command::get_about).map(ToString::to_string).unwrap_or_default();
             let aliases: Vec<&str> = found.into_iter().flat_map(Command::get_visible_aliases).collect();
-            let aliases = if aliases.is_empty() { String::new() } else { format!(" [aliases: {}]", aliases.join(", ")) };
+            let aliases =
+                if aliases.is_empty() { String::new() } else { format!(" [aliases: {}]", aliases.join(", ")) };
             let _ = writeln!(groups, "  {NAME}{name}{NAME:#}{:1$}  {about}{aliases}", "", longest - name.len());
         }
         groups.push('\n');

@@ -34,9 +34,9 @@ impl Man {
         std::fs::create_dir_all(directory)
             .and_then(|()| clap_mangen::generate_to(CommandLine::command(), directory))
             .map_err(|error| {
-                let message = format!("could not write man pages to `{}`", directory.display());
-                Failure::usage(message).caused_by(&error)
-            })?;
+            let message = format!("could not write man pages to `{}`", directory.display());
+            Failure::usage(message).caused_by(&error)
+        })?;
         Ok(Exit::Done)
     }
 }

@@ -108,8 +108,14 @@ struct Options {
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
     /// When to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true,
-        hide_short_help = true)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_short_help = true
+    )]
     color: ColorOption,
     /// Append events to FILE as JSON Lines
     #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
@@ -313,9 +319,7 @@ fn describing(typed: &[OsString]) -> Option<CommandLine> {
     let rest = typed[..end].iter().filter(|word| !is_help(word)).chain(&typed[end..]);
     let line = CommandLine::try_parse_from(rest).ok()?;
     match line.command {
-        Some(Command::Call(call)) => {
-            Some(CommandLine { command: Some(Command::Tools(call.describing())), ..line })
-        }
+        Some(Command::Call(call)) => Some(CommandLine { command: Some(Command::Tools(call.describing())), ..line }),
         _ => None,
     }
 }
@@ -343,11 +347,7 @@ fn runtime(is_gateway: bool) -> Result<tokio::runtime::Runtime, Failure> {
     runtime.map_err(|error| Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error))
 }
 
-async fn run(
-    command: Option<Command>,
-    config: Option<PathBuf>,
-    context: CommandContext,
-) -> Result<Exit, Failure> {
+async fn run(command: Option<Command>, config: Option<PathBuf>, context: CommandContext) -> Result<Exit, Failure> {
     match command {
         None => welcome::run(config, context).await,
         Some(Command::Tools(command)) => command.run(context).await,

@@ -309,9 +309,7 @@ fn selected_names(session: &Session, listing: &ToolListing, selected: &[Selected
 fn listed_names(session: &Session, listing: &ToolListing, words: Option<&str>) -> Vec<String> {
     let name = |tool: &ToolDefinition| session.names.dotted(tool);
     match words {
-        Some(words) => {
-            search(listing, words).iter().map(|(tool, _)| name(tool.definition())).collect()
-        }
+        Some(words) => search(listing, words).iter().map(|(tool, _)| name(tool.definition())).collect(),
         None => {
             let servers = listing.statuses.iter().map(|status| &status.server);
             servers.flat_map(|server| listing.registry.of_server(server)).map(|tool| name(tool.definition())).collect()

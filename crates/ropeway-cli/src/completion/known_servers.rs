@@ -71,9 +71,8 @@ impl KnownServers {
 
     /// Returns the names of the servers that can ask for a sign-in.
     pub(super) fn remote_names(&self) -> Vec<Candidate> {
-        let is_remote = |entry: &&ServerEntry| {
-            entry.config().is_none_or(|config| !matches!(config.transport, Transport::Stdio(_)))
-        };
+        let is_remote =
+            |entry: &&ServerEntry| entry.config().is_none_or(|config| !matches!(config.transport, Transport::Stdio(_)));
         self.entries.iter().filter(is_remote).map(|entry| Candidate::new(entry.alias.as_str(), "")).collect()
     }
 

@@ -364,8 +364,10 @@ mod tests {
             let part = json!({"type": "resource", "resource": {"uri": "a:b", "mimeType": mime, "blob": data}});
             decode_text(serde_json::from_value(part).expect("a part"))
         };
-        let is_text = |part: ContentPart| matches!(part, ContentPart::Resource(EmbeddedResource {
-            contents: ResourceContents::Text(text), .. }) if text == "hi");
+        let is_text = |part: ContentPart| {
+            matches!(part, ContentPart::Resource(EmbeddedResource {
+            contents: ResourceContents::Text(text), .. }) if text == "hi")
+        };
         for mime in ["text/plain", "Text/Markdown; charset=utf-8", "application/json", "image/svg+xml"] {
             assert!(is_text(part(mime, "aGk=")), "{mime}");
         }
