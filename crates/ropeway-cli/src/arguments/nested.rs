@@ -108,7 +108,7 @@ fn parts<'s>(schema: &'s Value, root: &'s Value) -> impl Iterator<Item = &'s Val
 
 /// Returns the schema of a field by its name.
 fn declared<'s>(schema: &'s Value, root: &'s Value, name: &str) -> Option<&'s Value> {
-    let field = |part| {
+    let field = |part: &'s Value| {
         let fields = members(part, &SchemaRoot::new(root)).properties;
         fields.into_iter().find(|(known, _)| *known == name).map(|(_, field)| field)
     };

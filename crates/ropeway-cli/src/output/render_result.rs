@@ -336,7 +336,8 @@ mod tests {
         let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/jpeg"});
         let save = |path: &str, images: &[Value]| {
             let text = json!({"type": "text", "text": "x"});
-            let output = read(json!({"content": [&[text], images].concat()}));
+            let content = [&[text][..], images].concat();
+            let output = read(json!({"content": content}));
             let target = SaveFolder::for_parts(Path::new(path), "t", &output.meta.content);
             render(&output, Some(&target)).map(drop).map_err(|failure| failure.message().to_owned())
         };
