@@ -25,12 +25,24 @@ pub fn closest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
             // The distance is at least the difference in length, so much longer names need no comparison.
             let longer = other.chars().count().abs_diff(length);
             let distance = if longer > tolerance { longer } else { strsim::osa_distance(&word, &other) };
-            let is_near = distance <= tolerance || is_part(&word, &other) || is_part(&other, &word);
+            let is_near = distance <= tolerance
+                || is_part(&word, &other)
+                || is_part(&other, &word)
+                || is_abbreviation(&word, &other);
             is_near.then_some((distance, name))
         })
         .collect();
     near.sort_by_key(|(distance, _)| *distance);
     near.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
+}
+
+/// Returns `true` for a short form such as `vals` of `values`: the same letters in order, from the first on, and at least half of them.
+fn is_abbreviation(short: &str, whole: &str) -> bool {
+    let is_long_enough = short.len() >= MIN_PART && short.len() * 2 >= whole.len();
+    let mut letters = whole.chars();
+    is_long_enough
+        && short.chars().next() == whole.chars().next()
+        && short.chars().all(|c| letters.any(|other| other == c))
 }
 
 fn normalized(word: &str) -> String {
@@ -76,6 +88,15 @@ mod tests {
         assert_eq!(closest("xylophone"), [""; 0]);
         assert_eq!(closest(""), [""; 0]);
         assert_eq!(closest(&"x".repeat(1 << 20)), [""; 0]);
+    }
+
+    #[test]
+    fn a_short_form_suggests_the_whole_name() {
+        let closest = |word: &str| closest(word, ["values", "message", "width", "kind"]);
+        assert_eq!(closest("vals"), ["values"]);
+        assert_eq!(closest("msge"), ["message"]);
+        assert_eq!(closest("wdth"), ["width"]);
+        assert_eq!(["vs", "ms", "alues_", "mxg"].map(|word| closest(word).contains(&"message")), [false; 4]);
     }
 
     #[test]

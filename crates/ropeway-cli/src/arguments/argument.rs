@@ -1,4 +1,4 @@
-//! Tool arguments on the command line: `key=value`, `key:=json` and whole JSON objects.
+//! Tool arguments on the command line: `key=value`, `key=@file`, `key:=json` and whole JSON objects.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -9,6 +9,8 @@ use ropeway::tool::{Arguments, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::call_syntax::{CallExpression, CallValue};
+use crate::arguments::file_value::{is_stdin, read_value};
+use crate::arguments::nested::NestedArgument;
 use crate::describe::schema;
 use crate::describe::types;
 use crate::failure::Failure;
@@ -17,6 +19,9 @@ use crate::terminal::text::cut;
 /// Maximum columns of a quoted value in an error.
 const LONGEST_QUOTE: usize = 60;
 
+/// Maximum columns of a refused value, which may be the text of a file.
+const LONGEST_VALUE: usize = 500;
+
 /// Arguments from the command line, not yet converted by the tool's schema.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawArguments {
@@ -24,6 +29,8 @@ pub(crate) struct RawArguments {
     pub(crate) pairs: Vec<Pair>,
     /// A value without a name, for the only argument or the only required one.
     unnamed: Option<PairValue>,
+    /// Values that start with `@` name files.
+    reads_files: bool,
 }
 
 /// Starts the encoded word of an option and separates its parts. Command-line words never contain it.
@@ -41,7 +48,7 @@ const INVALID: &str = "invalid_arguments";
 
 /// Hint about the accepted forms of an argument.
 const POSSIBLE: &str =
-    "expected key=value, key:=JSON, --key value, a JSON object '{…}', @FILE, or - for standard input";
+    "expected key=value, key=@FILE, key:=JSON, --key value, a JSON object '{…}', @FILE, or - for standard input";
 
 /// One word after the tool name.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +95,8 @@ enum PairValue {
     Plain(String),
     /// Sent as is.
     Json(Value),
+    /// The `@FILE` of a JSON value.
+    JsonFile(String),
     /// The word after an option, which is its value unless the schema type is boolean.
     Next(Option<String>),
 }
@@ -104,21 +113,36 @@ impl From<CallValue> for PairValue {
 impl Pair {
     fn parse(text: &str) -> Result<Self, Failure> {
         let Some((name, value)) = text.split_once('=') else {
-            let failure = Failure::usage(format!("invalid argument `{}`", cut(text, LONGEST_QUOTE)));
-            return Err(failure.kind(INVALID).hint(POSSIBLE));
+            let failure = Failure::usage(format!("invalid argument `{}`", cut(text, LONGEST_QUOTE))).kind(INVALID);
+            return Err(failure.hint(colon_hint(text).unwrap_or_else(|| POSSIBLE.to_owned())));
         };
         let (name, value) = match name.strip_suffix(':') {
-            Some(name) => {
-                let json = json::from_str(value).map_err(|error| {
-                    Failure::usage(format!("`{}` is not JSON", cut(value, LONGEST_QUOTE))).caused_by(&error)
-                })?;
-                (name, PairValue::Json(json))
-            }
+            Some(name) if value.starts_with('@') => (name, PairValue::JsonFile(value.to_owned())),
+            Some(name) => (name, PairValue::Json(parse_json(value, &format!("`{}`", cut(value, LONGEST_QUOTE)))?)),
             None => (name, PairValue::Plain(value.to_owned())),
         };
         match name {
             "" => Err(Failure::usage(format!("`{text}` has no key before `=`"))),
             name => Ok(Self { name: name.to_owned(), value, option: None }),
+        }
+    }
+
+    /// Replaces the name of a file by its text.
+    fn with_file(self) -> Result<Self, Failure> {
+        let value = match self.value {
+            PairValue::Plain(text) => PairValue::Plain(read_value(&self.name, text)?),
+            PairValue::JsonFile(text) => {
+                PairValue::Json(parse_json(&read_value(&self.name, text.clone())?, &format!("`{text}`"))?)
+            }
+            other => other,
+        };
+        Ok(Self { value, ..self })
+    }
+
+    fn is_stdin(&self) -> bool {
+        match &self.value {
+            PairValue::Plain(text) | PairValue::JsonFile(text) | PairValue::Next(Some(text)) => is_stdin(text),
+            _ => false,
         }
     }
 
@@ -134,6 +158,21 @@ impl Pair {
         let next = next.strip_prefix('=').map(str::to_owned);
         Ok(Self { name: body.to_owned(), value: PairValue::Next(next), option })
     }
+}
+
+/// Returns the hint for `id:3`, the form of other programs.
+fn colon_hint(text: &str) -> Option<String> {
+    let (name, value) = text.split_once(':')?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    let is_uri = value.starts_with("//");
+    let pair = format!("{name}={}", value.trim_start());
+    let pair = shlex::try_quote(&pair).ok().filter(|_| is_name && !is_uri)?;
+    Some(format!("use {pair}"))
+}
+
+/// Parses a JSON value; `from` is where it is from.
+fn parse_json(text: &str, from: &str) -> Result<Value, Failure> {
+    json::from_str(text).map_err(|error| Failure::usage(format!("{from} is not JSON")).caused_by(&error))
 }
 
 /// Reads a JSON object: a literal, `@file`, or `-` for standard input.
@@ -175,8 +214,20 @@ impl RawArguments {
                 Word::Object(text) => object = Some(text),
             }
         }
-        let object = object.as_deref().map(str::trim).map(read_object).transpose()?;
-        Ok(Self { object, pairs, unnamed: None })
+        let object = object.as_deref().map(str::trim);
+        let stdin = usize::from(object == Some("-")) + pairs.iter().filter(|pair| pair.is_stdin()).count();
+        if stdin > 1 {
+            return Err(Failure::usage("standard input is used for more than one argument").kind(INVALID));
+        }
+        let object = object.map(read_object).transpose()?;
+        Ok(Self { object, pairs, ..Self::default() })
+    }
+
+    /// Reads the files that values name.
+    pub(crate) fn with_files(mut self) -> Result<Self, Failure> {
+        self.reads_files = true;
+        self.pairs = self.pairs.into_iter().map(Pair::with_file).collect::<Result<_, _>>()?;
+        Ok(self)
     }
 
     /// Adds the arguments of a call expression.
@@ -203,7 +254,8 @@ impl RawArguments {
     /// Converts the arguments; `noun` is what messages call the owner.
     fn convert(self, noun: &str, tool: &ToolDefinition) -> Result<Arguments, Failure> {
         let mut arguments = self.object.unwrap_or_default();
-        let mut typed: Vec<String> = Vec::new();
+        // The names so far, and whether each is nested.
+        let mut typed: Vec<(String, bool)> = Vec::new();
         let mut pairs: VecDeque<Pair> = self.pairs.into();
         if let Some(value) = self.unnamed {
             pairs.push_front(Pair { name: only_argument(noun, tool)?, value, option: None });
@@ -213,11 +265,14 @@ impl RawArguments {
                 Some(spelling) => option_name(noun, tool, &name, spelling)?,
                 None => name,
             };
-            if typed.contains(&name) {
+            let nested = NestedArgument::find(&tool.input_schema, &name);
+            let is_inside = |typed: &str| typed.strip_prefix(&name).is_some_and(|rest| rest.starts_with('.'));
+            if typed.iter().any(|(typed, is_nested)| *typed == name || (*is_nested && is_inside(typed))) {
                 return Err(Failure::usage(format!("duplicate argument `{name}`")).kind(INVALID));
             }
             let value = match value {
                 PairValue::Json(value) => value,
+                PairValue::JsonFile(text) => parse_json(&text, &format!("`{text}`"))?,
                 PairValue::Plain(text) => convert(noun, tool, &name, text)?,
                 PairValue::Next(next) if is_switch(tool, &name) => {
                     let said = next.as_deref().and_then(|next| next.parse().ok());
@@ -226,14 +281,23 @@ impl RawArguments {
                     }
                     Value::Bool(said.unwrap_or(true))
                 }
+                PairValue::Next(Some(text)) if self.reads_files => {
+                    convert(noun, tool, &name, read_value(&name, text)?)?
+                }
                 PairValue::Next(Some(text)) => convert(noun, tool, &name, text)?,
                 PairValue::Next(None) => {
                     let failure = Failure::usage(format!("argument `--{name}` requires a value")).kind(INVALID);
                     return Err(failure.hint(format!("try --{name}=VALUE")).about(tool));
                 }
             };
-            arguments.insert(name.clone(), value);
-            typed.push(name);
+            let is_nested = nested.is_some();
+            match nested {
+                Some(nested) => nested.set(&mut arguments, value).map_err(|problem| {
+                    Failure::usage(format!("could not set argument `{name}`: {problem}")).kind(INVALID)
+                })?,
+                None => drop(arguments.insert(name.clone(), value)),
+            }
+            typed.push((name, is_nested));
         }
         Ok(arguments)
     }
@@ -241,7 +305,8 @@ impl RawArguments {
 
 /// Returns `true` for a boolean argument, for which `--name` alone means `true`.
 fn is_switch(tool: &ToolDefinition, name: &str) -> bool {
-    let property = schema::property(&tool.input_schema, name);
+    let root: &Value = &tool.input_schema;
+    let property = schema::property(root, name).or_else(|| NestedArgument::find(root, name)?.schema);
     let kinds = property.map(|property| schema::json_types(property, &tool.input_schema)).unwrap_or_default();
     kinds.iter().any(|kind| kind == "boolean") && kinds.iter().all(|kind| kind == "boolean" || kind == "null")
 }
@@ -275,7 +340,7 @@ fn only_argument(noun: &str, tool: &ToolDefinition) -> Result<String, Failure> {
 /// Returns the argument that an option names, ignoring dashes, underscores and case.
 fn option_name(noun: &str, tool: &ToolDefinition, name: &str, spelling: &OptionSpelling) -> Result<String, Failure> {
     let fields = types::fields(&tool.input_schema);
-    if fields.iter().any(|field| field.name == name) {
+    if fields.iter().any(|field| field.name == name) || NestedArgument::find(&tool.input_schema, name).is_some() {
         return Ok(name.to_owned());
     }
     let letters = |name: &str| -> String {
@@ -296,6 +361,12 @@ fn option_name(noun: &str, tool: &ToolDefinition, name: &str, spelling: &OptionS
 /// Converts a plain value to the type in the tool's schema.
 fn convert(noun: &str, tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Failure> {
     let root: &Value = &tool.input_schema;
+    if let Some(nested) = NestedArgument::find(root, name) {
+        return match nested.schema {
+            Some(schema) => convert_to(schema, tool, name, text),
+            None => Ok(Value::String(text)),
+        };
+    }
     let Some(property) = schema::property(root, name) else {
         let fields = types::fields(root);
         let question = suggest::did_you_mean(name, fields.iter().map(|field| field.name.as_str()));
@@ -311,6 +382,12 @@ fn convert(noun: &str, tool: &ToolDefinition, name: &str, text: String) -> Resul
             None => Err(failure.about(tool)),
         };
     };
+    convert_to(property, tool, name, text)
+}
+
+/// Converts a plain value to the type of its schema.
+fn convert_to(property: &Value, tool: &ToolDefinition, name: &str, text: String) -> Result<Value, Failure> {
+    let root: &Value = &tool.input_schema;
     let kinds = schema::json_types(property, root);
     if kinds.is_empty() || kinds.iter().any(|kind| kind == "string") {
         return Ok(Value::String(text));
@@ -323,11 +400,12 @@ fn convert(noun: &str, tool: &ToolDefinition, name: &str, text: String) -> Resul
     }
     let wanted = types::fields(root).into_iter().find(|field| field.name == name).map(|field| field.kind);
     let wanted = wanted.unwrap_or_else(|| kinds.join(" | "));
+    let shown = cut(&text, LONGEST_VALUE);
     let failure =
-        Failure::usage(format!("invalid value `{text}` for argument `{name}`: expected `{wanted}`")).kind(INVALID);
+        Failure::usage(format!("invalid value `{shown}` for argument `{name}`: expected `{wanted}`")).kind(INVALID);
     // A list of strings needs JSON syntax if an item is empty or contains a comma.
     let alone = json!([text]).to_string();
-    let list = shlex::try_quote(&alone).ok().filter(|_| wanted == "string[]");
+    let list = shlex::try_quote(&alone).ok().filter(|_| wanted == "string[]" && shown == text);
     Err(list.map(|list| format!("try {name}={list}")).into_iter().fold(failure, Failure::hint).about(tool))
 }
 
@@ -600,11 +678,72 @@ mod tests {
 
     #[test]
     fn an_invalid_word_lists_the_accepted_forms() {
-        for word in ["values", "[1]", "--", "3"] {
+        for word in ["values", "[1]", "--", "3", "http://a", ":3"] {
             let failure = Word::parse(word).expect_err("no word");
             let text = anstream::adapter::strip_str(&failure.render()).to_string();
             assert_eq!(text, format!("error: invalid argument `{word}`\n  {POSSIBLE}\n"));
         }
+    }
+
+    #[test]
+    fn an_argument_with_a_colon_is_shown_with_an_equals_sign() {
+        for (word, hint) in [("id:3", "use id=3"), ("title: two words", "use 'title=two words'")] {
+            let failure = Word::parse(word).expect_err("no word");
+            let text = anstream::adapter::strip_str(&failure.render()).to_string();
+            assert_eq!(text, format!("error: invalid argument `{word}`\n  {hint}\n"));
+        }
+    }
+
+    #[test]
+    fn nested_names_set_fields_by_their_schema_and_override_the_object() {
+        let tool = ToolDefinition::new("order").with_input_schema(json!({"properties": {
+            "customer": {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"},
+                "paid": {"type": "boolean"}}},
+            "items": {"type": "array", "items": {"type": "object", "properties": {"id": {"type": "integer"}}}}}}));
+        let sent = |words: &[&str]| {
+            let words: Vec<String> = words.iter().copied().map(str::to_owned).collect();
+            let typed = RawArguments::read(&words, None).and_then(|typed| typed.for_tool(&tool));
+            typed.map(Value::Object).map_err(|failure| failure.message().to_owned())
+        };
+        let customer = json!({"customer": {"name": "7", "age": 7}});
+        assert_eq!(sent(&["customer.name=7", "customer.age=7"]), Ok(customer.clone()));
+        assert_eq!(sent(&[r#"{"customer": {"name": "x", "age": 7}}"#, "customer.name=7"]), Ok(customer));
+        assert_eq!(sent(&["items.0.id=1", "items.1.id:=2"]), Ok(json!({"items": [{"id": 1}, {"id": 2}]})));
+        let option = option_word("customer.paid", Some("customer.age=3"), None);
+        assert_eq!(sent(&[&option]), Ok(json!({"customer": {"paid": true, "age": 3}})));
+        assert_eq!(
+            sent(&["customer.age=x"]),
+            Err("invalid value `x` for argument `customer.age`: expected `integer`".to_owned())
+        );
+        assert_eq!(
+            sent(&["customer.age=1", r#"customer:={"name": "x"}"#]),
+            Err("duplicate argument `customer`".to_owned())
+        );
+        assert_eq!(sent(&["items.1.id=1"]), Err("could not set argument `items.1.id`: item 0 comes first".to_owned()));
+        // An open schema still takes a name with a dot as it is.
+        assert_eq!(sent(&["other.name=1"]), Ok(json!({"other.name": "1"})));
+    }
+
+    #[test]
+    fn a_file_is_a_value_of_every_form_and_type() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("f");
+        let sent = |text: &str, words: &[String]| {
+            std::fs::write(&file, text).expect("a file");
+            let typed = RawArguments::read(words, None).and_then(RawArguments::with_files);
+            let typed = typed.and_then(|typed| typed.for_tool(&tool()));
+            typed.map(Value::Object).map_err(|failure| failure.message().to_owned())
+        };
+        let at = format!("@{}", file.display());
+        assert_eq!(sent("a\n", &[format!("title={at}")]), Ok(json!({"title": "a\n"})));
+        assert_eq!(sent("1,2\n", &[format!("values={at}")]), Ok(json!({"values": [1, 2]})));
+        assert_eq!(sent("[1]", &[format!("any:={at}")]), Ok(json!({"any": [1]})));
+        assert_eq!(sent("a", &[option_word("title", Some(&at), None)]), Ok(json!({"title": "a"})));
+        assert_eq!(sent("a", &[option_word(&format!("title={at}"), None, None)]), Ok(json!({"title": "a"})));
+        assert_eq!(sent("", &["title=@@x".to_owned()]), Ok(json!({"title": "@x"})));
+        assert_eq!(sent("{", &[format!("any:={at}")]), Err(format!("`{at}` is not JSON")));
+        let twice = ["title=@-".to_owned(), "-".to_owned()];
+        assert_eq!(sent("", &twice), Err("standard input is used for more than one argument".to_owned()));
     }
 
     #[test]

@@ -18,8 +18,15 @@ const TAKE_SERVER: [&str; 9] =
 /// Commands whose first word is a tool or prompt, optionally after a server.
 const TAKE_TOOL: [&str; 2] = ["call", "prompt"];
 
+/// The option that may also precede the command.
+const CONFIG: &str = "config";
+
+/// The option of every command that tools have, too.
+const COLOR: &str = "color";
+
 /// Rewrites the words of a command line. Names of configured servers contain neither `/` nor spaces and are never rewritten.
 pub(crate) fn rewrite(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
+    let words = config_behind_command(root, words);
     let walk = CommandWords::new(root, &words);
     let name = walk.command.get_name();
     let mut places = walk.positionals();
@@ -40,12 +47,14 @@ pub(crate) fn rewrite(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
         {
             rewritten.push(bare.clone());
         } else if takes_options
-            && let (Role::Unknown, Some(text)) = (walk.roles[at], words[at].to_str())
+            && (matches!(walk.roles[at], Role::Unknown) || is_other_color(&walk, &words, at))
+            && let Some(text) = words[at].to_str()
             && let Some(body) = text.strip_prefix("--").filter(|body| !body.is_empty() && !body.starts_with('='))
         {
             let has_value = body.contains('=');
             let next = words.get(at + 1).and_then(|word| word.to_str());
-            let next = next.filter(|next| !has_value && is_value(walk.roles[at + 1], next));
+            let next = next
+                .filter(|next| !has_value && (is_value(walk.roles[at + 1], next) || is_other_color(&walk, &words, at)));
             let nearest = nearest_option(walk.command, body.split('=').next().unwrap_or(body));
             rewritten.push(OsString::from(option_word(body, next, nearest)));
             at += usize::from(next.is_some());
@@ -55,6 +64,31 @@ pub(crate) fn rewrite(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
         at += 1;
     }
     rewritten
+}
+
+/// Moves `--config FILE` from before the command to behind it, where each command defines what the file is for.
+fn config_behind_command(root: &Command, words: Vec<OsString>) -> Vec<OsString> {
+    let walk = CommandWords::new(root, &words);
+    let Some(command) = walk.roles.iter().rposition(|role| matches!(role, Role::Command)) else { return words };
+    let is_config = |at: usize| match walk.roles[at] {
+        Role::Option(option) | Role::Value(option) => at < command && option.get_long() == Some(CONFIG),
+        _ => false,
+    };
+    let moved = (0..command).filter(|at| is_config(*at));
+    let before = (0..=command).filter(|at| !is_config(*at));
+    before.chain(moved).chain(command + 1..words.len()).map(|at| words[at].clone()).collect()
+}
+
+/// Returns `true` for a `--color` with a value that only a tool can know.
+fn is_other_color(walk: &CommandWords<'_>, words: &[OsString], at: usize) -> bool {
+    let Role::Option(option) = walk.roles[at] else { return false };
+    let word = words[at].to_string_lossy();
+    let value = match word.split_once('=') {
+        Some((_, value)) => Some(value.to_owned()),
+        None => words.get(at + 1).map(|value| value.to_string_lossy().into_owned()),
+    };
+    let is_known = |value: &String| option.get_possible_values().iter().any(|known| known.matches(value, false));
+    option.get_long() == Some(COLOR) && value.is_some_and(|value| !is_known(&value))
 }
 
 /// Returns `true` if a word can be the value of the option before it. A word that starts with `-` must be a number.
@@ -154,6 +188,20 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_file_may_be_named_before_the_command() {
+        for (words, expected) in [
+            (&["--config", "f", "tools", "files"][..], &["tools", "--config", "f", "files"][..]),
+            (&["--config=f", "--json", "list"], &["--json", "list", "--config=f"]),
+            (&["-c", "f", "auth", "status"], &["auth", "status", "-c", "f"]),
+            (&["-c", "f", "call", "https://h/mcp", "t"], &["call", "-c", "f", "https://h/mcp", "t"]),
+            (&["-c", "tools"], &["-c", "tools"]),
+            (&["-c", "f"], &["-c", "f"]),
+        ] {
+            assert_eq!(rewritten(words), expected);
+        }
+    }
+
+    #[test]
     fn a_plain_name_is_not_a_server_and_runs_nothing() {
         for words in [
             &["tools", "sh"][..],
@@ -182,6 +230,9 @@ mod tests {
         assert_eq!(call(&["--grid", "--json"]), [option_word("grid", None, None), "--json".into()]);
         assert_eq!(call(&["--jsno"]), [option_word("jsno", None, Some("json"))]);
         assert_eq!(call(&["--timeout", "5s", "--", "--x"]), ["--timeout", "5s", "--", "--x"]);
+        assert_eq!(call(&["--color", "red", "a=1"]), [option_word("color", Some("red"), Some("color")), "a=1".into()]);
+        assert_eq!(call(&["--color=red"]), [option_word("color=red", None, Some("color"))]);
+        assert_eq!(call(&["--color", "never"]), ["--color", "never"]);
         // Before the tool they are mistakes.
         assert_eq!(rewritten(&["call", "--expression=1", "tool"]), ["call", "--expression=1", "tool"]);
         assert_eq!(rewritten(&["tools", "a", "--expression=1"]), ["tools", "a", "--expression=1"]);

@@ -89,22 +89,34 @@ impl ToolNames {
         }
     }
 
+    /// Returns the displayed names of tools with a similar name.
+    pub(crate) fn similar(&self, tools: &[&ToolDefinition], name: &str) -> Vec<String> {
+        let short: Vec<String> = tools.iter().map(|tool| clean_line(self.short(tool))).collect();
+        let near = suggest::closest(name, short.iter().map(String::as_str));
+        let displayed = short.iter().zip(self.displayed(tools)).filter(|(short, _)| near.contains(&short.as_str()));
+        displayed.map(|(_, name)| name).take(suggest::MAX_SUGGESTIONS).collect()
+    }
+
+    /// Returns the displayed name of each tool. With several servers, a plain name would be ambiguous.
+    fn displayed(&self, tools: &[&ToolDefinition]) -> Vec<String> {
+        let is_alone = tools.windows(2).all(|pair| server_of(pair[0]) == server_of(pair[1]));
+        let name = |tool: &&ToolDefinition| {
+            if is_alone { clean_line(self.short(tool)) } else { clean_line(&self.dotted(tool)) }
+        };
+        tools.iter().map(name).collect()
+    }
+
     fn unknown(&self, tools: &[&ToolDefinition], name: &str) -> Failure {
         let mut servers: Vec<&Alias> = tools.iter().filter_map(|tool| server_of(tool)).collect();
         servers.dedup();
         let wanted = tools.iter().find_map(|tool| behind(tool, name)).unwrap_or(name);
         let failure = Failure::from(&CallError::UnknownTool { tool: wanted.to_owned(), nearest: Vec::new() });
-        let short = || tools.iter().map(|tool| clean_line(self.short(tool)));
-        // With several servers, a plain name would be ambiguous.
-        let (whose, names): (String, Vec<String>) = match servers[..] {
-            [server] => (format!("tools of server `{server}`"), short().collect()),
-            _ => ("available tools".to_owned(), tools.iter().map(|tool| clean_line(&self.dotted(tool))).collect()),
+        let names = self.displayed(tools);
+        let whose = match servers[..] {
+            [server] => format!("tools of server `{server}`"),
+            _ => "available tools".to_owned(),
         };
-        let alone: Vec<String> = short().collect();
-        let near = suggest::closest(wanted, alone.iter().map(String::as_str));
-        let near = alone.iter().zip(&names).filter(|(alone, _)| near.contains(&alone.as_str()));
-        let near: Vec<&str> = near.map(|(_, name)| name.as_str()).take(suggest::MAX_SUGGESTIONS).collect();
-        let question = suggest::did_you_mean_one_of(&near)
+        let question = suggest::did_you_mean_one_of(&self.similar(tools, wanted))
             .or_else(|| suggest::did_you_mean(wanted, names.iter().map(String::as_str)));
         // Without a similar tool, the server may be misspelled.
         let server = wanted.split_once('.').map(|(server, _)| server);

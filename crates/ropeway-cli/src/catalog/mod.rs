@@ -5,5 +5,5 @@ mod tool_list;
 
 pub(crate) use self::prompt::{fill as fill_prompt, get as get_prompt};
 pub(crate) use self::tool_list::{
-    MOST_FOUND, found, found_json, group, list, list_json, one_server, remembered_group, text as tools_text,
+    found, found_json, group, list, list_json, one_server, remembered_group, search, text as tools_text,
 };

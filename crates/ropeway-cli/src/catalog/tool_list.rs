@@ -2,6 +2,7 @@
 
 use anstyle::Style;
 use ropeway::bridge::ToolListing;
+use ropeway::checked::CheckedTool;
 use ropeway::mcp::ServerInfo;
 use ropeway::registry::{ServerState, ServerStatus};
 use ropeway::tool::{Alias, ToolDefinition};
@@ -20,7 +21,10 @@ const NAME: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 
 /// Maximum results of a search.
-pub(crate) const MOST_FOUND: usize = 10;
+const MOST_FOUND: usize = 10;
+
+/// Minimum score of a result, relative to the best. Below it are tools that share only a common word with the query.
+const RELEVANT: f64 = 0.35;
 
 /// Maximum columns of a description in a list.
 const LONGEST_SENTENCE: usize = 200;
@@ -212,9 +216,17 @@ fn entry(name: &str, tool: &ToolDefinition, width: usize) -> String {
     text
 }
 
+/// Returns the tools that match a query, best first, with their scores.
+pub(crate) fn search<'a>(listing: &'a ToolListing, words: &str) -> Vec<(&'a CheckedTool, f64)> {
+    let mut hits = listing.registry.search(words, MOST_FOUND);
+    let best = hits.first().map_or(0.0, |(_, score)| *score);
+    hits.retain(|(_, score)| *score >= best * RELEVANT);
+    hits
+}
+
 /// Lists the tools that match a query.
 pub(crate) fn found(session: &Session, listing: &ToolListing, words: &str, width: usize) -> String {
-    let hits = listing.registry.search(words, MOST_FOUND);
+    let hits = search(listing, words);
     let mut text: String = hits.iter().map(|(tool, _)| among_many(session, tool.definition(), width)).collect();
     if hits.is_empty() {
         text = format!("No matches for `{}` in {}.\n", clean_line(words), count(listing.registry.len()));
@@ -231,7 +243,7 @@ pub(crate) fn found(session: &Session, listing: &ToolListing, words: &str, width
 }
 
 pub(crate) fn found_json(listing: &ToolListing, words: &str) -> Value {
-    let hits = listing.registry.search(words, MOST_FOUND);
+    let hits = search(listing, words);
     let hits: Vec<Value> =
         hits.iter().map(|(tool, score)| json!({"score": score, "tool": tool.definition()})).collect();
     // `found` is the former name of `matches`.

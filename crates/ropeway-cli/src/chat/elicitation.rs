@@ -13,12 +13,15 @@ use url::Url;
 use super::line_editor::{LineEditor, LineInput};
 use super::terminal::print_to_user;
 use crate::terminal::style::faint;
-use crate::terminal::text::{clean, clean_line, cut, escape_invisible, width, wrap};
+use crate::terminal::text::{clean, clean_line, columns, cut, escape_invisible, width, wrap};
 
 const NAME: Style = Style::new().bold();
 
 /// Maximum bytes of a server's text that are shown.
 const MAX_TEXT: usize = 8 << 10;
+
+/// Maximum columns of a description within the prompt.
+const SHORT_DESCRIPTION: usize = 60;
 
 /// Maximum columns of the prompt for one field.
 const MAX_PROMPT: usize = 500;
@@ -121,7 +124,9 @@ async fn form(schema: &Value, editor: &LineEditor) -> Result<Map<String, Value>,
     }
     let mut values = Map::new();
     for field in fields(schema) {
-        if let Some(description) = &field.description {
+        if let Some(description) = field.long_description() {
+            let title = cut(&clean_line(&field.title), MAX_PROMPT);
+            print_to_user(&format!("{NAME}{title}{NAME:#}\n"));
             print_to_user(&faint(&wrap(&clean(shortened(description)), width(), 2)));
         }
         let mut typed = editor.question(&field.prompt()).await;
@@ -266,6 +271,13 @@ fn fields(schema: &Value) -> Vec<Field> {
 }
 
 impl Field {
+    /// Returns a description that does not fit into the prompt.
+    fn long_description(&self) -> Option<&str> {
+        let is_long =
+            |text: &&str| text.trim().contains('\n') || columns(&clean_line(shortened(text))) > SHORT_DESCRIPTION;
+        self.description.as_deref().filter(is_long)
+    }
+
     fn prompt(&self) -> String {
         let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let kind = match (&self.choices[..], self.kind.as_str()) {
@@ -279,7 +291,10 @@ impl Field {
             (None, false) => "optional".to_owned(),
             (None, true) => String::new(),
         };
-        let about = [kind, empty].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
+        let short = self.description.clone().filter(|_| self.long_description().is_none());
+        // A description that only repeats the title says nothing.
+        let short = short.map(|text| text.trim().to_owned()).filter(|text| *text != self.title).unwrap_or_default();
+        let about = [short, kind, empty].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ");
         let about = if about.is_empty() { about } else { format!(" ({about})") };
         format!("{}: ", cut(&clean_line(&format!("{}{about}", self.title)), MAX_PROMPT))
     }
@@ -361,6 +376,9 @@ mod tests {
             (json!({"type": "boolean"}), false, "f (yes or no; optional): "),
             (json!({"enum": ["a", "b"], "default": "a"}), true, "f (a, b; default: a): "),
             (json!({"oneOf": [{"const": "x", "title": "X"}]}), true, "f (x): "),
+            (json!({"title": "Name", "description": "Your full name"}), true, "Name (Your full name): "),
+            (json!({"title": "Name", "description": "Name"}), true, "Name: "),
+            (json!({"title": "Name", "description": "long ".repeat(20)}), true, "Name: "),
         ] {
             assert_eq!(field(schema, required).prompt(), prompt);
         }

@@ -77,7 +77,7 @@ pub(super) struct Add {
     #[arg(long, value_name = "TEXT", help_heading = "Server")]
     prefix: Option<String>,
     /// File to change
-    #[arg(long, value_name = "FILE", conflicts_with = "global", help_heading = "File")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "global", help_heading = "File")]
     config: Option<PathBuf>,
     /// Change the user configuration file
     #[arg(long, help_heading = "File")]

@@ -19,8 +19,9 @@ use crate::connect::waiting::BRIEFLY;
 use crate::failure::{Exit, Failure};
 use crate::output::exact_output::{TextMode, exact};
 use crate::output::json_output::{SavedParts, document};
-use crate::output::print::{json_text, print_bytes, print_unredacted, say};
-use crate::output::render_result::{SaveFolder, render};
+use crate::output::print::{json_text, print_bytes, print_paged_unredacted, print_unredacted, say};
+use crate::output::render_result::{SaveFolder, nothing_saved, render};
+use crate::terminal::pager::Pager;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -29,17 +30,20 @@ Examples:
   ropeway call calculate expression='2^10 / 3'
   ropeway call calculate --expression '2^10 / 3'
   ropeway call 'calculate(expression: \"2^10 / 3\")'
-  ropeway call chart values=3,1,4,1,5 title=Digits --save out
+  ropeway call chart values=3,1,4,1,5 title=Digits --save digits.png
   ropeway call chart '{\"values\": [3, 1, 4]}' --json
   ropeway call chart @arguments.json title=Again
+  ropeway call github.create_issue title=Crash body=@report.md
   echo '{\"values\": [3, 1, 4]}' | ropeway call chart -
   ropeway call \"uvx mcp-server-time\" get_current_time timezone=UTC
   ropeway call https://example.com/mcp search query=rust
   ropeway call files.read_text_file path=notes.txt --raw | sha256sum
 
 Values are converted to the type in the tool's schema: number, boolean, list or string. Commas separate the items of a \
-list of strings, numbers or booleans. A JSON object sets all arguments at once; `key=value` overrides its keys. The \
-options above take precedence over arguments of the same name: write `timeout=5` to set an argument `timeout`.
+list of strings, numbers or booleans. `key=@FILE` is the text of a file, `key=@-` that of standard input, and `key=@@x` \
+the text `@x`. `a.b=1` sets field `b` of object `a`, and `list.0=1` the first item of a list. A JSON object sets all \
+arguments at once; `key=value` overrides its keys. The options above take precedence over arguments of the same name: \
+write `timeout=5` to set an argument `timeout`.
 
 Text in a pipe or file ends with a newline; --raw writes it byte for byte. Several parts start on separate lines. On a \
 terminal, escape sequences are removed unless --raw is given. With --json, one JSON document is printed, for \
@@ -54,17 +58,17 @@ pub(super) struct Call {
     /// after it describes the tool
     #[arg(value_name = "TOOL")]
     tool: String,
-    /// Arguments: key=value, --key value, or key:=JSON to bypass conversion by the schema; or one JSON object: '{…}',
-    /// @FILE, or - for standard input
+    /// Arguments: key=value, key=@FILE, --key value, or key:=JSON to bypass conversion by the schema; or one JSON object:
+    /// '{…}', @FILE, or - for standard input
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
     /// Arguments as one JSON object
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
-    /// Save images, audio and other files of the result to this directory
-    #[arg(long, value_name = "DIR")]
+    /// Save images, audio and other files of the result to this directory; a path with an extension is the file
+    #[arg(long, value_name = "PATH")]
     save: Option<PathBuf>,
-    /// Print text byte for byte, even on a terminal; a single binary result is written to a pipe or file as is
+    /// Print text byte for byte, even on a terminal; the only binary part is written to a pipe or file as is
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     #[command(flatten)]
@@ -73,15 +77,16 @@ pub(super) struct Call {
 
 impl Call {
     /// Describes the tool instead of calling it.
-    pub(super) fn describing(self, no_pager: bool) -> Tools {
-        Tools::describing(self.tool, self.server, no_pager)
+    pub(super) fn describing(self) -> Tools {
+        Tools::describing(self.tool, self.server)
     }
 
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let servers = self.server.servers(&context)?;
         servers.check_owner(&self.tool)?;
         let is_server = servers.names().into_iter().any(|name| name.as_str() == self.tool);
-        let typed = RawArguments::read(&self.words, self.args).map_err(|failure| match self.words.first() {
+        let typed = RawArguments::read(&self.words, self.args).and_then(RawArguments::with_files);
+        let typed = typed.map_err(|failure| match self.words.first() {
             Some(word) if is_server && is_name(word) => failure.hint(format!("did you mean `{}.{word}`?", self.tool)),
             _ => failure,
         })?;
@@ -145,11 +150,12 @@ async fn call(
             return Ok(Exit::Interrupted);
         };
 
-        let folder = output.save.as_deref().map(|path| SaveFolder::new(path, &envelope.tool));
+        let parts = &envelope.meta.content;
+        let folder = output.save.as_deref().map(|path| SaveFolder::for_parts(path, &envelope.tool, parts));
         if output.json {
             print_document(&envelope, folder.as_ref())?;
         } else {
-            print_result(&envelope, TextMode::new(output.raw), folder.as_ref())?;
+            print_result(&envelope, TextMode::new(output.raw), folder.as_ref(), &context.pager)?;
             if envelope.meta.is_error {
                 // The text of the result may not make clear that the tool failed.
                 say(&Failure::new(Exit::ToolError, format!("tool `{}` failed", shown_tool.name)).render());
@@ -161,17 +167,23 @@ async fn call(
 }
 
 /// Prints a result: clean text on a terminal, otherwise as it is.
-fn print_result(envelope: &Envelope, mode: TextMode, folder: Option<&SaveFolder>) -> Result<(), Failure> {
+fn print_result(
+    envelope: &Envelope,
+    mode: TextMode,
+    folder: Option<&SaveFolder>,
+    pager: &Pager,
+) -> Result<(), Failure> {
     let notes = if mode == TextMode::Clean {
         let shown = render(envelope, folder)?;
-        print_unredacted(&shown.text)?;
+        print_paged_unredacted(pager, &shown.text)?;
         shown.notes
     } else {
         let output = exact(envelope, mode, folder)?;
         print_bytes(&output.bytes)?;
         output.notes
     };
-    notes.iter().for_each(|note| say(&format!("{note}\n")));
+    let unused = folder.and_then(|_| nothing_saved(&envelope.meta.content));
+    notes.iter().chain(&unused).for_each(|note| say(&format!("{note}\n")));
     Ok(())
 }
 

@@ -15,6 +15,13 @@ use crate::terminal::text::{clean_line, cut, terminal_width};
 /// Narrower terminals have no room for a table.
 const NARROWEST_TABLE: usize = 72;
 
+/// Returns the ids and titles of all conversations, newest first, for completion.
+pub(super) fn titles() -> Vec<(String, String)> {
+    let store = ConversationStore::open().ok().flatten();
+    let entries = store.and_then(|store| store.list().ok()).unwrap_or_default();
+    entries.into_iter().filter_map(|entry| Some((entry.id, entry.header.ok()?.title))).collect()
+}
+
 /// A conversation as JSON.
 #[derive(Serialize)]
 #[serde(untagged)]

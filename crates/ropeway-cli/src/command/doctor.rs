@@ -18,7 +18,7 @@ use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
 use crate::doctor::{Environment, ExamineSettings, Finding, Report, examine, examine_entry};
 use crate::failure::{Exit, Failure, worst_exit};
-use crate::output::print::print;
+use crate::output::print::print_paged;
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::text::terminal_width;
 
@@ -58,7 +58,7 @@ impl Doctor {
         let examined = examine(config, &settings);
         let report = context.status.during(&label, examined).await;
         let servers = json!({"servers": [report.json()]});
-        context.print(&servers, || report.render(terminal_width(&std::io::stdout())))?;
+        context.print_long(&servers, || report.render(terminal_width(&std::io::stdout())))?;
         Ok(report.exit())
     }
 
@@ -68,7 +68,7 @@ impl Doctor {
             Ok(config) => config,
             Err(error) if error.problems.is_empty() || context.json => return Err(Failure::config(&error)),
             Err(error) => {
-                print(&problems_text(&error))?;
+                print_paged(&context.pager, &problems_text(&error))?;
                 return Ok(Exit::Usage);
             }
         };
@@ -99,7 +99,7 @@ impl Doctor {
         let reports: Vec<Report> = context.status.during(&label, reports).await;
         let records: Vec<Value> = reports.iter().map(Report::json).collect();
         let record = json!({"config": file, "warnings": servers.config.warnings, "servers": records});
-        context.print(&record, || show(file, &reports))?;
+        context.print_long(&record, || show(file, &reports))?;
         Ok(worst_exit(reports.iter().map(Report::exit)))
     }
 }

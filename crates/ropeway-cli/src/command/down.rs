@@ -21,7 +21,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 pub(super) struct Down {
     /// Configuration file, if not the one in use
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 

@@ -1,7 +1,5 @@
 //! Short examples for `--help`.
 
-use crate::failure::{EXIT_CODES, FILE_EXIT_CODES};
-
 pub(super) const ROPEWAY: &str = "\
 Examples:
   ropeway
@@ -132,16 +130,6 @@ pub(super) const DEMO_SERVER: &str = "\
 Examples:
   ropeway demo-server
   ropeway tools --stdio 'ropeway demo-server'";
-
-/// Appends the exit codes to examples.
-pub(super) fn with_exit_codes(examples: &str) -> String {
-    format!("{examples}\n\n{EXIT_CODES}")
-}
-
-/// Appends the exit codes of commands that only read and write files.
-pub(super) fn with_file_exit_codes(examples: &str) -> String {
-    format!("{examples}\n\n{FILE_EXIT_CODES}")
-}
 
 #[cfg(test)]
 mod tests {

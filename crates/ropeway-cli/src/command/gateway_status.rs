@@ -8,14 +8,14 @@ use ropeway::registry::ServerStatus;
 use serde_json::{Value, json};
 
 use crate::config::config_paths::find_path;
-use crate::connect::advice::ServerAdvice;
+use crate::connect::advice::{ServerAdvice, is_unavailable};
 use crate::connect::command_context::CommandContext;
 use crate::connect::gateway_client::GatewayProblem;
 use crate::connect::gateway_files::{GatewayFiles, GatewayInfo};
 use crate::connect::gateway_process::{self, RunningStatus};
 use crate::connect::servers::ServerSource;
 use crate::failure::{Exit, Failure};
-use crate::terminal::text::clean_line;
+use crate::terminal::text::{clean_line, width};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -30,7 +30,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 pub(super) struct GatewayStatus {
     /// Configuration file, if not the one in use
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
@@ -91,10 +91,13 @@ fn uptime(info: &GatewayInfo) -> Duration {
     Duration::from_secs(now.as_secs().saturating_sub(info.started))
 }
 
-/// Formats one line for each server.
+/// Formats one line for each server, and the reason if it is unavailable.
 pub(super) fn render_servers(servers: &[ServerStatus], source: &ServerSource) -> String {
     let advice = ServerAdvice::new(source.clone(), None);
-    servers.iter().map(|server| advice.heading(server, "")).collect()
+    let line = |server: &ServerStatus| {
+        if is_unavailable(&server.state) { advice.problem_text(server, width()) } else { advice.heading(server, "") }
+    };
+    servers.iter().map(line).collect()
 }
 
 /// Returns the JSON of a running gateway.

@@ -46,7 +46,7 @@ impl Health {
         let servers = self.server.servers(&context)?.lists_servers().only_these(&self.names)?;
         Session::with_any(servers, &context, async |session| {
             let health = session.health().await;
-            context.print(&health, || show(&health, &session.advice))?;
+            context.print_long(&health, || show(&health, &session.advice))?;
             let failing = health.servers.iter().filter(|server| !server.is_healthy());
             let failing = failing.map(|server| ServerStatus::new(server.server.clone(), server.state.clone()));
             Ok(worst_exit(failing.map(|status| session.exit_of(&status))))

@@ -52,7 +52,14 @@ pub(super) struct Import {
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
     /// File to write
-    #[arg(long, value_name = "FILE", conflicts_with = "global", help_heading = "File")]
+    #[arg(
+        long,
+        visible_alias = "config",
+        visible_short_alias = 'c',
+        value_name = "FILE",
+        conflicts_with = "global",
+        help_heading = "File"
+    )]
     to: Option<PathBuf>,
     /// Write to the user configuration file
     #[arg(long, help_heading = "File")]

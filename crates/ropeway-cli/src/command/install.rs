@@ -80,7 +80,7 @@ pub(super) struct Install {
     #[arg(long, help_heading = "File")]
     force: bool,
     /// Configuration file for the gateway, if not the one in use
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 

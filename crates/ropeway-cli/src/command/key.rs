@@ -11,12 +11,11 @@ use ropeway::gateway::{ClientKey, KeyFile, KeyFileError, KeyLimits, NewKey};
 use ropeway::suggest;
 use serde_json::{Value, json};
 
-use super::examples::with_file_exit_codes;
 use super::serve::known_profile;
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::Servers;
-use crate::failure::{Exit, FILE_EXIT_CODES, Failure};
+use crate::failure::{Exit, Failure};
 use crate::output::print::{print, print_json, print_unredacted, say};
 use crate::terminal::duration;
 use crate::terminal::status_icon::StatusIcon;
@@ -73,17 +72,17 @@ pub(super) struct Key {
 
 #[derive(Debug, Subcommand)]
 enum KeyCommand {
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(NEW_EXAMPLES))]
+    #[command(after_long_help = NEW_EXAMPLES)]
     New(New),
     /// List keys
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(LIST_EXAMPLES))]
+    #[command(after_long_help = LIST_EXAMPLES)]
     List(KeyLocation),
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(SET_EXAMPLES))]
+    #[command(after_long_help = SET_EXAMPLES)]
     Set(Set),
     /// Revoke a key
     ///
     /// The gateway refuses its next request. Calls in progress are finished.
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(REVOKE_EXAMPLES))]
+    #[command(after_long_help = REVOKE_EXAMPLES)]
     Revoke(Revoke),
 }
 
@@ -150,7 +149,7 @@ struct KeyLocation {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Configuration file, if not the one in use
-    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
 }
 

@@ -70,7 +70,7 @@ pub(super) struct Login {
     #[arg(long = "scope", value_name = "SCOPE")]
     scopes: Vec<String>,
     /// Configuration file, if not the one in use
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Logout {
     #[arg(long)]
     all: bool,
     /// Configuration file, if not the one in use
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 

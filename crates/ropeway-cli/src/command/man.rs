@@ -1,4 +1,4 @@
-//! `ropeway man`: writes the man pages.
+//! `ropeway man`: prints the man page, or writes the pages of all commands.
 
 use std::path::PathBuf;
 
@@ -6,24 +6,36 @@ use clap::CommandFactory as _;
 
 use super::CommandLine;
 use crate::failure::{Exit, Failure};
+use crate::output::print::print_bytes;
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
 Examples:
+  ropeway man | man -l -
   ropeway man ~/.local/share/man/man1";
 
-/// Write the man pages to a directory
+/// Print the man page, or write the pages of all commands
 #[derive(Debug, clap::Args)]
 pub(super) struct Man {
-    /// Existing directory for the pages
+    /// Directory for the pages of all commands, created if it does not exist
     #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    directory: Option<PathBuf>,
 }
 
 impl Man {
     pub(super) fn run(&self) -> Result<Exit, Failure> {
-        clap_mangen::generate_to(CommandLine::command(), &self.directory).map_err(|error| {
-            Failure::usage(format!("could not write man pages to `{}`: {error}", self.directory.display()))
+        let Some(directory) = &self.directory else {
+            let mut page = Vec::new();
+            let rendered = clap_mangen::Man::new(CommandLine::command()).render(&mut page);
+            rendered.map_err(|error| Failure::usage("could not render the man page").caused_by(&error))?;
+            print_bytes(&page)?;
+            return Ok(Exit::Done);
+        };
+        std::fs::create_dir_all(directory)
+            .and_then(|()| clap_mangen::generate_to(CommandLine::command(), directory))
+            .map_err(|error| {
+            let message = format!("could not write man pages to `{}`", directory.display());
+            Failure::usage(message).caused_by(&error)
         })?;
         Ok(Exit::Done)
     }

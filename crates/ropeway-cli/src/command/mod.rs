@@ -16,6 +16,7 @@ mod examples;
 mod finish;
 mod gateway_status;
 mod health;
+mod help;
 mod import;
 mod import_report;
 mod install;
@@ -53,19 +54,20 @@ use ropeway::mcp::{
 };
 use tokio::signal::unix::SignalKind;
 
-use self::examples::{with_exit_codes, with_file_exit_codes};
 use self::finish::{finish, leave, leave_terminal, page, watch};
 use crate::arguments::command_rewrite::{asks_for_json, rewrite};
 use crate::completion;
 use crate::connect::command_context::CommandContext;
 use crate::demo;
-use crate::failure::{CHECK_EXIT_CODES, EXIT_CODES, Exit, FILE_EXIT_CODES, Failure};
+use crate::failure::{EXIT_CODES, Exit, Failure};
 use crate::output::print::print_json;
 use crate::output::verbose_log;
 use crate::sandbox;
 use crate::secrets::redaction::RedactingJsonWriter;
+use crate::terminal::charset;
+use crate::terminal::color::ColorOption;
 use crate::terminal::duration;
-use crate::terminal::pager;
+use crate::terminal::pager::{self, Pager};
 use crate::terminal::status;
 use crate::terminal::text::clean_line;
 use crate::trust::{TrustMode, VARIABLE};
@@ -81,17 +83,20 @@ const DEMO_SERVER: &str = "demo-server";
 /// Without a command, lists the configured servers and common commands. Without a configuration, shows the tools of the
 /// built-in demo server.
 #[derive(Debug, Parser)]
-#[command(name = "ropeway", version, after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::ROPEWAY))]
+#[command(name = "ropeway", version, after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", examples::ROPEWAY))]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
+    /// Configuration file: a ropeway.yaml, or the file of another client
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
 
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Output")]
+#[command(next_help_heading = "Global options")]
 struct Options {
     /// Print JSON
     #[arg(long, global = true)]
@@ -102,74 +107,87 @@ struct Options {
     /// Verbose output on standard error; -vv logs every message
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
+    /// When to use colours
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true,
+        hide_short_help = true
+    )]
+    color: ColorOption,
     /// Append events to FILE as JSON Lines
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
     log_file: Option<PathBuf>,
     /// Include tool arguments and results in the log file
-    #[arg(long, global = true, requires = "log_file")]
+    #[arg(long, global = true, requires = "log_file", hide_short_help = true)]
     log_payloads: bool,
+    /// Do not page long output (ROPEWAY_PAGER or PAGER selects the pager)
+    #[arg(long, global = true, hide_short_help = true)]
+    no_pager: bool,
     /// Trust the project's ropeway.yaml for this run only
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     trust: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::TOOLS))]
+    #[command(visible_aliases = ["list", "ls"], after_long_help = examples::TOOLS)]
     Tools(tools::Tools),
-    #[command(after_help = EXIT_CODES, after_long_help = format!("{}\n\n{EXIT_CODES}", call::EXAMPLES))]
+    #[command(after_long_help = call::EXAMPLES)]
     Call(call::Call),
     #[command(after_help = examples::CHAT_EXIT_CODES, after_long_help = format!("{}\n\n{}", examples::CHAT, examples::CHAT_EXIT_CODES))]
     Chat(Box<chat::Chat>),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(serve::EXAMPLES))]
+    #[command(after_long_help = serve::EXAMPLES)]
     Serve(Box<serve::Serve>),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(up::EXAMPLES))]
+    #[command(after_long_help = up::EXAMPLES)]
     Up(up::Up),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(down::EXAMPLES))]
+    #[command(after_long_help = down::EXAMPLES)]
     Down(down::Down),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(gateway_status::EXAMPLES))]
+    #[command(after_long_help = gateway_status::EXAMPLES)]
     Status(gateway_status::GatewayStatus),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(top::EXAMPLES))]
+    #[command(after_long_help = top::EXAMPLES)]
     Top(top::Top),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(install::EXAMPLES))]
+    #[command(after_long_help = install::EXAMPLES)]
     Install(install::Install),
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(key::EXAMPLES))]
+    #[command(after_long_help = key::EXAMPLES)]
     Key(key::Key),
-    #[command(after_help = CHECK_EXIT_CODES, after_long_help = format!("{}\n\n{CHECK_EXIT_CODES}", login::EXAMPLES))]
+    #[command(after_long_help = login::EXAMPLES)]
     Login(login::Login),
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(logout::EXAMPLES))]
+    #[command(after_long_help = logout::EXAMPLES)]
     Logout(logout::Logout),
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(auth::EXAMPLES))]
+    #[command(after_long_help = auth::EXAMPLES)]
     Auth(auth::Auth),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::RESOURCES))]
+    #[command(after_long_help = examples::RESOURCES)]
     Resources(resources::Resources),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::READ))]
+    #[command(after_long_help = examples::READ)]
     Read(read::Read),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::PROMPTS))]
+    #[command(after_long_help = examples::PROMPTS)]
     Prompts(prompts::Prompts),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::PROMPT))]
+    #[command(after_long_help = examples::PROMPT)]
     Prompt(prompt::GetPrompt),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(health::EXAMPLES))]
+    #[command(after_long_help = health::EXAMPLES)]
     Health(health::Health),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::DOCTOR))]
+    #[command(after_long_help = examples::DOCTOR)]
     Doctor(doctor::Doctor),
-    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(examples::EVENTS))]
+    #[command(after_long_help = examples::EVENTS)]
     Events(events::Follow),
-    #[command(after_help = CHECK_EXIT_CODES, after_long_help = format!("{}\n\n{CHECK_EXIT_CODES}", add::EXAMPLES))]
+    #[command(after_long_help = add::EXAMPLES)]
     Add(add::Add),
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(examples::REMOVE))]
+    #[command(after_long_help = examples::REMOVE)]
     Remove(remove::Remove),
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(import::EXAMPLES))]
+    #[command(after_long_help = import::EXAMPLES)]
     Import(import::Import),
     #[command(after_help = trust::EXIT_CODES, after_long_help = format!("{}\n\n{}", trust::EXAMPLES, trust::EXIT_CODES))]
     Trust(trust::Trust),
     #[command(after_help = lock::EXIT_CODES, after_long_help = format!("{}\n\n{}", lock::EXAMPLES, lock::EXIT_CODES))]
     Lock(lock::Lock),
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(examples::CONFIG))]
+    #[command(after_long_help = examples::CONFIG)]
     Config(config::Config),
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Completions),
-    #[command(after_help = man::EXAMPLES, hide = true)]
+    #[command(after_help = man::EXAMPLES)]
     Man(man::Man),
     /// Run the built-in demo server on standard input and output
     #[command(after_help = examples::DEMO_SERVER)]
@@ -185,11 +203,14 @@ pub(crate) fn run_words(words: Vec<OsString>) -> ExitCode {
     if words.get(1).is_some_and(|word| word == SandboxLauncher::ARGUMENT) {
         return sandbox::launch(&words[2..]);
     }
+    charset::choose();
+    // Also for the help and for invalid command lines.
+    ColorOption::named(&words).unwrap_or_default().apply();
     let is_json = asks_for_json(&words);
-    let mut root = CommandLine::command();
+    let mut root = help::in_groups(CommandLine::command());
     root.build();
     if words.get(1).is_some_and(|word| word == COMPLETE) {
-        return completion::run(&root, &words[2..]);
+        return completion::run(&root, &words[2..], conversations::titles);
     }
     let words = rewrite(&root, words);
     if let Some(line) = describing(&words) {
@@ -218,7 +239,8 @@ impl CommandLine {
         if let Some(Command::DemoServer) = self.command {
             return demo::serve(std::io::stdin().lock(), std::io::stdout());
         }
-        let Options { json, timeout, verbose, log_file, log_payloads, trust } = self.options;
+        let Options { json, timeout, verbose, color, log_file, log_payloads, no_pager, trust } = self.options;
+        color.apply();
         // These commands print JSON Lines, not a document.
         let is_lines = match &self.command {
             Some(Command::Chat(_) | Command::Events(_)) => true,
@@ -231,8 +253,8 @@ impl CommandLine {
             Ok(trust) => trust,
             Err(failure) => return finish(Err(failure), is_document),
         };
-        let mut context = CommandContext::new(json, timeout, verbose > 0, trust);
-        let pager = context.pager.clone();
+        let pager = Pager::new(no_pager);
+        let mut context = CommandContext::new(json, timeout, verbose > 0, trust, pager.clone());
         if log_payloads {
             context.events = context.events.with_payloads();
         }
@@ -269,7 +291,7 @@ impl CommandLine {
             }),
         };
         let done = runtime(is_gateway).map(|runtime| {
-            let done = runtime.block_on(run(self.command, context));
+            let done = runtime.block_on(run(self.command, self.config, context));
             // Ends the remaining processes and does not wait for stuck tasks.
             end_children();
             if !is_detached {
@@ -294,14 +316,10 @@ fn describing(typed: &[OsString]) -> Option<CommandLine> {
     if help < call {
         return None;
     }
-    let no_pager = |word: &&OsString| *word == "--no-pager";
-    let rest = typed[..end].iter().filter(|word| !is_help(word) && !no_pager(word)).chain(&typed[end..]);
+    let rest = typed[..end].iter().filter(|word| !is_help(word)).chain(&typed[end..]);
     let line = CommandLine::try_parse_from(rest).ok()?;
     match line.command {
-        Some(Command::Call(call)) => {
-            let tools = call.describing(typed[..end].iter().any(|word| no_pager(&word)));
-            Some(CommandLine { command: Some(Command::Tools(tools)), ..line })
-        }
+        Some(Command::Call(call)) => Some(CommandLine { command: Some(Command::Tools(call.describing())), ..line }),
         _ => None,
     }
 }
@@ -329,9 +347,9 @@ fn runtime(is_gateway: bool) -> Result<tokio::runtime::Runtime, Failure> {
     runtime.map_err(|error| Failure::new(Exit::Unreachable, "could not start the runtime").caused_by(&error))
 }
 
-async fn run(command: Option<Command>, context: CommandContext) -> Result<Exit, Failure> {
+async fn run(command: Option<Command>, config: Option<PathBuf>, context: CommandContext) -> Result<Exit, Failure> {
     match command {
-        None => welcome::run(context).await,
+        None => welcome::run(config, context).await,
         Some(Command::Tools(command)) => command.run(context).await,
         Some(Command::Call(command)) => command.run(context).await,
         Some(Command::Chat(command)) => command.run(context).await,

@@ -13,7 +13,7 @@ use crate::connect::session::Session;
 use crate::connect::waiting::Waiting;
 use crate::failure::{Exit, Failure};
 use crate::output::exact_output::{ExactOutput, TextMode, exact_parts};
-use crate::output::print::{json_text, print_bytes, print_unredacted};
+use crate::output::print::{json_text, print_bytes, print_paged_unredacted, print_unredacted};
 use crate::output::render_result::render_parts;
 
 const ROLE: Style = AnsiColor::Cyan.on_default().bold();
@@ -24,7 +24,7 @@ pub(super) struct GetPrompt {
     /// Prompt name, or SERVER.PROMPT
     #[arg(value_name = "PROMPT")]
     prompt: String,
-    /// Arguments: key=value, or one JSON object: '{…}', @FILE, or - for standard input
+    /// Arguments: key=value, key=@FILE, or one JSON object: '{…}', @FILE, or - for standard input
     #[arg(value_name = "KEY=VALUE")]
     words: Vec<String>,
     /// Print only the message text, byte for byte
@@ -39,16 +39,15 @@ impl GetPrompt {
         let servers = self.server.servers(&context)?.eager();
         servers.check_owner(&self.prompt)?;
         let servers = servers.only_owners_of(&self.prompt).waiting(Waiting::UnlessFailed);
-        let typed = RawArguments::read(&self.words, None)?;
+        let typed = RawArguments::read(&self.words, None)?.with_files()?;
         Session::with(servers, &context, async |session| {
             let result = get_prompt(session, &self.prompt, typed).await?;
             let mode = TextMode::new(self.raw);
             if context.json {
                 print_unredacted(&json_text(&result)?)?;
             } else if mode == TextMode::Clean {
-                print_unredacted(
-                    &result.messages.iter().map(message).collect::<Result<Vec<_>, Failure>>()?.join("\n"),
-                )?;
+                let messages = result.messages.iter().map(message).collect::<Result<Vec<_>, Failure>>()?;
+                print_paged_unredacted(&context.pager, &messages.join("\n"))?;
             } else {
                 print_bytes(&exact_messages(&result.messages, self.raw, mode)?)?;
             }

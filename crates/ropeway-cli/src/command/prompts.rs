@@ -34,7 +34,7 @@ impl Prompts {
         let servers = servers.waiting(waiting);
         Session::with_list(servers, &context, async |session| {
             let found = fan_out(session, "listing the prompts of", async |server| server.list_prompts().await).await?;
-            context.print(&found.json(|prompts| json!({"prompts": prompts})), || list(&found))?;
+            context.print_long(&found.json(|prompts| json!({"prompts": prompts})), || list(&found))?;
             Ok(found.exit())
         })
         .await

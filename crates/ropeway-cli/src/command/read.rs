@@ -16,8 +16,8 @@ use crate::connect::waiting::Waiting;
 use crate::failure::{Exit, Failure};
 use crate::output::exact_output::{TextMode, exact_parts};
 use crate::output::json_output::SavedParts;
-use crate::output::print::{json_text, print_bytes, print_unredacted, say};
-use crate::output::render_result::{SaveFolder, render_parts};
+use crate::output::print::{json_text, print_bytes, print_paged_unredacted, print_unredacted, say};
+use crate::output::render_result::{SaveFolder, decode_text, nothing_saved, render_parts};
 
 /// Read a resource
 #[derive(Debug, clap::Args)]
@@ -26,8 +26,8 @@ pub(super) struct Read {
     /// URI of the resource, optionally after the name of its server
     #[arg(value_name = "URI", required = true, num_args = 1..=2)]
     words: Vec<String>,
-    /// Save binary contents to this directory
-    #[arg(long, value_name = "DIR")]
+    /// Save binary contents to this directory; a path with an extension is the file
+    #[arg(long, value_name = "PATH")]
     save: Option<PathBuf>,
     /// Print text byte for byte, even on a terminal; a binary resource is written to a pipe or file as is
     #[arg(long, conflicts_with = "json")]
@@ -51,8 +51,8 @@ impl Read {
                 Ok(contents) => contents,
                 Err(error) => return Err(read_failure(session, &alias, &server, uri, error).await?),
             };
-            let folder = self.save.as_deref().map(|path| SaveFolder::new(path, alias.as_str()));
             let parts: Vec<ContentPart> = contents.into_iter().map(ContentPart::Resource).collect();
+            let folder = self.save.as_deref().map(|path| SaveFolder::for_parts(path, alias.as_str(), &parts));
             if context.json {
                 let saved = folder.map(|folder| SavedParts::save(&parts, &folder)).transpose()?.unwrap_or_default();
                 let contents: Vec<Value> =
@@ -66,17 +66,21 @@ impl Read {
                 paths.iter().for_each(|path| say(&format!("saved {path}\n")));
                 return Ok(Exit::Done);
             }
+            let is_shown = folder.is_none();
+            let parts: Vec<ContentPart> =
+                parts.into_iter().map(|part| if is_shown { decode_text(part) } else { part }).collect();
             let mode = TextMode::new(self.raw);
             let notes = if mode == TextMode::Clean {
                 let shown = render_parts(parts.iter(), folder.as_ref())?;
-                print_unredacted(&bare(&parts).unwrap_or(shown.text))?;
+                print_paged_unredacted(&context.pager, &bare(&parts).unwrap_or(shown.text))?;
                 shown.notes
             } else {
                 let output = exact_parts(&parts, mode, folder.as_ref())?;
                 print_bytes(&output.bytes)?;
                 output.notes
             };
-            notes.iter().for_each(|note| say(&format!("{note}\n")));
+            let unused = folder.as_ref().and_then(|_| nothing_saved(&parts));
+            notes.iter().chain(&unused).for_each(|note| say(&format!("{note}\n")));
             Ok(Exit::Done)
         })
         .await

@@ -25,7 +25,7 @@ pub(super) struct Remove {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
     /// File to change
-    #[arg(long, value_name = "FILE", conflicts_with = "global", help_heading = "File")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "global", help_heading = "File")]
     config: Option<PathBuf>,
     /// Change the user configuration file
     #[arg(long, help_heading = "File")]

@@ -46,7 +46,7 @@ impl Resources {
                 Ok(ServerResources { resources, templates })
             });
             let found = found.await?;
-            context.print(&json(&found), || list(&found, session.single().is_some(), width()))?;
+            context.print_long(&json(&found), || list(&found, session.single().is_some(), width()))?;
             Ok(found.exit())
         })
         .await

@@ -6,14 +6,14 @@ use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::names::server_of;
-use crate::catalog::{MOST_FOUND, found, found_json, group, list, list_json, one_server, remembered_group};
-use crate::connect::advice::{is_available, is_unavailable};
+use crate::catalog::{MOST_FOUND, found, found_json, group, list, list_json, one_server, remembered_group, search};
+use crate::connect::advice::{is_available, is_pending, is_unavailable};
 use crate::connect::arrival;
 use crate::connect::command_context::CommandContext;
-use crate::connect::likely_servers::RememberedTools;
+use crate::connect::likely_servers::{RememberedTools, servers_with_cached_tool};
 use crate::connect::selector::Selector;
 use crate::connect::server_options::ServerOptions;
-use crate::connect::servers::ServerSource;
+use crate::connect::servers::{ServerSource, Servers};
 use crate::connect::session::Session;
 use crate::connect::waiting::{BRIEF_PATIENCE, BRIEFLY, Waiting};
 use crate::describe::describe;
@@ -25,7 +25,7 @@ use crate::terminal::text::{clean_line, width};
 /// List tools, or describe one in full
 #[derive(Debug, clap::Args)]
 pub(super) struct Tools {
-    /// Only list tools of these servers, or describe these tools in full
+    /// Only list tools of these servers, or describe these tools in full; TOOL alone describes it for every server
     #[arg(value_name = "SERVER[.TOOL]")]
     selected: Vec<String>,
     /// Search names, descriptions and arguments; best matches first
@@ -34,9 +34,6 @@ pub(super) struct Tools {
     /// Print one tool name per line
     #[arg(long)]
     names: bool,
-    /// Do not page long output (ROPEWAY_PAGER or PAGER selects the pager)
-    #[arg(long)]
-    no_pager: bool,
     /// The selector is a tool, as in `ropeway call`.
     #[arg(skip)]
     is_call: bool,
@@ -46,8 +43,8 @@ pub(super) struct Tools {
 
 impl Tools {
     /// Describes one tool, for `ropeway call TOOL --help`.
-    pub(super) fn describing(tool: String, server: ServerOptions, no_pager: bool) -> Self {
-        Self { selected: vec![tool], find: None, names: false, no_pager, is_call: true, server }
+    pub(super) fn describing(tool: String, server: ServerOptions) -> Self {
+        Self { selected: vec![tool], find: None, names: false, is_call: true, server }
     }
 
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
@@ -71,28 +68,25 @@ impl Tools {
         };
         let source = servers.source.clone();
         let remembered = RememberedTools::new(&servers);
-        let output = |text: &str| if self.no_pager { print(text) } else { print_paged(&context.pager, text) };
-        if selectors.iter().any(|selector| matches!(selector, Selector::Tool(_))) {
+        let output = |text: &str| print_paged(&context.pager, text);
+        if selectors.iter().any(|selector| !matches!(selector, Selector::Server(_))) {
             if self.find.is_some() {
                 return Err(
                     Failure::usage("--find cannot be combined with a tool name").hint("try the name of its server")
                 );
             }
-            return Session::with(servers, &context, async |session| {
-                session.wait_for_servers().await?;
-                let listing = session.listing();
-                let found = select(session, &selectors).await?;
-                match (self.names, context.json) {
-                    (true, json) => print_names(&selected_names(session, &listing, &found), json)?,
-                    (false, true) => print_json(&selected_json(session, &listing, &found))?,
-                    (false, false) => {
-                        let options = self.server.for_example(&source);
-                        output(&selected_text(session, &listing, &found, &source, &options))?;
-                    }
+            let known = match &selectors[..] {
+                [Selector::Name(name)] => servers_with_cached_tool(&servers, name),
+                _ => None,
+            };
+            if let Some(known) = known {
+                // The cache may be outdated, and another server may have the tool by now.
+                match self.describe_selected(known, &selectors, &context).await {
+                    Err(failure) if failure.is_unknown_tool() => {}
+                    done => return done,
                 }
-                Ok(Exit::Done)
-            })
-            .await;
+            }
+            return self.describe_selected(servers, &selectors, &context).await;
         }
         Session::with_list(servers, &context, async |session| {
             match (&self.find, context.json) {
@@ -134,6 +128,36 @@ impl Tools {
                 }
             }
             Ok(session.exit(&session.listing().statuses))
+        })
+        .await
+    }
+
+    /// Describes the selected tools and lists the selected servers.
+    async fn describe_selected(
+        &self,
+        servers: Servers,
+        selectors: &[Selector],
+        context: &CommandContext,
+    ) -> Result<Exit, Failure> {
+        let all = servers.clone();
+        Session::with(servers, context, async |session| {
+            if selectors.iter().all(|selector| matches!(selector, Selector::Name(_))) {
+                arrival::wait_for_most(session, SEARCH_PATIENCE).await?;
+            } else {
+                session.wait_for_servers().await?;
+            }
+            let listing = session.listing();
+            let found = select(session, &all, selectors).await?;
+            match (self.names, context.json) {
+                (true, json) => print_names(&selected_names(session, &listing, &found), json)?,
+                (false, true) => print_json(&selected_json(session, &listing, &found))?,
+                (false, false) => {
+                    let options = self.server.for_example(&all.source);
+                    let text = selected_text(session, &listing, &found, &all.source, &options);
+                    print_paged(&context.pager, &text)?;
+                }
+            }
+            Ok(Exit::Done)
         })
         .await
     }
@@ -195,15 +219,32 @@ enum Selected {
     Tool(CheckedTool),
 }
 
-async fn select(session: &Session, selectors: &[Selector]) -> Result<Vec<Selected>, Failure> {
+async fn select(session: &Session, servers: &Servers, selectors: &[Selector]) -> Result<Vec<Selected>, Failure> {
     let mut selected = Vec::with_capacity(selectors.len());
     for selector in selectors {
-        selected.push(match selector {
-            Selector::Server(alias) => Selected::Server(Alias::from(alias.as_str())),
-            Selector::Tool(name) => Selected::Tool(session.known_tool(name).await?),
-        });
+        match selector {
+            Selector::Server(alias) => selected.push(Selected::Server(Alias::from(alias.as_str()))),
+            Selector::Tool(name) => selected.push(Selected::Tool(session.known_tool(name).await?)),
+            Selector::Name(name) => {
+                selected.extend(tools_named(session, servers, name).await?.into_iter().map(Selected::Tool));
+            }
+        }
     }
     Ok(selected)
+}
+
+/// Returns the tools of this name, of all servers.
+async fn tools_named(session: &Session, servers: &Servers, name: &str) -> Result<Vec<CheckedTool>, Failure> {
+    let listing = session.listing();
+    let is_named = |tool: &&CheckedTool| session.names.is_called(tool.definition(), name);
+    let found: Vec<CheckedTool> = listing.registry.tools().filter(is_named).cloned().collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let tools: Vec<&ToolDefinition> = listing.registry.definitions().collect();
+    let failure = servers.unknown_server_or_tool(name, &session.names.similar(&tools, name)).kind("unknown_tool");
+    let failure = session.explain_filtered(name, failure).await;
+    Err(session.advice.add_unavailable(failure, &listing.statuses))
 }
 
 /// Describes the selected tools and lists the selected servers.
@@ -271,9 +312,7 @@ fn selected_names(session: &Session, listing: &ToolListing, selected: &[Selected
 fn listed_names(session: &Session, listing: &ToolListing, words: Option<&str>) -> Vec<String> {
     let name = |tool: &ToolDefinition| session.names.dotted(tool);
     match words {
-        Some(words) => {
-            listing.registry.search(words, MOST_FOUND).iter().map(|(tool, _)| name(tool.definition())).collect()
-        }
+        Some(words) => search(listing, words).iter().map(|(tool, _)| name(tool.definition())).collect(),
         None => {
             let servers = listing.statuses.iter().map(|status| &status.server);
             servers.flat_map(|server| listing.registry.of_server(server)).map(|tool| name(tool.definition())).collect()

@@ -59,7 +59,7 @@ pub(super) struct Top {
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration::parse)]
     interval: Duration,
     /// Configuration file, if not the one in use
-    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "url")]
     config: Option<PathBuf>,
 }
 

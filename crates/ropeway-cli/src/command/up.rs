@@ -45,7 +45,7 @@ file use these servers until `ropeway down`; --direct or ROPEWAY_DIRECT=1 makes 
 #[derive(Debug, clap::Args)]
 pub(super) struct Up {
     /// Configuration file, if not the one in use
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Wait until each server is connected or has failed
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! `ropeway` without a command: configured servers, or the demo server.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use ropeway::tool::Alias;
@@ -43,8 +43,8 @@ const DO: [(&str, &str); 5] = [
     ("add NAME -- COMMAND", "add a server"),
 ];
 
-pub(super) async fn run(context: CommandContext) -> Result<Exit, Failure> {
-    let options = ServerOptions::default();
+pub(super) async fn run(config: Option<PathBuf>, context: CommandContext) -> Result<Exit, Failure> {
+    let options = ServerOptions { config, ..ServerOptions::default() };
     if let Some(file) = options.config_file()? {
         // Starts no servers, so trust is not needed.
         let is_trusted = file.is_trusted(context.trust);

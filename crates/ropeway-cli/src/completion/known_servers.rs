@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use ropeway::bridge::{cached_tools, default_cache_dir};
-use ropeway::config::{Config, ServerEntry};
-use ropeway::tool::ToolDefinition;
+use ropeway::config::{Config, ServerEntry, Transport};
+use ropeway::tool::{Alias, ToolDefinition};
 
 use super::candidate::Candidate;
 use crate::arguments::command_words::CommandWords;
-use crate::arguments::names::ToolNames;
+use crate::arguments::names::{ToolNames, server_of};
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{Origin, find_with_origin};
 use crate::connect::server_options::ServerOptions;
@@ -69,7 +69,14 @@ impl KnownServers {
         self.entries.iter().map(|entry| Candidate::new(entry.alias.as_str(), "")).collect()
     }
 
-    /// Returns the names of tools: `SERVER.TOOL`, or the tool alone if it is unique.
+    /// Returns the names of the servers that can ask for a sign-in.
+    pub(super) fn remote_names(&self) -> Vec<Candidate> {
+        let is_remote =
+            |entry: &&ServerEntry| entry.config().is_none_or(|config| !matches!(config.transport, Transport::Stdio(_)));
+        self.entries.iter().filter(is_remote).map(|entry| Candidate::new(entry.alias.as_str(), "")).collect()
+    }
+
+    /// Returns the names of tools: `SERVER.TOOL`, or the tool alone.
     pub(super) fn tools(&self, current: &str) -> Vec<Candidate> {
         let Some(names) = &self.names else { return Vec::new() };
         let is_behind =
@@ -85,15 +92,32 @@ impl KnownServers {
             candidates = self.entries.iter().map(|entry| Candidate::new(format!("{}.", entry.alias), "")).collect();
         }
         if is_alone || !current.is_empty() {
-            let all: Vec<ToolDefinition> = self.entries.iter().flat_map(|entry| self.tools_of(entry)).collect();
-            let is_unique = |name: &str| all.iter().filter(|tool| names.short(tool) == name).count() == 1;
-            let fitting = all.iter().filter(|tool| names.short(tool).starts_with(current));
-            // A name that starts with `-` would be parsed as an option.
-            let fitting = fitting.filter(|tool| !names.short(tool).starts_with('-'));
-            let unique = fitting.filter(|tool| is_unique(names.short(tool)));
-            candidates.extend(unique.map(|tool| Candidate::new(names.short(tool), &described(tool))));
+            candidates.extend(self.short_names(current));
         }
         candidates
+    }
+
+    /// Returns the names of tools without their server. The description of an ambiguous one names its servers.
+    pub(super) fn short_names(&self, current: &str) -> Vec<Candidate> {
+        let Some(names) = &self.names else { return Vec::new() };
+        let all: Vec<ToolDefinition> = self.entries.iter().flat_map(|entry| self.tools_of(entry)).collect();
+        let mut found: Vec<(&str, Vec<&ToolDefinition>)> = Vec::new();
+        // A name that starts with `-` would be parsed as an option.
+        let is_fitting = |name: &str| name.starts_with(current) && !name.starts_with('-');
+        for tool in all.iter().filter(|tool| is_fitting(names.short(tool))) {
+            match found.iter_mut().find(|(name, _)| *name == names.short(tool)) {
+                Some((_, tools)) => tools.push(tool),
+                None => found.push((names.short(tool), vec![tool])),
+            }
+        }
+        let candidate = |(name, tools): (&str, Vec<&ToolDefinition>)| match &tools[..] {
+            [tool] => Candidate::new(name, tool.description.as_deref().unwrap_or_default()),
+            many => {
+                let servers: Vec<&str> = many.iter().filter_map(|tool| server_of(tool)).map(Alias::as_str).collect();
+                Candidate::new(name, &format!("ambiguous: {}", servers.join(", ")))
+            }
+        };
+        found.into_iter().map(candidate).collect()
     }
 
     /// Returns the tool with this name.

@@ -33,6 +33,9 @@ const TIMEOUT_VARIABLE: &str = "ROPEWAY_COMPLETION_TIMEOUT";
 /// Maximum number of candidates.
 const MAX_CANDIDATES: usize = 2_000;
 
+/// Returns the ids of saved conversations with their titles.
+pub(crate) type Conversations = fn() -> Vec<(String, String)>;
+
 /// The completions of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Completions {
@@ -55,7 +58,9 @@ pub(crate) fn script(shell: Shell) -> Option<&'static str> {
 
 /// Prints the completions for a shell: `bash WORDBREAKS LINE`, or `zsh` or `fish` with the words up to the current one. On any
 /// error, prints nothing.
-pub(crate) fn run(root: &Command, arguments: &[OsString]) -> ExitCode {
+///
+/// `conversations` returns the ids of saved conversations with their titles.
+pub(crate) fn run(root: &Command, arguments: &[OsString], conversations: Conversations) -> ExitCode {
     std::panic::set_hook(Box::new(|_| {}));
     let timeout =
         std::env::var(TIMEOUT_VARIABLE).ok().and_then(|time| duration::parse(&time).ok()).unwrap_or(DEFAULT_TIMEOUT);
@@ -66,14 +71,14 @@ pub(crate) fn run(root: &Command, arguments: &[OsString]) -> ExitCode {
     // The watchdog enforces the time limit.
     if watchdog.is_ok() {
         let arguments: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let text = answer(root, &arguments);
+        let text = answer(root, &arguments, conversations);
         // The shell may have exited.
         let _ = std::io::stdout().lock().write_all(text.as_bytes());
     }
     ExitCode::SUCCESS
 }
 
-fn answer(root: &Command, arguments: &[String]) -> String {
+fn answer(root: &Command, arguments: &[String], conversations: Conversations) -> String {
     let (line, words) = match arguments {
         [shell, breaks, line] if shell == "bash" => match bash::Line::parse(line, breaks) {
             Some(line) => (Some(line.clone()), line.words),
@@ -88,7 +93,7 @@ fn answer(root: &Command, arguments: &[String]) -> String {
         }
         None => format!("{}\t{}\n", candidate.value, candidate.description),
     };
-    match complete(root, &words) {
+    match complete(root, &words, conversations) {
         Completions::Files => "\tfiles\n".to_owned(),
         Completions::Folders => "\tfolders\n".to_owned(),
         Completions::Candidates(candidates) => candidates.iter().map(text).collect(),
@@ -96,12 +101,12 @@ fn answer(root: &Command, arguments: &[String]) -> String {
 }
 
 /// Returns the completions of the last word.
-fn complete(root: &Command, words: &[String]) -> Completions {
+fn complete(root: &Command, words: &[String], conversations: Conversations) -> Completions {
     let Some((current, before)) = words.split_last().filter(|(_, before)| !before.is_empty()) else {
         return Completions::Candidates(Vec::new());
     };
     let walk = CommandWords::new(root, before);
-    let line = PartialLine { walk: &walk, before, current };
+    let line = PartialLine { walk: &walk, before, current, conversations };
     let mut complete = line.complete();
     if let Completions::Candidates(candidates) = &mut complete {
         candidates.retain(|candidate| candidate.value.starts_with(current.as_str()) && is_safe(&candidate.value));
@@ -123,6 +128,7 @@ struct PartialLine<'a> {
     walk: &'a CommandWords<'a>,
     before: &'a [String],
     current: &'a str,
+    conversations: Conversations,
 }
 
 impl PartialLine<'_> {
@@ -182,9 +188,18 @@ impl PartialLine<'_> {
             argument.get_value_names().and_then(|names| names.first()).map(|name| name.as_str()).unwrap_or_default();
         let is_positional = argument.is_positional();
         Completions::Candidates(match name {
-            "FILE" => return Completions::Files,
+            "FILE" | "PATH" => return Completions::Files,
             "DIR" => return Completions::Folders,
             "KEY=VALUE" if self.current.starts_with('@') => return Completions::Files,
+            "KEY=VALUE" if self.current.contains("=@") => return Completions::Files,
+            "ID|FILE" => {
+                let ids = (self.conversations)();
+                let ids: Vec<Candidate> = ids.iter().map(|(id, title)| Candidate::new(id.as_str(), title)).collect();
+                if ids.iter().any(|id| id.value.starts_with(self.current)) { ids } else { return Completions::Files }
+            }
+            "SERVER" if is_positional && matches!(self.walk.command.get_name(), "login" | "logout") => {
+                KnownServers::load(self.walk, self.before).remote_names()
+            }
             "KEY=VALUE" if self.current.contains('=') => self.argument_values(""),
             "KEY=VALUE" => self.arguments(""),
             "TOOL" if is_positional => KnownServers::load(self.walk, self.before).tools(self.current),
@@ -193,6 +208,8 @@ impl PartialLine<'_> {
                 let mut names = servers.names();
                 if name.contains("TOOL") && self.current.contains('.') {
                     names.extend(servers.tools(self.current));
+                } else if name.contains("TOOL") && !self.current.is_empty() {
+                    names.extend(servers.short_names(self.current));
                 }
                 names
             }
@@ -261,7 +278,8 @@ mod tests {
         let mut root = CommandLine::command();
         root.build();
         let words: Vec<String> = words.iter().copied().map(str::to_owned).collect();
-        match complete(&root, &words) {
+        let conversations = || vec![("4f2a9c01".to_owned(), "A talk".to_owned())];
+        match complete(&root, &words, conversations) {
             Completions::Candidates(candidates) => candidates.into_iter().map(|candidate| candidate.value).collect(),
             other => vec![format!("{other:?}")],
         }
@@ -278,8 +296,11 @@ mod tests {
         assert_eq!(values(&["ropeway", "tools", "--era=l"]), ["--era=legacy"]);
         assert_eq!(values(&["ropeway", "completions", "f"]), ["fish"]);
         assert_eq!(values(&["ropeway", "tools", "--config", ""]), ["Files"]);
-        assert_eq!(values(&["ropeway", "call", "t", "--save", ""]), ["Folders"]);
+        assert_eq!(values(&["ropeway", "call", "t", "--save", ""]), ["Files"]);
         assert_eq!(values(&["ropeway", "call", "t", "@"]), ["Files"]);
+        assert_eq!(values(&["ropeway", "chat", "--resume", ""]), ["4f2a9c01"]);
+        assert_eq!(values(&["ropeway", "chat", "--resume", "./"]), ["Files"]);
+        assert_eq!(values(&["ropeway", "call", "t", "body=@"]), ["Files"]);
         assert_eq!(values(&["ropeway"]), [""; 0]);
         assert_eq!(values(&[]), [""; 0]);
     }

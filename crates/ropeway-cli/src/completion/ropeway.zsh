@@ -5,7 +5,7 @@ _ropeway() {
     local -a whole whole_shown open open_shown
     for line in "${(@f)$("${program/#\~\//$HOME/}" complete zsh "${(@Q)words[1,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}"; do
         case $line in
-            $'\tfiles') _files; return ;;
+            $'\tfiles') compset -P '[^=]*=@' || compset -P '@'; _files; return ;;
             $'\tfolders') _files -/; return ;;
             '') continue ;;
         esac

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::connect::deadline::{Deadline, PendingServers};
 use crate::failure::Failure;
-use crate::output::print::{print, print_json};
+use crate::output::print::{print, print_json, print_paged};
 use crate::terminal::pager::Pager;
 use crate::terminal::status::Status;
 use crate::trust::TrustMode;
@@ -33,15 +33,20 @@ pub(crate) struct CommandContext {
 }
 
 impl CommandContext {
-    pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool, trust: TrustMode) -> Self {
+    pub(crate) fn new(json: bool, timeout: Option<Duration>, verbose: bool, trust: TrustMode, pager: Pager) -> Self {
         let waiting = PendingServers::default();
         let deadline = timeout.map(|timeout| Deadline::new(timeout, waiting.clone()));
-        let (status, events, pager) = (Status::new(verbose), Events::default(), Pager::default());
+        let (status, events) = (Status::new(verbose), Events::default());
         Self { json, verbose, deadline, waiting, status, events, trust, pager }
     }
 
     /// Prints a result: JSON with `--json`, and text otherwise.
     pub(crate) fn print(&self, json: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json { print_json(json) } else { print(&text()) }
+    }
+
+    /// Like [`print`](Self::print), for a text that is paged if it is longer than the screen.
+    pub(crate) fn print_long(&self, json: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.json { print_json(json) } else { print_paged(&self.pager, &text()) }
     }
 }

@@ -41,6 +41,14 @@ impl LikelyServers {
     }
 }
 
+/// Returns the servers with a cached tool of this name, if any.
+pub(crate) fn servers_with_cached_tool(servers: &Servers, name: &str) -> Option<Servers> {
+    let (names, remembered) = (ToolNames::new(&servers.config), RememberedTools::new(servers));
+    let mut known = servers.clone();
+    known.config.servers.retain(|entry| remembered.has(&entry.alias, name, &names) == Some(true));
+    (!known.config.servers.is_empty()).then_some(known)
+}
+
 /// The cached tools of each server, by index.
 pub(crate) struct RememberedTools(Vec<(Alias, Option<Vec<ToolDefinition>>)>);
 

@@ -10,6 +10,8 @@ pub(crate) enum Selector {
     Server(String),
     /// One tool, for [`ToolNames::choose`](crate::arguments::names::ToolNames::choose).
     Tool(String),
+    /// The tools of this name, of any server.
+    Name(String),
 }
 
 impl Servers {
@@ -25,6 +27,7 @@ impl Servers {
                     // A tool without a server may belong to any of them.
                     None => return Ok((self, selectors)),
                 },
+                Selector::Name(_) => return Ok((self, selectors)),
             }
         }
         let is_awake = selectors.iter().any(|selector| matches!(selector, Selector::Server(_)));
@@ -44,7 +47,10 @@ impl Servers {
             (Some(_), _) => Ok(Selector::Tool(typed.to_owned())),
             // A server that is given on the spot need not be named.
             (None, ServerSource::Line) => Ok(Selector::Tool(typed.to_owned())),
-            (None, _) => Err(self.unknown(typed.split('.').next().unwrap_or(typed))),
+            (None, _) => match typed.split_once('.') {
+                Some((server, _)) => Err(self.unknown(server)),
+                None => Ok(Selector::Name(typed.to_owned())),
+            },
         }
     }
 }
@@ -78,6 +84,8 @@ mod tests {
             select(&["files.read", "v1"]),
             Ok((strings(&["files", "v1"]), vec![tool("files.read"), server("v1")], true))
         );
+        let all = strings(&["files", "v1", "v1.2"]);
+        assert_eq!(select(&["read"]), Ok((all, vec![Selector::Name("read".into())], false)));
         assert_eq!(select(&["flies.read"]), Err("unknown server `flies`".to_owned()));
     }
 }

@@ -18,7 +18,7 @@ const DIRECT: &str = "ROPEWAY_DIRECT";
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerOptions {
     /// Configuration file: a ropeway.yaml, or the file of another client
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["stdio", "url"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["stdio", "url"])]
     pub(crate) config: Option<PathBuf>,
     /// Run COMMAND as a stdio server, without a shell
     #[arg(long, value_name = "COMMAND", conflicts_with = "url")]

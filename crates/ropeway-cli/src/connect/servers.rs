@@ -15,7 +15,7 @@ use crate::arguments::names::expand_prefix;
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{self, Origin, find_path, find_with_origin};
 use crate::connect::command_context::CommandContext;
-use crate::connect::server_options::{DEMO, ServerOptions};
+use crate::connect::server_options::ServerOptions;
 use crate::connect::waiting::Waiting;
 use crate::failure::Failure;
 use crate::output::print::say;
@@ -156,9 +156,9 @@ fn set_era(entry: &mut ServerEntry, era: EraChoice) {
 }
 
 /// Returns the failure for a named server without a configuration file.
-fn no_config_file(server: &str, places: &[config_paths::ConfigPath]) -> Failure {
+fn no_config_file(server: &str, similar: &[String], places: &[config_paths::ConfigPath]) -> Failure {
     let failure = Failure::usage(format!("unknown server `{server}`: no configuration file found"));
-    let failure = match suggest::did_you_mean(server, [DEMO]) {
+    let failure = match suggest::did_you_mean_one_of(similar) {
         Some(question) => failure.hint(question),
         None => failure,
     };
@@ -376,15 +376,26 @@ impl Servers {
 
     /// Returns the failure for an unknown server name.
     pub(crate) fn unknown(&self, name: &str) -> Failure {
+        self.unknown_noun("server", name, &[])
+    }
+
+    /// Returns the failure for a name of neither a server nor a tool; `similar` are tools with similar names.
+    pub(crate) fn unknown_server_or_tool(&self, name: &str, similar: &[String]) -> Failure {
+        self.unknown_noun("server or tool", name, similar)
+    }
+
+    fn unknown_noun(&self, noun: &str, name: &str, similar: &[String]) -> Failure {
         if let Err(failure) = self.check_path(name) {
             return failure;
         }
-        if self.source == ServerSource::Demo {
-            return no_config_file(name, &config_paths::candidates());
-        }
-        let failure = Failure::usage(format!("unknown server `{name}`"));
         let names: Vec<&str> = self.names().into_iter().map(Alias::as_str).collect();
-        match suggest::did_you_mean(name, names.iter().copied()) {
+        let servers = suggest::closest(name, names.iter().copied()).into_iter().map(str::to_owned);
+        let similar: Vec<String> = servers.chain(similar.iter().cloned()).take(suggest::MAX_SUGGESTIONS).collect();
+        if self.source == ServerSource::Demo {
+            return no_config_file(name, &similar, &config_paths::candidates());
+        }
+        let failure = Failure::usage(format!("unknown {noun} `{name}`"));
+        match suggest::did_you_mean_one_of(&similar) {
             Some(question) => failure.hint(question),
             None if names.is_empty() => failure.hint("no servers configured; try `ropeway add`"),
             None => failure.hint(format!("configured servers: {}", names.join(", "))),

@@ -30,27 +30,13 @@ pub(crate) enum Exit {
 /// The exit codes, for `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
-  0  success
-  1  tool error: the tool failed or the server refused the call
-  2  invalid usage, configuration or arguments, or an unknown server, tool, prompt or resource
-  3  server unreachable or protocol error
-  4  server needs authentication
-  5  timeout";
-
-/// The exit codes of commands that only read and write files, for `--help`.
-pub(crate) const FILE_EXIT_CODES: &str = "\
-Exit codes:
-  0  success
-  2  invalid usage or configuration";
-
-/// The exit codes of commands that connect, but call nothing, for `--help`.
-pub(crate) const CHECK_EXIT_CODES: &str = "\
-Exit codes:
-  0  success
-  2  invalid usage or configuration
-  3  server unreachable or protocol error
-  4  server needs authentication
-  5  timeout";
+  0    success
+  1    tool error: the tool failed or the server refused the call
+  2    invalid usage, configuration or arguments, or an unknown server, tool, prompt or resource
+  3    server unreachable or protocol error
+  4    server needs authentication
+  5    timeout
+  130  interrupted with Ctrl-C";
 
 pub(super) fn exit_of(error: &CallError) -> Exit {
     match error {

@@ -15,9 +15,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::chain::chain_text;
 use self::chain::{chain, challenge, connect_errors};
-pub(crate) use self::exit::{
-    CHECK_EXIT_CODES, EXIT_CODES, Exit, FILE_EXIT_CODES, exit_of_connect, exit_of_oauth, worst_exit,
-};
+pub(crate) use self::exit::{EXIT_CODES, Exit, exit_of_connect, exit_of_oauth, worst_exit};
 use self::exit::{exit_of, exit_of_cause};
 use crate::describe::signature::{arguments, signature};
 use crate::terminal::text::{clean_line, clean_names, strip_model_prefix, terminal_width, width, wrap};

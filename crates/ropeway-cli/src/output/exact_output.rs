@@ -2,11 +2,12 @@
 
 use std::io::IsTerminal as _;
 
-use ropeway::content::{ContentPart, EmbeddedResource, ResourceContents, decode_base64};
+use ropeway::content::{ContentPart, EmbeddedResource, ResourceContents};
 use ropeway::envelope::{Envelope, EnvelopeData};
 
 use crate::failure::{Failure, problem_line};
-use crate::output::render_result::{SaveFolder, is_structured_copy, is_text_copy, render_parts};
+use crate::output::render_result::{SaveFolder, bytes_of, is_structured_copy, is_text_copy, render_parts};
+use crate::terminal::text::clean;
 
 /// How text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub(crate) enum TextMode {
     Clean,
     /// To a pipe or file: unchanged, except that a line break ends the last line.
     Piped,
-    /// Byte for byte, as with `--raw`. A single binary part is written as its bytes, unless standard output is
+    /// Byte for byte, as with `--raw`. The only binary part is written as its bytes, unless standard output is
     /// a terminal.
     Raw { binary: bool },
 }
@@ -66,9 +67,9 @@ pub(crate) fn exact_parts(
             let output = ExactOutput { bytes: text.as_bytes().to_vec(), notes: Vec::new() };
             return Ok(output.ended(mode));
         }
-        if let (TextMode::Raw { binary: true }, Some(bytes), None) = (mode, bytes_of(part), folder) {
-            return Ok(ExactOutput { bytes, notes: Vec::new() });
-        }
+    }
+    if let (TextMode::Raw { binary: true }, Some(output), None) = (mode, only_binary(parts), folder) {
+        return Ok(output);
     }
     let mut output = ExactOutput::default();
     for part in parts {
@@ -106,6 +107,20 @@ impl ExactOutput {
     }
 }
 
+/// Returns the bytes of the only binary part, with all texts beside it as notes.
+fn only_binary(parts: &[ContentPart]) -> Option<ExactOutput> {
+    let mut output: Option<ExactOutput> = None;
+    let mut notes = Vec::new();
+    for part in parts {
+        match (bytes_of(part), text_of(part)) {
+            (Some(bytes), _) if output.is_none() => output = Some(ExactOutput { bytes, notes: Vec::new() }),
+            (None, Some(text)) => notes.push(clean(text).trim_end().to_owned()),
+            _ => return None,
+        }
+    }
+    output.map(|output| ExactOutput { notes, ..output })
+}
+
 /// Returns the text of a text part.
 fn text_of(part: &ContentPart) -> Option<&str> {
     match part {
@@ -113,16 +128,6 @@ fn text_of(part: &ContentPart) -> Option<&str> {
         ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Text(text), .. }) => Some(text),
         _ => None,
     }
-}
-
-/// Returns the bytes of a binary part.
-fn bytes_of(part: &ContentPart) -> Option<Vec<u8>> {
-    let base64 = match part {
-        ContentPart::Image(blob) | ContentPart::Audio(blob) => blob.base64(),
-        ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Blob(base64), .. }) => base64.as_str(),
-        _ => return None,
-    };
-    decode_base64(base64).ok()
 }
 
 /// Returns `true` if the structured content only repeats the text.
@@ -170,7 +175,7 @@ mod tests {
             {"type": "image", "data": "AAAA", "mimeType": "image/png"}, {"type": "text", "text": "three"}]);
         let (text, notes) = exact_of(json!({"content": parts}), TextMode::Piped);
         assert_eq!(text, "one\r\ntwo\nimage/png, 3 B\nthree\n");
-        assert_eq!(notes, ["use --save DIR to save binary content"]);
+        assert_eq!(notes, ["use --save PATH to save binary content"]);
     }
 
     #[test]
@@ -192,5 +197,13 @@ mod tests {
         for mode in [TextMode::Piped, TextMode::Raw { binary: false }] {
             assert_eq!(exact_of(image.clone(), mode).0, "image/png, 2 B\n");
         }
+        let part = &image["content"][0];
+        let beside = json!({"content": [{"type": "text", "text": "a\n"}, part, {"type": "text", "text": "b"}]});
+        assert_eq!(
+            exact_of(beside, TextMode::Raw { binary: true }),
+            ("hi".to_owned(), vec!["a".to_owned(), "b".to_owned()])
+        );
+        let two = exact_of(json!({"content": [part, part]}), TextMode::Raw { binary: true });
+        assert_eq!(two.0, "image/png, 2 B\nimage/png, 2 B\n");
     }
 }

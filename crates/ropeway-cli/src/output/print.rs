@@ -10,7 +10,8 @@ use tokio::net::unix::pipe;
 
 use crate::failure::Failure;
 use crate::secrets::redaction;
-use crate::terminal::pager::{self, Pager};
+use crate::terminal::charset::for_locale;
+use crate::terminal::pager::Pager;
 use crate::terminal::text::clean_json;
 
 /// Set once a result was written to standard output.
@@ -26,17 +27,17 @@ pub(crate) fn has_written() -> bool {
 
 /// Prints a result with secrets redacted. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    print_unredacted(&redaction::redact(text))
+    print_unredacted(&for_locale(&redaction::redact(text)))
 }
 
 /// Prints a result, or pages it at the end of the command if it is longer than the screen.
 pub(crate) fn print_paged(pager: &Pager, text: &str) -> Result<(), Failure> {
-    let text = redaction::redact(text);
-    match pager::wanted(&text) {
-        Some(_) => pager.push(&text),
-        None => print_unredacted(&text)?,
-    }
-    Ok(())
+    print_paged_unredacted(pager, &for_locale(&redaction::redact(text)))
+}
+
+/// Like [`print_paged`], for the result of a tool, without redaction.
+pub(crate) fn print_paged_unredacted(pager: &Pager, text: &str) -> Result<(), Failure> {
+    if pager.take_long(text) { Ok(()) } else { print_unredacted(text) }
 }
 
 /// Prints the result of a tool, without redaction.
@@ -120,5 +121,5 @@ pub(crate) fn start_line() {
 pub(crate) fn say(text: &str) {
     start_line();
     // Errors on standard error cannot be reported.
-    let _ = anstream::stderr().lock().write_all(redaction::redact(text).as_bytes());
+    let _ = anstream::stderr().lock().write_all(for_locale(&redaction::redact(text)).as_bytes());
 }

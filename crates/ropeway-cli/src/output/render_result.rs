@@ -14,24 +14,42 @@ use crate::terminal::text::{clean, clean_line, size};
 
 const FAINT: Style = Style::new().dimmed();
 
-/// The directory for files of a result.
+/// The place for files of a result.
 pub(crate) struct SaveFolder {
     path: PathBuf,
     stem: String,
+    /// The file that the user named, for a result with one file.
+    file: Option<PathBuf>,
 }
 
 impl SaveFolder {
     /// Files are named after the tool. The directory is created on first use.
     pub(crate) fn new(path: &Path, tool: &str) -> Self {
-        Self { path: path.to_owned(), stem: safe_name(tool) }
+        Self { path: path.to_owned(), stem: safe_name(tool), file: None }
     }
 
-    /// Writes a new file and never overwrites an existing one.
+    /// Like [`new`](Self::new), but a path with an extension is a file, unless it ends with `/` or is a directory. Several
+    /// files are numbered beside it.
+    pub(crate) fn for_parts(path: &Path, tool: &str, parts: &[ContentPart]) -> Self {
+        let is_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir();
+        let (Some(stem), Some(_), false) = (path.file_stem(), path.extension(), is_folder) else {
+            return Self::new(path, tool);
+        };
+        let file = (parts.iter().filter(|part| bytes_of(part).is_some()).count() == 1).then(|| path.to_owned());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Self { path: folder.to_owned(), stem: stem.to_string_lossy().into_owned(), file }
+    }
+
+    /// Writes a new file and never overwrites an existing one, unless the user named it.
     pub(crate) fn save(&self, mime_type: &str, bytes: &[u8]) -> Result<PathBuf, Failure> {
         let failed = |path: &Path, error: std::io::Error| {
             Failure::usage(format!("could not write `{}`", path.display())).caused_by(&error)
         };
         std::fs::create_dir_all(&self.path).map_err(|error| failed(&self.path, error))?;
+        if let Some(path) = &self.file {
+            write_regular(path, bytes).map_err(|error| failed(path, error))?;
+            return Ok(path.clone());
+        }
         let extension = extension(mime_type);
         for number in 1..=100_000 {
             let path = self.path.join(format!("{}-{number}.{extension}", self.stem));
@@ -45,6 +63,45 @@ impl SaveFolder {
             }
         }
         Err(Failure::usage(format!("too many files with this name in `{}`", self.path.display())))
+    }
+}
+
+/// Writes a file. A pipe or device would block or do something else.
+fn write_regular(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    std::fs::write(path, bytes)
+}
+
+/// Returns the bytes of a binary part.
+pub(crate) fn bytes_of(part: &ContentPart) -> Option<Vec<u8>> {
+    let base64 = match part {
+        ContentPart::Image(blob) | ContentPart::Audio(blob) => blob.base64(),
+        ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Blob(base64), .. }) => base64.as_str(),
+        _ => return None,
+    };
+    decode_base64(base64).ok()
+}
+
+/// Returns the note that `--save` had nothing to save, if so.
+pub(crate) fn nothing_saved(parts: &[ContentPart]) -> Option<String> {
+    let is_any = parts.iter().any(|part| bytes_of(part).is_some());
+    (!is_any).then(|| "nothing to save: no binary content".to_owned())
+}
+
+/// Decodes a resource that a server sends as a blob although it is text.
+pub(crate) fn decode_text(part: ContentPart) -> ContentPart {
+    let ContentPart::Resource(EmbeddedResource { mime_type: Some(mime_type), .. }) = &part else { return part };
+    let essence = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_text = essence.starts_with("text/")
+        || ["json", "xml", "yaml", "javascript"].iter().any(|kind| essence.ends_with(kind));
+    let text = bytes_of(&part).filter(|_| is_text).and_then(|bytes| String::from_utf8(bytes).ok());
+    match (part, text) {
+        (ContentPart::Resource(resource), Some(text)) => {
+            ContentPart::Resource(EmbeddedResource { contents: ResourceContents::Text(text), ..resource })
+        }
+        (part, _) => part,
     }
 }
 
@@ -157,7 +214,7 @@ pub(crate) fn render_parts<'a>(
         shown.text.push('\n');
     }
     if unsaved > 0 {
-        shown.notes.push("use --save DIR to save binary content".to_owned());
+        shown.notes.push("use --save PATH to save binary content".to_owned());
     }
     Ok(shown)
 }
@@ -234,7 +291,7 @@ mod tests {
         let expected = "hello\nimage/png, 3 B\naudio/wav, 1 B (invalid base64)\nfile:///a\ninside\n\
             b → file:///b\n{\"type\":\"hologram\"}\n{\n  \"a\": 1\n}\n";
         assert_eq!(plain(&output, None), expected);
-        assert_eq!(render(&output, None).expect("an answer").notes, ["use --save DIR to save binary content"]);
+        assert_eq!(render(&output, None).expect("an answer").notes, ["use --save PATH to save binary content"]);
     }
 
     #[test]
@@ -270,6 +327,54 @@ mod tests {
         names.sort();
         assert_eq!(names, ["ev_il-1.jpg", "ev_il-2.jpg", "ev_il-3.jpg", "ev_il-4.jpg"]);
         assert_eq!(std::fs::read(inner.join("ev_il-1.jpg")).expect("a file"), b"hi");
+    }
+
+    #[test]
+    fn a_path_with_an_extension_is_the_file_of_a_result_with_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let image = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/jpeg"});
+        let save = |path: &str, images: &[Value]| {
+            let text = json!({"type": "text", "text": "x"});
+            let content = [&[text][..], images].concat();
+            let output = read(json!({"content": content}));
+            let target = SaveFolder::for_parts(Path::new(path), "t", &output.meta.content);
+            render(&output, Some(&target)).map(drop).map_err(|failure| failure.message().to_owned())
+        };
+        let file = at("new/out.png").display().to_string();
+        for data in ["aGk=", "aG8="] {
+            assert_eq!(save(&file, &[image(data)]), Ok(()));
+        }
+        assert_eq!(std::fs::read(&file).expect("the file, replaced"), b"ho");
+        assert_eq!(save(&file, &[image("aGk="), image("aG8=")]), Ok(()));
+        assert!(at("new/out-1.jpg").is_file() && at("new/out-2.jpg").is_file());
+        std::fs::create_dir(at("v1.2")).expect("a folder");
+        for (path, saved) in [("v1.2", "v1.2/t-1.jpg"), ("v1.3/", "v1.3/t-1.jpg"), ("plain", "plain/t-1.jpg")] {
+            assert_eq!(save(&format!("{}/{path}", folder.path().display()), &[image("aGk=")]), Ok(()));
+            assert!(at(saved).is_file(), "{saved}");
+        }
+        let pipe = at("pipe.png");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+        let pipe = pipe.display().to_string();
+        assert_eq!(save(&pipe, &[image("aGk=")]), Err(format!("could not write `{pipe}`")));
+    }
+
+    #[test]
+    fn a_blob_with_a_text_type_is_text() {
+        let part = |mime: &str, data: &str| {
+            let part = json!({"type": "resource", "resource": {"uri": "a:b", "mimeType": mime, "blob": data}});
+            decode_text(serde_json::from_value(part).expect("a part"))
+        };
+        let is_text = |part: ContentPart| {
+            matches!(part, ContentPart::Resource(EmbeddedResource {
+            contents: ResourceContents::Text(text), .. }) if text == "hi")
+        };
+        for mime in ["text/plain", "Text/Markdown; charset=utf-8", "application/json", "image/svg+xml"] {
+            assert!(is_text(part(mime, "aGk=")), "{mime}");
+        }
+        for (mime, data) in [("image/png", "aGk="), ("text/plain", "/////w=="), ("text/plain", "!")] {
+            assert!(!is_text(part(mime, data)), "{mime}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The terminal: text made safe, wrapped and styled, tables, the pager and the status line.
 
+pub(crate) mod charset;
+pub(crate) mod color;
 pub(crate) mod duration;
 pub(crate) mod hidden_input;
 pub(crate) mod pager;

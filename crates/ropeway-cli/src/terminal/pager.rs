@@ -26,17 +26,35 @@ static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// Output to page at the end of the command, when no server is running.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pager(Arc<Mutex<String>>);
+pub(crate) struct Pager {
+    text: Arc<Mutex<String>>,
+    /// Set by `--no-pager`.
+    is_off: bool,
+}
 
 impl Pager {
+    /// Creates a pager, or one that pages nothing.
+    pub(crate) fn new(is_off: bool) -> Self {
+        Self { is_off, ..Self::default() }
+    }
+
+    /// Takes a text that is longer than the screen. Returns `false` if it must be printed.
+    pub(crate) fn take_long(&self, text: &str) -> bool {
+        let is_taken = !self.is_off && wanted(text).is_some();
+        if is_taken {
+            self.push(text);
+        }
+        is_taken
+    }
+
     /// Appends text.
-    pub(crate) fn push(&self, text: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+    fn push(&self, text: &str) {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
     }
 
     /// Takes the collected text.
     pub(crate) fn take(&self) -> String {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.text.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

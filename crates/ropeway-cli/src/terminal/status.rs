@@ -9,11 +9,13 @@ use std::time::Duration;
 use ropeway::tool::Progress;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::terminal::charset::{for_locale, is_plain};
 use crate::terminal::text::{clean_line, cut, screen_columns, terminal_width};
 
 /// Delay before the status line appears.
 const PATIENCE: Duration = Duration::from_millis(300);
 const FRAME: Duration = Duration::from_millis(80);
+const PLAIN_SPINNER: [&str; 4] = ["|", "/", "-", "\\"];
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const BAR: usize = 20;
 
@@ -91,7 +93,7 @@ impl Status {
         let _line = ShownLine::new();
         let mut frames = tokio::time::interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut spinner = SPINNER.iter().cycle();
+        let mut spinner = if is_plain() { PLAIN_SPINNER.iter() } else { SPINNER.iter() }.cycle();
         loop {
             tokio::select! {
                 biased;
@@ -105,6 +107,7 @@ impl Status {
                     let width = terminal_width(&stderr).unwrap_or(80).min(screen_columns(&stderr));
                     let line = line(&label(), progress.as_ref(), width);
                     let frame = spinner.next().unwrap_or(&"");
+                    let line = for_locale(&line);
                     if IS_OVER.load(Ordering::Acquire) {
                         continue;
                     }

@@ -5,6 +5,8 @@ use std::os::fd::AsFd;
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use crate::terminal::charset::is_plain;
+
 /// Maximum combining marks per character, as in Unicode's stream-safe text format (UAX #15, D4). Terminals stack
 /// them over the lines around.
 const MOST_MARKS: usize = 30;
@@ -227,6 +229,8 @@ pub(crate) fn clusters(text: &str) -> impl DoubleEndedIterator<Item = (&str, usi
 
 /// Truncates a text to `most` columns, with `…` at the end.
 pub(crate) fn cut(text: &str, most: usize) -> String {
+    // A plain ellipsis takes three columns.
+    let most = if is_plain() && columns(text) > most { most.saturating_sub(2) } else { most };
     // `kept` is the length in bytes that fits before `…`. Stops at the first cluster that does not fit.
     let (mut used, mut length, mut kept) = (0, 0, 0);
     for (cluster, columns) in clusters(text) {

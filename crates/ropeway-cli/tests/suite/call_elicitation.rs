@@ -117,8 +117,7 @@ fn a_real_server_asks_during_a_call() {
     let words = shlex::split(&format!("call trigger-elicitation-request --stdio {server}")).expect("words");
     let mut window = Window::open(place.ropeway(&words.iter().map(String::as_str).collect::<Vec<_>>()));
     window.see(" asks:");
-    window.see("Your full, legal name");
-    window.see("String: ");
+    window.see("String (Your full, legal name): ");
     window.press("Ada\r");
     window.see(": ");
     window.press(CTRL_C);

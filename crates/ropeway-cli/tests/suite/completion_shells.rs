@@ -73,6 +73,16 @@ fn servers_tools_arguments_and_choices_are_offered_while_a_server_hangs() {
 }
 
 #[test]
+fn tools_are_offered_without_their_server_even_if_two_have_them() {
+    let place = Place::with(&["a", "b"].map(|alias| entry(alias, &Script::default())));
+    place.run("tools").expect(0);
+    assert_eq!(offered(&place, &["call", "ec"]), ["echo"]);
+    assert_eq!(offered(&place, &["tools", "ec"]), ["echo"]);
+    assert_eq!(offered(&place, &["tools", "a.ec"]), ["a.echo"]);
+    assert_eq!(offered(&place, &["tools", ""]), ["a", "b"]);
+}
+
+#[test]
 fn a_broken_configuration_completes_nothing_silently() {
     let place = place();
     let folder = place.path().join(".cache/ropeway/tools");

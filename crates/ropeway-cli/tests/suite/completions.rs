@@ -5,11 +5,10 @@ use crate::{Ropeway, Run};
 /// Returns the commands of the help text.
 pub(crate) fn commands() -> Vec<String> {
     let help = Run::of(&["--help"]).expect(0).stdout;
-    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let lines = help.lines().skip_while(|line| *line != "Use:").take_while(|line| *line != "Options:");
     // Continued descriptions are indented further.
-    let names = lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
-    // `help` is an alias of `--help`.
-    names.filter(|name| *name != "help").map(str::to_owned).collect()
+    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
 #[test]

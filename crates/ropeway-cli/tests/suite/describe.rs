@@ -98,6 +98,26 @@ fn an_unknown_tool_gets_the_nearest_right_name() {
 }
 
 #[test]
+fn a_tool_name_without_its_server_is_described_for_every_server() {
+    let place = Place::with(&[
+        server(json!({"type": "object"})),
+        entry("t", &Script::default()),
+        entry("u", &Script::default()),
+        json!({"alias": "broken", "command": "/no/such/program"}),
+    ]);
+    let one = place.run("tools one").expect(0).stdout;
+    assert!(one.starts_with("s.one\n"), "{one}");
+    assert_eq!(place.run("tools one").expect(0).stdout, one, "with a cache");
+    let both = place.run("tools echo --names").expect(0).stdout;
+    assert_eq!(both, "t.echo\nu.echo\n");
+    assert_eq!(place.run("tools one echo t --names").expect(0).stdout.lines().next(), Some("s.one"));
+    assert_eq!(place.run("tools one --json").expect(0).json()["name"], "mcp_s_one");
+    let stderr = place.run("tools noe").expect(2).stderr;
+    assert!(stderr.starts_with("error: unknown server or tool `noe`\n  did you mean `s.one`?\n"), "{stderr}");
+    assert!(stderr.contains("server `broken` is "), "{stderr}");
+}
+
+#[test]
 fn several_servers_and_tools_are_selected_at_once() {
     let place = Place::with(&[server(json!({"type": "object"})), entry("t", &Script::default())]);
     let text = place.run("tools s.one t.echo").expect(0).stdout;

@@ -41,6 +41,7 @@ mod manifest;
 mod many;
 mod mark;
 mod narrow;
+mod options;
 mod pager;
 mod picture;
 mod place;

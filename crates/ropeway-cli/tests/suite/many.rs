@@ -70,7 +70,9 @@ fn an_ambiguous_name_lists_the_servers() {
 fn suggestions_include_the_server() {
     let place = Place::with(&[entry("alpha", &Script::default()), entry("files", &Script::default())]);
     for (typed, words) in [
-        ("tools fiels", "unknown server `fiels`\n  did you mean `files`?"),
+        ("tools fiels", "unknown server or tool `fiels`\n  did you mean `files`?"),
+        ("tools ecoh", "unknown server or tool `ecoh`\n  did you mean `alpha.echo` or `files.echo`?"),
+        ("tools zzz", "unknown server or tool `zzz`\n  configured servers: alpha, files"),
         ("health zzz", "unknown server `zzz`\n  configured servers: alpha, files"),
         ("call files echo message=hi", "invalid argument `echo`\n"),
         ("call files echo message=hi", "\n  did you mean `files.echo`?\n"),
@@ -103,7 +105,8 @@ fn lists_accept_several_servers() {
         let servers: Vec<&Value> =
             list["servers"].as_array().expect("servers").iter().map(|it| &it["server"]).collect();
         assert_eq!(servers, ["a", "c"], "{command}");
-        assert!(place.run(&format!("{command} a d")).expect(2).stderr.contains("unknown server `d`"), "{command}");
+        let stderr = place.run(&format!("{command} a d")).expect(2).stderr;
+        assert!(stderr.starts_with("error: unknown server ") && stderr.contains(" `d`\n"), "{command}: {stderr}");
     }
     let events = place.run("events a c --json --timeout 2s").stdout;
     assert!(events.contains("\"server\":\"c\"") && !events.contains("\"server\":\"b\""), "{events}");
@@ -366,7 +369,7 @@ fn a_picture_that_is_read_is_kept_on_request() {
     let place = Place::with(&[entry("a", &Script::default())]);
     let run = place.run("read test://picture").expect(0);
     assert_eq!(run.stdout, "test://picture\nimage/png, 8 B\n");
-    assert_eq!(run.stderr, "use --save DIR to save binary content\n");
+    assert_eq!(run.stderr, "use --save PATH to save binary content\n");
     let run = place.run("read test://picture --save out").expect(0);
     assert_eq!(run.stdout, "test://picture\nimage/png, 8 B → out/a-1.png\n");
     assert_eq!(std::fs::read(place.path().join("out/a-1.png")).expect("a file"), b"\x89PNG\r\n\x1a\n");

@@ -13,8 +13,13 @@ use crate::trial::binary;
 use crate::{Ropeway, Run};
 
 /// Variables that change the searched locations or the output.
-const VARIABLES: [&str; 19] = [
+const VARIABLES: [&str; 24] = [
     "BROWSER",
+    "CLICOLOR",
+    "FORCE_COLOR",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
     "DISPLAY",
     "NO_COLOR",
     "CLICOLOR_FORCE",

@@ -6,9 +6,8 @@ mod transfer;
 use clap::Subcommand;
 use ropeway::oauth::TokenStore;
 
-use super::examples::with_file_exit_codes;
 use crate::connect::command_context::CommandContext;
-use crate::failure::{Exit, FILE_EXIT_CODES, Failure};
+use crate::failure::{Exit, Failure};
 use crate::sign_in::failure::store_failure;
 
 /// Shown at the end of `--help`.
@@ -50,13 +49,13 @@ pub(super) struct Auth {
 #[derive(Debug, Subcommand)]
 enum AuthCommand {
     /// List sign-ins: server, issuer, account, scopes, expiry and storage
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(STATUS_EXAMPLES))]
+    #[command(after_long_help = STATUS_EXAMPLES)]
     Status(status::Status),
     /// Write all sign-ins to a file, encrypted with a passphrase
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(EXPORT_EXAMPLES))]
+    #[command(after_long_help = EXPORT_EXAMPLES)]
     Export(transfer::Transfer),
     /// Import the sign-ins of an exported file
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(IMPORT_EXAMPLES))]
+    #[command(after_long_help = IMPORT_EXAMPLES)]
     Import(transfer::Transfer),
 }
 

@@ -25,7 +25,7 @@ const FAINT: Style = Style::new().dimmed();
 #[derive(Debug, clap::Args)]
 pub(super) struct Status {
     /// Configuration file, if not the one in use
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 

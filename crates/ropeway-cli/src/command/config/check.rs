@@ -35,7 +35,7 @@ pub(super) struct Check {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Same as FILE
-    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
     /// Connect to the servers and check tool, argument and resource names
     #[arg(long)]

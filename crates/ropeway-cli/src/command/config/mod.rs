@@ -7,9 +7,9 @@ mod unmatched;
 
 use clap::Subcommand;
 
-use super::examples::{self, with_file_exit_codes};
+use super::examples;
 use crate::connect::command_context::CommandContext;
-use crate::failure::{Exit, FILE_EXIT_CODES, Failure};
+use crate::failure::{Exit, Failure};
 use crate::output::print::print_json;
 
 /// Check and locate the configuration file
@@ -21,12 +21,12 @@ pub(super) struct Config {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(examples::CONFIG_CHECK))]
+    #[command(after_long_help = examples::CONFIG_CHECK)]
     Check(check::Check),
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(examples::CONFIG_PATH))]
+    #[command(after_long_help = examples::CONFIG_PATH)]
     Path(path::Path),
     /// Print the JSON Schema of the configuration file, for editors
-    #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(examples::CONFIG_SCHEMA))]
+    #[command(after_long_help = examples::CONFIG_SCHEMA)]
     Schema,
 }
 
