@@ -199,6 +199,11 @@ impl<'a> Round<'a> {
         match (permission, &self.agent_loop.approver.handler) {
             (Permission::Allow, _) => self.enqueue(job),
             (Permission::Ask, Some(handler)) => {
+                // A call that cannot be made needs no decision.
+                if let Some(error) = job.tool.argument_error(&job.arguments) {
+                    self.reporter.started(&mut job);
+                    return self.reporter.failed(job.index, job.tool.definition(), error);
+                }
                 let definition = job.tool.definition();
                 let request = ApprovalRequest {
                     call: self.reporter.id(job.index),
