@@ -2,6 +2,7 @@
 
 mod agent_config;
 pub(crate) mod approval;
+pub(crate) mod approval_store;
 pub(crate) mod attachment;
 mod call_display;
 pub(crate) mod elicitation;
@@ -22,6 +23,7 @@ pub(crate) mod store;
 mod terminal;
 mod turn;
 mod turn_failure;
+mod undo;
 
 pub(crate) use self::agent_config::AgentConfig;
 pub(crate) use self::json_steps::print_failed;

@@ -8,13 +8,12 @@ use ropeway::mcp::ElicitationAnswer;
 use ropeway::tool::{CallError, Origin};
 
 use super::approval::{self, ApprovalChoices, Reply};
+use super::call_display;
 use super::elicitation::{self, MAX_QUESTIONS};
 use super::line_editor::{LineEditor, LineInput};
 use super::question::{Question, QuestionOutcome};
 use super::state::{Chat, deadline_reached};
 use super::terminal::{TerminalUser, print_to_user, wait_for_interrupt};
-use super::{call_display, turn_failure};
-use crate::connect::lockfile;
 use crate::failure::{Exit, Failure};
 use crate::output::print::say;
 use crate::sign_in::offer::{SignInQuestion, offer};
@@ -74,7 +73,8 @@ impl Chat<'_> {
             (Some(CancelReason::Deadline), _) => return Err(self.deadline_failure()),
             (Some(CancelReason::OutputClosed), _) => return Ok(AfterTurn::Exit(Exit::Done)),
             (Some(CancelReason::SecondInterrupt), _) | (_, None) => return Ok(AfterTurn::Exit(Exit::Interrupted)),
-            (_, Some(finished)) => finished.map_err(|error| turn_failure::agent_failure(&error))?,
+            (_, Some(Ok(outcome))) => outcome,
+            (_, Some(Err(error))) => return Err(self.turn_failed(&error).await),
         };
         self.screen.outcome(&outcome)?;
         Ok(AfterTurn::Continue(Box::new(outcome)))
@@ -206,7 +206,7 @@ impl Chat<'_> {
                 Some(Reply::Quit) => return Err(QuestionOutcome::Quit),
                 Some(Reply::Answer(approval)) if choices.offers(&approval) => return Ok(approval),
                 Some(Reply::Keep) if choices.keep => {
-                    self.save_approval(request);
+                    self.keep_approval(request);
                     return Ok(Approval::Always);
                 }
                 _ => print_help(choices, request),
@@ -219,14 +219,14 @@ impl Chat<'_> {
     fn approval_choices(&self, request: &ApprovalRequest) -> ApprovalChoices {
         let is_server = matches!(request.origin, Origin::Server { .. });
         let read_only = is_server && request.annotations.read_only() && !request.definition.provenance.trust_hints;
-        ApprovalChoices { keep: is_server && self.agent_config.lock.is_some(), read_only }
+        ApprovalChoices { keep: is_server && self.agent_config.approval_store.is_some(), read_only }
     }
 
-    /// Saves an approval to ropeway.lock.
-    fn save_approval(&self, request: &ApprovalRequest) {
-        let Some(config) = &self.agent_config.lock else { return };
-        match lockfile::allow(config, &request.definition) {
-            Ok(()) => print_to_user(&faint("saved to ropeway.lock\n")),
+    /// Keeps an approval for later chats.
+    fn keep_approval(&self, request: &ApprovalRequest) {
+        let Some(store) = &self.agent_config.approval_store else { return };
+        match store.keep(&request.definition) {
+            Ok(()) => print_to_user(&faint(&format!("kept in {}\n", store.path().display()))),
             Err(failure) => print_to_user(&failure.hint("the tool is allowed for this chat only").render()),
         }
     }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ropeway::agent::{Approvals, SamplingHandler};
-use ropeway::config::LockPolicy;
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
 use ropeway::tool::Alias;
@@ -16,6 +15,7 @@ use super::chat_setup::{demo_note, handlers, interrupts, is_file, limits, messag
 use super::conversations;
 use crate::arguments::names::expand_prefix;
 use crate::chat::approval::{ApprovalArgs, unmatched_warnings};
+use crate::chat::approval_store::ApprovalStore;
 use crate::chat::attachment::Attachment;
 use crate::chat::line_editor::LineEditor;
 use crate::chat::stdin::read_beside_prompt;
@@ -272,7 +272,6 @@ impl Chat {
         let servers = servers.with_handlers(handlers);
         let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
         let source = servers.source.clone();
-        let config_lock = servers.config.lock;
         let mut screen = if context.json {
             Screen::for_scripts(self.save_files.clone())
         } else {
@@ -295,8 +294,8 @@ impl Chat {
             approvals: Approvals::new(),
             bridge: None,
             question_sender: desk.clone(),
-            lock: match &source {
-                ServerSource::File(file) if config_lock != Some(LockPolicy::Off) => Some(file.clone()),
+            approval_store: match &source {
+                ServerSource::File(file) => ApprovalStore::of(file),
                 _ => None,
             },
             source: source.clone(),
@@ -332,6 +331,9 @@ impl Chat {
                 if locked.has_foreign_approvals() && !no_tools {
                     say(&faint("ignoring approvals in ropeway.lock that were not given on this machine\n"));
                 }
+            }
+            if let Some(Err(failure)) = recipe.approval_store.as_ref().map(|store| store.restore(&recipe.approvals)) {
+                say(&warning_words(&format!("ignoring kept approvals: {}", failure.line())));
             }
             recipe.bridge = (!no_tools).then(|| session.bridge.clone());
             let mut screen = screen;

@@ -50,6 +50,26 @@ impl ConversationSaver {
         self.saved = None;
     }
 
+    /// Removes the stored conversation, unless another process has continued it. The next save gets a new id.
+    pub(crate) fn remove(&mut self) -> Result<SaveOutcome, Failure> {
+        if let Some(header) = self.saved.take() {
+            let _lock = self.store.lock()?;
+            if self.is_ours(&header) {
+                // The file may not exist anymore.
+                let _ = std::fs::remove_file(self.store.path(&header.id));
+            }
+        }
+        Ok(SaveOutcome::Empty)
+    }
+
+    /// Returns `false` if another process has continued the conversation.
+    fn is_ours(&self, header: &ConversationHeader) -> bool {
+        match read_header(&self.store.path(&header.id), &header.id) {
+            Ok((found, _)) => found.revision == header.revision,
+            Err(_) => !self.store.path(&header.id).exists(),
+        }
+    }
+
     /// Writes the conversation atomically.
     pub(crate) fn save(&mut self, conversation: &Conversation, model: &SavedModel) -> Result<SaveOutcome, Failure> {
         if conversation.messages.is_empty() {
@@ -61,13 +81,8 @@ impl ConversationSaver {
             return Err(Failure::usage(format!("the conversation is larger than {} MiB", MAX_BYTES >> 20)));
         }
         let _lock = self.store.lock()?;
-        // Another terminal may have continued the same conversation.
-        let is_ours = |header: &ConversationHeader| match read_header(&self.store.path(&header.id), &header.id) {
-            Ok((found, _)) => found.revision == header.revision,
-            Err(_) => !self.store.path(&header.id).exists(),
-        };
         let known = self.saved.as_ref();
-        let forked = known.filter(|header| !is_ours(header)).map(|header| header.id.clone());
+        let forked = known.filter(|header| !self.is_ours(header)).map(|header| header.id.clone());
         let id = match (known, &forked) {
             (Some(header), None) => header.id.clone(),
             _ => self.free_id()?,

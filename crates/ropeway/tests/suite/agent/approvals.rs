@@ -77,8 +77,7 @@ async fn invalid_calls_are_refused_before_anybody_is_asked() {
         let definition = ToolDefinition::new("sum").with_input_schema(json!({
             "type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"],
         }));
-        let calls =
-            ScriptedReply::call("bad", "sum", json!({"a": "one"})).and_call("good", "sum", json!({"a": 1}));
+        let calls = ScriptedReply::call("bad", "sum", json!({"a": "one"})).and_call("good", "sum", json!({"a": 1}));
         let agent = agent(dialect, [calls, ScriptedReply::text("fine")])
             .tool(LocalTool::new(definition, |_, _| std::future::ready(Ok("1"))))
             .policy(Policy::new().ask("*"))
