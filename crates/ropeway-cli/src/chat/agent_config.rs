@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::approval::ApprovalArgs;
 use super::approval_store::ApprovalStore;
 use super::question::Question;
+use super::replaced_file::LocalFolders;
 use crate::connect::servers::ServerSource;
 use crate::connect::trace_variable::trace_parent;
 use crate::failure::Failure;
@@ -28,6 +29,8 @@ pub(crate) struct AgentConfig {
     pub(crate) question_sender: Option<mpsc::Sender<Question>>,
     /// Keeps approvals for later chats; `None` without a configuration file.
     pub(crate) approval_store: Option<ApprovalStore>,
+    /// Where stdio servers work, to show what a call replaces.
+    pub(crate) local_folders: LocalFolders,
     /// The origin of the server configuration.
     pub(crate) source: ServerSource,
 }

@@ -145,6 +145,14 @@ impl<'a> Chat<'a> {
         }
     }
 
+    /// Returns the name of the tool with which the model finds others, if they are too many to send.
+    pub(crate) fn search_tool(&self) -> Option<String> {
+        let (all, sent) = (self.agent.all_tools(), self.agent.tools());
+        let is_unlisted = all.definitions().any(|definition| sent.get(&definition.name).is_none());
+        let mut sent = sent.definitions().map(|definition| &definition.name);
+        sent.find(|name| is_unlisted && name.ends_with("find_tools")).cloned()
+    }
+
     /// Returns `true` if a user at a terminal can be asked.
     pub(super) fn is_interactive(&self) -> bool {
         self.agent_config.question_sender.is_some()

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use ropeway::agent::{Approval, ApprovalRequest, Permission, Step, Turn, TurnOutcome};
 use ropeway::mcp::ElicitationAnswer;
+use ropeway::message::CallArguments;
 use ropeway::tool::{CallError, Origin};
 
-use super::approval::{self, ApprovalChoices, Reply};
+use super::approval;
+use super::approval_question::{ApprovalChoices, ApprovalQuestion, REASON_PROMPT, Reply};
 use super::call_display;
 use super::elicitation::{self, MAX_QUESTIONS};
 use super::line_editor::{LineEditor, LineInput};
@@ -187,31 +189,46 @@ impl Chat<'_> {
     }
 
     /// Asks the user whether a tool may be called. Returns an error if the user ends the turn instead.
-    async fn ask_approval(&self, request: &ApprovalRequest, editor: &LineEditor) -> Result<Approval, QuestionOutcome> {
-        let name = call_display::tool_name(&request.tool, &request.origin);
-        let choices = self.approval_choices(request);
-        let changes: Vec<String> = request.changes.iter().map(ToString::to_string).collect();
-        let summary = request.summary.as_deref();
-        let prompt = approval::approval_prompt(&name, &request.arguments, summary, &changes, choices, width());
-        print_to_user(&prompt.before);
-        let mut input = editor.question(&prompt.prompt).await;
+    async fn ask_approval(
+        &mut self,
+        request: &ApprovalRequest,
+        editor: &LineEditor,
+    ) -> Result<Approval, QuestionOutcome> {
+        let replaced = match &request.origin {
+            Origin::Server { server, tool } => {
+                self.agent_config.local_folders.replaced(server, tool, &request.arguments).await
+            }
+            Origin::Local => None,
+        };
+        let width = width();
+        let question = ApprovalQuestion::new(request, self.approval_choices(request), replaced.as_ref(), width);
+        if !self.screen.shows_call(&request.call) {
+            let name = call_display::tool_name(&request.tool, &request.origin);
+            let arguments = CallArguments::Object(request.arguments.clone());
+            print_to_user(&call_display::started_line(&name, &arguments, request.summary.as_deref(), width));
+        }
+        print_to_user(&question.before);
+        let (choices, prompt) = (question.choices, question.choices.prompt());
+        let mut input = editor.key(&prompt, false).await;
         loop {
             let reply = match input {
-                LineInput::Line(line) => Reply::read(&line),
+                LineInput::Line(line) => Reply::read(&line).filter(|reply| choices.offers(reply)),
                 LineInput::Interrupted { .. } => return Err(QuestionOutcome::Interrupt),
                 LineInput::End => Some(Reply::Quit),
             };
+            let is_typing = reply.is_none();
             match reply {
-                Some(Reply::Show) => print_to_user(&prompt.whole),
+                Some(Reply::Show) => print_to_user(&question.whole),
                 Some(Reply::Quit) => return Err(QuestionOutcome::Quit),
-                Some(Reply::Answer(approval)) if choices.offers(&approval) => return Ok(approval),
-                Some(Reply::Keep) if choices.keep => {
+                Some(Reply::Answer(Approval::Deny { reason: None })) => return ask_reason(editor).await,
+                Some(Reply::Answer(approval)) => return Ok(approval),
+                Some(Reply::Keep) => {
                     self.keep_approval(request);
                     return Ok(Approval::Always);
                 }
-                _ => print_help(choices, request),
+                Some(Reply::Help) | None => print_to_user(&faint(&choices.help(&request.origin, width))),
             }
-            input = editor.again(&prompt.prompt).await;
+            input = editor.key(&prompt, is_typing).await;
         }
     }
 
@@ -219,7 +236,11 @@ impl Chat<'_> {
     fn approval_choices(&self, request: &ApprovalRequest) -> ApprovalChoices {
         let is_server = matches!(request.origin, Origin::Server { .. });
         let read_only = is_server && request.annotations.read_only() && !request.definition.provenance.trust_hints;
-        ApprovalChoices { keep: is_server && self.agent_config.approval_store.is_some(), read_only }
+        ApprovalChoices {
+            keep: is_server && self.agent_config.approval_store.is_some(),
+            read_only,
+            ..ApprovalChoices::default()
+        }
     }
 
     /// Keeps an approval for later chats.
@@ -264,10 +285,14 @@ pub(super) async fn answer_sign_in(question: SignInQuestion, status: &Status, ed
     if is_interrupted.get() { QuestionOutcome::Decline } else { QuestionOutcome::Continue }
 }
 
-fn print_help(choices: ApprovalChoices, request: &ApprovalRequest) {
-    let server = match &request.origin {
-        Origin::Server { server, .. } => server.as_str(),
-        Origin::Local => "",
-    };
-    print_to_user(&faint(&choices.help(server)));
+/// Asks why a call is denied.
+async fn ask_reason(editor: &LineEditor) -> Result<Approval, QuestionOutcome> {
+    match editor.again(REASON_PROMPT).await {
+        LineInput::Line(line) => {
+            let reason = Some(line.trim()).filter(|reason| !reason.is_empty());
+            Ok(Approval::Deny { reason: reason.map(str::to_owned) })
+        }
+        LineInput::Interrupted { .. } => Err(QuestionOutcome::Interrupt),
+        LineInput::End => Ok(Approval::deny()),
+    }
 }

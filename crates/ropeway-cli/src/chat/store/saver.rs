@@ -21,6 +21,8 @@ pub(crate) struct ConversationSaver {
     pub(super) store: ConversationStore,
     pub(super) folder: String,
     pub(super) saved: Option<ConversationHeader>,
+    /// The servers that the user chose; empty for all.
+    pub(super) servers: Vec<String>,
 }
 
 /// The result of a save.
@@ -37,7 +39,12 @@ pub(crate) enum SaveOutcome {
 impl ConversationSaver {
     /// Creates a saver for a new conversation, or for a resumed one.
     pub(crate) fn new(store: ConversationStore, resumed: Option<ConversationHeader>) -> Self {
-        Self { store, folder: working_folder(), saved: resumed }
+        Self { store, folder: working_folder(), saved: resumed, servers: Vec::new() }
+    }
+
+    /// Stores the servers that the user chose, for chats that continue the conversation.
+    pub(crate) fn with_servers(self, servers: Vec<String>) -> Self {
+        Self { servers, ..self }
     }
 
     /// Returns the id of the conversation once it was saved.
@@ -94,6 +101,7 @@ impl ConversationSaver {
             title: title(conversation),
             folder: self.folder.clone(),
             model: model.redacted(),
+            servers: self.servers.clone(),
             created: known.map_or_else(|| updated.clone(), |header| header.created.clone()),
             updated,
             turns: turns(conversation),

@@ -204,16 +204,12 @@ impl<'a> Round<'a> {
                     self.reporter.started(&mut job);
                     return self.reporter.failed(job.index, job.tool.definition(), error);
                 }
-                let definition = job.tool.definition();
+                let summary = self.reporter.summary(&job.tool, &job.arguments);
+                let (call, definition) = (self.reporter.id(job.index), job.tool.definition().clone());
                 let request = ApprovalRequest {
-                    call: self.reporter.id(job.index),
-                    tool: definition.name.clone(),
-                    origin: definition.origin.clone(),
-                    annotations: definition.annotations.clone(),
-                    arguments: job.arguments.clone(),
-                    summary: self.reporter.summary(&job.tool, &job.arguments),
+                    summary,
                     changes,
-                    definition: definition.clone(),
+                    ..ApprovalRequest::new(call, definition, job.arguments.clone())
                 };
                 let handler = handler.clone();
                 self.reporter.started(&mut job);
