@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ropeway::agent::{Approvals, SamplingHandler};
@@ -305,7 +305,7 @@ impl Chat {
                 ServerSource::File(file) => ApprovalStore::of(file),
                 _ => None,
             },
-            local_folders: LocalFolders::of(&servers.config, &source.folder()),
+            local_folders: LocalFolders::of(&servers.config, file_folder(&source)),
             source: source.clone(),
         };
         let (no_tools, is_interactive) = (self.no_tools, person.is_some());
@@ -403,6 +403,14 @@ impl Chat {
             return Session::with_early(servers, &context, work).await;
         }
         Session::with(servers, &context, work).await
+    }
+}
+
+/// Returns the directory in which servers run by default, relative to that of the command.
+fn file_folder(source: &ServerSource) -> &Path {
+    match source {
+        ServerSource::File(file) => file.parent().unwrap_or(Path::new("")),
+        ServerSource::Line | ServerSource::Demo => Path::new(""),
     }
 }
 
