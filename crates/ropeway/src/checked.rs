@@ -143,6 +143,12 @@ impl CheckedTool {
         })
     }
 
+    /// Returns the error of a call with these arguments, if they are invalid.
+    #[cfg(feature = "agent")]
+    pub(crate) fn argument_error(&self, arguments: &Arguments) -> Option<CallError> {
+        self.check(arguments.clone()).err()
+    }
+
     /// Returns the arguments if they are valid, with the defaults of required ones that are missing.
     fn check(&self, mut arguments: Arguments) -> Result<Arguments, CallError> {
         catch_unwind(AssertUnwindSafe(|| self.tool.prepare(&mut arguments)))

@@ -255,6 +255,16 @@ fn explain(error: &CallError) -> String {
             let names: Vec<String> = nearest.iter().map(|name| format!("`{name}`")).collect();
             text.push_str(&format!("{error}. Did you mean {}? ", names.join(", ")));
         }
+        CallError::UnlistedTool { nearest, find_with, call_with, .. } => {
+            let names: Vec<String> = nearest.iter().map(|name| format!("`{name}`")).collect();
+            let names = names.join(", ");
+            let next = match &nearest[..] {
+                [] => format!("Find a tool with `{find_with}` and call it with `{call_with}`."),
+                [_] => format!("Did you mean {names}? Call `{call_with}` with that name."),
+                _ => format!("Did you mean {names}? Call `{call_with}` with one of these names."),
+            };
+            return format!("{text}{error}. {next}");
+        }
         _ => text.push_str(&format!("{}. ", chain(error).trim_end_matches('.'))),
     }
     text.push_str(next_step(error));
@@ -465,6 +475,23 @@ mod tests {
         );
     }
 
+    fn unlisted(nearest: &[&str]) -> CallError {
+        CallError::UnlistedTool {
+            tool: "x".to_owned(),
+            nearest: nearest.iter().map(|name| (*name).to_owned()).collect(),
+            find_with: "find_tools".to_owned(),
+            call_with: "call_tool".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_unlisted_tool_is_suggested_through_the_tool_that_calls_it() {
+        let near = "Error: unknown tool `x`. Did you mean `y`? Call `call_tool` with that name.";
+        assert_eq!(failed(unlisted(&["y"])), near);
+        let far = "Error: unknown tool `x`. Find a tool with `find_tools` and call it with `call_tool`.";
+        assert_eq!(failed(unlisted(&[])), far);
+    }
+
     #[test]
     fn every_error_ends_with_a_next_step() {
         let server = || crate::tool::Alias::new("web");
@@ -477,6 +504,9 @@ mod tests {
             CallError::Cancelled,
             CallError::UnknownTool { tool: "x".to_owned(), nearest: Vec::new() },
             CallError::UnknownTool { tool: "x".to_owned(), nearest: vec!["y".to_owned()] },
+            unlisted(&[]),
+            unlisted(&["y"]),
+            unlisted(&["y", "z"]),
             CallError::Refused { server: server(), code: -32602, message: "no.".to_owned(), data: None },
             CallError::Refused { server: server(), code: -32603, message: "no".to_owned(), data: None },
             CallError::Protocol { server: server(), source: "odd".into() },

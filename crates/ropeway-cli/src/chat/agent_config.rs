@@ -1,7 +1,5 @@
 //! The configuration of a chat's agent, which is rebuilt when the model changes.
 
-use std::path::PathBuf;
-
 use ropeway::agent::{Agent, Approval, Approvals, ModelOptions, TurnLimits};
 use ropeway::bridge::Bridge;
 use ropeway::message::Conversation;
@@ -9,7 +7,9 @@ use ropeway::provider::Provider;
 use tokio::sync::{mpsc, oneshot};
 
 use super::approval::ApprovalArgs;
+use super::approval_store::ApprovalStore;
 use super::question::Question;
+use super::replaced_file::LocalFolders;
 use crate::connect::servers::ServerSource;
 use crate::connect::trace_variable::trace_parent;
 use crate::failure::Failure;
@@ -27,8 +27,10 @@ pub(crate) struct AgentConfig {
     pub(crate) bridge: Option<Bridge>,
     /// Sends questions to the user; `None` without a terminal.
     pub(crate) question_sender: Option<mpsc::Sender<Question>>,
-    /// The configuration file next to `ropeway.lock`, which stores approvals.
-    pub(crate) lock: Option<PathBuf>,
+    /// Keeps approvals for later chats; `None` without a configuration file.
+    pub(crate) approval_store: Option<ApprovalStore>,
+    /// Where stdio servers work, to show what a call replaces.
+    pub(crate) local_folders: LocalFolders,
     /// The origin of the server configuration.
     pub(crate) source: ServerSource,
 }

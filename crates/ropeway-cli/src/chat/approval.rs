@@ -1,68 +1,14 @@
-//! Approval of tool calls: rules, and the question to the user.
+//! Rules for the approval of tool calls.
 
 use std::collections::BTreeSet;
 
-use anstyle::Style;
 use clap::Args;
-use ropeway::agent::{Approval, Permission, Policy, ToolPattern};
+use ropeway::agent::{Permission, Policy, ToolPattern};
 use ropeway::config::ToolApproval;
-use ropeway::message::CallArguments;
 use ropeway::suggest;
-use ropeway::tool::{Arguments, Origin, ToolDefinition};
+use ropeway::tool::{Origin, ToolDefinition};
 
-use super::call_display;
-use crate::terminal::text::{clean_line, columns};
-
-const NAME: Style = Style::new().bold();
-
-/// Lines of arguments that are shown from the start and from the end.
-const SHOWN_LINES: (usize, usize) = (40, 20);
-
-/// Characters of each line that are shown from the start and from the end.
-const SHOWN_CHARACTERS: (usize, usize) = (1500, 500);
-
-/// Maximum changes of a tool that are shown.
-const MAX_CHANGES: usize = 12;
-
-/// The optional answers that apply to a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ApprovalChoices {
-    /// The approval can be saved to ropeway.lock.
-    pub(crate) keep: bool,
-    /// The tool is annotated as read-only, so all read-only tools of its server can be allowed at once.
-    pub(crate) read_only: bool,
-}
-
-impl ApprovalChoices {
-    fn labels(self, show: bool) -> String {
-        let optional = |is_offered: bool, choice: &'static str| if is_offered { choice } else { "" };
-        format!(
-            "[y]es / [n]o / [a]lways / {}{}{}[q]uit turn: ",
-            optional(self.keep, "[k]eep allowed / "),
-            optional(self.read_only, "[r]ead-only tools / "),
-            optional(show, "[s]how all / ")
-        )
-    }
-
-    /// Returns `true` if the user can choose this answer.
-    pub(crate) fn offers(self, approval: &Approval) -> bool {
-        self.read_only || !matches!(approval, Approval::AlwaysReadOnly)
-    }
-
-    /// Explains the answers.
-    pub(crate) fn help(self, server: &str) -> String {
-        let mut help =
-            "y: allow once; n: deny, optionally with a reason; a: always allow this tool in this chat; ".to_owned();
-        if self.keep {
-            help.push_str("k: always allow, also in later chats (saved to ropeway.lock); ");
-        }
-        if self.read_only {
-            help.push_str(&format!("r: always allow the tools of `{server}` that declare themselves read-only; "));
-        }
-        help.push_str("s: show all arguments; q: end the turn\n");
-        help
-    }
-}
+use crate::terminal::text::clean_line;
 
 /// Tools that the model may call; other calls need approval
 #[derive(Args, Clone, Debug, Default)]
@@ -198,109 +144,6 @@ pub(crate) fn escape_glob(name: &str) -> String {
         glob.push(c);
         glob
     })
-}
-
-/// An answer to the question about a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// Allows or denies the call.
-    Answer(Approval),
-    /// Always allows the tool, also in later chats.
-    Keep,
-    /// Shows all arguments and asks again.
-    Show,
-    /// Ends the turn.
-    Quit,
-}
-
-impl Reply {
-    /// Parses a typed line.
-    pub(crate) fn read(line: &str) -> Option<Self> {
-        let line = line.trim();
-        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let word = word.trim_end_matches([',', ':', '.']).to_lowercase();
-        let reason = Some(rest.trim()).filter(|rest| !rest.is_empty());
-        match (word.as_str(), reason) {
-            ("n" | "no", reason) => Some(Self::Answer(Approval::Deny { reason: reason.map(str::to_owned) })),
-            ("y" | "yes", None) => Some(Self::Answer(Approval::Allow)),
-            ("a" | "always", None) => Some(Self::Answer(Approval::Always)),
-            ("k" | "keep", None) => Some(Self::Keep),
-            ("r" | "read-only", None) => Some(Self::Answer(Approval::AlwaysReadOnly)),
-            ("s" | "show", None) => Some(Self::Show),
-            ("q" | "quit", None) => Some(Self::Quit),
-            _ => None,
-        }
-    }
-}
-
-/// The question about a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ApprovalPrompt {
-    /// Text above the prompt.
-    pub(crate) before: String,
-    pub(crate) prompt: String,
-    /// All arguments, for "show all".
-    pub(crate) whole: String,
-}
-
-/// Returns the question about a call. A summary never replaces the arguments: it is derived from the model's text. Long
-/// arguments are shortened and state how much is hidden.
-pub(crate) fn approval_prompt(
-    name: &str,
-    arguments: &Arguments,
-    summary: Option<&str>,
-    changes: &[String],
-    choices: ApprovalChoices,
-    width: usize,
-) -> ApprovalPrompt {
-    let pretty = serde_json::to_string_pretty(arguments).unwrap_or_default();
-    let lines: Vec<String> = pretty.lines().map(call_display::escaped).collect();
-    let indented = |lines: &[String]| lines.iter().map(|line| format!("  {line}\n")).collect::<String>();
-    let whole = indented(&lines);
-    let brief = call_display::format_arguments(&CallArguments::Object(arguments.clone()));
-    let changed = match changes {
-        [] => String::new(),
-        changes => {
-            let shown =
-                changes.iter().take(MAX_CHANGES).map(|change| format!("  - {}\n", call_display::escaped(change)));
-            let more = changes.len().saturating_sub(MAX_CHANGES);
-            let more = if more > 0 { format!("  - … and {more} more\n") } else { String::new() };
-            format!("{NAME}{name}{NAME:#} changed since it was approved:\n{}{more}", shown.collect::<String>())
-        }
-    };
-    let summary = summary.map(|summary| format!("{name}: {}\n", call_display::escaped(summary))).unwrap_or_default();
-    let line = format!("Allow {name}({brief})? ");
-    let labels = choices.labels(false);
-    if columns(&line) + columns(&labels) < width {
-        return ApprovalPrompt { before: changed + &summary, prompt: line + &labels, whole };
-    }
-    let shown = indented(&shortened(&lines));
-    let labels = choices.labels(shown != whole);
-    let before = format!("{changed}{summary}Allow {NAME}{name}{NAME:#} with these arguments?\n{shown}");
-    ApprovalPrompt { before, prompt: format!("Allow {name}? {labels}"), whole }
-}
-
-/// Shortens long lines and many lines to their start and end.
-fn shortened(lines: &[String]) -> Vec<String> {
-    let (first, last) = SHOWN_LINES;
-    let line = |line: &String| {
-        let (head, tail) = SHOWN_CHARACTERS;
-        let length = line.chars().count();
-        let Some(left_out) = length.checked_sub(head + tail).filter(|left_out| *left_out > 0) else {
-            return line.clone();
-        };
-        let head: String = line.chars().take(head).collect();
-        let tail: String = line.chars().skip(length - tail).collect();
-        format!("{head} … {left_out} characters hidden … {tail}")
-    };
-    match lines.len().checked_sub(first + last) {
-        None | Some(0) => lines.iter().map(line).collect(),
-        Some(left_out) => {
-            let between = format!("… {left_out} lines hidden …");
-            let head = lines[..first].iter().map(line);
-            head.chain([between]).chain(lines[first + left_out..].iter().map(line)).collect()
-        }
-    }
 }
 
 #[cfg(test)]

@@ -271,13 +271,18 @@ impl Mention<'_> {
     }
 }
 
+/// Returns `true` if an `@` behind this character begins a mention.
+pub(super) fn begins_mention(before: Option<char>) -> bool {
+    before.is_none_or(|before| before.is_whitespace() || OPENING.contains(&before))
+}
+
 /// Finds the mentions of a prompt.
 fn mentions(prompt: &str) -> Vec<Mention<'_>> {
     let mut found = Vec::new();
     let mut before = None;
     let mut at = 0;
     while let Some(c) = prompt[at..].chars().next() {
-        let begins = before.is_none_or(|before: char| before.is_whitespace() || OPENING.contains(&before));
+        let begins = begins_mention(before);
         at += c.len_utf8();
         before = Some(c);
         if c != '@' || !begins {

@@ -5,7 +5,7 @@ use ropeway::content::ContentPart;
 use ropeway::duration::format_duration;
 use ropeway::envelope::{Envelope, EnvelopeData};
 use ropeway::message::CallArguments;
-use ropeway::tool::Origin;
+use ropeway::tool::{Arguments, Origin};
 use serde_json::Value;
 
 use crate::failure;
@@ -45,7 +45,7 @@ pub(crate) fn format_arguments(arguments: &CallArguments) -> String {
 }
 
 /// Quotes a name unless it is a plain word.
-fn quote_name(name: &str) -> String {
+pub(super) fn quote_name(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     if !name.is_empty() && name.chars().all(is_plain) {
         name.to_owned()
@@ -64,6 +64,12 @@ pub(crate) fn escaped(text: &str) -> String {
         }
         seen
     })
+}
+
+/// Returns `true` if the line of a call shows all of its arguments.
+pub(super) fn is_complete(name: &str, arguments: &Arguments, summary: Option<&str>, width: usize) -> bool {
+    let call = format!("{name}({})", format_arguments(&CallArguments::Object(arguments.clone())));
+    summary.is_none() && columns(&call) <= width.saturating_sub(2)
 }
 
 /// Returns the line of a call that starts, with the tool's summary or else its arguments.

@@ -5,9 +5,10 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
+use rustix::io::ioctl_fionread;
 use rustix::termios::{InputModes, LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
@@ -16,13 +17,13 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{
-    Cmd, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, ExternalPrinter, Helper, KeyCode,
-    KeyEvent, Modifiers, RepeatCount,
+    Cmd, CompletionType, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, ExternalPrinter,
+    Helper, KeyCode, KeyEvent, Modifiers, RepeatCount,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use super::slash_parser;
+use super::line_completion::{self, ToolWord};
 use crate::failure::Failure;
 use crate::files::user_folders::state_folder;
 use crate::secrets::redaction;
@@ -35,6 +36,12 @@ const PROMPT_START: Duration = Duration::from_millis(200);
 
 /// Maximum time for a prompt to end after a signal.
 const PROMPT_END: Duration = Duration::from_secs(1);
+
+/// Time without a key after which the user has stopped typing.
+const TYPING_PAUSE: Duration = Duration::from_millis(300);
+
+/// Maximum pauses to wait for a user who keeps typing.
+const MAX_PAUSES: usize = 20;
 
 /// The original terminal modes, while they are changed.
 static SAVED_MODES: Mutex<Option<Termios>> = Mutex::new(None);
@@ -60,7 +67,11 @@ pub(crate) struct LineEditor {
     open_prompt: watch::Receiver<Option<Instant>>,
     /// Disables echo until the first prompt.
     startup: Mutex<Option<EchoGuard>>,
+    tools: ToolWords,
 }
+
+/// Lists the tools for completion, once it is known how.
+type ToolWords = Arc<OnceLock<Box<dyn Fn() -> Vec<ToolWord> + Send + Sync>>>;
 
 struct ReadRequest {
     prompt: String,
@@ -76,6 +87,11 @@ enum PromptKind {
     Question,
     /// Repeats a question and keeps typed input.
     Again,
+    /// A question that one key answers. Input typed before the prompt is discarded.
+    Key {
+        /// The last key was no answer, so more keys may follow it.
+        is_typing: bool,
+    },
 }
 
 impl LineEditor {
@@ -83,9 +99,11 @@ impl LineEditor {
     pub(crate) fn start(keeps_history: bool) -> Result<Self, Failure> {
         let (request, requests) = mpsc::channel::<ReadRequest>();
         let (opened, open_prompt) = watch::channel(None);
+        let tools = ToolWords::default();
+        let known_tools = tools.clone();
         let thread = std::thread::Builder::new().name("line".to_owned()).spawn(move || {
             // Without an editor, every prompt returns `LineInput::End`.
-            if let Ok(mut reader) = LineReader::new(keeps_history) {
+            if let Ok(mut reader) = LineReader::new(keeps_history, known_tools) {
                 for request in requests {
                     opened.send_replace(Some(Instant::now()));
                     let (reply, read) = reader.read(request);
@@ -96,7 +114,7 @@ impl LineEditor {
             }
         });
         thread.map_err(|error| Failure::usage("could not read the terminal").caused_by(&error))?;
-        Ok(Self { requests: request, open_prompt, startup: Mutex::new(Some(EchoGuard::begin())) })
+        Ok(Self { requests: request, open_prompt, startup: Mutex::new(Some(EchoGuard::begin())), tools })
     }
 
     /// Prompts for a message.
@@ -112,6 +130,17 @@ impl LineEditor {
     /// Repeats the last question.
     pub(crate) async fn again(&self, prompt: &str) -> LineInput {
         self.read(prompt, PromptKind::Again).await
+    }
+
+    /// Asks a question that one key answers; a terminal that cannot report keys reads a line. Input typed before the prompt is
+    /// discarded, and with `is_typing` also the keys that follow without a pause.
+    pub(crate) async fn key(&self, prompt: &str, is_typing: bool) -> LineInput {
+        self.read(prompt, PromptKind::Key { is_typing }).await
+    }
+
+    /// Completes the names of these tools.
+    pub(crate) fn complete_tools(&self, tools: impl Fn() -> Vec<ToolWord> + Send + Sync + 'static) {
+        let _ = self.tools.set(Box::new(tools));
     }
 
     /// Closes the open prompt, if any, and erases its line. What was typed is discarded.
@@ -202,35 +231,41 @@ struct LineReader {
     history: Option<PathBuf>,
     is_empty: Arc<AtomicBool>,
     continuations: Continuations,
+    key: KeyAnswer,
 }
 
 impl LineReader {
-    fn new(keeps_history: bool) -> rustyline::Result<Self> {
+    fn new(keeps_history: bool, tools: ToolWords) -> rustyline::Result<Self> {
         let is_empty = Arc::new(AtomicBool::new(true));
         let continuations = Continuations::default();
-        let mut messages = new_editor(true, &is_empty)?;
+        let key = KeyAnswer::default();
+        let mut messages = new_editor(Some(tools), &is_empty)?;
         bind_newlines(&mut messages, &continuations);
-        let answers = new_editor(false, &is_empty)?;
+        let answers = answer_editor(&is_empty, &key)?;
         let history = keeps_history.then(history_file).flatten();
         if let Some(file) = &history {
             // The file may not exist yet.
             let _ = messages.load_history(file);
         }
-        Ok(Self { messages, answers, history, is_empty, continuations })
+        Ok(Self { messages, answers, history, is_empty, continuations, key })
     }
 
     fn read(&mut self, ReadRequest { prompt, kind, reply }: ReadRequest) -> (oneshot::Sender<LineInput>, LineInput) {
         let outer = saved_modes().clone();
         *saved_modes() = outer.clone().or_else(|| tcgetattr(std::io::stdin()).ok());
         self.is_empty.store(true, Ordering::Relaxed);
-        if kind == PromptKind::Question {
-            self.discard_typeahead();
+        match kind {
+            PromptKind::Question => self.discard_typeahead(false),
+            PromptKind::Key { is_typing } => self.discard_typeahead(is_typing),
+            PromptKind::Message | PromptKind::Again => {}
         }
+        self.key.expect(matches!(kind, PromptKind::Key { .. }));
         let editor = if kind == PromptKind::Message { &mut self.messages } else { &mut self.answers };
         let line = editor.readline(&prompt);
         *saved_modes() = outer;
         let continuations = std::mem::take(&mut *self.continuations.lock().unwrap_or_else(PoisonError::into_inner));
         let line = line.map(|line| join_continuations(line, &continuations));
+        let line = line.map(|line| self.key.take().map_or(line, String::from));
         if let (Ok(line), PromptKind::Message) = (&line, kind) {
             self.add_to_history(line);
         }
@@ -243,12 +278,12 @@ impl LineReader {
     }
 
     /// Discards input that was typed before the prompt.
-    fn discard_typeahead(&mut self) {
+    fn discard_typeahead(&mut self, is_typing: bool) {
         // An editor buffers the input behind the end of a line.
-        if let Ok(fresh) = new_editor(false, &self.is_empty) {
+        if let Ok(fresh) = answer_editor(&self.is_empty, &self.key) {
             self.answers = fresh;
         }
-        let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+        discard_keys(is_typing);
     }
 
     fn add_to_history(&mut self, line: &str) {
@@ -266,15 +301,85 @@ impl LineReader {
     }
 }
 
+/// Discards typed keys, and those that follow them without a pause: a user who is typing has not read the question yet.
+fn discard_keys(mut is_typing: bool) {
+    let input = std::io::stdin();
+    let Ok(modes) = tcgetattr(&input) else { return };
+    let mut unbuffered = modes.clone();
+    // Otherwise an unfinished line is not counted.
+    unbuffered.local_modes.remove(LocalModes::ICANON);
+    // The terminal may be closed.
+    let _ = tcsetattr(&input, OptionalActions::Now, &unbuffered);
+    for _ in 0..MAX_PAUSES {
+        is_typing |= ioctl_fionread(&input).is_ok_and(|bytes| bytes > 0);
+        let _ = tcflush(&input, QueueSelector::IFlush);
+        if !std::mem::take(&mut is_typing) {
+            break;
+        }
+        std::thread::sleep(TYPING_PAUSE);
+    }
+    let _ = tcsetattr(&input, OptionalActions::Now, &modes);
+}
+
+/// Ends a prompt at its first key.
+#[derive(Clone, Default)]
+struct KeyAnswer {
+    is_expected: Arc<AtomicBool>,
+    pressed: Arc<Mutex<Option<char>>>,
+}
+
+impl KeyAnswer {
+    fn expect(&self, is_expected: bool) {
+        self.is_expected.store(is_expected, Ordering::Relaxed);
+        self.take();
+    }
+
+    fn take(&self) -> Option<char> {
+        self.pressed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl ConditionalEventHandler for KeyAnswer {
+    fn handle(&self, event: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        // Pasted text and keys such as arrows are no answers.
+        let Some(KeyEvent(KeyCode::Char(key), Modifiers::NONE)) = event.get(0) else { return None };
+        if !self.is_expected.load(Ordering::Relaxed) || !context.line().is_empty() {
+            return None;
+        }
+        *self.pressed.lock().unwrap_or_else(PoisonError::into_inner) = Some(*key);
+        // The editor has not inserted the key.
+        if key.is_ascii_graphic() {
+            let _ = write!(std::io::stdout(), "{key}").and_then(|()| std::io::stdout().flush());
+        }
+        Some(Cmd::AcceptLine)
+    }
+}
+
+/// Creates an editor for answers, which one key can end.
+fn answer_editor(
+    is_empty: &Arc<AtomicBool>,
+    key: &KeyAnswer,
+) -> rustyline::Result<rustyline::Editor<EditorHelper, FileHistory>> {
+    let mut editor = new_editor(None, is_empty)?;
+    editor.bind_sequence(Event::Any, EventHandler::Conditional(Box::new(key.clone())));
+    Ok(editor)
+}
+
+/// Creates an editor. With `tools`, it completes.
 fn new_editor(
-    completes: bool,
+    tools: Option<ToolWords>,
     is_empty: &Arc<AtomicBool>,
 ) -> rustyline::Result<rustyline::Editor<EditorHelper, FileHistory>> {
-    let config = Config::builder().history_ignore_space(true).max_history_size(MAX_HISTORY)?.build();
+    let config = Config::builder()
+        .history_ignore_space(true)
+        .max_history_size(MAX_HISTORY)?
+        .completion_type(CompletionType::List)
+        .completion_show_all_if_ambiguous(true)
+        .build();
     let mut editor = rustyline::Editor::with_config(config)?;
-    let printer = if completes { None } else { editor.create_external_printer().ok() };
+    let printer = if tools.is_some() { None } else { editor.create_external_printer().ok() };
     editor.set_helper(Some(EditorHelper {
-        completes,
+        tools,
         files: FilenameCompleter::new(),
         is_empty: is_empty.clone(),
         _printer: printer.map(|printer| Box::new(printer) as Box<dyn ExternalPrinter>),
@@ -341,7 +446,8 @@ fn history_file() -> Option<PathBuf> {
 
 /// Completion for rustyline.
 struct EditorHelper {
-    completes: bool,
+    /// Completes messages; answers have no completion.
+    tools: Option<ToolWords>,
     files: FilenameCompleter,
     /// Whether the line is empty, which rustyline does not report with Ctrl-C.
     is_empty: Arc<AtomicBool>,
@@ -355,16 +461,10 @@ impl Completer for EditorHelper {
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
         let typed = line.get(..at).unwrap_or(line);
-        if !self.completes || !typed.starts_with('/') {
-            return Ok((at, Vec::new()));
-        }
+        let Some(tools) = &self.tools else { return Ok((at, Vec::new())) };
         match typed.split_once(' ') {
-            None => {
-                let pair = |name: &str| Pair { display: name.to_owned(), replacement: format!("{name} ") };
-                Ok((0, slash_parser::names().filter(|name| name.starts_with(typed)).map(pair).collect()))
-            }
             Some(("/save" | "/load", _)) => self.files.complete_path(line, at),
-            Some(_) => Ok((at, Vec::new())),
+            _ => Ok(line_completion::complete(typed, || tools.get().map(|tools| tools()).unwrap_or_default())),
         }
     }
 }

@@ -2,14 +2,21 @@
 
 mod agent_config;
 pub(crate) mod approval;
+mod approval_question;
+pub(crate) mod approval_store;
+mod argument_display;
 pub(crate) mod attachment;
 mod call_display;
 pub(crate) mod elicitation;
 mod json_steps;
+pub(crate) mod line_completion;
+mod line_diff;
 pub(crate) mod line_editor;
 mod markdown;
 mod opening;
 mod question;
+mod recap;
+pub(crate) mod replaced_file;
 mod results;
 mod run;
 pub(crate) mod save_file;
@@ -22,11 +29,13 @@ pub(crate) mod store;
 mod terminal;
 mod turn;
 mod turn_failure;
+mod undo;
 
 pub(crate) use self::agent_config::AgentConfig;
 pub(crate) use self::json_steps::print_failed;
 pub(crate) use self::opening::wait_for_opening;
 pub(crate) use self::question::Question;
+pub(crate) use self::recap::recap;
 pub(crate) use self::screen::Screen;
 pub(crate) use self::state::{Chat, Mentions, SaveState};
 pub(crate) use self::terminal::{TerminalUser, print_to_user};

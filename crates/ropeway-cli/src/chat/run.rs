@@ -109,11 +109,14 @@ impl Chat<'_> {
             None => self.send(line, if user.is_some() { Mentions::Read } else { Mentions::Ignore })?,
             Some(command) => match command? {
                 SlashCommand::Quit => return Ok(Some(AfterTurn::Exit(Exit::Done))),
-                SlashCommand::Retry => self.agent.resume(),
+                SlashCommand::Retry => self.retry(),
                 SlashCommand::Prompt { name, words } => tokio::select! {
                     biased;
                     () = wait_for_interrupt(user.as_deref_mut()) => return Ok(print_cancelled()),
-                    prompt = self.prompt(&name, &words) => self.agent.send(prompt?),
+                    prompt = self.prompt(&name, &words) => {
+                        let messages = prompt?;
+                        self.begin_turn(messages)
+                    }
                 },
                 SlashCommand::Save { .. } | SlashCommand::Load { .. } if user.is_none() => {
                     let failure = Failure::usage("`/save` and `/load` need a terminal");

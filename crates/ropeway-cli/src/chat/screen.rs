@@ -163,6 +163,11 @@ impl Screen {
         status.during(&label, step).await
     }
 
+    /// Returns `true` if the last line on the terminal is that of this call.
+    pub(super) fn shows_call(&self, call: &CallId) -> bool {
+        self.last.as_ref() == Some(call) && std::io::stderr().is_terminal()
+    }
+
     /// Clears the echo of Ctrl-C if it is alone on its line.
     pub(crate) fn clear_echo(&self) {
         if self.open == OpenLine::Nothing {

@@ -49,12 +49,13 @@ impl Chat<'_> {
             SlashCommand::Load { file } => {
                 let conversation = save_file::read(&file)?;
                 let count = conversation.messages.len();
-                self.agent.replace_history(conversation).await;
+                self.replace_history(conversation).await;
                 self.start_new_conversation();
                 self.note(&faint(&format!("loaded {count} messages from {}\n", file.display())));
             }
+            SlashCommand::Undo => self.undo().await?,
             SlashCommand::Clear => {
-                self.agent.replace_history(Conversation::new()).await;
+                self.replace_history(Conversation::new()).await;
                 self.start_new_conversation();
                 self.note(&faint("conversation cleared\n"));
             }

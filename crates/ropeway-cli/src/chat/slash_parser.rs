@@ -29,6 +29,8 @@ pub(crate) enum SlashCommand {
     },
     /// Sends the last request again.
     Retry,
+    /// Removes the last message and its answer.
+    Undo,
     /// Saves the conversation to a file.
     Save { file: PathBuf },
     /// Continues the conversation of a file.
@@ -55,12 +57,13 @@ pub(crate) enum SlashCommand {
 }
 
 /// The usage and the description of each command.
-const COMMANDS: [(&str, &str); 12] = [
+const COMMANDS: [(&str, &str); 13] = [
     ("/help", "show this help"),
     ("/tools [WORDS]", "list tools, or search them"),
     ("/servers", "show server status"),
     ("/prompt NAME key=value…", "send a server's prompt to the model"),
     ("/retry", "send the last request again, after a failure or a limit"),
+    ("/undo", "remove the last message and what followed it"),
     ("/save FILE", "save the conversation to a file"),
     ("/load FILE", "continue a saved conversation"),
     ("/clear", "start an empty conversation"),
@@ -122,6 +125,7 @@ fn read(word: &str, rest: &str) -> Result<SlashCommand, Failure> {
             None => Err(Failure::usage(format!("usage: {}", usage()))),
         },
         "/retry" => without_arguments(SlashCommand::Retry),
+        "/undo" => without_arguments(SlashCommand::Undo),
         "/save" => Ok(SlashCommand::Save { file: expand_home(Path::new(&one()?)) }),
         "/load" => Ok(SlashCommand::Load { file: expand_home(Path::new(&one()?)) }),
         "/clear" => without_arguments(SlashCommand::Clear),

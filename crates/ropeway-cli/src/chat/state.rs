@@ -16,6 +16,7 @@ use super::question::Question;
 use super::screen::Screen;
 use super::store::{ConversationSaver, SaveOutcome, not_saved_message};
 use super::terminal::print_to_user;
+use super::undo::AnswerState;
 use super::{line_editor, save_file};
 use crate::connect::session::Session;
 use crate::failure::{Exit, Failure};
@@ -31,6 +32,7 @@ pub(crate) struct Chat<'a> {
     pub(super) screen: Screen,
     pub(super) questions: mpsc::Receiver<Question>,
     pub(super) save_state: SaveState,
+    pub(super) answers: AnswerState,
     /// Files to send with the next message.
     attachments: Vec<Attachment>,
     /// Number of Ctrl-C presses since the last line was typed.
@@ -69,6 +71,7 @@ impl<'a> Chat<'a> {
         questions: mpsc::Receiver<Question>,
         save_state: SaveState,
     ) -> Result<Self, Failure> {
+        let answers = AnswerState::of(&history);
         let agent = agent_config.build_agent(history)?;
         Ok(Self {
             session,
@@ -77,6 +80,7 @@ impl<'a> Chat<'a> {
             screen,
             questions,
             save_state,
+            answers,
             attachments: Vec::new(),
             interrupt_count: 0,
             question_counts: HashMap::new(),
@@ -94,7 +98,7 @@ impl<'a> Chat<'a> {
     pub(super) fn send(&mut self, message: &str, mentions: Mentions) -> Result<Turn, Failure> {
         let mentioned = if mentions == Mentions::Read { mentioned(message)? } else { Vec::new() };
         if self.attachments.is_empty() && mentioned.is_empty() {
-            return Ok(self.agent.send(message));
+            return Ok(self.begin_turn(vec![message.into()]));
         }
         let attachments: Vec<Attachment> = self.attachments.iter().chain(&mentioned).cloned().collect();
         let parts = compose(message.to_owned(), &attachments, self.agent_config.provider.dialect())?;
@@ -102,22 +106,24 @@ impl<'a> Chat<'a> {
             attachments.iter().for_each(|attachment| print_to_user(&faint(&format!("{}\n", attachment.describe()))));
         }
         self.attachments.clear();
-        Ok(self.agent.send(parts))
+        Ok(self.begin_turn(vec![parts.into()]))
     }
 
-    /// Writes the conversation to the file of `--save` and to the store.
+    /// Writes the conversation to the file of `--save` and to the store, up to the last reply: a message that failed must not be
+    /// sent again with the next one.
     pub(super) fn save_conversation(&mut self) -> Result<(), Failure> {
-        let conversation = self.agent.history();
+        let mut conversation = self.agent.history();
+        self.answers.update(&conversation);
+        conversation.messages.truncate(self.answers.answered);
         if let Some(file) = &self.save_state.file {
             save_file::write(file, &conversation)?;
         }
         let SaveState { saver: Some(saver), model, .. } = &mut self.save_state else { return Ok(()) };
-        // The store skips conversations without any reply.
-        if !conversation.messages.iter().any(|message| matches!(message, Message::Assistant(_))) {
-            return Ok(());
-        }
         model.model.clone_from(&self.agent_config.model);
-        match saver.save(&conversation, model) {
+        // The store keeps no conversations without any reply.
+        let has_reply = conversation.messages.iter().any(|message| matches!(message, Message::Assistant(_)));
+        let saved = if has_reply { saver.save(&conversation, model) } else { saver.remove() };
+        match saved {
             Ok(SaveOutcome::Forked { from, id }) => {
                 self.screen.warn(&format!("conversation {from} was continued elsewhere; saving this one as {id}"));
             }
@@ -137,6 +143,14 @@ impl<'a> Chat<'a> {
         if let Some(saver) = &mut self.save_state.saver {
             saver.start_new_conversation();
         }
+    }
+
+    /// Returns the name of the tool with which the model finds others, if they are too many to send.
+    pub(crate) fn search_tool(&self) -> Option<String> {
+        let (all, sent) = (self.agent.all_tools(), self.agent.tools());
+        let is_unlisted = all.definitions().any(|definition| sent.get(&definition.name).is_none());
+        let mut sent = sent.definitions().map(|definition| &definition.name);
+        sent.find(|name| is_unlisted && name.ends_with("find_tools")).cloned()
     }
 
     /// Returns `true` if a user at a terminal can be asked.

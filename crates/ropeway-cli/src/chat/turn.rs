@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use ropeway::agent::{Approval, ApprovalRequest, Permission, Step, Turn, TurnOutcome};
 use ropeway::mcp::ElicitationAnswer;
+use ropeway::message::CallArguments;
 use ropeway::tool::{CallError, Origin};
 
-use super::approval::{self, ApprovalChoices, Reply};
+use super::approval;
+use super::approval_question::{ApprovalChoices, ApprovalQuestion, REASON_PROMPT, Reply};
+use super::call_display;
 use super::elicitation::{self, MAX_QUESTIONS};
 use super::line_editor::{LineEditor, LineInput};
 use super::question::{Question, QuestionOutcome};
 use super::state::{Chat, deadline_reached};
 use super::terminal::{TerminalUser, print_to_user, wait_for_interrupt};
-use super::{call_display, turn_failure};
-use crate::connect::lockfile;
 use crate::failure::{Exit, Failure};
 use crate::output::print::say;
 use crate::sign_in::offer::{SignInQuestion, offer};
@@ -74,7 +75,8 @@ impl Chat<'_> {
             (Some(CancelReason::Deadline), _) => return Err(self.deadline_failure()),
             (Some(CancelReason::OutputClosed), _) => return Ok(AfterTurn::Exit(Exit::Done)),
             (Some(CancelReason::SecondInterrupt), _) | (_, None) => return Ok(AfterTurn::Exit(Exit::Interrupted)),
-            (_, Some(finished)) => finished.map_err(|error| turn_failure::agent_failure(&error))?,
+            (_, Some(Ok(outcome))) => outcome,
+            (_, Some(Err(error))) => return Err(self.turn_failed(&error).await),
         };
         self.screen.outcome(&outcome)?;
         Ok(AfterTurn::Continue(Box::new(outcome)))
@@ -187,31 +189,46 @@ impl Chat<'_> {
     }
 
     /// Asks the user whether a tool may be called. Returns an error if the user ends the turn instead.
-    async fn ask_approval(&self, request: &ApprovalRequest, editor: &LineEditor) -> Result<Approval, QuestionOutcome> {
-        let name = call_display::tool_name(&request.tool, &request.origin);
-        let choices = self.approval_choices(request);
-        let changes: Vec<String> = request.changes.iter().map(ToString::to_string).collect();
-        let summary = request.summary.as_deref();
-        let prompt = approval::approval_prompt(&name, &request.arguments, summary, &changes, choices, width());
-        print_to_user(&prompt.before);
-        let mut input = editor.question(&prompt.prompt).await;
+    async fn ask_approval(
+        &mut self,
+        request: &ApprovalRequest,
+        editor: &LineEditor,
+    ) -> Result<Approval, QuestionOutcome> {
+        let replaced = match &request.origin {
+            Origin::Server { server, tool } => {
+                self.agent_config.local_folders.replaced(server, tool, &request.arguments).await
+            }
+            Origin::Local => None,
+        };
+        let width = width();
+        let question = ApprovalQuestion::new(request, self.approval_choices(request), replaced.as_ref(), width);
+        if !self.screen.shows_call(&request.call) {
+            let name = call_display::tool_name(&request.tool, &request.origin);
+            let arguments = CallArguments::Object(request.arguments.clone());
+            print_to_user(&call_display::started_line(&name, &arguments, request.summary.as_deref(), width));
+        }
+        print_to_user(&question.before);
+        let (choices, prompt) = (question.choices, question.choices.prompt());
+        let mut input = editor.key(&prompt, false).await;
         loop {
             let reply = match input {
-                LineInput::Line(line) => Reply::read(&line),
+                LineInput::Line(line) => Reply::read(&line).filter(|reply| choices.offers(reply)),
                 LineInput::Interrupted { .. } => return Err(QuestionOutcome::Interrupt),
                 LineInput::End => Some(Reply::Quit),
             };
+            let is_typing = reply.is_none();
             match reply {
-                Some(Reply::Show) => print_to_user(&prompt.whole),
+                Some(Reply::Show) => print_to_user(&question.whole),
                 Some(Reply::Quit) => return Err(QuestionOutcome::Quit),
-                Some(Reply::Answer(approval)) if choices.offers(&approval) => return Ok(approval),
-                Some(Reply::Keep) if choices.keep => {
-                    self.save_approval(request);
+                Some(Reply::Answer(Approval::Deny { reason: None })) => return ask_reason(editor).await,
+                Some(Reply::Answer(approval)) => return Ok(approval),
+                Some(Reply::Keep) => {
+                    self.keep_approval(request);
                     return Ok(Approval::Always);
                 }
-                _ => print_help(choices, request),
+                Some(Reply::Help) | None => print_to_user(&faint(&choices.help(&request.origin, width))),
             }
-            input = editor.again(&prompt.prompt).await;
+            input = editor.key(&prompt, is_typing).await;
         }
     }
 
@@ -219,14 +236,18 @@ impl Chat<'_> {
     fn approval_choices(&self, request: &ApprovalRequest) -> ApprovalChoices {
         let is_server = matches!(request.origin, Origin::Server { .. });
         let read_only = is_server && request.annotations.read_only() && !request.definition.provenance.trust_hints;
-        ApprovalChoices { keep: is_server && self.agent_config.lock.is_some(), read_only }
+        ApprovalChoices {
+            keep: is_server && self.agent_config.approval_store.is_some(),
+            read_only,
+            ..ApprovalChoices::default()
+        }
     }
 
-    /// Saves an approval to ropeway.lock.
-    fn save_approval(&self, request: &ApprovalRequest) {
-        let Some(config) = &self.agent_config.lock else { return };
-        match lockfile::allow(config, &request.definition) {
-            Ok(()) => print_to_user(&faint("saved to ropeway.lock\n")),
+    /// Keeps an approval for later chats.
+    fn keep_approval(&self, request: &ApprovalRequest) {
+        let Some(store) = &self.agent_config.approval_store else { return };
+        match store.keep(&request.definition) {
+            Ok(()) => print_to_user(&faint(&format!("kept in {}\n", store.path().display()))),
             Err(failure) => print_to_user(&failure.hint("the tool is allowed for this chat only").render()),
         }
     }
@@ -264,10 +285,14 @@ pub(super) async fn answer_sign_in(question: SignInQuestion, status: &Status, ed
     if is_interrupted.get() { QuestionOutcome::Decline } else { QuestionOutcome::Continue }
 }
 
-fn print_help(choices: ApprovalChoices, request: &ApprovalRequest) {
-    let server = match &request.origin {
-        Origin::Server { server, .. } => server.as_str(),
-        Origin::Local => "",
-    };
-    print_to_user(&faint(&choices.help(server)));
+/// Asks why a call is denied.
+async fn ask_reason(editor: &LineEditor) -> Result<Approval, QuestionOutcome> {
+    match editor.again(REASON_PROMPT).await {
+        LineInput::Line(line) => {
+            let reason = Some(line.trim()).filter(|reason| !reason.is_empty());
+            Ok(Approval::Deny { reason: reason.map(str::to_owned) })
+        }
+        LineInput::Interrupted { .. } => Err(QuestionOutcome::Interrupt),
+        LineInput::End => Ok(Approval::deny()),
+    }
 }

@@ -2,29 +2,32 @@
 
 use std::cell::Cell;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ropeway::agent::{Approvals, SamplingHandler};
-use ropeway::config::LockPolicy;
 use ropeway::message::Conversation;
 use ropeway::provider::Provider;
-use ropeway::tool::Alias;
+use ropeway::registry::Registry;
+use ropeway::tool::{Alias, Origin, ToolDefinition};
 use tokio::sync::mpsc;
 
 use super::chat_setup::{demo_note, handlers, interrupts, is_file, limits, message, options, patience};
 use super::conversations;
 use crate::arguments::names::expand_prefix;
 use crate::chat::approval::{ApprovalArgs, unmatched_warnings};
+use crate::chat::approval_store::ApprovalStore;
 use crate::chat::attachment::Attachment;
+use crate::chat::line_completion::ToolWord;
 use crate::chat::line_editor::LineEditor;
+use crate::chat::replaced_file::LocalFolders;
 use crate::chat::stdin::read_beside_prompt;
 use crate::chat::store::{
     self, ConversationHeader, ConversationSaver, ConversationStore, StoredConversation, not_saved_message,
     working_folder,
 };
 use crate::chat::{
-    AgentConfig, Chat as Conversing, Mentions, SaveState, Screen, TerminalUser, print_failed, save_file,
+    AgentConfig, Chat as Conversing, Mentions, SaveState, Screen, TerminalUser, print_failed, recap, save_file,
     wait_for_opening,
 };
 use crate::connect::advice::{is_unavailable, tool_count};
@@ -37,7 +40,7 @@ use crate::failure::{Exit, Failure};
 use crate::model::{ModelArgs, ModelChoice, ResumedChoice, SavedModel};
 use crate::output::print::{print, print_json, say};
 use crate::terminal::style::{faint, warning as warning_words};
-use crate::terminal::text::clean_line;
+use crate::terminal::text::{clean_line, width};
 
 /// How long an interactive chat waits for servers before it starts.
 const OPENING: Duration = Duration::from_millis(400);
@@ -202,7 +205,11 @@ impl Chat {
             let input = read_beside_prompt(context.deadline.as_ref()).await?;
             attachments.extend(input.map(Attachment::standard_input));
         }
-        let named = servers.only_these(&self.servers);
+        let chosen = match &header {
+            Some(header) if self.servers.is_empty() => remembered_servers(&servers, &header.servers),
+            _ => self.servers.clone(),
+        };
+        let named = servers.only_these(&chosen);
         // An unknown server name may be a message.
         let hint = |failure: Failure| match self.prompt {
             None => failure.hint("use `-p TEXT` to send a message to the model"),
@@ -272,7 +279,6 @@ impl Chat {
         let servers = servers.with_handlers(handlers);
         let about = format!("{} · {} · {why}", clean_line(&model), clean_line(&place));
         let source = servers.source.clone();
-        let config_lock = servers.config.lock;
         let mut screen = if context.json {
             Screen::for_scripts(self.save_files.clone())
         } else {
@@ -295,22 +301,28 @@ impl Chat {
             approvals: Approvals::new(),
             bridge: None,
             question_sender: desk.clone(),
-            lock: match &source {
-                ServerSource::File(file) if config_lock != Some(LockPolicy::Off) => Some(file.clone()),
+            approval_store: match &source {
+                ServerSource::File(file) => ApprovalStore::of(file),
                 _ => None,
             },
+            local_folders: LocalFolders::of(&servers.config, file_folder(&source)),
             source: source.clone(),
         };
         let (no_tools, is_interactive) = (self.no_tools, person.is_some());
         let patience = patience(&servers);
         let resumed = header.as_ref().map(|header| {
             let turns = if header.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", header.turns) };
-            format!("continuing {} · {turns} · {}\n", header.id, clean_line(&header.title))
+            let servers = if chosen.is_empty() { String::new() } else { format!("only {} · ", chosen.join(", ")) };
+            let title = clean_line(&header.title);
+            let line = format!("continuing {} · {turns} · {servers}{title}\n", header.id);
+            line + &recap(&history, width())
         });
         let mut keeping = SaveState { file: self.save.clone(), model: saved_model, ..SaveState::default() };
         if !self.no_save {
             match ConversationStore::open() {
-                Ok(store) => keeping.saver = store.map(|store| ConversationSaver::new(store, header)),
+                Ok(store) => {
+                    keeping.saver = store.map(|store| ConversationSaver::new(store, header).with_servers(chosen))
+                }
                 Err(failure) => say(&warning_words(&not_saved_message(&failure))),
             }
         }
@@ -332,6 +344,9 @@ impl Chat {
                 if locked.has_foreign_approvals() && !no_tools {
                     say(&faint("ignoring approvals in ropeway.lock that were not given on this machine\n"));
                 }
+            }
+            if let Some(Err(failure)) = recipe.approval_store.as_ref().map(|store| store.restore(&recipe.approvals)) {
+                say(&warning_words(&format!("ignoring kept approvals: {}", failure.line())));
             }
             recipe.bridge = (!no_tools).then(|| session.bridge.clone());
             let mut screen = screen;
@@ -372,6 +387,11 @@ impl Chat {
                 }
                 (None, Some(person)) => {
                     say(&faint(&format!("{about} · {} · /help for commands\n", tool_count(count))));
+                    if let Some(tool) = chat.search_tool() {
+                        say(&faint(&format!("too many tools to send all; the model finds them with `{tool}`\n")));
+                    }
+                    let bridge = session.bridge.clone();
+                    person.editor.complete_tools(move || tool_words(&bridge.tools().registry));
                     if let Some(resumed) = resumed {
                         say(&faint(&resumed));
                     }
@@ -384,6 +404,36 @@ impl Chat {
         }
         Session::with(servers, &context, work).await
     }
+}
+
+/// Returns the directory in which servers run by default, relative to that of the command.
+fn file_folder(source: &ServerSource) -> &Path {
+    match source {
+        ServerSource::File(file) => file.parent().unwrap_or(Path::new("")),
+        ServerSource::Line | ServerSource::Demo => Path::new(""),
+    }
+}
+
+/// Returns those servers of a continued conversation that are still configured.
+fn remembered_servers(servers: &Servers, names: &[String]) -> Vec<String> {
+    if !matches!(servers.source, ServerSource::File(_)) {
+        return Vec::new();
+    }
+    let is_known = |name: &&String| servers.config.servers.iter().any(|entry| entry.alias.as_str() == name.as_str());
+    let (known, gone): (Vec<&String>, Vec<&String>) = names.iter().partition(is_known);
+    for name in gone {
+        say(&warning_words(&format!("server `{}` of this conversation is not configured", clean_line(name))));
+    }
+    known.into_iter().cloned().collect()
+}
+
+/// Returns the names of all tools, for completion.
+fn tool_words(registry: &Registry) -> Vec<ToolWord> {
+    let word = |definition: &ToolDefinition| match &definition.origin {
+        Origin::Server { server, tool } => ToolWord { dotted: format!("{server}.{tool}"), own: tool.to_string() },
+        Origin::Local => ToolWord { dotted: definition.name.clone(), own: definition.name.clone() },
+    };
+    registry.definitions().map(word).collect()
 }
 
 /// The conversation at the start of a chat.

@@ -6,8 +6,8 @@ use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::names::server_of;
-use crate::catalog::{MOST_FOUND, found, found_json, group, list, list_json, one_server, remembered_group, search};
-use crate::connect::advice::{is_available, is_pending, is_unavailable};
+use crate::catalog::{found, found_json, group, list, list_json, one_server, remembered_group, search};
+use crate::connect::advice::{is_available, is_unavailable};
 use crate::connect::arrival;
 use crate::connect::command_context::CommandContext;
 use crate::connect::likely_servers::{RememberedTools, servers_with_cached_tool};

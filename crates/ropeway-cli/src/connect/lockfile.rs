@@ -5,7 +5,6 @@ use std::path::Path;
 use ropeway::agent::Approvals;
 use ropeway::config::{Config, LockPolicy, ServerEntry, ServerSettings};
 use ropeway::lock::{Lock, LockError, LockFile};
-use ropeway::tool::ToolDefinition;
 
 use crate::connect::servers::{ServerSource, Servers};
 use crate::failure::Failure;
@@ -51,7 +50,7 @@ impl LoadedLock {
         Self { lock: Lock::new(), policy, is_trusted: false }
     }
 
-    /// Returns the permanent approvals of earlier chats.
+    /// Returns the permanent approvals of earlier versions, which stored them here.
     pub(crate) fn approvals(&self) -> Approvals {
         let approvals = Approvals::new();
         if self.is_trusted {
@@ -92,11 +91,6 @@ impl LoadedLock {
     pub(crate) fn has_foreign_approvals(&self) -> bool {
         self.lock.has_approvals() && !self.is_trusted
     }
-}
-
-/// Adds a permanent approval to the lock next to a configuration file.
-pub(crate) fn allow(config: &Path, definition: &ToolDefinition) -> Result<(), Failure> {
-    change(config, |lock| lock.allow(definition))
 }
 
 /// Changes the lock next to a configuration file. Approvals from other machines are dropped, because the file that

@@ -42,7 +42,10 @@ pub(super) fn exit_of(error: &CallError) -> Exit {
     match error {
         CallError::Timeout { .. } => Exit::Timeout,
         CallError::NeedsAuth { .. } => Exit::NeedsAuth,
-        CallError::UnknownTool { .. } | CallError::InvalidArguments { .. } | CallError::Hidden { .. } => Exit::Usage,
+        CallError::UnknownTool { .. }
+        | CallError::UnlistedTool { .. }
+        | CallError::InvalidArguments { .. }
+        | CallError::Hidden { .. } => Exit::Usage,
         CallError::NotConnected { .. } | CallError::Stopped { .. } | CallError::Protocol { .. } => Exit::Unreachable,
         CallError::Unavailable { source, .. } => exit_of_cause(source.as_ref()),
         _ => Exit::ToolError,

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,8 @@ use crate::{Ropeway, Run, Running};
 
 /// The prompt of the chat.
 pub(crate) const PROMPT: &str = "› ";
+/// The end of the question about a call.
+const ASKED: &str = "(? for help) ";
 pub(crate) const CTRL_C: &str = "\u{3}";
 pub(crate) const CTRL_D: &str = "\u{4}";
 
@@ -250,19 +254,30 @@ fn calls_need_approval() {
     ]);
     let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
     window.say("go");
-    window.see("Allow demo.fail(message: \"first\")? [y]es / [n]o / [a]lways / [q]uit turn: ");
-    window.press("what\r");
-    window.see("y: allow once; n: deny, optionally with a reason; a: always allow");
-    window.press("y\r");
+    let question = window.see("Allow? y/n/a/q (? for help) ");
+    // The arguments are shown once.
+    assert_eq!(question.matches("first").count(), 1, "{question}");
+    window.press("?");
+    let help = window.see(ASKED);
+    assert!(help.contains("y  allow this call") && !help.contains("keep allowed"), "{help}");
+    // The last letter of the word is an answer, but the word is not.
+    window.press("wha");
+    window.see("y  allow this call");
+    window.see(ASKED);
+    window.press("y");
     window.see("✗");
     window.see("first");
-    window.see("Allow demo.fail(message: \"second\")?");
-    window.press("n not now\r");
+    window.see("● demo.fail(message: \"second\")");
+    window.see(ASKED);
+    window.press("n");
+    window.see("Reason (optional): ");
+    window.press("not now\r");
     window.see("rejected by the user: not now");
-    window.see("Allow demo.fail(message: \"third\")?");
-    window.press("a\r");
+    window.see("● demo.fail(message: \"third\")");
+    window.see(ASKED);
+    window.press("a");
     let rest = window.see("Done.");
-    assert!(rest.contains("fourth") && !rest.contains("Allow"), "{rest}");
+    assert!(rest.contains("fourth") && !rest.contains("Allow?"), "{rest}");
     window.see(PROMPT);
     window.press(CTRL_D);
     window.end().expect(0);
@@ -304,7 +319,7 @@ fn changed_question(window: &mut Window) -> String {
     loop {
         window.see("changed ");
         if window.see(" it was ").contains("since") {
-            return window.see("[q]uit turn: ");
+            return window.see(ASKED);
         }
     }
 }
@@ -316,19 +331,19 @@ fn an_always_allowed_tool_needs_approval_again_when_it_changes() {
     let mut window = Window::open(model.chat(&["--allow", "files.grow"]));
     window.say("go");
     // The read-only hint of the server is not trusted.
-    window.see("Allow files.note");
-    window.see("[a]lways / [k]eep allowed / [r]ead-only tools / [q]uit turn: ");
-    window.press("a\r");
+    window.see("● files.note");
+    window.see("Allow? y/n/a/k/r/q (? for help) ");
+    window.press("a");
     let between = window.see("files.grow");
-    assert!(!between.contains("Allow files.note"), "{between}");
+    assert!(!between.contains("Allow?"), "{between}");
     let changes = changed_question(&mut window);
     for change in
         ["- description changed", "- required argument `shell` added", "- hint `readOnlyHint` changed to false"]
     {
         assert!(changes.contains(change), "{changes}");
     }
-    assert!(!changes.contains("[r]ead-only"), "{changes}");
-    window.press("q\r");
+    assert!(changes.contains("y/n/a/k/q"), "{changes}");
+    window.press("q");
     window.see("cancelled · ");
     window.see(PROMPT);
     window.press(CTRL_D);
@@ -342,19 +357,19 @@ fn approvals_survive_a_switch_of_the_model() {
     let model = noting(sayings.into_iter().chain(["d", "e", "f", "g"].map(write_note)));
     let mut window = Window::open(model.chat(&["--allow", "files.grow"]));
     window.say("go");
-    window.see("[q]uit turn: ");
-    window.press("a\r");
+    window.see(ASKED);
+    window.press("a");
     window.see("One.");
     window.say("/model other --force");
     window.see("switched to other");
     window.say("go");
     let second = window.see("Two.");
-    assert!(!second.contains("Allow files.note"), "{second}");
+    assert!(!second.contains("Allow?"), "{second}");
     window.say("/model third --force");
     window.see("switched to third");
     window.say("go");
     changed_question(&mut window);
-    window.press("q\r");
+    window.press("q");
     window.see("cancelled · ");
     window.see(PROMPT);
     window.press(CTRL_D);
@@ -368,12 +383,12 @@ fn read_only_tools_are_allowed_at_once_until_one_changes() {
     let model = noting(sayings.chain(["e", "f", "g", "h"].map(write_note)));
     let mut window = Window::open(model.chat(&["--allow", "files.grow"]));
     window.say("go");
-    window.see("[r]ead-only tools / [q]uit turn: ");
-    window.press("r\r");
+    window.see("/r/q (? for help) ");
+    window.press("r");
     let between = window.see("files.grow");
-    assert!(!between.contains("Allow"), "{between}");
+    assert!(!between.contains("Allow?"), "{between}");
     changed_question(&mut window);
-    window.press("q\r");
+    window.press("q");
     window.see("cancelled · ");
     window.see(PROMPT);
     window.press(CTRL_D);
@@ -381,7 +396,44 @@ fn read_only_tools_are_allowed_at_once_until_one_changes() {
 }
 
 #[test]
-fn saved_approvals_apply_to_later_chats_on_this_machine() {
+fn kept_approvals_apply_to_later_chats_and_create_no_lock() {
+    let model = noting([write_note("a"), ScriptedReply::text("One."), write_note("b"), ScriptedReply::text("Two.")]);
+    let mut window = Window::open(model.chat(&[]));
+    window.say("go");
+    window.see(ASKED);
+    window.press("k");
+    window.see("kept in ");
+    window.see("One.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    assert!(!model.place.path().join("ropeway.lock").exists());
+    let folder = model.place.path().join(".local/state/ropeway/approvals");
+    let files = std::fs::read_dir(&folder).expect("a folder").flatten().map(|file| file.path());
+    let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+    assert!(std::fs::read_to_string(&files[0]).expect("a file").contains("\"always\": \"sha256:"));
+    let mut window = Window::open(model.chat(&[]));
+    window.say("go");
+    let second = window.see("Two.");
+    assert!(!second.contains("Allow?") && second.contains("noted"), "{second}");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+/// Records in a state directory that the content of a file was written on this machine.
+fn trust(state: &Path, file: &Path) {
+    let content = std::fs::read(file).expect("a file");
+    let digest = ropeway::tool::Digest::of_bytes(&content).to_string();
+    let record = json!({"path": file.canonicalize().expect("a path"), "sha256": digest.replace("sha256:", ""),
+        "owner": std::fs::metadata(file).expect("a file").uid(), "accepted": "2026-01-01T00:00:00Z"});
+    let store = state.join("trust.json");
+    std::fs::write(&store, json!({"version": 1, "files": [record]}).to_string()).expect("a store");
+    std::fs::set_permissions(store, std::fs::Permissions::from_mode(0o600)).expect("permissions");
+}
+
+#[test]
+fn approvals_in_a_lock_count_only_on_the_machine_that_gave_them() {
     let model = noting([
         write_note("a"),
         ScriptedReply::text("One."),
@@ -390,37 +442,39 @@ fn saved_approvals_apply_to_later_chats_on_this_machine() {
         write_note("c"),
         ScriptedReply::text("Three."),
     ]);
+    let leave = |mut window: Window| {
+        window.see(PROMPT);
+        window.press(CTRL_D);
+        window.end().expect(0);
+    };
     let mut window = Window::open(model.chat(&[]));
     window.say("go");
-    window.see("[q]uit turn: ");
-    window.press("k\r");
-    window.see("saved to ropeway.lock");
+    window.see(ASKED);
+    window.press("k");
     window.see("One.");
-    window.see(PROMPT);
-    window.press(CTRL_D);
-    window.end().expect(0);
+    leave(window);
+    // Earlier versions kept approvals in the lock of the project, and trusted its content.
+    let state = model.place.path().join(".local/state/ropeway");
+    let kept = std::fs::read_dir(state.join("approvals")).expect("a folder").flatten().map(|file| file.path());
+    let kept = kept.filter(|path| path.extension().is_some_and(|end| end == "json")).next().expect("a file");
     let lock = model.place.path().join("ropeway.lock");
-    assert!(std::fs::read_to_string(&lock).expect("a lock").contains("\"always\": \"sha256:"));
+    std::fs::rename(kept, &lock).expect("moved");
+    trust(&state, &lock);
     let mut window = Window::open(model.chat(&[]));
     window.say("go");
     let second = window.see("Two.");
-    assert!(!second.contains("Allow files.note") && second.contains("noted"), "{second}");
-    window.see(PROMPT);
-    window.press(CTRL_D);
-    window.end().expect(0);
+    assert!(!second.contains("Allow?") && second.contains("noted"), "{second}");
+    leave(window);
     // A lock file from another machine allows nothing.
     let forged = std::fs::read_to_string(&lock).expect("a lock") + "\n";
     std::fs::write(&lock, forged).expect("a lock");
     let mut window = Window::open(model.chat(&[]));
     window.see("ignoring approvals in ropeway.lock that were not given on this machine");
     window.say("go");
-    window.see("Allow files.note");
-    window.see("[q]uit turn: ");
+    window.see(ASKED);
     window.press("n\r");
     window.see("Three.");
-    window.see(PROMPT);
-    window.press(CTRL_D);
-    window.end().expect(0);
+    leave(window);
 }
 
 #[test]
@@ -431,13 +485,13 @@ fn a_tool_that_changes_during_the_question_is_not_called() {
     let mut window = Window::open(model.chat(&["--allow", "files.grow"]));
     window.say("go");
     // The other call changes the tool while the question is open.
-    window.see("[q]uit turn: ");
+    window.see(ASKED);
     std::thread::sleep(std::time::Duration::from_secs(1));
-    window.press("y\r");
+    window.press("y");
     // The tool needs approval again, or is refused if the change is seen only at the call.
     window.see("changed ");
     if window.see(" it was ").contains("since") {
-        window.see("[q]uit turn: ");
+        window.see(ASKED);
         window.press("n\r");
     }
     let rest = window.see("Done.");
@@ -454,11 +508,11 @@ fn long_arguments_are_shown_completely_on_request() {
         Model::saying([ScriptedReply::call("a", "fail", json!({"message": message})), ScriptedReply::text("Done.")]);
     let mut window = Window::open(model.chat(&["--ask", "demo.fail"]));
     window.say("go");
-    let asked = window.see("Allow demo.fail? [y]es / [n]o / [a]lways / [s]how all / [q]uit turn: ");
-    assert!(asked.contains(" characters hidden … yyy") && !asked.contains("midst"), "{asked}");
-    window.press("s\r");
-    window.see("xxthe midstyy");
-    window.see("[q]uit turn: ");
+    let asked = window.see("Allow? y/n/a/s/q (? for help) ");
+    assert!(asked.contains("characters hidden") && !asked.contains("midst"), "{asked}");
+    window.press("s");
+    window.see("midst");
+    window.see(ASKED);
     window.press("n\r");
     window.see("Done.");
     window.see(PROMPT);
@@ -474,12 +528,12 @@ fn input_typed_before_a_question_does_not_answer_it() {
     window.see(PROMPT);
     // All input arrives before the first question, and the rest before the next one.
     window.press("go\ry\ry\ry\r");
-    window.see("Allow demo.fail(message: \"first\")?");
-    window.see("[q]uit turn: ");
+    window.see("● demo.fail(message: \"first\")");
+    window.see(ASKED);
     window.press("n no\ry\ry\r");
     window.see("rejected by the user: no");
-    window.see("Allow demo.fail(message: \"second\")?");
-    window.see("[q]uit turn: ");
+    window.see("● demo.fail(message: \"second\")");
+    window.see(ASKED);
     window.press("n\r");
     window.see("Done.");
     let results = model.server.bodies()[2]["messages"].to_string();
@@ -493,9 +547,9 @@ fn quitting_a_turn_returns_to_the_prompt() {
     let call = || ScriptedReply::call("a", "fail", json!({}));
     let model = Model::saying([call(), call(), ScriptedReply::text("Fine.")]);
     let mut window = Window::open(model.chat(&["--ask", "*"]));
-    for keys in ["q\r", CTRL_C] {
+    for keys in ["q", CTRL_C] {
         window.say("go");
-        window.see("[q]uit turn: ");
+        window.see(ASKED);
         window.press(keys);
         window.see("cancelled · ");
     }
@@ -640,6 +694,140 @@ fn a_failed_request_is_reported_and_can_be_retried() {
 }
 
 #[test]
+fn a_rejected_message_is_not_sent_again_with_the_next_one() {
+    let rejected = || ModelAnswer::json(400, &json!({"error": {"message": "not that"}}));
+    let says = |text: &str| ScriptedReply::text(text).answer(Dialect::Chat);
+    let model = Model::answering([says("Hello."), rejected(), says("Fine."), rejected()]);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("hi");
+    window.see("Hello.");
+    window.say("boom");
+    window.see("the message was removed from the conversation; `/retry` sends it again");
+    window.say("/undo");
+    window.see("already removed");
+    window.say("something else");
+    window.see("Fine.");
+    // The arrow key recalls the rejected message.
+    window.say("\u{1b}[A\u{1b}[A\u{1b}[A");
+    window.see("`/retry` sends it again");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let texts = |at: usize| {
+        let messages = model.server.bodies()[at]["messages"].as_array().expect("messages").clone();
+        messages.iter().filter_map(|it| it["content"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(2), ["hi", "Hello.", "something else"]);
+    assert_eq!(texts(3).last().map(String::as_str), Some("boom"));
+    let saved = model.place.path().join(".local/state/ropeway/conversations");
+    let files = std::fs::read_dir(saved).expect("a folder").flatten().map(|file| file.path());
+    let text: String = files.filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+    assert!(text.contains("something else") && !text.contains("boom"), "{text}");
+}
+
+#[test]
+fn a_message_that_failed_for_now_can_be_sent_again_or_removed() {
+    let busy = || ModelAnswer::json(500, &json!({"error": {"message": "overloaded"}}));
+    // A request is tried three times.
+    let mut answers = vec![ScriptedReply::text("Hello.").answer(Dialect::Chat)];
+    answers.extend((0..6).map(|_| busy()));
+    answers.push(ScriptedReply::text("Now.").answer(Dialect::Chat));
+    let model = Model::answering(answers);
+    let mut window = Window::open(model.chat(&["--no-tools"]));
+    window.say("hi");
+    window.see("Hello.");
+    for _ in 0..2 {
+        window.say("boom");
+        window.see("`/retry` sends the message again; `/undo` removes it");
+        window.say("/undo");
+        window.see("removed: boom");
+    }
+    window.say("fine");
+    window.see("Now.");
+    window.say("/undo");
+    window.see("removed: fine");
+    window.say("/undo");
+    window.see("removed: hi");
+    window.say("/undo");
+    window.see("no message to undo");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let bodies = model.server.bodies();
+    let last = bodies.last().expect("a request")["messages"].to_string();
+    assert!(last.contains("fine") && !last.contains("boom"), "{last}");
+    let saved = model.place.path().join(".local/state/ropeway/conversations");
+    let files = std::fs::read_dir(saved).expect("a folder").flatten().map(|file| file.path());
+    assert_eq!(files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).count(), 0, "nothing is left");
+}
+
+#[test]
+fn a_turn_that_fails_after_a_call_can_be_removed() {
+    let rejected = ModelAnswer::json(400, &json!({"error": {"message": "not that"}}));
+    let call = ScriptedReply::call("a", "calculate", json!({"expression": "1+1"})).answer(Dialect::Chat);
+    let model = Model::answering([call, rejected, ScriptedReply::text("Fine.").answer(Dialect::Chat)]);
+    let mut window = Window::open(model.chat(&[]));
+    window.say("boom");
+    window.see("`/undo` removes its message and all that followed");
+    window.say("/undo");
+    window.see("removed: boom");
+    window.say("something else");
+    window.see("Fine.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    assert_eq!(model.server.bodies()[2]["messages"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn an_invalid_call_is_refused_without_a_question() {
+    let call = ScriptedReply::call("a", "countdown", json!({"seconds": "many"}));
+    let model = Model::saying([call, ScriptedReply::text("Done.")]);
+    let mut window = Window::open(model.chat(&["--ask", "*"]));
+    window.say("go");
+    let shown = window.see("Done.");
+    assert!(shown.contains("invalid arguments") && !shown.contains("Allow?"), "{shown}");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
+fn a_file_that_is_written_is_shown_as_a_difference_in_80_columns() {
+    let content =
+        "one\ntwo\nthree \u{1b}[2J words that are long enough to be wrapped at the end of a line of a window\n";
+    let tool = json!({"name": "write_file", "inputSchema": {"type": "object",
+        "properties": {"path": {"type": "string"}, "content": {"type": "string"}}}});
+    let script = Script::default().tool(tool, json!({"content": [{"type": "text", "text": "written"}]}));
+    let call = |id: &str, path: &str| {
+        ScriptedReply::call(id, "mcp_files_write_file", json!({"path": path, "content": content}))
+    };
+    let model = Model::saying([call("a", "notes.txt"), call("b", "new.txt"), ScriptedReply::text("Done.")]);
+    model.place.configure(&[entry("files", &script)]);
+    model.place.write("notes.txt", "one\n2\nthree\n");
+    let mut window = Window::sized(model.chat(&[]), 80, |command| {
+        command.env("NO_COLOR", "1");
+    });
+    window.say("go");
+    let question = window.see("Allow? y/n/a/k/s/q (? for help) ").replace('\r', "");
+    let shown = "  path: \"notes.txt\"\n  content (replaces 3 lines):\n    │   one\n    │ - 2\n    │ - three\n    │ + two\n    \
+        │ + three \\u001b[2J words that are long enough to be wrapped at the end of a\n    │ line of a window\n    │   \nAllow?";
+    assert!(question.contains(shown), "{question}");
+    window.press("s");
+    window.see("    │ two\r\n");
+    window.see(ASKED);
+    window.press("n\r");
+    let second = window.see("Allow? y/n/a/k/q (? for help) ").replace('\r', "");
+    assert!(second.contains("  content:\n    │ one\n    │ two\n"), "{second}");
+    assert!(second.lines().all(|line| line.chars().count() <= 80), "{second}");
+    window.press("q");
+    window.see("cancelled · ");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+}
+
+#[test]
 fn a_prompt_of_a_server_is_sent_to_the_model() {
     let model = Model::saying([ScriptedReply::text("Reviewed.")]);
     model.place.configure(&[entry("scripted", &Script::legacy())]);
@@ -737,7 +925,7 @@ fn ctrl_c_at_an_approval_ends_the_turn_and_twice_more_the_chat() {
     let model = Model::saying([ScriptedReply::call("a", "fail", json!({}))]);
     let mut window = Window::open(model.chat(&["--ask", "*"]));
     window.say("go");
-    window.see("[q]uit turn: ");
+    window.see(ASKED);
     window.press(CTRL_C);
     window.see("cancelled · ");
     window.see(PROMPT);
@@ -786,6 +974,42 @@ fn tab_completes_a_command() {
 }
 
 #[test]
+fn tab_completes_files_and_tools_in_a_message() {
+    let model = Model::saying([ScriptedReply::text("Seen.")]);
+    model.place.write("talk-of-yesterday.txt", "words of yesterday");
+    let mut window = Window::open(model.chat(&[]));
+    window.see(PROMPT);
+    window.press("read @talk\t with calcu\t\r");
+    window.see("Seen.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let sent = model.server.bodies()[0]["messages"].to_string();
+    assert!(sent.contains("words of yesterday"), "{sent}");
+    assert!(sent.contains("read @talk-of-yesterday.txt with demo.calculate"), "{sent}");
+}
+
+#[test]
+fn a_chat_with_many_tools_says_how_the_model_finds_them() {
+    let tool = |number: usize| json!({"name": format!("tool_{number}"), "inputSchema": {"type": "object"}});
+    let script = (0..120).fold(Script::default(), |script, number| script.tool(tool(number), json!({"content": []})));
+    let call = ScriptedReply::call("a", "tool_77", json!({}));
+    let model = Model::saying([call, ScriptedReply::text("Done.")]);
+    model.place.configure(&[entry("files", &script)]);
+    let mut window = Window::open(model.chat(&[]));
+    window.see(" tools · /help for commands");
+    window.see("too many tools to send all; the model finds them with `find_tools`");
+    window.say("go");
+    window.see("Done.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let told = model.server.bodies()[1]["messages"].to_string();
+    assert!(told.contains("Did you mean") && told.contains("`mcp_files_tool_77`"), "{told}");
+    assert!(told.contains("Call `call_tool` with"), "{told}");
+}
+
+#[test]
 fn a_signal_at_the_prompt_restores_the_terminal() {
     let model = Model::saying([]);
     let mut window = Window::open(model.chat(&[]));
@@ -805,7 +1029,7 @@ fn a_timeout_is_reported_at_every_stage_of_a_chat() {
     window.end().expect(5);
     let mut window = Window::open(model.chat(&["--timeout", "3s", "--ask", "*"]));
     window.say("go");
-    window.see("[q]uit turn: ");
+    window.see(ASKED);
     window.see("error: the chat timed out after 3 s");
     window.end().expect(5);
 }

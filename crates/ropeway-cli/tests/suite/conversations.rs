@@ -321,3 +321,31 @@ fn history_is_kept_without_secrets_unless_saving_is_disabled() {
     assert!(kept.contains("first line") && !kept.contains("correct-horse"), "{kept}");
     assert_eq!(talk(&["--no-save"]), "");
 }
+
+#[test]
+fn a_continued_chat_shows_the_last_exchange_and_keeps_its_servers() {
+    let model = saying(&["Seven,\nof course.", "Again.", "All."]);
+    let script = |name: &str| {
+        let tool = json!({"name": name, "inputSchema": {"type": "object"}});
+        Script::default().tool(tool, json!({"content": []}))
+    };
+    model.place.configure(&[entry("one", &script("first")), entry("two", &script("second"))]);
+    model.run(&["one", "-p", "which number?"]).expect(0);
+    let mut window = Window::open(model.bare(&["--continue"]));
+    let recap = window.see("of course.");
+    assert!(recap.contains("1 turn · only one · which number?") && recap.contains("  › which number?"), "{recap}");
+    window.say("more");
+    window.see("Again.");
+    window.see(PROMPT);
+    window.press(CTRL_D);
+    window.end().expect(0);
+    let tools = |at: usize| model.server.bodies()[at]["tools"].to_string();
+    assert!(tools(1).contains("mcp_one_first") && !tools(1).contains("mcp_two_"), "{}", tools(1));
+    // Names choose other servers, and are kept in turn.
+    model.bare(&["two", "--continue", "-p", "and now?"]).run().expect(0);
+    assert!(tools(2).contains("mcp_two_second") && !tools(2).contains("mcp_one_"), "{}", tools(2));
+    // A server that is gone is left out.
+    model.place.configure(&[entry("one", &script("first"))]);
+    let run = model.bare(&["--continue", "--models"]).run();
+    assert!(run.stderr.contains("server `two` of this conversation is not configured"), "{}", run.stderr);
+}

@@ -21,10 +21,16 @@ pub(super) struct ExposedTools {
     pub(super) listed: Registry,
     /// The names of the built-in tools. No other tool has one of them.
     builtin: Vec<String>,
-    /// The name of the tool that calls unlisted tools, if some tools are unlisted.
-    call_tool: Option<String>,
+    /// The tools for unlisted tools, if some tools are unlisted.
+    search: Option<SearchToolNames>,
     /// Keeps a removed server connected while a turn uses it.
     _sources: Vec<Arc<dyn ToolSource>>,
+}
+
+/// The names of the tools that find and call unlisted tools.
+struct SearchToolNames {
+    find: String,
+    call: String,
 }
 
 /// The tool and the arguments that a call refers to.
@@ -52,7 +58,7 @@ impl ExposedTools {
         let hidden = sources.iter().flat_map(Registry::hidden);
         let all = all.with_hidden(hidden.map(|(name, reason)| (name.to_owned(), reason.to_owned())));
         let mut added: Vec<CheckedTool> = Vec::new();
-        let mut call_tool = None;
+        let mut search = None;
         let listed: Vec<CheckedTool> = if all.len() <= search_over {
             all.tools().cloned().collect()
         } else {
@@ -60,10 +66,10 @@ impl ExposedTools {
             let listed: Vec<CheckedTool> = all.tools().filter(is_local).take(search_over).cloned().collect();
             let (find, call) = (free_name(&all, FIND_TOOLS), free_name(&all, CALL_TOOL));
             let unlisted = all.len() - listed.len();
-            let search: [Arc<dyn Tool>; 2] =
+            let tools: [Arc<dyn Tool>; 2] =
                 [Arc::new(FindTools::new(&find, &call, all.clone(), unlisted)), Arc::new(CallTool::new(&call, &find))];
-            added.extend(search.map(CheckedTool::new));
-            call_tool = Some(call);
+            added.extend(tools.map(CheckedTool::new));
+            search = Some(SearchToolNames { find, call });
             listed
         };
         // Built-in tools with a fixed name are left out if another tool has it.
@@ -73,7 +79,7 @@ impl ExposedTools {
         }
         let names = added.iter().map(|tool| tool.definition().name.clone()).collect();
         let (listed, _) = Registry::assemble([listed, added], CollisionPolicy::LastWins);
-        (Self { all, listed, builtin: names, call_tool, _sources: Vec::new() }, collisions)
+        (Self { all, listed, builtin: names, search, _sources: Vec::new() }, collisions)
     }
 
     /// Exposes `listed` to the model, and calls the tools of `all` under the same names.
@@ -104,7 +110,8 @@ impl ExposedTools {
                 return invalid(&call.name, invalid_arguments(&call.name, problem));
             }
         };
-        let Some(call_tool) = self.call_tool.as_deref().filter(|name| *name == call.name) else {
+        let call_tool = self.search.as_ref().map(|search| search.call.as_str());
+        let Some(call_tool) = call_tool.filter(|name| *name == call.name) else {
             return self.tool(&call.name, arguments);
         };
         match inner_call(arguments) {
@@ -123,7 +130,17 @@ impl ExposedTools {
         let tools = if is_builtin { &self.listed } else { &self.all };
         match tools.get(name) {
             Some(tool) => ResolvedCall::Tool { tool: tool.clone(), arguments, is_builtin },
-            None => ResolvedCall::Invalid { name: name.to_owned(), error: self.all.missing(name) },
+            None => ResolvedCall::Invalid { name: name.to_owned(), error: self.missing(name) },
+        }
+    }
+
+    /// Returns the error of a call to a tool that does not exist.
+    fn missing(&self, name: &str) -> CallError {
+        match (self.all.missing(name), &self.search) {
+            (CallError::UnknownTool { tool, nearest }, Some(SearchToolNames { find, call })) => {
+                CallError::UnlistedTool { tool, nearest, find_with: find.clone(), call_with: call.clone() }
+            }
+            (error, _) => error,
         }
     }
 }
@@ -243,6 +260,18 @@ mod tests {
         assert!(
             matches!(exposed.resolve(&call("b", json!({}))), ResolvedCall::Tool { tool, .. } if tool.definition().name == "b")
         );
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_tool_that_calls_unlisted_tools() {
+        let (exposed, _) = ExposedTools::new(&[tool("read_file", ""), tool("call_tool", "")], &[], &[], 1);
+        match exposed.resolve(&call("raed_file", json!({}))) {
+            ResolvedCall::Invalid { error: CallError::UnlistedTool { nearest, find_with, call_with, .. }, .. } => {
+                assert_eq!((nearest, find_with.as_str()), (vec!["read_file".to_owned()], FIND_TOOLS));
+                assert_eq!(call_with, "ropeway_call_tool");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

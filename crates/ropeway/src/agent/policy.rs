@@ -199,6 +199,14 @@ pub struct ApprovalRequest {
     pub definition: ToolDefinition,
 }
 
+impl ApprovalRequest {
+    /// Creates the request for a call of a tool that was never approved.
+    pub fn new(call: CallId, definition: ToolDefinition, arguments: Arguments) -> Self {
+        let ToolDefinition { name, origin, annotations, .. } = definition.clone();
+        Self { call, tool: name, origin, annotations, arguments, summary: None, changes: Vec::new(), definition }
+    }
+}
+
 /// The answer to an [`ApprovalRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

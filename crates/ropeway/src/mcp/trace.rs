@@ -119,6 +119,7 @@ impl CallTrace {
                 return self.record_failure(&code);
             }
             CallError::UnknownTool { .. }
+            | CallError::UnlistedTool { .. }
             | CallError::InvalidArguments { .. }
             | CallError::Denied { .. }
             | CallError::Changed { .. }

@@ -92,6 +92,18 @@ pub enum CallError {
         /// Similar names, nearest first.
         nearest: Vec<String>,
     },
+    /// No tool has this name, and the model calls its tools through another one because they are too many to list.
+    #[error("unknown tool `{tool}`")]
+    UnlistedTool {
+        /// The name.
+        tool: String,
+        /// Similar names, nearest first.
+        nearest: Vec<String>,
+        /// The name of the tool that finds tools.
+        find_with: String,
+        /// The name of the tool that calls tools.
+        call_with: String,
+    },
     /// The arguments do not match the tool's schema. The tool was not called.
     #[error("invalid arguments for tool `{tool}`: {}", list(.problems))]
     InvalidArguments {
@@ -183,6 +195,7 @@ impl CallError {
             | Self::TooLarge { server, .. } => *server = name.clone(),
             Self::Cancelled
             | Self::UnknownTool { .. }
+            | Self::UnlistedTool { .. }
             | Self::InvalidArguments { .. }
             | Self::Denied { .. }
             | Self::Changed { .. }
@@ -201,7 +214,7 @@ impl CallError {
             Self::Timeout { .. } => "timeout",
             Self::Stopped { .. } => "stopped",
             Self::Cancelled => "cancelled",
-            Self::UnknownTool { .. } => "unknown_tool",
+            Self::UnknownTool { .. } | Self::UnlistedTool { .. } => "unknown_tool",
             Self::InvalidArguments { .. } => "invalid_arguments",
             Self::Denied { .. } => "denied",
             Self::Changed { .. } => "changed",

@@ -1,17 +1,16 @@
 //! The directory of stored conversations.
 
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use ropeway::message::Conversation;
 
 use super::header::{ConversationHeader, MAX_BYTES, read_header, too_large};
 use crate::chat::save_file;
 use crate::failure::Failure;
-use crate::files::file;
+use crate::files::folder_lock::lock_folder;
 use crate::files::user_folders::state_folder;
 use crate::terminal::text::clean_line;
 
@@ -34,12 +33,6 @@ const MAX_CANDIDATES: usize = 10;
 pub(super) const ID_LENGTH: usize = 8;
 
 const EXTENSION: &str = "jsonl";
-
-/// The file that is locked while the directory is changed.
-const LOCK: &str = "lock";
-
-/// Time to wait for another process that holds the lock.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Age of a temporary file that a killed process left behind.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
@@ -206,26 +199,9 @@ impl ConversationStore {
         }
     }
 
-    /// Creates the private directory and waits for the lock. Dropping the file releases it.
+    /// Creates the private directory and waits for its lock. Dropping the file releases it.
     pub(super) fn lock(&self) -> Result<File, Failure> {
-        let unwritable =
-            |error: &io::Error| Failure::usage(format!("could not write `{}`", self.folder.display())).caused_by(error);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        made.map_err(|error| unwritable(&error))?;
-        let path = self.folder.join(LOCK);
-        let file = file::open_lock(&path);
-        let file = file.map_err(|error| unwritable(&error))?;
-        let began = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::Error(error)) => return Err(unwritable(&error)),
-                Err(TryLockError::WouldBlock) if began.elapsed() > LOCK_TIMEOUT => {
-                    return Err(Failure::usage(format!("`{}` is locked by another process", path.display())));
-                }
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(20)),
-            }
-        }
+        lock_folder(&self.folder)
     }
 }
 

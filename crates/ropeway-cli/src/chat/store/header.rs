@@ -32,6 +32,9 @@ pub(crate) struct ConversationHeader {
     /// The working directory of the chat.
     pub(crate) folder: String,
     pub(crate) model: SavedModel,
+    /// The servers that the user chose; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) servers: Vec<String>,
     /// When the conversation started, in RFC 3339.
     pub(crate) created: String,
     /// When the last turn ended, in RFC 3339.

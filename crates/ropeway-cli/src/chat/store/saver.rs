@@ -21,6 +21,8 @@ pub(crate) struct ConversationSaver {
     pub(super) store: ConversationStore,
     pub(super) folder: String,
     pub(super) saved: Option<ConversationHeader>,
+    /// The servers that the user chose; empty for all.
+    pub(super) servers: Vec<String>,
 }
 
 /// The result of a save.
@@ -37,7 +39,12 @@ pub(crate) enum SaveOutcome {
 impl ConversationSaver {
     /// Creates a saver for a new conversation, or for a resumed one.
     pub(crate) fn new(store: ConversationStore, resumed: Option<ConversationHeader>) -> Self {
-        Self { store, folder: working_folder(), saved: resumed }
+        Self { store, folder: working_folder(), saved: resumed, servers: Vec::new() }
+    }
+
+    /// Stores the servers that the user chose, for chats that continue the conversation.
+    pub(crate) fn with_servers(self, servers: Vec<String>) -> Self {
+        Self { servers, ..self }
     }
 
     /// Returns the id of the conversation once it was saved.
@@ -48,6 +55,26 @@ impl ConversationSaver {
     /// Gives the next save a new id.
     pub(crate) fn start_new_conversation(&mut self) {
         self.saved = None;
+    }
+
+    /// Removes the stored conversation, unless another process has continued it. The next save gets a new id.
+    pub(crate) fn remove(&mut self) -> Result<SaveOutcome, Failure> {
+        if let Some(header) = self.saved.take() {
+            let _lock = self.store.lock()?;
+            if self.is_ours(&header) {
+                // The file may not exist anymore.
+                let _ = std::fs::remove_file(self.store.path(&header.id));
+            }
+        }
+        Ok(SaveOutcome::Empty)
+    }
+
+    /// Returns `false` if another process has continued the conversation.
+    fn is_ours(&self, header: &ConversationHeader) -> bool {
+        match read_header(&self.store.path(&header.id), &header.id) {
+            Ok((found, _)) => found.revision == header.revision,
+            Err(_) => !self.store.path(&header.id).exists(),
+        }
     }
 
     /// Writes the conversation atomically.
@@ -61,13 +88,8 @@ impl ConversationSaver {
             return Err(Failure::usage(format!("the conversation is larger than {} MiB", MAX_BYTES >> 20)));
         }
         let _lock = self.store.lock()?;
-        // Another terminal may have continued the same conversation.
-        let is_ours = |header: &ConversationHeader| match read_header(&self.store.path(&header.id), &header.id) {
-            Ok((found, _)) => found.revision == header.revision,
-            Err(_) => !self.store.path(&header.id).exists(),
-        };
         let known = self.saved.as_ref();
-        let forked = known.filter(|header| !is_ours(header)).map(|header| header.id.clone());
+        let forked = known.filter(|header| !self.is_ours(header)).map(|header| header.id.clone());
         let id = match (known, &forked) {
             (Some(header), None) => header.id.clone(),
             _ => self.free_id()?,
@@ -79,6 +101,7 @@ impl ConversationSaver {
             title: title(conversation),
             folder: self.folder.clone(),
             model: model.redacted(),
+            servers: self.servers.clone(),
             created: known.map_or_else(|| updated.clone(), |header| header.created.clone()),
             updated,
             turns: turns(conversation),

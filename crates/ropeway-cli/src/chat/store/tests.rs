@@ -24,7 +24,7 @@ impl Bench {
     }
 
     fn saver(&self, folder: &str) -> ConversationSaver {
-        ConversationSaver { store: self.store.clone(), folder: folder.to_owned(), saved: None }
+        ConversationSaver { store: self.store.clone(), folder: folder.to_owned(), saved: None, servers: Vec::new() }
     }
 
     fn saved(&self, folder: &str, prompt: &str) -> String {
@@ -41,7 +41,7 @@ impl Bench {
 #[test]
 fn a_conversation_is_read_back_as_it_was_saved() {
     let bench = Bench::new();
-    let mut saver = bench.saver("/work");
+    let mut saver = bench.saver("/work").with_servers(vec!["files".to_owned()]);
     let mut model = SavedModel::default();
     model.model = "parrot".into();
     assert_eq!(saver.save(&Conversation::new(), &model).expect("nothing"), SaveOutcome::Empty);
@@ -51,7 +51,8 @@ fn a_conversation_is_read_back_as_it_was_saved() {
     let id = saver.id().expect("an id").to_owned();
     let stored = bench.store.load(&id).expect("a conversation");
     assert_eq!(stored.conversation, conversation);
-    let ConversationHeader { title, folder, turns, model: saved, .. } = stored.header;
+    let ConversationHeader { title, folder, turns, model: saved, servers, .. } = stored.header;
+    assert_eq!(servers, ["files"]);
     assert_eq!((title.as_str(), folder.as_str(), turns, saved), ("hello there", "/work", 2, model));
     assert_eq!(bench.mode(&bench.store.folder), 0o700);
     assert_eq!(bench.mode(&bench.store.path(&id)), 0o600);
@@ -107,6 +108,19 @@ fn a_conversation_that_another_process_continues_is_forked() {
     std::fs::remove_file(bench.store.path(&id)).expect("a file");
     assert_eq!(one.save(&said("here"), &SavedModel::default()).expect("saved"), SaveOutcome::Saved);
     assert_eq!(one.id(), Some(id.as_str()));
+}
+
+#[test]
+fn a_removed_conversation_gets_a_new_id_unless_it_was_continued_elsewhere() {
+    let bench = Bench::new();
+    let id = bench.saved("/a", "one");
+    let resume = || ConversationSaver::new(bench.store.clone(), Some(bench.store.load(&id).expect("stored").header));
+    let (mut one, mut other) = (resume(), resume());
+    other.save(&Conversation::new().with("one").with("more"), &SavedModel::default()).expect("saved");
+    one.remove().expect("nothing to remove");
+    assert!(bench.store.path(&id).exists() && one.id().is_none());
+    other.remove().expect("removed");
+    assert!(!bench.store.path(&id).exists() && other.id().is_none());
 }
 
 #[test]

@@ -199,16 +199,17 @@ impl<'a> Round<'a> {
         match (permission, &self.agent_loop.approver.handler) {
             (Permission::Allow, _) => self.enqueue(job),
             (Permission::Ask, Some(handler)) => {
-                let definition = job.tool.definition();
+                // A call that cannot be made needs no decision.
+                if let Some(error) = job.tool.argument_error(&job.arguments) {
+                    self.reporter.started(&mut job);
+                    return self.reporter.failed(job.index, job.tool.definition(), error);
+                }
+                let summary = self.reporter.summary(&job.tool, &job.arguments);
+                let (call, definition) = (self.reporter.id(job.index), job.tool.definition().clone());
                 let request = ApprovalRequest {
-                    call: self.reporter.id(job.index),
-                    tool: definition.name.clone(),
-                    origin: definition.origin.clone(),
-                    annotations: definition.annotations.clone(),
-                    arguments: job.arguments.clone(),
-                    summary: self.reporter.summary(&job.tool, &job.arguments),
+                    summary,
                     changes,
-                    definition: definition.clone(),
+                    ..ApprovalRequest::new(call, definition, job.arguments.clone())
                 };
                 let handler = handler.clone();
                 self.reporter.started(&mut job);

@@ -70,6 +70,32 @@ async fn the_first_rule_that_matches_applies_and_denials_are_reported() {
 }
 
 #[tokio::test]
+async fn invalid_calls_are_refused_before_anybody_is_asked() {
+    for dialect in Dialect::ALL {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let definition = ToolDefinition::new("sum").with_input_schema(json!({
+            "type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"],
+        }));
+        let calls = ScriptedReply::call("bad", "sum", json!({"a": "one"})).and_call("good", "sum", json!({"a": 1}));
+        let agent = agent(dialect, [calls, ScriptedReply::text("fine")])
+            .tool(LocalTool::new(definition, |_, _| std::future::ready(Ok("1"))))
+            .policy(Policy::new().ask("*"))
+            .on_approval(move |request: ApprovalRequest| {
+                log.lock().expect("no poison").push(json!(request.arguments));
+                async { Approval::Allow }
+            })
+            .build()
+            .expect("an agent");
+        fine(&agent, dialect).await;
+        assert_eq!(*asked.lock().expect("no poison"), [json!({"a": 1})], "{dialect}");
+        let told = results(&agent.history());
+        assert!(told[0].1.contains("invalid arguments for tool `sum`, which was not called"), "{told:?}");
+        assert_eq!((told[1].1.as_str(), told[1].2), ("1", false), "{dialect}");
+    }
+}
+
+#[tokio::test]
 async fn destructive_tools_are_recognized_by_their_annotations() {
     for dialect in Dialect::ALL {
         let agent = calling(dialect, &["read", "wipe"])
