@@ -18,21 +18,24 @@ pub(crate) struct ServerInterface {
 /// A tool of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolInterface {
-    /// The name without the server.
+    /// The name without the server, as gateways of one server show it.
     pub(crate) name: String,
     /// The name for `ropeway call`.
     pub(crate) call_name: String,
+    /// The name for [`Bridge::call`](ropeway::Bridge::call).
+    pub(crate) library_name: String,
     pub(crate) description: String,
     pub(crate) input: Value,
     pub(crate) output: Option<Value>,
 }
 
 impl ToolInterface {
-    pub(crate) fn new(name: &str, call_name: String, definition: &ToolDefinition) -> Self {
+    pub(crate) fn new(server: &str, name: &str, call_name: String, definition: &ToolDefinition) -> Self {
         Self {
             name: name.to_owned(),
             call_name,
-            description: definition.description.clone().unwrap_or_default().to_string(),
+            library_name: format!("{server}.{}", definition.own_name()),
+            description: definition.description.clone().unwrap_or_default(),
             input: Value::clone(&definition.input_schema),
             output: definition.output_schema.as_deref().cloned(),
         }

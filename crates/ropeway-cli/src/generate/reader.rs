@@ -198,6 +198,8 @@ impl<'a> Reader<'a> {
             _ if has_patterns => Others::Allowed(Box::new(Type::Unknown)),
             Some(Value::Bool(false)) => Others::Forbidden,
             Some(others) => Others::Allowed(Box::new(self.kind(others, depth + 1))),
+            // `type: object` alone accepts any object.
+            None if properties.is_none() && fields.is_empty() => Others::Allowed(Box::new(Type::Unknown)),
             None => Others::Unmentioned,
         };
         Type::Object(Object { fields, others })

@@ -18,4 +18,6 @@ pub use cast::ValueChange;
 #[doc(hidden)]
 pub use cast::{Cast, cast};
 #[doc(hidden)]
+pub use pointer::resolve as resolve_reference;
+#[doc(hidden)]
 pub use validator::Validator;
