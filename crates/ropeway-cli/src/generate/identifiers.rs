@@ -24,7 +24,9 @@ impl Scope {
 
     /// Like [`claim`](Self::claim), with a separator before the number.
     pub(super) fn claim_joined(&mut self, wanted: &str, separator: &str) -> String {
-        let mut name = wanted.to_owned();
+        // Names of nested types grow with their depth.
+        let wanted: String = wanted.chars().take(2 * MAX_LENGTH).collect();
+        let mut name = wanted.clone();
         let mut number = 2;
         while !self.used.insert(name.clone()) {
             name = format!("{wanted}{separator}{number}");

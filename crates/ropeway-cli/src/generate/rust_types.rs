@@ -211,7 +211,11 @@ impl TypeWriter<'_> {
 
     /// Orders alternatives: an object with many required fields first, types that accept much last.
     fn rank(&self, kind: &Type) -> (u8, usize) {
-        match self.merged_object(kind) {
+        let object = match kind {
+            Type::Named(at) => self.merged_object(&self.types.definitions[*at].kind),
+            kind => self.merged_object(kind),
+        };
+        match object {
             Some(object) if object.fields.is_empty() => (2, 0),
             Some(object) => (0, usize::MAX - object.fields.iter().filter(|field| field.is_required).count()),
             None if *kind == Type::String => (1, 0),
