@@ -15,6 +15,7 @@ mod events;
 mod examples;
 mod finish;
 mod gateway_status;
+mod generate;
 mod health;
 mod import;
 mod import_report;
@@ -133,6 +134,8 @@ enum Command {
     Top(top::Top),
     #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(install::EXAMPLES))]
     Install(install::Install),
+    #[command(after_help = EXIT_CODES, after_long_help = with_exit_codes(generate::EXAMPLES))]
+    Generate(Box<generate::Generate>),
     #[command(after_help = FILE_EXIT_CODES, after_long_help = with_file_exit_codes(key::EXAMPLES))]
     Key(key::Key),
     #[command(after_help = CHECK_EXIT_CODES, after_long_help = format!("{}\n\n{CHECK_EXIT_CODES}", login::EXAMPLES))]
@@ -341,6 +344,7 @@ async fn run(command: Option<Command>, context: CommandContext) -> Result<Exit, 
         Some(Command::Status(command)) => command.run(context).await,
         Some(Command::Top(command)) => command.run(context).await,
         Some(Command::Install(command)) => command.run(&context),
+        Some(Command::Generate(command)) => command.run(context).await,
         Some(Command::Key(command)) => command.run(&context),
         Some(Command::Login(command)) => command.run(context).await,
         Some(Command::Logout(command)) => command.run(context).await,

@@ -16,9 +16,13 @@ class UsageError(Exception):
     pass
 
 
+def refuse_constant(name):
+    raise ValueError(name + " is not JSON")
+
+
 def parse_json(text):
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=refuse_constant)
     except ValueError:
         raise UsageError("expected JSON") from None
 
@@ -40,8 +44,8 @@ def parse(kind, text):
         return parse_json(text)
     # Any value: JSON, or else text.
     try:
-        return json.loads(text)
-    except ValueError:
+        return parse_json(text)
+    except UsageError:
         return text
 
 
