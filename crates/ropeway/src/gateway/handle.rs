@@ -266,6 +266,17 @@ impl Gateway {
         Ok(())
     }
 
+    /// Restarts a server that is running, on all of its connections, and returns `true` if it was. See
+    /// [`Mcp::restart`](crate::mcp::Mcp::restart).
+    pub async fn restart_server(&self, server: &Alias, reason: impl Into<String>) -> bool {
+        let shared = &self.inner.shared;
+        shared.upstreams.close_isolated(server);
+        match shared.bridge.server(server) {
+            Some(mcp) => mcp.restart(reason).await,
+            None => false,
+        }
+    }
+
     /// Reloads the configuration file whenever it changes, until the gateway is drained.
     ///
     /// `accept` sees the text of the file, and exactly that text is used if it returns `Ok`. `prepare` changes the configuration
