@@ -106,7 +106,8 @@ impl Generate {
         let is_generated = |text: &str| text.lines().take(3).any(|line| line.contains(MARK));
         match file::read(path)? {
             Some(text) if !self.force && !text.is_empty() && !is_generated(&text) => {
-                let failure = Failure::usage(format!("`{}` exists, and `ropeway generate` has not written it", path.display()));
+                let failure =
+                    Failure::usage(format!("`{}` exists, and `ropeway generate` has not written it", path.display()));
                 Err(failure.hint("try another file, or --force to replace it"))
             }
             _ => Ok(()),
@@ -149,7 +150,8 @@ impl Generate {
     fn script_options(&self, servers: &Servers) -> Vec<String> {
         let options = &self.server;
         let mut words: Vec<String> = Vec::new();
-        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
+        let absolute =
+            |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
         match (&servers.source, &servers.file) {
             // `--config` would skip the question whether a changed project file is trusted.
             (ServerSource::File(_), Some(file)) if file.origin == Origin::Project => {}
@@ -168,7 +170,9 @@ impl Generate {
         words.extend(transport);
         let has_secrets = !options.env.is_empty() || !options.headers.is_empty() || options.bearer.is_some();
         if has_secrets && self.language == Language::Cli {
-            say(&warning("--env, --header and --bearer are not written to the script; use a configuration file for them"));
+            say(&warning(
+                "--env, --header and --bearer are not written to the script; use a configuration file for them",
+            ));
         }
         words
     }

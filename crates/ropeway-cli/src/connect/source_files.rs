@@ -18,12 +18,13 @@ const MAX_ENTRIES: usize = 50_000;
 
 /// Extensions of code. Other files next to a script may be data, which a server writes itself.
 const CODE: [&str; 29] = [
-    "c", "cjs", "clj", "cpp", "cs", "cts", "dart", "ex", "exs", "go", "h", "java", "js", "jsx", "kt", "lua", "mjs", "mts",
-    "php", "pl", "py", "rb", "rs", "scala", "sh", "swift", "ts", "tsx", "zig",
+    "c", "cjs", "clj", "cpp", "cs", "cts", "dart", "ex", "exs", "go", "h", "java", "js", "jsx", "kt", "lua", "mjs",
+    "mts", "php", "pl", "py", "rb", "rs", "scala", "sh", "swift", "ts", "tsx", "zig",
 ];
 
 /// Folders of dependencies and build products, in addition to hidden ones.
-const IGNORED: [&str; 7] = ["node_modules", "target", "__pycache__", "venv", "site-packages", "vendor", "bower_components"];
+const IGNORED: [&str; 7] =
+    ["node_modules", "target", "__pycache__", "venv", "site-packages", "vendor", "bower_components"];
 
 /// Modification time and size of each file.
 pub(crate) type FileStamps = BTreeMap<PathBuf, (SystemTime, u64)>;
@@ -208,8 +209,15 @@ mod tests {
         stamps.keys().map(relative).collect()
     }
 
-    const FILES: [&str; 7] =
-        ["server.py", "lib/tools.py", "data.db", "node_modules/x/index.js", ".git/hook.py", "notes.md", "lib/data.json"];
+    const FILES: [&str; 7] = [
+        "server.py",
+        "lib/tools.py",
+        "data.db",
+        "node_modules/x/index.js",
+        ".git/hook.py",
+        "notes.md",
+        "lib/data.json",
+    ];
 
     #[test]
     fn the_code_next_to_a_script_is_watched_but_not_its_data() {

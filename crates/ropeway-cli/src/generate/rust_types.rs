@@ -26,7 +26,19 @@ pub(super) const KEYWORDS: [&str; 53] = [
 
 /// Type names that generated code uses itself.
 pub(super) const USED_TYPES: [&str; 14] = [
-    "Box", "Clone", "Debug", "Default", "Err", "None", "Ok", "Option", "PartialEq", "Result", "Self", "Some", "String",
+    "Box",
+    "Clone",
+    "Debug",
+    "Default",
+    "Err",
+    "None",
+    "Ok",
+    "Option",
+    "PartialEq",
+    "Result",
+    "Self",
+    "Some",
+    "String",
     "Vec",
 ];
 

@@ -44,16 +44,17 @@ pub(super) fn generate(server: &ServerInterface) -> String {
         let base = pascal_case(&tool.name, "Tool");
         let arguments = TypeWriter::write(&tool.input, &format!("{base}Arguments"), true, &mut scope, &mut types);
         let result = tool.output.as_ref();
-        let result = result.map(|schema| {
-            TypeWriter::write(schema, &format!("{base}Result"), false, &mut scope, &mut types).name
-        });
+        let result = result
+            .map(|schema| TypeWriter::write(schema, &format!("{base}Result"), false, &mut scope, &mut types).name);
         body.push_str(&method(tool, &methods.claim(&camel_case(&tool.name, "tool")), &arguments, result.as_deref()));
     }
     let alias = comment_name(&server.alias);
     let title = comment_name(&server.title);
     let common = COMMON.replace("ServerClient", &class);
     let (head, tail) = common.split_once("  // methods\n").unwrap_or((&common, ""));
-    format!("// {MARK} ts`. Do not edit.\n// Server: {alias} ({title})\n\n/* eslint-disable */\n\n{types}{head}{body}{tail}")
+    format!(
+        "// {MARK} ts`. Do not edit.\n// Server: {alias} ({title})\n\n/* eslint-disable */\n\n{types}{head}{body}{tail}"
+    )
 }
 
 fn method(tool: &ToolInterface, name: &str, arguments: &ArgumentType, result: Option<&str>) -> String {
@@ -196,9 +197,9 @@ fn literal(value: &Value) -> String {
     match value {
         Value::String(text) => json_literal(text),
         Value::Bool(value) => value.to_string(),
-        Value::Number(number) if is_exact(number) => {
-            number.as_i64().map_or_else(|| number.as_f64().unwrap_or_default().to_string(), |integer| integer.to_string())
-        }
+        Value::Number(number) if is_exact(number) => number
+            .as_i64()
+            .map_or_else(|| number.as_f64().unwrap_or_default().to_string(), |integer| integer.to_string()),
         _ => "number".to_owned(),
     }
 }

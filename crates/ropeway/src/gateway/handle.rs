@@ -45,7 +45,7 @@ use crate::registry::ServerStatus;
 use crate::secret::AccountRedactor;
 use crate::setters::setters;
 use crate::sync::lock;
-use crate::tool::{BoxError, CancelToken};
+use crate::tool::{Alias, BoxError, CancelToken};
 
 /// Interval between checks of the calls in progress while a gateway drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);

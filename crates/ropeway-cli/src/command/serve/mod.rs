@@ -119,7 +119,14 @@ impl Serve {
         signals.reopen_logs_of(&gateway, &servers.config.gateway);
         let report = Report::new(&gateway, context.verbose, servers.source.clone());
         let watch = self.watch.as_ref().map(|given| SourceWatch::new(&servers.config, given)).transpose()?;
-        prepare::watch(&gateway, &servers, &context, change, background.as_ref().map(Background::accepted), watch.clone());
+        prepare::watch(
+            &gateway,
+            &servers,
+            &context,
+            change,
+            background.as_ref().map(Background::accepted),
+            watch.clone(),
+        );
         let url = endpoint.as_ref().map(|endpoint| endpoint.url(self.profile.as_deref()));
         if let Some(background) = &background {
             background.publish()?;
