@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::identifiers::{Scope, camel_case, pascal_case};
 use super::interface::{ServerInterface, ToolInterface};
-use super::model::{Field, Object, Others, Type, Types};
+use super::model::{Field, Object, Others, Type};
 use super::reader;
 use super::text::{MARK, ascii_json, comment_lines, comment_name, json_literal};
 
@@ -74,13 +74,12 @@ struct ArgumentType {
 }
 
 /// Writes the types of one schema.
-struct TypeWriter<'a> {
-    types: &'a Types,
+struct TypeWriter {
     /// The name of each definition.
     names: Vec<String>,
 }
 
-impl TypeWriter<'_> {
+impl TypeWriter {
     /// Appends the types of a schema, the main one under the given name.
     fn write(schema: &Value, wanted: &str, is_input: bool, scope: &mut Scope, code: &mut String) -> ArgumentType {
         let types = reader::read(schema);
@@ -88,7 +87,7 @@ impl TypeWriter<'_> {
         let base = name.trim_end_matches("Arguments");
         let definition = |name: &str| format!("{base}{}", pascal_case(name, "Type"));
         let names = types.definitions.iter().map(|known| scope.claim(&definition(&known.name))).collect();
-        let writer = TypeWriter { types: &types, names };
+        let writer = Self { names };
         let any_object = Type::Object(Object::default());
         let root = if is_input && !types.is_object(&types.root) { &any_object } else { &types.root };
         writer.declare(&name, None, root, code);
