@@ -45,7 +45,7 @@ pub(super) const USED_TYPES: [&str; 14] = [
 /// The type of arguments or results.
 pub(super) struct RootType {
     pub(super) name: String,
-    /// The object has no fields and accepts no others.
+    /// The object has no fields and accepts no others. As arguments, it is not declared.
     pub(super) is_empty: bool,
 }
 
@@ -56,6 +56,9 @@ pub(super) fn write(schema: &Value, wanted: &str, is_input: bool, scope: &mut Sc
         .argument_object()
         .is_some_and(|object| object.fields.is_empty() && !matches!(object.others, Others::Allowed(_)));
     let name = scope.claim(wanted);
+    if is_input && is_empty {
+        return RootType { name, is_empty };
+    }
     let base = name.trim_end_matches("Arguments");
     let definition = |name: &str| format!("{base}{}", pascal_case(name, "Type"));
     let names = types.definitions.iter().map(|known| scope.claim(&definition(&known.name))).collect();
@@ -87,10 +90,7 @@ impl TypeWriter<'_> {
     fn declare(&mut self, name: &str, description: Option<&str>, kind: &Type, is_recursive: bool) {
         let comment = doc_comment(description.unwrap_or_default(), 0);
         match self.merged_object(kind) {
-            Some(object) if !object.fields.is_empty() => {
-                self.code.push_str(&comment);
-                self.declare_struct(name, &object);
-            }
+            Some(object) if !object.fields.is_empty() => self.declare_struct(name, &object, &comment),
             _ => {
                 let value = self.kind(kind, &format!("{name}Value"), false);
                 self.code.push_str(&comment);
@@ -124,7 +124,7 @@ impl TypeWriter<'_> {
             Type::Object(_) | Type::Intersection(_) => match self.merged_object(kind) {
                 Some(object) if !object.fields.is_empty() => {
                     let name = self.scope.claim(hint);
-                    self.declare_struct(&name, &object);
+                    self.declare_struct(&name, &object, "");
                     name
                 }
                 Some(Object { others: Others::Allowed(others), .. }) if *others != Type::Unknown => {
@@ -265,7 +265,8 @@ impl TypeWriter<'_> {
         }
     }
 
-    fn declare_struct(&mut self, name: &str, object: &Object) {
+    /// Declares a struct, after the types of its fields.
+    fn declare_struct(&mut self, name: &str, object: &Object, comment: &str) {
         let mut scope = Scope::default();
         let mut fields = String::new();
         for field in &object.fields {
@@ -280,29 +281,30 @@ impl TypeWriter<'_> {
         let has_default = !object.fields.iter().any(|field| field.is_required);
         let default = if has_default { ", Default" } else { "" };
         let closed = if is_closed { "#[serde(deny_unknown_fields)]\n" } else { "" };
-        self.code.push_str(&format!("#[derive({DERIVES}{default})]\n{closed}pub struct {name} {{\n{fields}}}\n\n"));
+        let attributes = format!("{comment}#[derive({DERIVES}{default})]\n{closed}");
+        self.code.push_str(&format!("{attributes}pub struct {name} {{\n{fields}}}\n\n"));
     }
 
     fn field(&mut self, field: &Field, owner: &str, scope: &mut Scope) -> String {
         let identifier = scope.claim(&field_name(&field.name));
         let kind = self.kind(&field.kind, &format!("{owner}{}", pascal_case(&field.name, "Field")), false);
-        let (optional, kind) = match (field.is_required, kind) {
-            (true, kind) => ("", kind),
-            (false, kind) if kind.starts_with("Option<") => (OPTIONAL, kind),
-            (false, kind) => (OPTIONAL, format!("Option<{kind}>")),
-        };
-        let rename = if identifier == field.name {
-            String::new()
-        } else {
-            format!("    #[serde(rename = {})]\n", rust_literal(&field.name))
+        let mut attributes = Vec::new();
+        if identifier != field.name {
+            attributes.push(format!("rename = {}", rust_literal(&field.name)));
+        }
+        let kind = if field.is_required || kind.starts_with("Option<") { kind } else { format!("Option<{kind}>") };
+        if !field.is_required {
+            attributes.push("default, skip_serializing_if = \"Option::is_none\"".to_owned());
+        }
+        let attributes = match attributes.is_empty() {
+            true => String::new(),
+            false => format!("    #[serde({})]\n", attributes.join(", ")),
         };
         let default = field.default.as_ref().map(|value| format!("Default: {}", ascii_json(value)));
         let text = field.description.iter().chain(&default).cloned().collect::<Vec<_>>().join("\n\n");
-        format!("{}{rename}{optional}    pub {identifier}: {kind},\n", doc_comment(&text, 4))
+        format!("{}{attributes}    pub {identifier}: {kind},\n", doc_comment(&text, 4))
     }
 }
-
-const OPTIONAL: &str = "    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n";
 
 fn merge_field(field: &Field, keeps_required: bool, object: &mut Object) {
     let is_required = field.is_required && keeps_required;

@@ -24,6 +24,7 @@ mod exact;
 mod exact_output;
 mod examples;
 mod exit_codes;
+mod generate;
 mod hanging;
 mod home;
 mod import;
@@ -61,6 +62,7 @@ mod trouble;
 mod trust;
 mod up;
 mod verbose;
+mod watch;
 
 // Shared test code names the re-export of `reqwest`.
 extern crate url as reqwest;
