@@ -157,10 +157,10 @@ impl Scan {
         // The same files are found in each scan, even if there are too many.
         paths.sort();
         for (path, is_folder) in paths {
-            match is_folder {
-                true => self.folder(&path, code_only, depth),
-                false if !code_only || is_code(&path) => self.file(&path),
-                false => {}
+            if is_folder {
+                self.folder(&path, code_only, depth);
+            } else if !code_only || is_code(&path) {
+                self.file(&path);
             }
         }
     }

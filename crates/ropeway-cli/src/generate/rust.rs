@@ -31,9 +31,10 @@ pub(super) fn generate(server: &ServerInterface) -> String {
 
 fn method(tool: &ToolInterface, name: &str, arguments: &RootType, result: Option<&str>) -> String {
     let comment = doc_comment(&tool.description, 4);
-    let (parameter, value) = match arguments.is_empty {
-        true => (String::new(), "()"),
-        false => (format!(", arguments: &{}", arguments.name), "arguments"),
+    let (parameter, value) = if arguments.is_empty {
+        (String::new(), "()")
+    } else {
+        (format!(", arguments: &{}", arguments.name), "arguments")
     };
     let call = format!("self.bridge.call({}, {value}).await", rust_literal(&tool.library_name));
     let (kind, body) = match result {

@@ -296,10 +296,8 @@ impl TypeWriter<'_> {
         if !field.is_required {
             attributes.push("default, skip_serializing_if = \"Option::is_none\"".to_owned());
         }
-        let attributes = match attributes.is_empty() {
-            true => String::new(),
-            false => format!("    #[serde({})]\n", attributes.join(", ")),
-        };
+        let attributes =
+            if attributes.is_empty() { String::new() } else { format!("    #[serde({})]\n", attributes.join(", ")) };
         let default = field.default.as_ref().map(|value| format!("Default: {}", ascii_json(value)));
         let text = field.description.iter().chain(&default).cloned().collect::<Vec<_>>().join("\n\n");
         format!("{}{attributes}    pub {identifier}: {kind},\n", doc_comment(&text, 4))
