@@ -130,7 +130,14 @@ impl TypeWriter {
     }
 
     fn join(&self, parts: &[Type], separator: &str, indent: usize) -> String {
-        parts.iter().map(|part| self.operand(part, indent)).collect::<Vec<_>>().join(separator)
+        let mut distinct: Vec<String> = Vec::new();
+        for part in parts.iter().map(|part| self.operand(part, indent)) {
+            // Different types may be written alike, such as integers and numbers.
+            if !distinct.contains(&part) {
+                distinct.push(part);
+            }
+        }
+        distinct.join(separator)
     }
 
     /// Writes a type that an operator follows.
