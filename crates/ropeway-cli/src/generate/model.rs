@@ -190,14 +190,13 @@ impl Types {
 
     /// Replaces references of a definition to itself that no field or item interrupts. No language has such types.
     pub(super) fn without_alias_cycles(mut self) -> Self {
-        for from in 0..self.definitions.len() {
-            let cyclic: Vec<usize> = {
-                let direct = |at: usize| self.direct_names(at);
-                direct(from).into_iter().filter(|to| reaches(*to, from, direct)).collect()
-            };
-            if !cyclic.is_empty() {
+        let mut edges: Vec<Vec<usize>> = (0..self.definitions.len()).map(|at| self.names(at, true)).collect();
+        for from in 0..edges.len() {
+            let reaching = reaching(&edges, from);
+            if edges[from].iter().any(|to| reaching[*to]) {
                 let kind = std::mem::replace(&mut self.definitions[from].kind, Type::Unknown);
-                self.definitions[from].kind = kind.without_direct(&|at| cyclic.contains(&at));
+                self.definitions[from].kind = kind.without_direct(&|at| reaching[at]);
+                edges[from].retain(|to| !reaching[*to]);
             }
         }
         self
@@ -205,31 +204,39 @@ impl Types {
 
     /// Returns for each definition whether it contains itself.
     pub(super) fn recursive(&self) -> Vec<bool> {
-        let names = |at: usize| self.names(at);
-        (0..self.definitions.len()).map(|at| names(at).into_iter().any(|to| reaches(to, at, names))).collect()
+        let edges: Vec<Vec<usize>> = (0..self.definitions.len()).map(|at| self.names(at, false)).collect();
+        let is_recursive = |at: usize| {
+            let reaching = reaching(&edges, at);
+            edges[at].iter().any(|to| reaching[*to])
+        };
+        (0..edges.len()).map(is_recursive).collect()
     }
 
-    fn direct_names(&self, at: usize) -> Vec<usize> {
+    /// Returns the definitions that a definition names, or names directly.
+    fn names(&self, at: usize, only_direct: bool) -> Vec<usize> {
         let mut names = Vec::new();
-        self.definitions[at].kind.for_each_name(true, &mut |name, is_direct| names.extend(is_direct.then_some(name)));
-        names
-    }
-
-    fn names(&self, at: usize) -> Vec<usize> {
-        let mut names = Vec::new();
-        self.definitions[at].kind.for_each_name(true, &mut |name, _| names.push(name));
+        self.definitions[at].kind.for_each_name(true, &mut |name, is_direct| {
+            if is_direct || !only_direct {
+                names.push(name);
+            }
+        });
+        names.sort_unstable();
+        names.dedup();
         names
     }
 }
 
-/// Returns `true` if `to` can be reached from `from` over edges.
-fn reaches(from: usize, to: usize, edges: impl Fn(usize) -> Vec<usize>) -> bool {
-    let (mut seen, mut open) = (std::collections::HashSet::from([from]), vec![from]);
-    while let Some(at) = open.pop() {
-        if at == to {
-            return true;
-        }
-        open.extend(edges(at).into_iter().filter(|next| seen.insert(*next)));
+/// Returns for each node whether `to` can be reached from it, or is it.
+fn reaching(edges: &[Vec<usize>], to: usize) -> Vec<bool> {
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); edges.len()];
+    for (from, targets) in edges.iter().enumerate() {
+        targets.iter().for_each(|target| before[*target].push(from));
     }
-    false
+    let (mut reaching, mut open) = (vec![false; edges.len()], vec![to]);
+    while let Some(at) = open.pop() {
+        if !std::mem::replace(&mut reaching[at], true) {
+            open.extend(&before[at]);
+        }
+    }
+    reaching
 }
