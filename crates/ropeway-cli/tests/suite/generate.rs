@@ -160,7 +160,7 @@ fn script_command(place: &Place, arguments: &[&str]) -> Ropeway {
 #[test]
 fn a_script_calls_tools_with_options_from_their_schemas() {
     let place = Place::new();
-    let run = place.run("ropeway generate cli --output tool-cli").expect(0);
+    let run = place.run("generate cli --output tool-cli").expect(0);
     assert!(run.stdout.starts_with("wrote tool-cli ("), "{}", run.stdout);
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &std::fs::metadata(place.path().join("tool-cli")).expect("a file").permissions(),
@@ -189,7 +189,7 @@ fn a_script_passes_any_text_unchanged() {
         "it",
         &Script::default().tool(json!({"name": "odd; $(x)", "inputSchema": schema}), json!({"content": []})),
     )]);
-    place.run("ropeway generate cli it --output tool-cli").expect(0);
+    place.run("generate cli it --output tool-cli").expect(0);
     let long = "x".repeat(150_000);
     for text in [
         "$(touch evil) `touch evil` '; touch evil; \" \\",
@@ -231,25 +231,25 @@ fn a_script_of_odd_tools_prints_its_help() {
 fn a_file_of_somebody_else_is_not_replaced() {
     let place = Place::new();
     place.write("mine.ts", "export const mine = 1;\n");
-    let run = place.run("ropeway generate ts --output mine.ts").expect(2);
+    let run = place.run("generate ts --output mine.ts").expect(2);
     assert!(run.stderr.contains("has not written it"), "{}", run.stderr);
-    place.run("ropeway generate ts --output mine.ts --force").expect(0);
+    place.run("generate ts --output mine.ts --force").expect(0);
     let first = std::fs::read_to_string(place.path().join("mine.ts")).expect("a file");
-    place.run("ropeway generate ts --output mine.ts").expect(0);
+    place.run("generate ts --output mine.ts").expect(0);
     assert_eq!(std::fs::read_to_string(place.path().join("mine.ts")).expect("a file"), first);
-    assert_eq!(place.run("ropeway generate ts").expect(0).stdout, first);
+    assert_eq!(place.run("generate ts").expect(0).stdout, first);
 }
 
 #[test]
 fn only_the_selected_tools_are_generated() {
     let place = Place::new();
-    let code = place.run("ropeway generate rust --only calculate").expect(0).stdout;
+    let code = place.run("generate rust --only calculate").expect(0).stdout;
     assert!(code.contains("pub async fn calculate(") && !code.contains("pub async fn chart("), "{code}");
-    let run = place.run("ropeway generate rust --only calculat").expect(2);
+    let run = place.run("generate rust --only calculat").expect(2);
     assert!(run.stderr.contains("did you mean"), "{}", run.stderr);
-    let json = place.run("ropeway generate ts --only calculate --json").expect(0).json();
+    let json = place.run("generate ts --only calculate --json").expect(0).json();
     assert_eq!((&json["server"], &json["tools"]), (&json!("demo"), &json!(1)));
     let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
-    let run = place.run("ropeway generate ts").expect(2);
+    let run = place.run("generate ts").expect(2);
     assert!(run.stderr.contains("configured servers: a, b"), "{}", run.stderr);
 }

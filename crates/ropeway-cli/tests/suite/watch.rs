@@ -110,9 +110,9 @@ fn given_paths_are_watched_instead_of_the_script() {
 #[test]
 fn a_watch_without_files_is_refused_or_explained() {
     let place = Place::new();
-    let run = place.run("ropeway serve --listen 127.0.0.1:0 --watch missing.py").expect(2);
+    let run = place.run("serve --listen 127.0.0.1:0 --watch missing.py").expect(2);
     assert!(run.stderr.contains("could not watch `missing.py`"), "{}", run.stderr);
     place.configure(&[json!({"alias": "web", "url": "http://127.0.0.1:1/mcp"})]);
-    let run = place.run("ropeway serve --listen 127.0.0.1:0 --watch").expect(2);
+    let run = place.run("serve --listen 127.0.0.1:0 --watch").expect(2);
     assert!(run.stderr.contains("`--watch` needs a stdio server"), "{}", run.stderr);
 }

@@ -123,8 +123,10 @@ fn a_restart_ends_calls_with_a_transient_error_and_later_calls_wait() {
         still_works(&server).await;
         let mut seen = Vec::new();
         event(&mut events, |event| {
-            seen.extend((!matches!(event, Event::ToolFailed { .. })).then(|| event.to_string()));
-            matches!(event, Event::Ready { .. }).then_some(())
+            let is_restart = !seen.is_empty() || matches!(event, Event::Restarting { .. });
+            let is_state = !matches!(event, Event::ToolFailed { .. });
+            seen.extend((is_restart && is_state).then(|| event.to_string()));
+            (is_restart && matches!(event, Event::Ready { .. })).then_some(())
         })
         .await;
         assert_eq!(seen[..2], ["restarting: `a.py` changed", "connecting"]);
