@@ -18,6 +18,7 @@ mod failure;
 mod files;
 #[cfg(test)]
 mod fuzz;
+mod generate;
 mod model;
 mod output;
 mod sandbox;

@@ -15,6 +15,7 @@ mod events;
 mod examples;
 mod finish;
 mod gateway_status;
+mod generate;
 mod health;
 mod help;
 mod import;
@@ -151,6 +152,8 @@ enum Command {
     Top(top::Top),
     #[command(after_long_help = install::EXAMPLES)]
     Install(install::Install),
+    #[command(after_long_help = generate::EXAMPLES)]
+    Generate(Box<generate::Generate>),
     #[command(after_long_help = key::EXAMPLES)]
     Key(key::Key),
     #[command(after_long_help = login::EXAMPLES)]
@@ -359,6 +362,7 @@ async fn run(command: Option<Command>, config: Option<PathBuf>, context: Command
         Some(Command::Status(command)) => command.run(context).await,
         Some(Command::Top(command)) => command.run(context).await,
         Some(Command::Install(command)) => command.run(&context),
+        Some(Command::Generate(command)) => command.run(context).await,
         Some(Command::Key(command)) => command.run(&context),
         Some(Command::Login(command)) => command.run(context).await,
         Some(Command::Logout(command)) => command.run(context).await,

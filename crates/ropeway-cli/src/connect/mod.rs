@@ -18,6 +18,7 @@ pub(crate) mod selector;
 pub(crate) mod server_options;
 pub(crate) mod servers;
 pub(crate) mod session;
+pub(crate) mod source_files;
 pub(crate) mod tool_call;
 pub(crate) mod trace_variable;
 pub(crate) mod waiting;

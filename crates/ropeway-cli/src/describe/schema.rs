@@ -310,7 +310,7 @@ pub(crate) fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
 
 /// Keywords of every kind, and values that are wrong for most of them.
 #[cfg(test)]
-pub(super) fn hostile_keywords() -> impl Iterator<Item = (&'static str, Value)> {
+pub(crate) fn hostile_keywords() -> impl Iterator<Item = (&'static str, Value)> {
     use serde_json::json;
 
     let words = "type properties required items prefixItems enum const anyOf oneOf allOf $ref additionalProperties \

@@ -10,6 +10,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("describe", 2),
     ("secrets", 2),
     ("failure", 3),
+    ("generate", 3),
     ("arguments", 4),
     ("clients", 4),
     ("files", 4),

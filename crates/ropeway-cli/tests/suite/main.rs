@@ -25,6 +25,7 @@ mod exact;
 mod exact_output;
 mod examples;
 mod exit_codes;
+mod generate;
 mod hanging;
 mod home;
 mod import;
@@ -63,6 +64,7 @@ mod trouble;
 mod trust;
 mod up;
 mod verbose;
+mod watch;
 
 // Shared test code names the re-export of `reqwest`.
 extern crate url as reqwest;

@@ -26,6 +26,7 @@ impl fmt::Display for Event {
             Self::NeedsAuth { .. } => f.write_str("needs authentication"),
             Self::SignInStarted { .. } => f.write_str("waiting for a sign-in"),
             Self::SignedIn { .. } => f.write_str("signed in"),
+            Self::Restarting { reason, .. } => write!(f, "restarting: {reason}"),
             Self::Closed { .. } => f.write_str("closed"),
             Self::ToolsChanged { .. } => f.write_str("tools changed"),
             Self::PromptsChanged { .. } => f.write_str("prompts changed"),

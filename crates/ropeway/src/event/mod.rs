@@ -73,6 +73,14 @@ pub enum Event {
         /// The alias of the server.
         server: Alias,
     },
+    /// A server is being restarted.
+    #[serde(rename = "server.restarting")]
+    Restarting {
+        /// The alias of the server.
+        server: Alias,
+        /// The reason.
+        reason: String,
+    },
     /// A connection was closed by the client.
     #[serde(rename = "server.closed")]
     Closed {
@@ -234,6 +242,7 @@ macro_rules! server_of {
             | Event::NeedsAuth { server }
             | Event::SignInStarted { server, .. }
             | Event::SignedIn { server }
+            | Event::Restarting { server, .. }
             | Event::Closed { server }
             | Event::ToolsChanged { server }
             | Event::PromptsChanged { server }

@@ -45,7 +45,7 @@ use crate::registry::ServerStatus;
 use crate::secret::AccountRedactor;
 use crate::setters::setters;
 use crate::sync::lock;
-use crate::tool::{BoxError, CancelToken};
+use crate::tool::{Alias, BoxError, CancelToken};
 
 /// Interval between checks of the calls in progress while a gateway drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
@@ -271,6 +271,17 @@ impl Gateway {
         self.inner.shared.set_settings(settings);
         self.inner.shared.rebuild_routes();
         Ok(())
+    }
+
+    /// Restarts a server that is running, on all of its connections, and returns `true` if it was. See
+    /// [`Mcp::restart`](crate::mcp::Mcp::restart).
+    pub async fn restart_server(&self, server: &Alias, reason: impl Into<String>) -> bool {
+        let shared = &self.inner.shared;
+        shared.upstreams.close_isolated(server);
+        match shared.bridge.server(server) {
+            Some(mcp) => mcp.restart(reason).await,
+            None => false,
+        }
     }
 
     /// Reloads the configuration file whenever it changes, until the gateway is drained.

@@ -394,6 +394,11 @@ impl Upstreams {
         }
     }
 
+    /// Closes the isolated connections to a server.
+    pub(crate) fn close_isolated(&self, server: &Alias) {
+        self.close_where(|key, _| key.server == *server);
+    }
+
     /// Closes idle isolated connections.
     pub(crate) fn close_idle(&self) {
         self.close_where(|_, connection| !connection.is_busy() && lock(&connection.used_at).elapsed() >= self.max_idle);

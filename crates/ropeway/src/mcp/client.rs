@@ -25,7 +25,7 @@ use super::tools;
 use crate::config::{HttpServer, ServerConfig, StdioServer};
 use crate::content::EmbeddedResource;
 use crate::envelope::Envelope;
-use crate::event::{EventStream, Events};
+use crate::event::{Event, EventStream, Events};
 use crate::tool::{
     Alias, Arguments, BoxFuture, CallContext, CallError, IntoArguments, Origin, Tool, ToolDefinition, ToolOutput,
 };
@@ -203,6 +203,19 @@ impl Mcp {
             ConnectionState::NeedsAuth { challenge } => failed(Arc::new(ConnectErrorKind::NeedsAuth { challenge })),
             ConnectionState::Closed | ConnectionState::Connecting { .. } => failed(Arc::new(ConnectErrorKind::Closed)),
         }
+    }
+
+    /// Ends the server's process or session, and connects again in the background. Returns `false` if the connection is closed.
+    ///
+    /// Calls in flight to a stdio server fail with an error that is [transient](crate::tool::CallError::is_transient). Calls that
+    /// start meanwhile wait for the new connection, up to the grace period. `reason` is part of
+    /// [`Event::Restarting`](crate::event::Event::Restarting).
+    pub async fn restart(&self, reason: impl Into<String>) -> bool {
+        let running = self.inner.supervisor.lock().await;
+        let Some(commands) = running.as_ref().and_then(|current| current.commands.as_ref()) else { return false };
+        let (server, host) = (self.alias().clone(), &self.inner.connection.host);
+        host.events().emit(Event::Restarting { server, reason: host.redact(&reason.into()) });
+        commands.send(SupervisorCommand::Restart).is_ok()
     }
 
     /// Closes the connection and waits until the server's process has exited.

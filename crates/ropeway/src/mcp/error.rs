@@ -121,6 +121,9 @@ pub enum ConnectErrorKind {
     /// The server's handshake violates the protocol.
     #[error("the server violated the protocol: {0}")]
     Protocol(String),
+    /// The client has restarted the server.
+    #[error("the server was restarted")]
+    Restarted,
     /// The connection was closed by the client.
     #[error("the connection was closed")]
     Closed,

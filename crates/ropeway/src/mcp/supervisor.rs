@@ -41,6 +41,15 @@ const MAX_FAILURES_WHEN_WANTED: u32 = 3;
 pub(crate) enum SupervisorCommand {
     /// Connect again without waiting for the retry delay.
     Retry,
+    /// End the session, or the attempt to connect, and connect again.
+    Restart,
+}
+
+/// How a session or an attempt to connect ends.
+enum SessionEnd {
+    Lost(Arc<ConnectErrorKind>),
+    Restart,
+    Close,
 }
 
 /// Starts the supervisor. Not `async`, so that its task is compiled here and not again in every crate that connects.
@@ -66,7 +75,10 @@ async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<
         let connecting = handshake::connect(&connection.config, &connection.host, connection.era());
         let outcome = tokio::select! {
             outcome = connecting => outcome,
-            () = wait_for_close(&mut commands) => break,
+            end = wait_for_end(&mut commands) => match end {
+                SessionEnd::Close => break,
+                SessionEnd::Restart | SessionEnd::Lost(_) => continue,
+            },
         };
         // After a failure, the remembered era may be the reason.
         connection.remember_era(outcome.next_era);
@@ -83,16 +95,26 @@ async fn run(connection: Arc<Connection>, mut commands: mpsc::UnboundedReceiver<
                 let has_old_tools = connection.tools().is_some();
                 connection.set_session(Some(session.clone()));
                 connection.enter(ConnectionState::Ready { server: session.info.clone() });
-                let lost = tokio::select! {
-                    cause = session.link.disconnected() => Some(cause),
-                    () = wait_for_close(&mut commands) => None,
-                    () = maintain_session(&connection, &session, has_old_tools) => None,
+                let end = tokio::select! {
+                    cause = session.link.disconnected() => SessionEnd::Lost(cause),
+                    end = wait_for_end(&mut commands) => end,
+                    () = maintain_session(&connection, &session, has_old_tools) => SessionEnd::Close,
                 };
                 connection.set_session(None);
                 connection.host.abort_requests();
-                let Some(cause) = lost else {
-                    session.link.close(connection.config.timeouts.close).await;
-                    break;
+                let cause = match end {
+                    SessionEnd::Lost(cause) => cause,
+                    SessionEnd::Restart => {
+                        // Calls that start now wait for the next session.
+                        connection.state.send_replace(ConnectionState::Connecting { failures });
+                        session.link.close_for_restart(connection.config.timeouts.close).await;
+                        short_sessions = 0;
+                        continue;
+                    }
+                    SessionEnd::Close => {
+                        session.link.close(connection.config.timeouts.close).await;
+                        break;
+                    }
                 };
                 // A server that disconnects as soon as it is ready must not be restarted in a busy loop.
                 let before = if connected_at.elapsed() >= STABLE_SESSION { 0 } else { short_sessions };
@@ -166,9 +188,15 @@ async fn signed_in_elsewhere(connection: &Connection) {
     }
 }
 
-/// Waits until the handle is dropped. Ignores commands.
-async fn wait_for_close(commands: &mut mpsc::UnboundedReceiver<SupervisorCommand>) {
-    while commands.recv().await.is_some() {}
+/// Waits until the handle is dropped, or restarts the server.
+async fn wait_for_end(commands: &mut mpsc::UnboundedReceiver<SupervisorCommand>) -> SessionEnd {
+    loop {
+        match commands.recv().await {
+            Some(SupervisorCommand::Retry) => {}
+            Some(SupervisorCommand::Restart) => return SessionEnd::Restart,
+            None => return SessionEnd::Close,
+        }
+    }
 }
 
 /// Keeps the tool list fresh, and the subscriptions and the log level set. Never returns.

@@ -19,4 +19,6 @@ pub(crate) use cast::fill_required;
 #[doc(hidden)]
 pub use cast::{Cast, cast};
 #[doc(hidden)]
+pub use pointer::resolve as resolve_reference;
+#[doc(hidden)]
 pub use validator::Validator;

@@ -16,7 +16,7 @@ pub(crate) fn push(path: &mut String, step: &str) {
 }
 
 /// Resolves a `$ref`, if it points into the document.
-pub(crate) fn resolve<'a>(document: &'a Value, reference: &str) -> Option<&'a Value> {
+pub fn resolve<'a>(document: &'a Value, reference: &str) -> Option<&'a Value> {
     let fragment = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     match &*fragment {
         "" => Some(document),

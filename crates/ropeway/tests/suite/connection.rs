@@ -102,6 +102,39 @@ fn states_and_events_arrive_in_order() {
 }
 
 #[test]
+fn a_restart_ends_calls_with_a_transient_error_and_later_calls_wait() {
+    scene(|scene| async move {
+        let record_file = Some(scene.directory().join("record"));
+        let script = Script { record_file: record_file.clone(), ..Script::default() };
+        let server = Mcp::new(hasty(child(&scene, &script)));
+        assert!(!server.restart("nothing runs").await);
+        server.connect().await.expect("a connection");
+        let mut events = server.events();
+        let waiting = tokio::spawn({
+            let server = server.clone();
+            async move { call(&server, "sleep", json!({"ms": 60_000})).await }
+        });
+        let record = || std::fs::read_to_string(record_file.as_ref().expect("a path")).unwrap_or_default();
+        until("the call", || record().contains("\"sleep\"")).await;
+        assert!(server.restart("`a.py` changed").await);
+        let error = waiting.await.expect("no panic").expect_err("no answer");
+        assert!(error.is_transient(), "{error}");
+        assert_eq!(chain(&error), "server `peer` is unavailable: the server was restarted");
+        still_works(&server).await;
+        let mut seen = Vec::new();
+        event(&mut events, |event| {
+            let is_restart = !seen.is_empty() || matches!(event, Event::Restarting { .. });
+            let is_state = !matches!(event, Event::ToolFailed { .. });
+            seen.extend((is_restart && is_state).then(|| event.to_string()));
+            (is_restart && matches!(event, Event::Ready { .. })).then_some(())
+        })
+        .await;
+        assert_eq!(seen[..2], ["restarting: `a.py` changed", "connecting"]);
+        server.close().await;
+    });
+}
+
+#[test]
 fn a_call_fails_when_the_server_dies_and_is_not_repeated() {
     scene(|scene| async move {
         let record_file = Some(scene.directory().join("record"));

@@ -8,6 +8,7 @@ mod report;
 mod service_manager;
 mod serving;
 mod setup;
+mod source_watch;
 mod stop_signals;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use self::prepare::ConfigChange;
 use self::report::Report;
 use self::service_manager::ServiceManager;
 use self::serving::Serving;
+use self::source_watch::SourceWatch;
 use self::stop_signals::{StopSignal, StopSignals};
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
@@ -41,6 +43,7 @@ Examples:
   ropeway serve --listen 127.0.0.1:0 --json
   ropeway serve --stdio --profile coding
   ropeway serve --command 'uvx mcp-server-time'
+  ropeway serve --command 'python3 server.py' --watch
 
 Clients: `ropeway install` adds the gateway to Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI or Zed.
 
@@ -73,8 +76,11 @@ pub(super) struct Serve {
     /// Refuse a file named by --config unless it is trusted
     #[arg(long, requires = "config")]
     require_trust: bool,
+    /// Restart stdio servers when their files change: those at these paths, or the code next to each server's script
+    #[arg(long, value_name = "PATH", num_args = 0..)]
+    watch: Option<Vec<PathBuf>>,
     /// Socket for other commands; set by `ropeway up`
-    #[arg(long, value_name = "SOCKET", hide = true, conflicts_with_all = ["over_stdio", "profile", "listen"])]
+    #[arg(long, value_name = "SOCKET", hide = true, conflicts_with_all = ["over_stdio", "profile", "listen", "watch"])]
     background: Option<PathBuf>,
     #[command(flatten)]
     server: ServerOptions,
@@ -113,7 +119,15 @@ impl Serve {
         let gateway = setup::build(&servers, &context, is_ephemeral, self.background.is_some())?;
         signals.reopen_logs_of(&gateway, &servers.config.gateway);
         let report = Report::new(&gateway, context.verbose, servers.source.clone());
-        prepare::watch(&gateway, &servers, &context, change, background.as_ref().map(Background::accepted));
+        let watch = self.watch.as_ref().map(|given| SourceWatch::new(&servers.config, given)).transpose()?;
+        prepare::watch(
+            &gateway,
+            &servers,
+            &context,
+            change,
+            background.as_ref().map(Background::accepted),
+            watch.clone(),
+        );
         let url = endpoint.as_ref().map(|endpoint| endpoint.url(self.profile.as_deref()));
         if let Some(background) = &background {
             background.publish()?;
@@ -129,6 +143,7 @@ impl Serve {
             never = report.follow(url.as_deref(), has_page, self.over_stdio) => match never {},
             never = background::follow(background.as_ref(), gateway.bridge().events()) => match never {},
             never = manager.keep_alive() => match never {},
+            never = source_watch::follow(watch.as_ref(), &gateway) => match never {},
             signal = signals.next() => Ok(signal),
             () = gateway.stop_requested() => Ok(StopSignal::AtOnce),
             () = background::lost(background.as_ref()) => Ok(StopSignal::AtOnce),

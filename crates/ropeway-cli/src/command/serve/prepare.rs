@@ -9,6 +9,7 @@ use ropeway::config::{
 };
 use ropeway::gateway::Gateway;
 
+use super::source_watch::SourceWatch;
 use crate::config::config_paths::Origin;
 use crate::connect::command_context::CommandContext;
 use crate::connect::lockfile::{self, LoadedLock};
@@ -53,13 +54,15 @@ impl ConfigChange {
     }
 }
 
-/// Applies changes of the configuration file, if they are trusted. `accepted` receives the digest of each accepted text.
+/// Applies changes of the configuration file, if they are trusted. `accepted` receives the digest of each accepted text, and `sources`
+/// each configuration.
 pub(super) fn watch(
     gateway: &Gateway,
     servers: &Servers,
     context: &CommandContext,
     change: ConfigChange,
     accepted: Option<Arc<Mutex<String>>>,
+    sources: Option<SourceWatch>,
 ) {
     let (ServerSource::File(path), Some(file)) = (&servers.source, &servers.file) else { return };
     let is_project = file.origin == Origin::Project;
@@ -79,6 +82,9 @@ pub(super) fn watch(
         let config = change.apply(config);
         let mut servers = Servers::new(config, ServerSource::File(source.clone()));
         servers.redact_secrets();
+        if let Some(sources) = &sources {
+            sources.set_config(&servers.config);
+        }
         if change.is_plain {
             refuse_unlocked(&mut servers);
         }

@@ -108,7 +108,16 @@ impl Lines {
     }
 
     pub(crate) async fn close(&self, grace: Duration) {
-        let _ = self.closing.send(CloseReason::Closed(grace));
+        self.end(CloseReason::Closed(grace)).await;
+    }
+
+    /// Closes the link so that calls in flight fail as those of a server that is being restarted.
+    pub(crate) async fn close_for_restart(&self, grace: Duration) {
+        self.end(CloseReason::Restarted(grace)).await;
+    }
+
+    async fn end(&self, reason: CloseReason) {
+        let _ = self.closing.send(reason);
         // The link task drops the sender when it has finished.
         let mut disconnected = self.disconnected.clone();
         while disconnected.changed().await.is_ok() {}

@@ -21,6 +21,8 @@ const EXIT_GRACE: Duration = Duration::from_millis(200);
 pub(super) enum CloseReason {
     /// The owner closes it. The child has this long to exit.
     Closed(Duration),
+    /// The owner starts the server again. The child has this long to exit.
+    Restarted(Duration),
     /// The server does not read its input.
     NotReading,
 }
@@ -59,6 +61,10 @@ impl LinkTask {
                 Some(CloseReason::Closed(given)) => {
                     grace = Some(given);
                     ConnectErrorKind::Closed
+                }
+                Some(CloseReason::Restarted(given)) => {
+                    grace = Some(given);
+                    ConnectErrorKind::Restarted
                 }
                 None => ConnectErrorKind::Closed,
             },

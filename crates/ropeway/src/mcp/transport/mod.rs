@@ -86,4 +86,12 @@ impl Link {
             Self::Sse(link) => link.close(),
         }
     }
+
+    /// Closes the link of a server that is being restarted. Calls in flight to a stdio server fail with a transient error.
+    pub(crate) async fn close_for_restart(&self, grace: Duration) {
+        match self {
+            Self::Lines(link) => link.close_for_restart(grace).await,
+            Self::Http(_) | Self::Sse(_) => self.close(grace).await,
+        }
+    }
 }

@@ -1,0 +1,280 @@
+//! The source files of servers, to notice when they change.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use ropeway::config::{Config, ServerEntry, StdioServer, Transport};
+use ropeway::tool::Alias;
+
+/// Maximum files that are watched for one server.
+pub(crate) const MAX_FILES: usize = 5_000;
+/// Maximum nesting of watched folders.
+const MAX_DEPTH: usize = 16;
+/// Maximum entries of folders that one scan reads.
+const MAX_ENTRIES: usize = 50_000;
+
+/// Extensions of code. Other files next to a script may be data, which a server writes itself.
+const CODE: [&str; 29] = [
+    "c", "cjs", "clj", "cpp", "cs", "cts", "dart", "ex", "exs", "go", "h", "java", "js", "jsx", "kt", "lua", "mjs",
+    "mts", "php", "pl", "py", "rb", "rs", "scala", "sh", "swift", "ts", "tsx", "zig",
+];
+
+/// Folders of dependencies and build products, in addition to hidden ones.
+const IGNORED: [&str; 7] =
+    ["node_modules", "target", "__pycache__", "venv", "site-packages", "vendor", "bower_components"];
+
+/// Modification time and size of each file.
+pub(crate) type FileStamps = BTreeMap<PathBuf, (SystemTime, u64)>;
+
+/// The files of one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SourceFiles {
+    pub(crate) alias: Alias,
+    roots: Vec<Root>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Root {
+    /// One file.
+    File(PathBuf),
+    /// The code in a folder.
+    Code(PathBuf),
+    /// All files in a folder.
+    All(PathBuf),
+}
+
+impl SourceFiles {
+    /// Returns the files of each stdio server: the given ones, or those of its command. Servers with equal commands share a process,
+    /// so only the first of them is returned.
+    pub(crate) fn of(config: &Config, given: &[PathBuf]) -> Vec<Self> {
+        let mut seen: Vec<&StdioServer> = Vec::new();
+        let mut files = Vec::new();
+        for entry in config.servers.iter().filter(|entry| entry.enabled) {
+            let Some(Transport::Stdio(server)) = ServerEntry::config(entry).map(|config| &config.transport) else {
+                continue;
+            };
+            if seen.contains(&server) {
+                continue;
+            }
+            seen.push(server);
+            let roots = if given.is_empty() { command_roots(server) } else { given.iter().map(given_root).collect() };
+            files.push(Self { alias: entry.alias.clone(), roots });
+        }
+        files
+    }
+
+    /// Returns `true` if no file is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.roots.is_empty()
+    }
+
+    /// Reads the stamps of all files, up to [`MAX_FILES`].
+    pub(crate) fn stamps(&self) -> FileStamps {
+        let mut scan = Scan { stamps: FileStamps::new(), entries: 0 };
+        for root in &self.roots {
+            match root {
+                Root::File(path) => scan.file(path),
+                Root::Code(path) => scan.folder(path, true, MAX_DEPTH),
+                Root::All(path) => scan.folder(path, false, MAX_DEPTH),
+            }
+        }
+        scan.stamps
+    }
+}
+
+fn given_root(path: &PathBuf) -> Root {
+    if path.is_dir() { Root::All(path.clone()) } else { Root::File(path.clone()) }
+}
+
+/// Returns what to watch for a command: a program in a folder, the code next to its script, or else the code in its working directory.
+fn command_roots(server: &StdioServer) -> Vec<Root> {
+    let in_cwd = |word: &str| match &server.cwd {
+        Some(cwd) => cwd.join(word),
+        None => PathBuf::from(word),
+    };
+    let mut roots = Vec::new();
+    // A name without a slash is that of an installed program.
+    if server.command.contains('/') {
+        roots.push(Root::File(in_cwd(&server.command)));
+    }
+    for word in &server.args {
+        let path = in_cwd(word);
+        if !fs::metadata(&path).is_ok_and(|file| file.is_file() && is_script(&path, &file)) {
+            continue;
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        roots.extend([Root::Code(folder.to_owned()), Root::File(path.clone())]);
+    }
+    match &server.cwd {
+        Some(cwd) if roots.is_empty() => vec![Root::Code(cwd.clone())],
+        _ => roots,
+    }
+}
+
+fn is_script(path: &Path, file: &Metadata) -> bool {
+    is_code(path) || file.permissions().mode() & 0o111 != 0
+}
+
+fn is_code(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| CODE.contains(&extension))
+}
+
+struct Scan {
+    stamps: FileStamps,
+    entries: usize,
+}
+
+impl Scan {
+    fn file(&mut self, path: &Path) {
+        let Ok(metadata) = fs::metadata(path) else { return };
+        let Ok(modified) = metadata.modified() else { return };
+        if metadata.is_file() && self.stamps.len() < MAX_FILES {
+            self.stamps.insert(path.to_owned(), (modified, metadata.len()));
+        }
+    }
+
+    /// Adds the files in a folder, without links to folders, which may form circles.
+    fn folder(&mut self, path: &Path, code_only: bool, depth: usize) {
+        let Some(depth) = depth.checked_sub(1) else { return };
+        let Ok(entries) = fs::read_dir(path) else { return };
+        let mut paths: Vec<(PathBuf, bool)> = Vec::new();
+        for entry in entries.flatten() {
+            self.entries += 1;
+            if self.entries > MAX_ENTRIES {
+                break;
+            }
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let Ok(kind) = entry.file_type() else { continue };
+            if !name.starts_with('.') && !(kind.is_dir() && IGNORED.contains(&&*name)) {
+                paths.push((entry.path(), kind.is_dir()));
+            }
+        }
+        // The same files are found in each scan, even if there are too many.
+        paths.sort();
+        for (path, is_folder) in paths {
+            if is_folder {
+                self.folder(&path, code_only, depth);
+            } else if !code_only || is_code(&path) {
+                self.file(&path);
+            }
+        }
+    }
+}
+
+/// Returns a text about changed files, or `None` if nothing has changed.
+pub(crate) fn difference(before: &FileStamps, after: &FileStamps) -> Option<String> {
+    let is_changed = |path: &&PathBuf| before.get(*path) != after.get(*path);
+    let added = after.keys().filter(|path| !before.contains_key(*path));
+    let mut changed: Vec<&PathBuf> = before.keys().chain(added).filter(is_changed).collect();
+    changed.sort();
+    let first = changed.first()?;
+    let here = std::env::current_dir().ok().and_then(|here| first.strip_prefix(here).ok().map(Path::to_owned));
+    let shown = here.unwrap_or_else(|| first.to_path_buf());
+    Some(match changed.len() {
+        1 => format!("`{}` changed", shown.display()),
+        2 => format!("`{}` and 1 more file changed", shown.display()),
+        many => format!("`{}` and {} more files changed", shown.display(), many - 1),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use ropeway::config::ServerConfig;
+
+    /// Creates a folder with these files.
+    fn folder(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a folder");
+        for file in files {
+            let path = folder.path().join(file);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+            fs::write(path, "1").expect("a file");
+        }
+        folder
+    }
+
+    fn watched(folder: &Path, server: StdioServer, given: &[&str]) -> Vec<String> {
+        let mut server = server;
+        server.cwd = Some(folder.to_owned());
+        let config = Config::new([ServerConfig::new("a", server)]);
+        let given: Vec<PathBuf> = given.iter().map(|path| folder.join(path)).collect();
+        let stamps = SourceFiles::of(&config, &given)[0].stamps();
+        let relative = |path: &PathBuf| path.strip_prefix(folder).expect("a file of the folder").display().to_string();
+        stamps.keys().map(relative).collect()
+    }
+
+    const FILES: [&str; 7] = [
+        "server.py",
+        "lib/tools.py",
+        "data.db",
+        "node_modules/x/index.js",
+        ".git/hook.py",
+        "notes.md",
+        "lib/data.json",
+    ];
+
+    #[test]
+    fn the_code_next_to_a_script_is_watched_but_not_its_data() {
+        let folder = folder(&FILES);
+        let server = StdioServer::new("python3", ["server.py", "data.db", "--flag"]);
+        assert_eq!(watched(folder.path(), server, &[]), ["lib/tools.py", "server.py"]);
+    }
+
+    #[test]
+    fn without_a_script_the_code_of_the_working_directory_is_watched() {
+        let folder = folder(&FILES);
+        assert_eq!(watched(folder.path(), StdioServer::new("npm", ["start"]), &[]), ["lib/tools.py", "server.py"]);
+    }
+
+    #[test]
+    fn a_program_with_a_path_is_watched_alone() {
+        let folder = folder(&["target/debug/server", "src/main.rs"]);
+        let server = StdioServer::new("target/debug/server", [""; 0]);
+        assert_eq!(watched(folder.path(), server, &[]), ["target/debug/server"]);
+    }
+
+    #[test]
+    fn a_given_folder_is_watched_with_all_of_its_files() {
+        let folder = folder(&FILES);
+        let server = StdioServer::new("python3", ["server.py"]);
+        assert_eq!(watched(folder.path(), server, &["lib", "data.db"]), ["data.db", "lib/data.json", "lib/tools.py"]);
+    }
+
+    #[test]
+    fn the_number_of_files_is_bounded() {
+        let folder = folder(&["server.py"]);
+        for at in 0..MAX_FILES + 50 {
+            fs::write(folder.path().join(format!("m{at:05}.py")), "").expect("a file");
+        }
+        assert_eq!(watched(folder.path(), StdioServer::new("python3", ["server.py"]), &[]).len(), MAX_FILES);
+    }
+
+    #[test]
+    fn entries_with_equal_commands_are_watched_once() {
+        let server = |alias: &str, command: &str| ServerConfig::new(alias, StdioServer::new(command, [""; 0]));
+        let config = Config::new([server("a", "./x"), server("b", "./x"), server("c", "./y")]);
+        let watched = SourceFiles::of(&config, &[]);
+        assert_eq!(watched.iter().map(|files| files.alias.as_str()).collect::<Vec<_>>(), ["a", "c"]);
+    }
+
+    #[test]
+    fn a_difference_names_the_first_file() {
+        let stamp = |seconds: u64| (SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds), 1);
+        let stamps = |files: &[(&str, u64)]| -> FileStamps {
+            files.iter().map(|(path, seconds)| (PathBuf::from(path), stamp(*seconds))).collect()
+        };
+        let before = stamps(&[("/a.py", 1), ("/b.py", 1)]);
+        assert_eq!(difference(&before, &before), None);
+        assert_eq!(difference(&before, &stamps(&[("/a.py", 2), ("/b.py", 1)])).as_deref(), Some("`/a.py` changed"));
+        assert_eq!(
+            difference(&before, &stamps(&[("/b.py", 3), ("/c.py", 1)])).as_deref(),
+            Some("`/a.py` and 2 more files changed")
+        );
+    }
+}

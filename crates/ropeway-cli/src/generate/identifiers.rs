@@ -1,0 +1,100 @@
+//! Identifiers from names of servers: ASCII letters, digits and underscores, unique, and never a reserved word.
+
+use std::collections::HashSet;
+
+/// Maximum characters of an identifier, without a number that makes it unique.
+const MAX_LENGTH: usize = 80;
+
+/// Identifiers of one scope.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scope {
+    used: HashSet<String>,
+}
+
+impl Scope {
+    /// Creates a scope in which some words are used already.
+    pub(super) fn with_reserved(words: &[&str]) -> Self {
+        Self { used: words.iter().map(ToString::to_string).collect() }
+    }
+
+    /// Returns an identifier that is not used yet: the given one, or one with a number.
+    pub(super) fn claim(&mut self, wanted: &str) -> String {
+        self.claim_joined(wanted, "")
+    }
+
+    /// Like [`claim`](Self::claim), with a separator before the number.
+    pub(super) fn claim_joined(&mut self, wanted: &str, separator: &str) -> String {
+        // Names of nested types grow with their depth.
+        let wanted: String = wanted.chars().take(2 * MAX_LENGTH).collect();
+        let mut name = wanted.clone();
+        let mut number = 2;
+        while !self.used.insert(name.clone()) {
+            name = format!("{wanted}{separator}{number}");
+            number += 1;
+        }
+        name
+    }
+}
+
+/// Returns `listFiles`.
+pub(super) fn camel_case(name: &str, fallback: &str) -> String {
+    let pascal = pascal_case(name, fallback);
+    let mut letters = pascal.chars();
+    letters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(letters).collect()
+}
+
+/// Returns `ListFiles`.
+pub(super) fn pascal_case(name: &str, fallback: &str) -> String {
+    let words: String = words(name).map(|word| capitalized(&word)).collect();
+    valid(words, fallback)
+}
+
+/// Returns `list_files`.
+pub(super) fn snake_case(name: &str, fallback: &str) -> String {
+    valid(words(name).collect::<Vec<_>>().join("_"), fallback)
+}
+
+/// Returns `list-files`, which may begin with a digit.
+pub(super) fn kebab_case(name: &str, fallback: &str) -> String {
+    let words: String = words(name).collect::<Vec<_>>().join("-").chars().take(MAX_LENGTH).collect();
+    if words.is_empty() { fallback.to_owned() } else { words }
+}
+
+fn capitalized(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
+}
+
+/// Cuts a long identifier, and makes it begin with a letter.
+fn valid(words: String, fallback: &str) -> String {
+    let words: String = words.chars().take(MAX_LENGTH).collect();
+    match words.chars().next() {
+        None => fallback.to_owned(),
+        Some(first) if first.is_ascii_digit() => format!("{fallback}{words}"),
+        Some(_) => words,
+    }
+}
+
+/// Returns the words of a name, in lower case: those of `maxItems2`, `max_items_2` and `Max items 2` are equal.
+fn words(name: &str) -> impl Iterator<Item = String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut before: Option<char> = None;
+    for c in name.chars().take(4 * MAX_LENGTH) {
+        if !c.is_ascii_alphanumeric() {
+            before = None;
+            continue;
+        }
+        let is_start = match before {
+            None => true,
+            Some(before) => c.is_ascii_uppercase() && !before.is_ascii_uppercase(),
+        };
+        if is_start {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut() {
+            word.push(c.to_ascii_lowercase());
+        }
+        before = Some(c);
+    }
+    words.into_iter()
+}
