@@ -323,7 +323,7 @@ async fn serve_principal(
         (Route::Metrics | Route::Stats, ..) if !principal.is_operator() => api::not_operator(),
         (Route::Metrics, ..) => metrics::page(shared),
         (Route::Stats, ..) => metrics::stats(shared),
-        (Route::Api(resource), _, stream) => holding(api::get(shared, resource, &principal).await, stream),
+        (Route::Api(resource), _, stream) => holding(api::get(shared, resource, head.uri.query(), &principal).await, stream),
         (route, limited, stream) => {
             let principal = principal.clone();
             holding(serve_mcp(endpoint, connection.number, route, (principal, limited), (head, body)).await, stream)

@@ -196,7 +196,7 @@ mod tests {
     fn the_page_and_its_api_can_be_switched_off() {
         assert_eq!(route(&Method::POST, "/api/sign-in", false), Route::NotFound);
         assert_eq!(route(&Method::GET, "/oauth/callback", false), Route::NotFound);
-        for path in ["/", "/ui/app.js", "/ui/app.css", "/api/status", "/api/events", "/api/calls"] {
+        for path in ["/", "/ui/app.js", "/ui/app.css", "/api/status", "/api/events", "/api/calls", "/api/names"] {
             assert!(matches!(route(&Method::GET, path, true), Route::Page(_) | Route::Api(_)), "{path}");
             assert_eq!(route(&Method::GET, path, false), Route::NotFound, "{path}");
             assert_eq!(route(&Method::POST, path, false), Route::NotFound, "{path}");
