@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     /// Maximum size of all files together.
-    const MAX_BYTES: usize = 100_000;
+    const MAX_BYTES: usize = 150_000;
 
     fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
         ASSETS.iter().map(|asset| (asset.path, std::str::from_utf8(&asset.bytes).expect("UTF-8")))
