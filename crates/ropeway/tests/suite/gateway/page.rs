@@ -12,20 +12,27 @@ use crate::scene::scene;
 const HOST: &str = "Host: localhost\r\n";
 
 /// The files that the page consists of.
-const FILES: [&str; 14] = [
+const FILES: [&str; 21] = [
     "/",
     "/ui/app.css",
     "/ui/app.js",
     "/ui/call.js",
+    "/ui/calls.js",
     "/ui/catalog.js",
+    "/ui/charts.js",
     "/ui/client.js",
+    "/ui/command.js",
     "/ui/content.js",
     "/ui/dom.js",
+    "/ui/features.js",
     "/ui/form.js",
+    "/ui/history.js",
     "/ui/icon.svg",
     "/ui/list.js",
     "/ui/markdown.js",
     "/ui/monitor.js",
+    "/ui/questions.js",
+    "/ui/roots.js",
     "/ui/schema.js",
 ];
 
