@@ -34,7 +34,7 @@ pub fn test() -> Result<()> {
     let node = servers::npm_packages(&folder, &fixtures, &["puppeteer-core/package.json", "axe-core/axe.min.js"])?;
     let Ok(node) = node.map_err(|reason| eprintln!("{reason}")) else { bail!("the browser driver is not installed") };
     // Node resolves imports from the folder of the script, so it must be next to its `node_modules`.
-    for script in ["browser.mjs", "sign_in.mjs", "test.mjs"] {
+    for script in ["browser.mjs", "sign_in.mjs", "test.mjs", "workbench.mjs"] {
         fs::copy(fixtures.join(script), folder.join(script))?;
     }
     let ropeway = paths::program("ropeway");

@@ -11,7 +11,7 @@ const NAME: Style = Style::new().bold();
 
 /// The commands by purpose.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Use", &["tools", "call", "chat", "resources", "read", "prompts", "prompt"]),
+    ("Use", &["tools", "call", "chat", "resources", "read", "prompts", "prompt", "generate"]),
     ("Servers", &["add", "remove", "import", "login", "logout", "auth", "health", "doctor", "events"]),
     ("Gateway", &["serve", "up", "down", "status", "top", "key", "install"]),
     ("Setup", &["config", "trust", "lock", "completions", "man", "demo-server"]),

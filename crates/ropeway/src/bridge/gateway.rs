@@ -324,6 +324,19 @@ impl Bridge {
         }
     }
 
+    /// Restarts a server: ends its process or session, and connects again. A lazy server that has not run yet is started.
+    ///
+    /// Calls in flight fail, also those of other entries that share the process.
+    pub(crate) async fn restart(&self, alias: &Alias) -> Result<(), CallError> {
+        let slot = self.slot(alias)?;
+        if matches!(slot.snapshot().state, ServerState::Cached { .. }) {
+            return slot.wake().await;
+        }
+        let mcp = slot.mcp().ok_or_else(|| CallError::NotConnected { server: alias.clone() })?;
+        mcp.close().await;
+        mcp.connect().await.map_err(|error| call_error(alias, error))
+    }
+
     /// Returns the number of a server's [slot](ServerView::slot).
     pub(crate) fn slot_id(&self, alias: &Alias) -> Option<u64> {
         self.slot(alias).ok().map(|slot| slot.id)

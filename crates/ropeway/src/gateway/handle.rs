@@ -24,6 +24,7 @@ use super::otlp::{Exporter, OtlpSettings};
 use super::parked::ParkedCalls;
 use super::profile::Selector;
 use super::replay::Streams;
+use super::restart_limit::RestartLimit;
 use super::router::RouterSet;
 use super::seal::KeyError;
 use super::server_limits::ServerLimiters;
@@ -145,6 +146,7 @@ impl GatewayBuilder {
             observer,
             health: Arc::default(),
             server_limits: ServerLimiters::default(),
+            restart_limit: RestartLimit::default(),
             auth,
             started: CancelToken::new(),
             leaving: CancelToken::new(),

@@ -85,6 +85,7 @@ mod replay;
 mod reply;
 mod request_identity;
 mod requester;
+mod restart_limit;
 mod retry;
 mod router;
 mod running;

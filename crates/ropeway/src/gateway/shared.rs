@@ -22,6 +22,7 @@ use super::parked::ParkedCalls;
 use super::profile::Selector;
 use super::replay::Streams;
 use super::reply::ServerInfoText;
+use super::restart_limit::RestartLimit;
 use super::router::{Router, RouterSet};
 use super::seal::KeyRing;
 use super::server_limits::ServerLimiters;
@@ -69,6 +70,7 @@ pub(crate) struct GatewayShared {
     pub(crate) observer: Arc<Observer>,
     pub(crate) health: Arc<HealthCache>,
     pub(crate) server_limits: ServerLimiters,
+    pub(crate) restart_limit: RestartLimit,
     /// The most verbose level of log messages that a modern client has requested.
     pub(super) modern_log_level: Mutex<Option<LogLevel>>,
     /// When servers were started for the first time, or were added.

@@ -399,6 +399,12 @@ impl Upstreams {
         self.close_where(|key, _| key.server == *server);
     }
 
+    /// Restarts a server, on all of its connections.
+    pub(crate) async fn restart(&self, server: &Alias) -> Result<(), CallError> {
+        self.close_isolated(server);
+        self.bridge.restart(server).await
+    }
+
     /// Closes idle isolated connections.
     pub(crate) fn close_idle(&self) {
         self.close_where(|_, connection| !connection.is_busy() && lock(&connection.used_at).elapsed() >= self.max_idle);

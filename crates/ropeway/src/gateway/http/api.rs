@@ -15,9 +15,11 @@ use super::body::{Body, Events};
 use super::response;
 use crate::event::{Event, EventStream};
 use crate::gateway::event_text::event_text;
-use crate::gateway::page::{recent_calls, status};
+use crate::gateway::page::{recent_calls, status, tool_names};
 use crate::gateway::principal::Principal;
+use crate::gateway::profile::DEFAULT_PROFILE;
 use crate::gateway::shared::GatewayShared;
+use crate::gateway::uris::percent_decoded;
 use crate::tool::CancelToken;
 
 /// The response to a principal that is not an operator.
@@ -30,6 +32,7 @@ pub(super) enum ApiResource {
     Status,
     Events,
     Calls,
+    Names,
 }
 
 impl ApiResource {
@@ -39,6 +42,7 @@ impl ApiResource {
             "status" => Self::Status,
             "events" => Self::Events,
             "calls" => Self::Calls,
+            "names" => Self::Names,
             _ => return None,
         })
     }
@@ -47,15 +51,31 @@ impl ApiResource {
 /// Responds with a resource.
 ///
 /// Events are about all servers and clients, so only operators get them.
-pub(super) async fn get(shared: &Arc<GatewayShared>, resource: ApiResource, principal: &Principal) -> Response<Body> {
+pub(super) async fn get(
+    shared: &Arc<GatewayShared>,
+    resource: ApiResource,
+    query: Option<&str>,
+    principal: &Principal,
+) -> Response<Body> {
     let mut response = match resource {
         ApiResource::Status => document(&status(shared, principal).await),
         ApiResource::Calls => document(&json!({ "calls": recent_calls(shared, principal) })),
+        ApiResource::Names => match tool_names(shared, principal, &profile_of(query)) {
+            Some(tools) => document(&json!({ "tools": tools })),
+            None => response::refuse(404, "unknown profile"),
+        },
         ApiResource::Events if !principal.is_operator() => not_operator(),
         ApiResource::Events => events(shared, principal),
     };
     response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+/// Returns the profile that a query names.
+fn profile_of(query: Option<&str>) -> String {
+    let mut pairs = query.unwrap_or_default().split('&');
+    let named = pairs.find_map(|pair| pair.strip_prefix("profile="));
+    named.map_or_else(|| DEFAULT_PROFILE.to_owned(), percent_decoded)
 }
 
 /// Refuses a request of a principal that is not an operator.

@@ -7,8 +7,10 @@ mod body;
 mod head;
 mod metrics;
 mod page;
+mod page_request;
 mod post;
 mod response;
+mod restart;
 mod route;
 mod sign_in;
 mod sse;
@@ -264,7 +266,8 @@ async fn handle(
         | Route::Metrics
         | Route::Stats
         | Route::Api(_)
-        | Route::SignIn) => serve_principal(&endpoint, activity.connection(), route, (&head, body)).await,
+        | Route::SignIn
+        | Route::Restart) => serve_principal(&endpoint, activity.connection(), route, (&head, body)).await,
         _ if is_reserved => response::refused_by(TOO_MANY_CONNECTIONS, response::error(&too_many_connections(shared))),
         Route::SignInCallback => sign_in::callback(shared, &head).await,
         Route::ResourceMetadata => auth::resource_metadata(shared, &head),
@@ -299,7 +302,7 @@ async fn serve_principal(
 ) -> Response<Body> {
     let shared = &endpoint.shared;
     // A page of another site can make browsers send such requests.
-    let is_simple = matches!(route, Route::Sse(_) | Route::Metrics | Route::Stats | Route::Api(_) | Route::SignIn);
+    let is_simple = route.is_page_api() || matches!(route, Route::Sse(_));
     if is_simple && head::is_foreign(&head.headers) {
         return response::refuse(403, "Origin is not allowed");
     }
@@ -317,13 +320,16 @@ async fn serve_principal(
     };
     let stream = if opens_stream { Some(open_stream(shared, &principal)) } else { None };
     let mut response = match (route, limited, stream) {
-        (Route::Metrics | Route::Stats | Route::Api(_) | Route::SignIn, Err(error), _)
-        | (_, Ok(()), Some(Err(error))) => response::error(&error),
+        (route, Err(error), _) if route.is_page_api() => response::error(&error),
+        (_, Ok(()), Some(Err(error))) => response::error(&error),
+        (Route::Restart, ..) => restart::restart(shared, &principal, head, body).await,
         (Route::SignIn, ..) => sign_in::change(shared, endpoint.scheme, &principal, (head, body)).await,
         (Route::Metrics | Route::Stats, ..) if !principal.is_operator() => api::not_operator(),
         (Route::Metrics, ..) => metrics::page(shared),
         (Route::Stats, ..) => metrics::stats(shared),
-        (Route::Api(resource), _, stream) => holding(api::get(shared, resource, &principal).await, stream),
+        (Route::Api(resource), _, stream) => {
+            holding(api::get(shared, resource, head.uri.query(), &principal).await, stream)
+        }
         (route, limited, stream) => {
             let principal = principal.clone();
             holding(serve_mcp(endpoint, connection.number, route, (principal, limited), (head, body)).await, stream)

@@ -32,6 +32,8 @@ pub(super) enum Route {
     Api(ApiResource),
     /// The start of a sign-in to a server, and the sign-out.
     SignIn,
+    /// The restart of a server.
+    Restart,
     /// The end of a sign-in in a browser.
     SignInCallback,
     /// The metadata of the gateway as a protected resource.
@@ -41,6 +43,13 @@ pub(super) enum Route {
     NotFound,
     /// The path does not support the method. Contains the value of `Allow`.
     Method(&'static str),
+}
+
+impl Route {
+    /// Returns `true` for requests about the gateway itself, such as those of the web page.
+    pub(super) fn is_page_api(&self) -> bool {
+        matches!(self, Self::Metrics | Self::Stats | Self::Api(_) | Self::SignIn | Self::Restart)
+    }
 }
 
 /// Finds the handler of a request. `has_page` states whether the web page is served.
@@ -78,6 +87,7 @@ fn endpoint(path: &str) -> Option<(Route, &'static str)> {
 fn page_endpoint(path: &str) -> Option<(Route, &'static str)> {
     match path {
         "/api/sign-in" => return Some((Route::SignIn, "POST, DELETE")),
+        "/api/restart" => return Some((Route::Restart, "POST")),
         CALLBACK_PATH => return Some((Route::SignInCallback, "GET")),
         _ => {}
     }
@@ -143,6 +153,7 @@ mod tests {
             (Method::GET, "/api/stats", Route::Stats),
             (Method::POST, "/api/sign-in", Route::SignIn),
             (Method::DELETE, "/api/sign-in", Route::SignIn),
+            (Method::POST, "/api/restart", Route::Restart),
             (Method::GET, "/oauth/callback", Route::SignInCallback),
             (Method::OPTIONS, "/mcp/coding", Route::Preflight),
         ] {
@@ -195,8 +206,9 @@ mod tests {
     #[test]
     fn the_page_and_its_api_can_be_switched_off() {
         assert_eq!(route(&Method::POST, "/api/sign-in", false), Route::NotFound);
+        assert_eq!(route(&Method::POST, "/api/restart", false), Route::NotFound);
         assert_eq!(route(&Method::GET, "/oauth/callback", false), Route::NotFound);
-        for path in ["/", "/ui/app.js", "/ui/app.css", "/api/status", "/api/events", "/api/calls"] {
+        for path in ["/", "/ui/app.js", "/ui/app.css", "/api/status", "/api/events", "/api/calls", "/api/names"] {
             assert!(matches!(route(&Method::GET, path, true), Route::Page(_) | Route::Api(_)), "{path}");
             assert_eq!(route(&Method::GET, path, false), Route::NotFound, "{path}");
             assert_eq!(route(&Method::POST, path, false), Route::NotFound, "{path}");

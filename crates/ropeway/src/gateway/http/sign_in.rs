@@ -7,10 +7,10 @@ use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, COOKIE, HOST, HeaderValue, ORIGIN, SET_COOKIE};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Response};
-use serde::Deserialize;
 use serde_json::json;
 
-use super::body::{Body, read_body};
+use super::body::Body;
+use super::page_request::named_server;
 use super::{head, page, response};
 use crate::error_chain::chain;
 use crate::gateway::errors::ErrorReply;
@@ -24,9 +24,6 @@ use crate::tool::Alias;
 
 /// The path of the callback.
 pub(super) const CALLBACK_PATH: &str = "/oauth/callback";
-
-/// Maximum size of a request of the page.
-const MAX_BODY: usize = 4 << 10;
 
 /// Maximum number of cookies that a callback is searched for.
 const MAX_COOKIES: usize = 200;
@@ -42,12 +39,6 @@ const MAX_REASON: usize = 500;
 const SHARED_ACCOUNT: &str = "Forbidden: all clients share this account, and only operators may change it; see \
                               `ropeway key new NAME --operator`";
 
-/// A request of the page.
-#[derive(Deserialize)]
-struct PageRequest {
-    server: String,
-}
-
 /// Starts a sign-in, or signs out.
 pub(super) async fn change(
     shared: &Arc<GatewayShared>,
@@ -55,19 +46,9 @@ pub(super) async fn change(
     principal: &Principal,
     (head, body): (&Parts, Incoming),
 ) -> Response<Body> {
-    // Browsers send a preflight request before JSON to another origin, and only the page itself may sign in.
-    if !head::is_json(&head.headers) {
-        return response::refuse(415, "Unsupported Media Type: Content-Type must be application/json");
-    }
-    if !is_own_origin(&head.headers) {
-        return response::refuse(403, "Origin is not allowed");
-    }
-    let body = match read_body(shared, principal, body, MAX_BODY).await {
-        Ok(body) => body,
-        Err(error) => return response::bad_body(error, MAX_BODY),
-    };
-    let Ok(PageRequest { server }) = serde_json::from_slice(&body) else {
-        return response::refuse(400, "the body must be `{\"server\": \"NAME\"}`");
+    let server = match named_server(shared, principal, head, body).await {
+        Ok(server) => server,
+        Err(refused) => return refused,
     };
     let action = if head.method == Method::DELETE { SignInAction::SignOut } else { SignInAction::SignIn };
     let key = match sign_in_account(shared, principal, &Alias::from(&*server)) {
@@ -250,17 +231,6 @@ fn cookies(headers: &HeaderMap) -> Vec<(String, String)> {
     let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).take(MAX_COOKIES).collect()
-}
-
-/// Returns `true` if the request does not come from another origin. Clients that are not browsers send no `Origin`.
-fn is_own_origin(headers: &HeaderMap) -> bool {
-    match (head::text(headers, &ORIGIN), head::text(headers, &HOST)) {
-        (None, _) => !headers.contains_key(ORIGIN),
-        (Some(origin), Some(host)) => {
-            origin.split_once("://").is_some_and(|(_, origin)| origin.eq_ignore_ascii_case(host))
-        }
-        (Some(_), None) => false,
-    }
 }
 
 /// Returns the origin of the gateway in the browser, if a callback can arrive there safely: with HTTPS, or on this machine.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::record::CallRecord;
 use super::refusals::RefusalLine;
+use super::restarts::RestartRecord;
 use super::sign_ins::SignInRecord;
 use crate::secret::{Redactor, names_secret};
 
@@ -19,6 +20,7 @@ pub(super) enum AuditLine {
     Call(CallLine),
     Refusal(RefusalLine),
     SignIn(SignInRecord),
+    Restart(RestartRecord),
 }
 
 /// The line of a request.
@@ -45,6 +47,7 @@ pub(super) fn encode(line: &AuditLine, text: &mut Vec<u8>) {
         AuditLine::Call(line) => serde_json::to_writer(&mut *text, line),
         AuditLine::Refusal(line) => serde_json::to_writer(&mut *text, line),
         AuditLine::SignIn(record) => serde_json::to_writer(&mut *text, record),
+        AuditLine::Restart(record) => serde_json::to_writer(&mut *text, record),
     };
     if written.is_err() {
         // Only a type that cannot be JSON fails, and the record has none.

@@ -17,6 +17,7 @@ use super::metrics::{Metrics, MetricsTable};
 use super::pending::{PendingRecord, RequestStart};
 use super::record::{CallRecord, ErrorType};
 use super::refusals::{Refusals, RefusedRequest};
+use super::restarts::RestartRecord;
 use super::sampler::Sampler;
 use super::sign_ins::SignInRecord;
 use crate::config::{GatewaySettings, LogTarget};
@@ -171,6 +172,13 @@ impl Observer {
         self.metrics.add_sign_in(&record);
         if let Some(audit) = &self.audit {
             audit.write(AuditLine::SignIn(record));
+        }
+    }
+
+    /// Adds the restart of a server to the audit log.
+    pub(crate) fn add_restart(&self, record: RestartRecord) {
+        if let Some(audit) = &self.audit {
+            audit.write(AuditLine::Restart(record));
         }
     }
 

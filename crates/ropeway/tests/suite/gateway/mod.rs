@@ -16,6 +16,7 @@ mod operators;
 mod page;
 mod questions;
 mod requests;
+mod restarts;
 mod retries;
 mod roots;
 mod routing;

@@ -148,6 +148,20 @@ fn a_status_counts_the_tools_that_the_key_may_use() {
 }
 
 #[test]
+fn names_are_those_of_the_tools_that_the_key_may_use() {
+    scene(|_| async move {
+        let kit = KeyedKit::start(GatewaySettings::default()).await;
+        let some = kit.key("some", |new| new.tools = vec!["one.echo".to_owned()]);
+        let names = get(&kit, "/api/names", &some).await.json();
+        assert_eq!(names, json!({"tools": {"one_echo": {"server": "one", "tool": "echo"}}}));
+        let other = kit.key("other", |new| new.profiles = vec!["two".to_owned()]);
+        assert_eq!(get(&kit, "/api/names?profile=one", &other).await.status, 404);
+        assert_eq!(get(&kit, "/api/names?profile=two", &other).await.status, 200);
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn calls_of_others_are_not_shown() {
     scene(|_| async move {
         let kit = KeyedKit::start(GatewaySettings::default()).await;

@@ -12,20 +12,27 @@ use crate::scene::scene;
 const HOST: &str = "Host: localhost\r\n";
 
 /// The files that the page consists of.
-const FILES: [&str; 14] = [
+const FILES: [&str; 21] = [
     "/",
     "/ui/app.css",
     "/ui/app.js",
     "/ui/call.js",
+    "/ui/calls.js",
     "/ui/catalog.js",
+    "/ui/charts.js",
     "/ui/client.js",
+    "/ui/command.js",
     "/ui/content.js",
     "/ui/dom.js",
+    "/ui/features.js",
     "/ui/form.js",
+    "/ui/history.js",
     "/ui/icon.svg",
     "/ui/list.js",
     "/ui/markdown.js",
     "/ui/monitor.js",
+    "/ui/questions.js",
+    "/ui/roots.js",
     "/ui/schema.js",
 ];
 
@@ -63,7 +70,7 @@ fn the_page_is_small_and_allows_only_its_own_files() {
             assert_eq!(reply.headers["cross-origin-resource-policy"], "same-origin", "{path}");
             assert_eq!(reply.headers["cache-control"], "no-cache", "{path}");
         }
-        assert!(size < 100_000, "{size} bytes");
+        assert!(size < 150_000, "{size} bytes");
         kit.stop().await;
     });
 }
@@ -90,7 +97,7 @@ fn without_the_page_its_paths_are_not_found() {
     scene(|_| async move {
         let settings = GatewaySettings::default().with_page(false);
         let kit = GatewayKit::start_with(Script::default(), settings).await;
-        for path in ["/", "/ui/app.js", "/ui/app.css", "/api/status", "/api/events", "/api/calls"] {
+        for path in ["/", "/ui/app.js", "/ui/app.css", "/api/status", "/api/events", "/api/calls", "/api/names"] {
             assert_eq!(kit.get(path, "").await.status, 404, "{path}");
         }
         assert_eq!(kit.modern("tools/list", json!({})).await.status, 200);
@@ -102,7 +109,7 @@ fn without_the_page_its_paths_are_not_found() {
 fn other_sites_cannot_use_the_page_or_its_api() {
     scene(|_| async move {
         let kit = GatewayKit::start(Script::default()).await;
-        for path in ["/", "/ui/app.js", "/api/status", "/api/calls", "/api/events"] {
+        for path in ["/", "/ui/app.js", "/api/status", "/api/calls", "/api/events", "/api/names"] {
             for headers in ["Host: localhost\r\nOrigin: https://evil.example\r\n", "Host: evil.example\r\n", ""] {
                 let reply = kit.send(&bare("GET", path, headers)).await;
                 assert_eq!(reply.status, 403, "{path} {headers}: {reply:?}");
@@ -159,6 +166,28 @@ fn the_status_describes_servers_and_profiles() {
         let expected = [("default", "default"), ("reading", "profile"), ("b", "server"), ("a", "server")];
         assert_eq!(profiles, expected.map(|(name, kind)| (Some(name), Some(kind))));
         assert_eq!((&status["profiles"][1]["tools"], &status["profiles"][1]["search"]), (&json!(2), &json!(true)));
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn names_tell_the_server_of_each_tool_and_its_own_name() {
+    scene(|_| async move {
+        let (one, two) = (ScriptedServer::new(Script::default()), ScriptedServer::new(Script::default()));
+        let settings = GatewaySettings::default()
+            .with_profile(ProfileSettings::new("a b").with_servers(vec!["two".into()]))
+            .with_profile(ProfileSettings::new("search").with_search(true));
+        let config = Config::default().with_server(entry("one", &one)).with_server(entry("two", &two));
+        let kit = GatewayKit::launch(one, Gateway::builder(config).settings(settings)).await;
+        let names = kit.get("/api/names", "").await.json();
+        assert_eq!(names["tools"]["one_echo"], json!({"server": "one", "tool": "echo"}), "{names}");
+        assert_eq!(names["tools"]["two_echo"], json!({"server": "two", "tool": "echo"}), "{names}");
+        let names = kit.get("/api/names?x=1&profile=a%20b", "").await.json();
+        let servers: std::collections::HashSet<_> =
+            names["tools"].as_object().expect("tools").values().map(|owner| owner["server"].to_string()).collect();
+        assert_eq!(servers, ["\"two\"".to_owned()].into(), "{names}");
+        assert_eq!(kit.get("/api/names?profile=search", "").await.json(), json!({"tools": {}}));
+        assert_eq!(kit.get("/api/names?profile=unknown", "").await.status, 404);
         kit.stop().await;
     });
 }

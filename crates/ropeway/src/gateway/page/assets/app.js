@@ -1,8 +1,10 @@
 // The page: views, routes, profile, key and theme.
 
-import { calls, prompts, resources, tools, unlistedResource } from "./catalog.js";
+import { calls } from "./calls.js";
 import { api, Client, events, forgetKey, needsKey, onKeyChanged, onKeyNeeded } from "./client.js";
 import { clip, el, plural } from "./dom.js";
+import { prompts, resources, tools, unlistedResource } from "./features.js";
+import { clearHistory, onHistory } from "./history.js";
 import { EventsView, ServersView, stateOf } from "./monitor.js";
 
 const POLL = 5000;
@@ -25,8 +27,15 @@ const views = {
   resources: resources(),
   prompts: prompts(),
   events: new EventsView(),
-  calls: calls(),
+  calls: calls(repeat),
 };
+
+/** Opens the form of a call with its arguments, and sends them if `isRun`. */
+function repeat({ profile: wanted, method, params }, isRun) {
+  if (profile !== wanted) setProfile(wanted);
+  const view = { "tools/call": views.tools, "prompts/get": views.prompts, "resources/read": views.resources }[method];
+  view.fill(params.name ?? params.uri, params.arguments, isRun);
+}
 
 /** Shows the view of the address. */
 function route() {
@@ -113,6 +122,7 @@ async function poll() {
     setOperator(status.operator === true);
     drawProfiles(status.profiles);
     views.servers.update(status, askedAt);
+    if (isOperator) api("stats").then((stats) => views.servers.count(stats), () => {});
     const isUp = (server) => ["good", "idle"].includes(stateOf(server)[0]) && server.state !== "disabled";
     const wanted = status.servers.filter((server) => server.state !== "disabled");
     const up = wanted.filter(isUp).length;
@@ -125,7 +135,7 @@ async function poll() {
 
   function setSummary(text, kind) {
     // A status that has not changed is not announced again.
-    if (summary.textContent !== text) summary.textContent = text;
+    if (summary.textContent !== text) summary.replaceChildren(el("a", { href: "#/servers" }, text));
     summary.className = `summary ${kind}`;
   }
 }
@@ -199,6 +209,8 @@ function askForKey(reason) {
 function onOtherKey() {
   eventStream.abort();
   views.events.clear();
+  views.servers.rates.clear();
+  clearHistory();
   setProfile(profile);
   poll();
 }
@@ -234,6 +246,9 @@ function onShortcut(event) {
       search.focus();
       search.select();
     }
+  } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.defaultPrevented && !document.querySelector("dialog[open]")) {
+    // The focus may still be in the list.
+    main.querySelector("form.call")?.requestSubmit();
   } else if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
     if (isTyping?.type === "search" && isTyping.value) {
       isTyping.value = "";
@@ -247,6 +262,7 @@ function onShortcut(event) {
 
 onKeyNeeded(askForKey);
 onKeyChanged(onOtherKey);
+onHistory(() => { if (active === "calls") refresh(); });
 setUpTheme();
 addEventListener("hashchange", route);
 addEventListener("keydown", onShortcut);

@@ -1,20 +1,27 @@
 // One call: its form, progress, questions of the server, cancellation and result.
 
-import { button, bytes, clip, duration, el, link } from "./dom.js";
+import { toJson } from "./client.js";
 import { jsonBlock, resultView } from "./content.js";
+import { button, bytes, clip, copyButton, duration, el } from "./dom.js";
 import { buildForm } from "./form.js";
-import { needsKey, toJson } from "./client.js";
+import { record } from "./history.js";
+import { answerTo, question } from "./questions.js";
 
 const MAX_ROUNDS = 20;
 
 /**
  * Makes the panel of a call. `params` turns the value of the form into the params of the request; without a schema there is no form.
- * `onRead` is called with the URI of a resource that the user wants to read.
+ * `value` is the initial value of the form. `onRead` is called with the URI of a resource that the user wants to read. `command`
+ * returns the command for the params.
  */
-export function callPanel({ client, method, schema, label, verb, params, toolSchema, suggest, onRead }) {
-  const form = schema && buildForm(schema, { label, suggest });
+export function callPanel({ client, method, schema, label, verb, params, toolSchema, suggest, onRead, value: initial, command }) {
+  const form = schema && buildForm(schema, { label, suggest, value: initial });
   const run = el("button.primary", { type: "submit", title: "Ctrl+Enter" }, verb);
   const cancel = button("Cancel", () => running?.abort(), { hidden: true });
+  const copy = command && copyButton(() => {
+    const value = form ? form.read() : {};
+    return value && command(params(value));
+  }, "Copy as ropeway call");
   const progress = el("div.progress", { hidden: true });
   const questions = el("div.questions");
   const outcome = el("p.outcome", { role: "status" });
@@ -31,7 +38,7 @@ export function callPanel({ client, method, schema, label, verb, params, toolSch
         start();
       }
     },
-  }, form?.node, el("p.actions", {}, run, cancel), progress, outcome, questions, result);
+  }, form?.node, el("p.actions", {}, run, cancel, copy), progress, outcome, questions, result);
   let running;
 
   async function start() {
@@ -41,12 +48,15 @@ export function callPanel({ client, method, schema, label, verb, params, toolSch
     const wanted = params(value);
     running = new AbortController();
     const began = performance.now();
+    const call = record(client.profile, method, wanted);
     begin();
     try {
-      const found = await rounds(wanted, running.signal);
+      const found = await rounds(wanted, running.signal, call);
+      call.end(found.isError === true ? "tool_error" : "ok");
       showResult(found, performance.now() - began);
     } catch (error) {
       const isCancelled = running.signal.aborted;
+      call.end(isCancelled ? "cancelled" : "error", error);
       outcome.replaceChildren(mark("bad", isCancelled ? "Cancelled" : "Failed"), isCancelled ? ` after ${duration(performance.now() - began)}` : ` ${clip(error.message, 2000)}`,
         error.code !== undefined && !isCancelled ? el("span.hint", {}, ` (${error.code})`) : "");
       if (error.data !== undefined && !isCancelled) result.append(jsonBlock(error.data));
@@ -75,10 +85,10 @@ export function callPanel({ client, method, schema, label, verb, params, toolSch
   }
 
   /** Sends the request, and again with answers while the server asks for input. */
-  async function rounds(wanted, signal) {
+  async function rounds(wanted, signal, call) {
     let sent = wanted;
     for (let round = 0; round < MAX_ROUNDS; round += 1) {
-      const found = await client.request(method, sent, { signal, onNotification, schema: toolSchema });
+      const found = await client.request(method, sent, { signal, onNotification, schema: toolSchema, record: call });
       if (found.resultType !== "input_required") return found;
       outcome.replaceChildren("The server asks for input.");
       progress.hidden = true;
@@ -107,12 +117,17 @@ export function callPanel({ client, method, schema, label, verb, params, toolSch
       const answer = (key, value, group) => {
         Object.defineProperty(answers, key, { value, enumerable: true });
         open.delete(key);
-        group.remove();
+        group?.remove();
         if (!open.size) resolve(answers);
       };
-      const groups = Object.entries(requests).map(([key, request]) => question(request, (value, group) => answer(key, value, group)));
+      const groups = [];
+      for (const [key, request] of Object.entries(requests)) {
+        const known = answerTo(request);
+        if (known) answer(key, known);
+        else groups.push(question(request, (value, group) => answer(key, value, group), () => running?.abort()));
+      }
       questions.replaceChildren(...groups);
-      groups[0]?.querySelector("input, textarea, select, button")?.focus();
+      groups[0]?.querySelector("input, textarea, select, button.primary")?.focus();
       if (!groups.length) resolve(answers);
     });
   }
@@ -128,42 +143,3 @@ export function callPanel({ client, method, schema, label, verb, params, toolSch
 }
 
 const mark = (kind, text) => el(`strong.${kind}`, {}, text);
-
-/** Returns `true` for the sign-in to a server on this page. With a key it is shown here, because another tab would ask for the key. */
-const isOwnSignIn = (url) => needsKey() && url.startsWith(`${location.origin}/#/servers/`);
-
-/** Makes the form of one question. `onAnswer` is called with the answer. */
-function question(request, onAnswer) {
-  const asked = request?.params ?? {};
-  const group = el("section.card.question", { "aria-label": "Question from the server" }, el("h3", {}, "Input required"));
-  const send = (value) => onAnswer(value, group);
-  const others = [
-    button("Decline", () => send({ action: "decline" })),
-    button("Dismiss", () => send({ action: "cancel" })),
-  ];
-  if (request?.method !== "elicitation/create") {
-    group.append(el("p.notice", {}, `This page cannot answer ${clip(request?.method, 60)}.`), el("p.actions", {}, others[1]));
-    return group;
-  }
-  group.append(el("p.question-text", {}, clip(asked.message ?? "", 5000)));
-  if (asked.mode === "url") {
-    const url = String(asked.url ?? "");
-    group.append(el("p", {}, isOwnSignIn(url) ? el("a", { href: new URL(url).hash }, clip(url, 500)) : link(url, clip(url, 500))),
-      el("p.actions", {}, button("Done", () => send({ action: "accept" }), { class: "primary" }), ...others));
-    return group;
-  }
-  const form = buildForm(asked.requestedSchema ?? {}, { label: "Answer" });
-  const accept = button("Send", () => {
-    const content = form.read();
-    if (content !== undefined) send({ action: "accept", content });
-  }, { class: "primary" });
-  group.append(form.node, el("p.actions", {}, accept, ...others));
-  group.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.target.tagName === "INPUT" || event.ctrlKey || event.metaKey)) {
-      event.preventDefault();
-      event.stopPropagation();
-      accept.click();
-    }
-  });
-  return group;
-}

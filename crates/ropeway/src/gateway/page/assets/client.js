@@ -1,5 +1,7 @@
 // The connection to the gateway: its API, and MCP 2026-07-28 over Streamable HTTP.
 
+import { roots } from "./roots.js";
+
 const VERSION = "2026-07-28";
 const META = "io.modelcontextprotocol/";
 const MAX_PAGES = 200;
@@ -15,6 +17,8 @@ let given = 0;
 let accepted = 0;
 let keyChanged = () => {};
 let nextId = 0;
+/** Tells the requests of this page from those of others in the records of the gateway. */
+const PAGE = Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** A response that reports an error. */
 export class RequestError extends Error {
@@ -92,8 +96,8 @@ async function send(path, options = {}) {
 }
 
 /** Returns the error of a response that is not a result. */
-async function failure(response) {
-  const text = await response.text().catch(() => "");
+async function failure(response, read) {
+  const text = read ?? await response.text().catch(() => "");
   try {
     const { error } = JSON.parse(text);
     return new RequestError(String(error.message), { code: error.code, data: error.data, status: response.status });
@@ -109,13 +113,18 @@ export async function api(name) {
   return response.json();
 }
 
-/** Starts a sign-in to a server, or signs out with "DELETE". The cookie of a sign-in ties it to this browser. */
-export async function signIn(server, method = "POST") {
+async function change(path, server, options) {
   const headers = { "Content-Type": "application/json" };
-  const response = await send("/api/sign-in", { method, headers, credentials: "same-origin", body: JSON.stringify({ server }) });
+  const response = await send(path, { method: "POST", headers, body: JSON.stringify({ server }), ...options });
   if (!response.ok) throw await failure(response);
   return response.json();
 }
+
+/** Starts a sign-in to a server, or signs out with "DELETE". The cookie of a sign-in ties it to this browser. */
+export const signIn = (server, method = "POST") => change("/api/sign-in", server, { method, credentials: "same-origin" });
+
+/** Restarts a server. Ends when it is connected or has failed. */
+export const restart = (server) => change("/api/restart", server);
 
 /** Reads the events of the gateway until the stream ends. `onOpen` is called when it begins. */
 export async function events(onOpen, onEvent, signal) {
@@ -176,21 +185,23 @@ function mirrored(schema, args, depth = 0) {
 /** An MCP client of one profile. */
 export class Client {
   constructor(profile) {
+    this.profile = profile || "default";
     this.path = !profile || profile === "default" ? "/mcp" : `/mcp/${encodeURIComponent(profile)}`;
   }
 
   /**
    * Sends a request and returns its result. `onNotification` gets progress and log messages; aborting the signal cancels the request.
-   * `schema` is the input schema of the tool that is called.
+   * `schema` is the input schema of the tool that is called. `record` gets the messages in both directions.
    */
-  async request(method, params = {}, { signal, onNotification, schema } = {}) {
+  async request(method, params = {}, { signal, onNotification, schema, record } = {}) {
     nextId += 1;
-    const id = nextId;
+    const id = `${PAGE}-${nextId}`;
     const meta = {
       ...params._meta,
       [`${META}protocolVersion`]: VERSION,
       [`${META}clientInfo`]: { name: "ropeway-page", version: "1" },
-      [`${META}clientCapabilities`]: { elicitation: { form: {}, url: {} } },
+      // A server that has asked for roots uses them instead of its own directories: only roots of the user are offered.
+      [`${META}clientCapabilities`]: { elicitation: { form: {}, url: {} }, sampling: {}, ...(roots().length ? { roots: {} } : {}) },
       ...(onNotification ? { progressToken: `page-${id}` } : {}),
     };
     const target = params.name ?? params.uri;
@@ -203,18 +214,27 @@ export class Client {
       ...(schema ? mirrored(schema, params.arguments) : {}),
     };
     const body = toJson({ jsonrpc: "2.0", id, method, params: { ...params, _meta: meta } });
+    record?.sent(id, body);
     const response = await send(this.path, { method: "POST", headers, body, signal });
     const type = response.headers.get("content-type") ?? "";
     if (!type.startsWith("text/event-stream")) {
-      if (!response.ok) throw await failure(response);
-      return resultOf(parseJson(await response.text()));
+      const text = await response.text();
+      record?.received(text);
+      if (!response.ok) throw await failure(response, text);
+      return resultOf(parseJson(text));
     }
     for await (const data of dataOf(response)) {
+      record?.received(data);
       const message = parseJson(data);
       if (message.id === id) return resultOf(message);
       if (message.method) onNotification?.(message);
     }
     throw new RequestError("the connection ended before the response");
+  }
+
+  /** Returns the description of the servers of the profile. */
+  discover() {
+    return this.request("server/discover");
   }
 
   /** Returns all entries of a list. */

@@ -17,6 +17,14 @@ export function el(name, attributes, ...children) {
   return element;
 }
 
+/** Creates an SVG element. */
+export function svg(name, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  element.append(...children);
+  return element;
+}
+
 let count = 0;
 
 /** Returns an id that no other element has. */
@@ -64,12 +72,14 @@ export function choice(label, choices, selected, onChange) {
   return el("div.choice", { role: "group", "aria-label": label }, ...buttons);
 }
 
-/** Creates a button that copies a text. */
+/** Creates a button that copies a text, unless it is `undefined`. */
 export function copyButton(text, label = "Copy") {
   if (!navigator.clipboard) return undefined;
   const copy = button(label, async () => {
+    const wanted = text();
+    if (wanted === undefined) return;
     try {
-      await navigator.clipboard.writeText(text());
+      await navigator.clipboard.writeText(wanted);
       copy.textContent = "Copied";
     } catch {
       copy.textContent = "Not allowed";

@@ -51,10 +51,11 @@ function pass(field) {
 
 /**
  * Builds a form for the properties of an object schema, with a JSON editor as its alternative. `read` returns the value, or
- * `undefined` after it has shown what is wrong. `suggest` returns completions of an argument, if the server has them.
+ * `undefined` after it has shown what is wrong. `suggest` returns completions of an argument, if the server has them. With `byTitle`,
+ * fields have the titles of their schemas instead of their names.
  */
-export function buildForm(schema, { label = "Arguments", suggest } = {}) {
-  const context = { root: schema, budget: 0, work: {}, suggest };
+export function buildForm(schema, { label = "Arguments", suggest, value: initial, byTitle = false } = {}) {
+  const context = { root: schema, budget: 0, work: {}, suggest, byTitle };
   const body = el("div.form-body");
   let mode = "form";
   let current;
@@ -77,8 +78,10 @@ export function buildForm(schema, { label = "Arguments", suggest } = {}) {
       return undefined;
     }
   };
-  show("form");
-  const modes = choice("Editor", [["form", "Form"], ["json", "JSON"]], "form", (next) => {
+  show("form", initial);
+  // Values that the form would change or refuse are shown as they are.
+  if (initial !== undefined && !isSame(initial, quietly(() => current.read()))) show("json", initial);
+  const modes = choice("Editor", [["form", "Form"], ["json", "JSON"]], mode, (next) => {
     if (next === mode) return;
     const value = attempt(() => current.read());
     const isUsable = typeof value === "object" && value !== null && !Array.isArray(value);
@@ -98,6 +101,23 @@ export function buildForm(schema, { label = "Arguments", suggest } = {}) {
       return withDefaults(schema, schema, context.work, current.read() ?? {});
     }),
   };
+}
+
+/** Reads a value, or returns `undefined` if it is invalid. */
+function quietly(read) {
+  try {
+    return read();
+  } catch (problem) {
+    if (!(problem instanceof FieldError)) throw problem;
+    return undefined;
+  }
+}
+
+/** Returns `true` if two values are equal, whatever the order of their members is. */
+function isSame(one, two) {
+  if (typeof one !== "object" || typeof two !== "object" || one === null || two === null) return toJson(one) === toJson(two);
+  const names = Object.keys(one);
+  return Array.isArray(one) === Array.isArray(two) && names.length === Object.keys(two).length && names.every((name) => Object.hasOwn(two, name) && isSame(one[name], two[name]));
 }
 
 /** Makes the frame of a field: label, description and error around a control. */
@@ -120,7 +140,8 @@ function frame(schema, { name, required, extra }, control) {
 function field(context, unresolved, options) {
   const schema = resolve(unresolved, context.root, context.work);
   const initial = options.value !== undefined ? options.value : schema.default;
-  const own = { ...options, value: initial };
+  const title = context.byTitle && typeof schema.title === "string" && schema.title;
+  const own = { ...options, value: initial, ...(title ? { name: title } : {}) };
   switch (kindOf(schema)) {
     case "const": return constField(schema, own);
     case "enum": return enumField(schema, own);
@@ -168,21 +189,49 @@ function numberField(schema, options) {
     placeholder: example(schema),
   });
   const made = frame(schema, options, input);
-  const isInteger = kindOf(schema) === "integer";
   return {
     node: made.node,
     read() {
       pass(made);
       const text = input.value.trim();
       if (text === "") return options.required ? fail(made, "Enter a number.") : undefined;
-      if (!/^-?\d+(\.\d+)?([eE][-+]?\d+)?$/.test(text)) return fail(made, "This is not a number.");
-      const value = Number(text);
-      if (isInteger && !Number.isInteger(value)) return fail(made, "This is not an integer.");
-      if (value < schema.minimum) return fail(made, `The minimum is ${schema.minimum}.`);
-      if (value > schema.maximum) return fail(made, `The maximum is ${schema.maximum}.`);
-      return /^-?\d+$/.test(text) && !Number.isSafeInteger(value) ? BigInt(text) : value;
+      return readNumber(made, schema, text);
     },
   };
+}
+
+/** Reads a number, or shows what is wrong with it. */
+function readNumber(made, schema, text) {
+  if (!/^-?\d+(\.\d+)?([eE][-+]?\d+)?$/.test(text)) return fail(made, `${clip(text, 30)} is not a number.`);
+  const value = Number(text);
+  if (kindOf(schema) === "integer" && !Number.isInteger(value)) return fail(made, `${clip(text, 30)} is not an integer.`);
+  if (value < schema.minimum) return fail(made, `The minimum is ${schema.minimum}.`);
+  if (value > schema.maximum) return fail(made, `The maximum is ${schema.maximum}.`);
+  return /^-?\d+$/.test(text) && !Number.isSafeInteger(value) ? BigInt(text) : value;
+}
+
+/** Makes one input for all numbers of an array. */
+function numbersField(schema, items, options, initial) {
+  const input = el("input", { type: "text", autocomplete: "off", spellcheck: "false", value: initial.join(", ") || undefined, placeholder: "3, 1, 4" });
+  const made = frame(schema, options, input);
+  return {
+    node: made.node,
+    read() {
+      pass(made);
+      const texts = input.value.replace(/^\s*\[|\]\s*$/g, "").split(/[\s,;]+/).filter(Boolean);
+      if (!texts.length && !options.required && !initial.length) return undefined;
+      return texts.map((text) => readNumber(made, items, text));
+    },
+  };
+}
+
+/** Names of texts that usually have several lines. */
+const LONG = /content|text|body|code|script|markdown|html|prompt|message|query|sql|note|description|comment|json|yaml|xml|diff|patch|answer|input|^data$/i;
+
+/** Returns `true` if a text is likely to have several lines. */
+function isLong(schema, name, value) {
+  if (value.includes("\n") || value.length > 100 || schema.maxLength > 300 || schema.contentMediaType) return true;
+  return LONG.test(name) && !schema.format && !schema.pattern && !(schema.maxLength <= 300);
 }
 
 function stringField(context, schema, options) {
@@ -190,10 +239,34 @@ function stringField(context, schema, options) {
   const type = types[schema.format];
   const value = typeof options.value === "string" ? options.value : "";
   const attributes = { autocomplete: "off", spellcheck: "false", placeholder: example(schema) };
-  const control = type || context.suggest
-    ? el("input", { type: type ?? "text", value, ...attributes })
-    : el("textarea", { rows: Math.min(8, value.split("\n").length), ...attributes }, value);
+  const area = (text) => el("textarea", { rows: Math.min(8, text.split("\n").length), ...attributes }, text);
+  let control = type || context.suggest || !isLong(schema, options.name, value) ? el("input", { type: type ?? "text", value, ...attributes }) : area(value);
   const made = frame(schema, options, control);
+  if (control.type === "text" && !context.suggest) {
+    // A line break turns the input into a text area.
+    const grow = (added) => {
+      const { selectionStart: start, selectionEnd: end, value: before } = control;
+      const wide = area(before.slice(0, start) + added + before.slice(end));
+      for (const { name, value: own } of control.attributes) if (!["type", "value"].includes(name)) wide.setAttribute(name, own);
+      control.replaceWith(wide);
+      control = wide;
+      made.control = wide;
+      wide.focus();
+      wide.setSelectionRange(start + added.length, start + added.length);
+    };
+    control.title = "Shift+Enter adds a line";
+    control.addEventListener("paste", (event) => {
+      const pasted = event.clipboardData?.getData("text/plain") ?? "";
+      if (!pasted.trimEnd().includes("\n")) return;
+      event.preventDefault();
+      grow(pasted.replaceAll("\r\n", "\n"));
+    });
+    control.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !event.shiftKey) return;
+      event.preventDefault();
+      grow("\n");
+    });
+  }
   if (context.suggest) addSuggestions(context, control, options.name, made.node);
   return {
     node: made.node,
@@ -334,7 +407,7 @@ function objectBody(context, schema, value, depth) {
   portions(node, ordered, (name) => {
     context.budget -= 1;
     const options = { name, required: required.has(name), value: Object.hasOwn(given, name) ? given[name] : undefined, depth };
-    fields.set(name, field(context, properties[name], options));
+    fields.set(name, withDefault(context, properties[name], options));
     return fields.get(name).node;
   }, PORTION);
   const extra = Object.entries(given).filter(([name]) => !Object.hasOwn(properties, name));
@@ -356,6 +429,14 @@ function objectBody(context, schema, value, depth) {
       return read;
     },
   };
+}
+
+/** Makes the field of a property. A required one with a default may be left out, and the default is sent. */
+function withDefault(context, schema, options) {
+  const fallback = options.required ? resolve(schema, context.root, context.work).default : undefined;
+  if (fallback === undefined) return field(context, schema, options);
+  const made = field(context, schema, { ...options, required: false });
+  return { node: made.node, read: () => made.read() ?? fallback };
 }
 
 /** Makes rows of names and values for properties that the schema does not name. */
@@ -399,6 +480,8 @@ function arrayField(context, schema, options) {
   const items = resolve(schema.items, context.root, context.work);
   if (initial.length > MAX_ROWS || options.depth >= MAX_DEPTH || (initial.length && context.budget <= 0)) return jsonField(options.name, options.value, options.required, schema);
   if (Array.isArray(items.enum) && items.enum.length <= 30 && schema.uniqueItems) return checkboxes(schema, items.enum, options, initial);
+  const isNumbers = ["integer", "number"].includes(kindOf(items)) && !Array.isArray(schema.prefixItems);
+  if (isNumbers && initial.every((one) => ["number", "bigint"].includes(typeof one))) return numbersField(schema, items, options, initial);
   const first = Array.isArray(schema.prefixItems) ? schema.prefixItems : Array.isArray(schema.items) ? schema.items : [];
   const made = frame(schema, options);
   made.node.setAttribute("role", "group");

@@ -1,30 +1,56 @@
-// A list of any length: only the visible rows exist, and one of them is active for the keyboard.
+// A list of any length: only the visible rows exist, and one of them is active for the keyboard. Items of several groups form a tree
+// whose groups fold.
 
 import { el, uniqueId } from "./dom.js";
 
-const MARGIN = 8;
+const MARGIN = 400;
+const HEAD_HEIGHT = 32;
 
 export class VirtualList {
-  /** `rowHeight` is the height of all rows, `render` returns the children of a row, `onOpen` is called with the chosen item. */
+  /**
+   * `rowHeight` is the height of an item, `render` returns the children of its row. `onOpen` is called with the chosen item, and
+   * whether it was chosen with the keyboard.
+   */
   constructor({ label, rowHeight, render, onOpen }) {
-    Object.assign(this, { rowHeight, render, onOpen, items: [], active: 0, chosen: undefined, rows: new Map() });
+    Object.assign(this, { rowHeight, render, onOpen, items: [], entries: [], tops: [0], active: 0, chosen: undefined, rows: new Map(), folded: new Set() });
     this.prefix = uniqueId("row");
     this.space = el("div.space", { role: "presentation" });
     this.element = el("div.list", {
-      role: "listbox", tabindex: "0", "aria-label": label,
+      "aria-label": label,
       keydown: (event) => this.onKey(event),
       scroll: () => this.draw(),
       focus: () => this.show(this.active),
       click: (event) => this.onClick(event),
     }, this.space);
     new ResizeObserver(() => this.draw()).observe(this.element);
+    this.arrange();
   }
 
-  /** Replaces the items. Each has a `key`. */
-  setItems(items) {
-    const key = this.items[this.active]?.key;
-    this.items = items;
-    this.active = Math.max(0, items.findIndex((item) => item.key === key));
+  /** Replaces the items. Each has a `key`, and may have a `group`. With `unfold`, folded groups are shown, too. */
+  setItems(items, unfold = false) {
+    Object.assign(this, { items, unfold });
+    this.arrange();
+  }
+
+  /** Puts the items in the order of their groups. */
+  arrange() {
+    const key = this.entries[this.active]?.key;
+    const groups = groupBy(this.items);
+    this.isTree = groups.size > 1;
+    this.entries = [];
+    let number = 0;
+    for (const [name, members] of groups) {
+      number += 1;
+      const isFolded = this.isTree && !this.unfold && this.folded.has(name);
+      if (this.isTree) this.entries.push({ head: name, key: `group ${name}`, size: groups.size, place: number, count: members.length, isFolded });
+      if (!isFolded) for (const [at, item] of members.entries()) this.entries.push({ item, key: item.key, size: members.length, place: at + 1 });
+    }
+    this.tops = [0];
+    for (const entry of this.entries) this.tops.push(this.tops.at(-1) + (entry.item ? this.rowHeight : HEAD_HEIGHT));
+    const known = this.entries.findIndex((entry) => entry.key === key);
+    this.active = known >= 0 ? known : Math.max(0, this.entries.findIndex((entry) => entry.item));
+    this.element.setAttribute("role", this.isTree ? "tree" : "listbox");
+    this.element.setAttribute("tabindex", this.entries.length ? "0" : "-1");
     this.clear();
     this.draw();
   }
@@ -32,7 +58,7 @@ export class VirtualList {
   /** Marks an item as the one that is open. */
   choose(key) {
     this.chosen = key;
-    const at = this.items.findIndex((item) => item.key === key);
+    const at = this.entries.findIndex((entry) => entry.item && entry.key === key);
     if (at >= 0) {
       this.active = at;
       this.show(at);
@@ -46,11 +72,23 @@ export class VirtualList {
     this.rows.clear();
   }
 
+  /** Returns the entry at a distance from the top. */
+  entryAt(distance) {
+    let low = 0;
+    let high = this.entries.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.tops[middle + 1] <= distance) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
   draw() {
     const { scrollTop, clientHeight } = this.element;
-    const first = Math.max(0, Math.floor(scrollTop / this.rowHeight) - MARGIN);
-    const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / this.rowHeight) + MARGIN);
-    this.space.style.height = `${this.items.length * this.rowHeight}px`;
+    const first = this.entryAt(scrollTop - MARGIN);
+    const last = Math.min(this.entries.length, this.entryAt(scrollTop + clientHeight + MARGIN) + 1);
+    this.space.style.height = `${this.tops.at(-1)}px`;
     for (const [at, row] of this.rows) {
       if (at < first || at >= last) {
         row.remove();
@@ -66,49 +104,76 @@ export class VirtualList {
   }
 
   addRow(at) {
-    const item = this.items[at];
-    const row = el("div.row", {
-      role: "option", id: `${this.prefix}-${at}`, "data-at": at,
-      "aria-selected": String(item.key === this.chosen),
-      "aria-setsize": this.items.length, "aria-posinset": at + 1,
-    }, ...this.render(item));
-    row.style.top = `${at * this.rowHeight}px`;
-    row.style.height = `${this.rowHeight}px`;
+    const { head, item, size, place, count, isFolded } = this.entries[at];
+    const own = item
+      ? { "aria-selected": String(item.key === this.chosen), ...(this.isTree ? { "aria-level": 2 } : {}) }
+      : { "aria-level": 1, "aria-expanded": String(!isFolded) };
+    const children = item ? this.render(item) : [el("span.group-name", {}, head), el("span.badge", {}, String(count))];
+    const row = el(item ? "div.row" : "div.row.group", {
+      role: this.isTree ? "treeitem" : "option", id: `${this.prefix}-${at}`, "data-at": at, "aria-setsize": size, "aria-posinset": place, ...own,
+    }, ...children);
+    row.style.top = `${this.tops[at]}px`;
+    row.style.height = `${this.tops[at + 1] - this.tops[at]}px`;
     this.rows.set(at, row);
     this.space.append(row);
   }
 
-  /** Scrolls until an item is visible. */
+  /** Scrolls until an entry is visible. */
   show(at) {
-    const top = at * this.rowHeight;
+    const [top, bottom] = [this.tops[at] ?? 0, this.tops[at + 1] ?? 0];
     const { scrollTop, clientHeight } = this.element;
     if (top < scrollTop) this.element.scrollTop = top;
-    else if (top + this.rowHeight > scrollTop + clientHeight) this.element.scrollTop = top + this.rowHeight - clientHeight;
+    else if (bottom > scrollTop + clientHeight) this.element.scrollTop = bottom - clientHeight;
     this.draw();
   }
 
   onClick(event) {
     const row = event.target.closest(".row");
-    if (row) this.open(Number(row.dataset.at));
+    if (row) this.open(Number(row.dataset.at), false);
   }
 
-  open(at) {
+  open(at, isKeyboard) {
     this.active = at;
-    const item = this.items[at];
-    if (item) this.onOpen(item);
+    const entry = this.entries[at];
+    if (entry?.item) this.onOpen(entry.item, isKeyboard);
+    else if (entry) this.fold(entry.head, !entry.isFolded);
+  }
+
+  fold(head, isFolded) {
+    if (isFolded) this.folded.add(head);
+    else this.folded.delete(head);
+    this.arrange();
+    this.show(this.active);
   }
 
   onKey(event) {
-    const page = Math.max(1, Math.floor(this.element.clientHeight / this.rowHeight) - 1);
-    const last = this.items.length - 1;
-    const moves = { ArrowDown: this.active + 1, ArrowUp: this.active - 1, PageDown: this.active + page, PageUp: this.active - page, Home: 0, End: last };
-    if (event.key === "Enter" || event.key === " ") {
+    const height = this.element.clientHeight - this.rowHeight;
+    const last = this.entries.length - 1;
+    const entry = this.entries[this.active];
+    const pageDown = Math.max(this.active + 1, this.entryAt(this.tops[this.active] + height));
+    const pageUp = Math.min(this.active - 1, this.entryAt(this.tops[this.active] - height));
+    const moves = { ArrowDown: this.active + 1, ArrowUp: this.active - 1, PageDown: pageDown, PageUp: pageUp, Home: 0, End: last };
+    if (this.isTree && event.key === "ArrowLeft" && entry?.item) moves.ArrowLeft = this.entries.findLastIndex((one, at) => at < this.active && one.head !== undefined);
+    if (event.key === "Enter" && !event.ctrlKey && !event.metaKey || event.key === " ") {
       event.preventDefault();
-      this.open(this.active);
+      this.open(this.active, true);
     } else if (event.key in moves && last >= 0) {
       event.preventDefault();
       this.active = Math.min(last, Math.max(0, moves[event.key]));
       this.show(this.active);
+    } else if (entry && !entry.item && (event.key === "ArrowLeft" || event.key === "ArrowRight")) {
+      event.preventDefault();
+      this.fold(entry.head, event.key === "ArrowLeft");
     }
   }
+}
+
+/** Groups items, in the order of their first ones. */
+function groupBy(items) {
+  const groups = new Map();
+  for (const item of items) {
+    if (!groups.has(item.group)) groups.set(item.group, []);
+    groups.get(item.group).push(item);
+  }
+  return groups;
 }

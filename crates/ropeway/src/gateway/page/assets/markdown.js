@@ -11,6 +11,17 @@ export function looksLikeMarkdown(text) {
   return text.length <= MAX_MARKDOWN && /^#{1,6} \S|^```|^[ \t]{0,8}[-*] \S|^\d{1,3}\. \S|^> |\*\*[^*\n]{1,200}\*\*|\[[^\]\n]{1,200}\]\([^)\n]{1,500}\)|^\|.{1,500}\|$/m.test(text);
 }
 
+const FENCE = /^(`{3}|~{3})/;
+const MARKS = /(\*\*|__|~~|`{1,3})(?=\S)(.{1,300}?)\1/g;
+
+/** Returns the first line of a text without the marks of Markdown. */
+export function plainLine(text) {
+  const lines = text.slice(0, 2000).split("\n").map((line) => line.trim());
+  const line = lines.find((one) => /[\p{L}\p{N}]/u.test(one) && !FENCE.test(one)) ?? "";
+  return line.slice(0, 400).replace(/^(#{1,6}|[-*+>]|\d{1,3}[.)])\s+/, "").replace(/!?\[([^\]]{0,200})\]\([^)]{0,400}\)/g, "$1")
+    .replace(MARKS, "$2").replace(/(?<!\w)[*_](\S[^*_]{0,200})[*_](?!\w)/g, "$1");
+}
+
 /** Renders Markdown. */
 export function markdown(text) {
   const node = el("div.markdown");

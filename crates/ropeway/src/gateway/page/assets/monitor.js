@@ -1,8 +1,10 @@
 // Servers and events: what the gateway does now.
 
-import { signIn } from "./client.js";
+import { Rates } from "./charts.js";
+import { restart, signIn } from "./client.js";
 import { jsonBlock } from "./content.js";
 import { button, clip, clock, disclosure, duration, el, facts, link, plural, safeUrl } from "./dom.js";
+import { rootsEditor } from "./roots.js";
 
 const MAX_EVENTS = 500;
 
@@ -15,15 +17,25 @@ const STATES = {
 /** Returns the kind and the name of a server's state. */
 export const stateOf = (server) => STATES[server.state] ?? ["idle", clip(server.state, 40)];
 
+/** The order of kinds: servers that need attention come first. */
+const RANKS = { bad: 0, busy: 1, good: 2, idle: 2 };
+
 /** The servers, each with its state and the reason for it. */
 export class ServersView {
   constructor(onProfile, onLogin) {
     this.onProfile = onProfile;
     this.onLogin = onLogin;
     this.rows = new Map();
+    this.rates = new Rates();
     this.list = el("ul.servers");
     this.counts = el("p.help");
-    this.node = el("div.page", {}, el("h1", {}, "Servers"), this.counts, this.list);
+    this.node = el("div.page", {}, el("h1", {}, "Servers"), this.counts, this.list, el("div.schemas", {}, disclosure("Roots", rootsEditor)));
+  }
+
+  /** Adds the counts of all calls to the charts. */
+  count(stats) {
+    this.rates.add(stats);
+    for (const [alias, row] of this.rows) row.draw(this.rates.draw(alias));
   }
 
   /** Shows a status that was requested at a time. */
@@ -42,10 +54,23 @@ export class ServersView {
     }
     for (const server of servers) {
       if (!this.rows.has(server.server)) this.addRow(server.server);
-      this.rows.get(server.server).update(server, askedAt);
+      this.rows.get(server.server).update(server, askedAt, status.operator === true);
     }
+    this.order(servers);
     if (!servers.length) this.list.replaceChildren(el("li.empty", {}, "No servers are configured."));
     this.offer();
+  }
+
+  /** Moves servers that need attention to the top. */
+  order(servers) {
+    const rank = (server) => RANKS[stateOf(server)[0]];
+    const wanted = servers.toSorted((one, two) => rank(one) - rank(two)).map((server) => this.rows.get(server.server).node);
+    const isSame = wanted.every((node, at) => this.list.children[at] === node);
+    if (isSame) return;
+    const { activeElement: focused } = document;
+    this.list.append(...wanted);
+    // An element that moves loses the focus.
+    if (this.list.contains(focused)) focused.focus();
   }
 
   /** Shows the sign-in of the server that the address names. */
@@ -66,12 +91,14 @@ export class ServersView {
     const details = disclosure("Details", () => more);
     const open = button("Open tools", () => this.onProfile(alias), { "aria-label": `Open tools of ${alias}` });
     const login = new LoginControls(alias, this.onLogin);
+    const again = new RestartControls(alias, this.onLogin);
+    const charts = el("div");
     const node = el("li.server", {},
       el("div.server-line", {}, el("h2.server-name", {}, alias), parts.state, parts.protocol, parts.latency, parts.tools, parts.about),
-      reason, login.note, el("div.server-more", {}, details, login.enter, login.leave, open));
+      reason, login.note, again.note, charts, el("div.server-more", {}, details, login.enter, login.leave, again.button, open));
     const fill = () => more.replaceChildren(...serverDetails(latest));
     details.addEventListener("toggle", fill);
-    const update = (server, askedAt) => {
+    const update = (server, askedAt, isOperator) => {
       latest = server;
       const [kind, name] = stateOf(server);
       parts.state.className = `server-state ${kind}`;
@@ -87,11 +114,47 @@ export class ServersView {
       reason.textContent = why ? `${why[0].toUpperCase()}${why.slice(1)}` : "";
       reason.className = `reason ${kind}`;
       open.hidden = !server.tools;
+      if (kind === "good") again.recover();
+      again.button.hidden = !isOperator || ["disabled", "invalid", "skipped"].includes(server.state);
       login.update(server.login, askedAt);
       if (details.open) fill();
     };
-    this.rows.set(alias, { node, update, offer: () => login.offer() });
+    const draw = (drawn) => charts.replaceChildren(...(drawn ? [drawn] : []));
+    this.rows.set(alias, { node, update, draw, offer: () => login.offer() });
     this.list.append(node);
+  }
+}
+
+/** The button that restarts a server, and what came of it. */
+class RestartControls {
+  constructor(alias, onChange) {
+    this.note = el("p.help", { role: "status" });
+    this.button = button("Restart", async () => {
+      if (this.isBusy) return;
+      this.isBusy = true;
+      this.say("Restarting…");
+      const began = performance.now();
+      const poll = setInterval(onChange, 1000);
+      try {
+        await restart(alias);
+        this.say(`Restarted in ${duration(performance.now() - began)}`);
+      } catch (error) {
+        this.say(clip(error.message, 300), true);
+      }
+      clearInterval(poll);
+      this.isBusy = false;
+      onChange();
+    }, { "aria-label": `Restart ${alias}`, hidden: true });
+  }
+
+  say(words, isError = false) {
+    this.note.textContent = words;
+    this.note.className = isError ? "reason bad" : "help";
+  }
+
+  /** Removes the reason of a failure, since the server is up again. */
+  recover() {
+    if (this.note.classList.contains("bad")) this.say("");
   }
 }
 

@@ -144,6 +144,10 @@ export function hint(schema) {
   const number = (name) => (typeof schema[name] === "number" ? schema[name] : undefined);
   if (kind === "integer" || kind === "number") range(number("minimum"), number("maximum"), "");
   if (kind === "string") range(number("minLength"), number("maxLength"), " characters");
-  if (kind === "array") range(number("minItems"), number("maxItems"), " items");
+  if (kind === "string" && typeof schema.pattern === "string") parts.push(`pattern ${schema.pattern.slice(0, 100)}`);
+  if (kind === "array") {
+    range(number("minItems"), number("maxItems"), " items");
+    if (["integer", "number"].includes(schema.items?.type) && !schema.prefixItems) parts.push(`${schema.items.type}s separated by commas`);
+  }
   return parts.join(", ");
 }
