@@ -142,7 +142,7 @@ impl Tools {
         let all = servers.clone();
         Session::with(servers, context, async |session| {
             if selectors.iter().all(|selector| matches!(selector, Selector::Name(_))) {
-                arrival::wait_for_most(session, SEARCH_PATIENCE).await?;
+                arrival::wait_for_most(session, BRIEF_PATIENCE).await?;
             } else {
                 session.wait_for_servers().await?;
             }
