@@ -183,12 +183,21 @@ impl Bridge {
 
     /// Returns the connection for a request, for a call of one of the server's tools if `own_name` is given. Starts a lazy server.
     pub(crate) async fn connect_for(&self, alias: &Alias, own_name: Option<&str>) -> Result<ServerLease, CallError> {
-        let slot = self.slot(alias)?;
-        let connect = async {
-            slot.wake().await?;
-            slot.mcp().ok_or_else(|| CallError::NotConnected { server: alias.clone() })
-        };
-        lease(&slot, own_name, connect).await
+        let mut slot = self.slot(alias)?;
+        loop {
+            let connect = async {
+                slot.wake().await?;
+                slot.mcp().ok_or_else(|| CallError::NotConnected { server: alias.clone() })
+            };
+            let leased = lease(&slot, own_name, connect).await;
+            // The configuration may have changed in the meantime. Each round has a newer slot.
+            let current =
+                matches!(leased, Err(CallError::NotConnected { .. })).then(|| self.slot(alias).ok()).flatten();
+            match current.filter(|current| current.id != slot.id) {
+                Some(current) => slot = current,
+                None => return reported(&slot, own_name, leased),
+            }
+        }
     }
 
     /// Returns a separate connection to a server, not connected yet: the process or session of one client.
@@ -218,7 +227,7 @@ impl Bridge {
             }
             Ok(mcp.clone())
         };
-        lease(&slot, own_name, connect).await
+        reported(&slot, own_name, lease(&slot, own_name, connect).await)
     }
 
     /// Returns `true` if a server listed a tool of this name when it was connected the last time, according to the cache.
@@ -367,10 +376,18 @@ async fn lease(
         let (alias, shutdown) = (slot.alias().clone(), slot.shutdown.clone());
         Ok(ServerLease { mcp, alias, shutdown, timeouts: slot.timeouts(), _relay: slot.relay() })
     };
-    let leased = match slot.shutdown.guard(work).await {
+    match slot.shutdown.guard(work).await {
         Ok(leased) => leased,
         Err(interrupted) => Err(interrupted.into_error(slot.alias().clone())),
-    };
+    }
+}
+
+/// Reports the failure of a call.
+fn reported(
+    slot: &ServerSlot,
+    own_name: Option<&str>,
+    leased: Result<ServerLease, CallError>,
+) -> Result<ServerLease, CallError> {
     leased.inspect_err(|error| {
         if let Some(own_name) = own_name {
             report_failure(slot, own_name, &CallContext::default(), error);

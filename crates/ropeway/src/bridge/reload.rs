@@ -101,6 +101,9 @@ impl BridgeState {
                         (false, true) => report.started.push(alias),
                         (false, false) => report.kept.push(alias),
                     }
+                    if servers.is_started {
+                        slot.queue();
+                    }
                     new.push((before, slot.clone()));
                     slots.push(slot);
                 }

@@ -51,6 +51,8 @@ pub(super) struct ServerSlot {
 pub(super) enum Phase {
     /// Not started.
     Idle,
+    /// Will be started, once the server that it replaces has stopped. Calls wait for it.
+    Queued,
     /// Serves tools from the cache. The first call starts the server.
     Asleep(SharedConnection),
     /// A task connects, lists the tools and follows the connection.
@@ -63,7 +65,7 @@ impl Phase {
     fn connection(&self) -> Option<&SharedConnection> {
         match self {
             Self::Asleep(connection) | Self::Running { connection, .. } => Some(connection),
-            Self::Idle | Self::Stopped => None,
+            Self::Idle | Self::Queued | Self::Stopped => None,
         }
     }
 }
@@ -79,6 +81,8 @@ pub(super) enum ListingState {
     Listed,
     /// The server is connected, but listing its tools failed. The request is retried.
     ListFailed(String),
+    /// The slot was stopped before the end of the first attempt.
+    Stopped,
 }
 
 /// Tools of a server as the bridge exposes them.
@@ -278,6 +282,7 @@ impl ServerSlot {
         let is_filtered = tools == 0 && of > 0;
         let mcp = match &*lock(&self.phase) {
             Phase::Idle | Phase::Stopped => return (ServerState::NotStarted, false),
+            Phase::Queued => return (ServerState::Connecting, true),
             Phase::Asleep(_) if is_filtered => return (ServerState::FilteredToZero { of }, false),
             Phase::Asleep(_) => return (ServerState::Cached { tools }, true),
             Phase::Running { connection, .. } => connection.mcp().clone(),
@@ -324,14 +329,30 @@ impl ServerSlot {
         drop(self.take_connection());
     }
 
+    /// Makes calls wait for the start of this slot.
+    pub(super) fn queue(&self) {
+        if self.config().is_some() {
+            *lock(&self.phase) = Phase::Queued;
+        }
+    }
+
     fn take_connection(&self) -> Option<SharedConnection> {
-        match std::mem::replace(&mut *lock(&self.phase), Phase::Stopped) {
+        let phase = std::mem::replace(&mut *lock(&self.phase), Phase::Stopped);
+        // Calls that wait for the first attempt continue with the slot that replaces this one.
+        self.listing.send_if_modified(|listing| {
+            let is_pending = matches!(listing, ListingState::Pending);
+            if is_pending {
+                *listing = ListingState::Stopped;
+            }
+            is_pending
+        });
+        match phase {
             Phase::Running { connection, task } => {
                 task.abort();
                 Some(connection)
             }
             Phase::Asleep(connection) => Some(connection),
-            Phase::Idle | Phase::Stopped => None,
+            Phase::Idle | Phase::Queued | Phase::Stopped => None,
         }
     }
 }

@@ -34,7 +34,7 @@ impl ServerSlot {
         let Some(config) = self.config() else { return Ok(()) };
         {
             let mut phase = lock(&self.phase);
-            if matches!(*phase, Phase::Idle) {
+            if matches!(*phase, Phase::Idle | Phase::Queued) {
                 let own = self.shared.connection_config(config);
                 let connection = SharedConnection::new(&own, self.alias(), &self.shared.handlers, self.events());
                 let may_sleep = self.entry.start == StartMode::Lazy && !connection.mcp().is_connected();
@@ -73,7 +73,7 @@ impl ServerSlot {
 
     /// Waits for the first connection attempt. Returns `Ok` if the slot is stopped before.
     async fn first_attempt(&self) -> Result<(), ConnectError> {
-        if !matches!(*lock(&self.phase), Phase::Running { .. }) {
+        if !matches!(*lock(&self.phase), Phase::Queued | Phase::Running { .. }) {
             return Ok(());
         }
         let mut listing = self.listing.subscribe();

@@ -82,10 +82,15 @@ async fn watch_stream(
         while messages.try_recv().is_ok() {}
         let started = now();
         counts.calls += 1;
+        let waits = counts.waits;
         if let Err(reason) = attempt(client, Some(change), counts).await {
             counts.failed += 1;
             counts.unanswered += u64::from(reason.starts_with(super::UNANSWERED));
             print_failure(&watch.server, era, started, &reason);
+            return;
+        }
+        if counts.waits > waits {
+            // The gateway was restarted meanwhile, and the stream has ended with it.
             return;
         }
         let is_update = |message: &Value| {

@@ -64,6 +64,29 @@ async fn a_raw_call_wakes_a_lazy_server() {
 }
 
 #[tokio::test]
+async fn a_request_right_after_a_change_of_the_file_waits_for_its_server() {
+    let (first, second) = (ScriptedServer::new(Script::default()), ScriptedServer::new(Script::default()));
+    let config = |server: &ScriptedServer, limit| {
+        let mut entry = ServerEntry::new(ServerConfig::new("web", server.in_process()));
+        entry.tools.deny = vec![format!("{limit}")];
+        Config::default().with_server(entry)
+    };
+    let bridge = Bridge::builder(config(&first, 0)).no_cache().build().expect("a bridge");
+    bridge.start().await.expect("a start");
+    // Other rules for the same process, another process, and two changes in a row.
+    let changes = [vec![(&first, 1)], vec![(&second, 1)], vec![(&first, 2), (&first, 3)]];
+    for change in changes {
+        for (server, limit) in change {
+            bridge.apply(config(server, limit)).expect("a configuration");
+            assert!(matches!(bridge.views()[0].status.state, ServerState::Connecting), "{limit}");
+        }
+        let lease = bridge.connect_for(&"web".into(), Some("echo")).await.expect("a lease");
+        assert_eq!(echo(&lease).await, "hi");
+    }
+    bridge.stop().await;
+}
+
+#[tokio::test]
 async fn an_isolated_connection_has_its_own_process() {
     let scripted = ScriptedServer::new(Script::default());
     let config = Config::new([ServerConfig::new("web", scripted.in_process())]);

@@ -741,12 +741,12 @@ fn discovered_tools_have_own_names_and_get_the_prefix_on_registering() {
 fn a_failing_server_is_reported_and_the_others_registered() {
     scene(|scene| async move {
         let mut tools = Registry::default();
-        let mut dead = entry("dead", scene.stdio("/no/such/program", [""; 0]));
+        let mut dead = server("dead", scene.stdio("/no/such/program", [""; 0]));
         // During the next attempt, it would be connecting.
-        dead.config.reconnect.enabled = false;
+        dead.reconnect.enabled = false;
         let servers = config([
             entry("a", ScriptedServer::new(with_tool("one")).in_process()),
-            dead,
+            ServerEntry::new(dead),
             entry("b", ScriptedServer::new(with_tool("two")).in_process()),
         ]);
         let statuses = discover_and_register(servers, &mut tools).await.expect("tools");
