@@ -187,13 +187,10 @@ impl ServerSource {
 
     /// Connects if necessary, and lists the tools if they may have changed.
     async fn refresh(&self) {
-        let may_connect = match &*self.mcp.state().borrow() {
-            ConnectionState::Ready { .. } => false,
-            // A connection that the host closed stays closed.
-            ConnectionState::Closed => !self.mcp.was_opened(),
-            _ => true,
-        };
-        if may_connect && (self.required || !self.listing().was_tried) {
+        // A connection that the host closed stays closed.
+        let is_closed = self.mcp.was_opened() && matches!(*self.mcp.state().borrow(), ConnectionState::Closed);
+        let is_wanted = !self.listing().was_tried || (self.required && !self.mcp.is_connected());
+        if is_wanted && !is_closed {
             // A failure shows in the status. If this future is dropped here, the next one makes the first attempt.
             let _ = self.mcp.connect().await;
             self.listing().was_tried = true;
