@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ropeway::config::{EraChoice, ServerConfig, ServerEntry, ServerSettings, SocketServer, Transport};
 use ropeway::registry::ServerState;
@@ -148,7 +148,8 @@ async fn wait_for_servers(
 ) -> RunningStatus {
     let is_single = servers.single().is_some();
     let most = match servers.waiting {
-        Waiting::Briefly(patience) if !is_single => patience,
+        // A gateway that runs for longer has waited already.
+        Waiting::Briefly(patience) if !is_single => patience.saturating_sub(uptime(files)),
         _ => Duration::MAX,
     };
     let began = Instant::now();
@@ -182,6 +183,12 @@ async fn wait_for_servers(
             Err(_) => return status,
         }
     }
+}
+
+/// Returns how long the gateway is running.
+fn uptime(files: &GatewayFiles) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    files.read_info().map_or(Duration::ZERO, |info| Duration::from_secs(now.as_secs().saturating_sub(info.started)))
 }
 
 fn state_of<'a>(status: &'a RunningStatus, alias: &Alias) -> Option<&'a ServerState> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
+use std::sync::{LazyLock, Mutex, Once, PoisonError};
 
 use ropeway::config::{Config, EraChoice, ServerEntry};
 use ropeway::mcp::{ElicitationAnswer, Handlers};
@@ -237,9 +237,11 @@ impl Servers {
         };
         let is_of_chat =
             |warning: &String| self.config.chat.as_ref().is_some_and(|chat| chat.warnings.contains(warning));
-        let mut shown = HashSet::new();
+        // A command may start some of the servers first, and then all of them.
+        static SHOWN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+        let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
         for warning in &self.config.warnings {
-            if !shown_later(warning) && (self.uses_chat || !is_of_chat(warning)) && shown.insert(warning) {
+            if !shown_later(warning) && (self.uses_chat || !is_of_chat(warning)) && shown.insert(warning.clone()) {
                 say(&style::warning(warning));
             }
         }

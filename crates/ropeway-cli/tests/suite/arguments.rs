@@ -65,7 +65,7 @@ fn a_bare_url_or_command_is_a_server() {
     let tools = Run::of(&["tools", &site.url, "--bearer", "t0ken"]).expect(0).stdout;
     assert!(tools.contains("echo(message: string)"), "{tools}");
     let read = Run::of(&["read", &site.url, "test://hello"]).expect(0).stdout;
-    assert_eq!(read, "hello");
+    assert_eq!(read, "hello\n");
     let demo = format!("'{}' demo-server", env!("CARGO_BIN_EXE_ropeway"));
     assert_eq!(Run::of(&["call", &demo, "calculate", "expression=1+1"]).expect(0).stdout, "2\n");
     let program = binary().display().to_string();

@@ -214,6 +214,9 @@ fn a_slow_server_does_not_hide_the_others() {
         assert!(run.stdout.contains("◐ slow · no response within 4 s"), "{typed}: {}", run.stdout);
         assert!(begun.elapsed() < Duration::from_secs(15), "{typed} took {:?}", begun.elapsed());
     }
+    // The cache knows who has the tool.
+    assert_eq!(place.run("call add a=1 b=2 --timeout 5s").expect(0).json(), json!({"sum": 3.0}));
+    let place = Place::with(&[entry("quick", &Script::default()), entry("slow", &hangs())]);
     let run = place.run("call add a=1 b=2 --timeout 1s").expect(5);
     assert!(run.stderr.starts_with("error: server `slow` did not respond within 1 s"), "{}", run.stderr);
     assert!(run.stderr.contains("try `SERVER.TOOL` to start only that server"), "{}", run.stderr);

@@ -127,7 +127,8 @@ fn all_servers_are_one_endpoint_for_both_eras() {
     assert_eq!(answer["result"]["content"][0]["text"], "2", "{answer}");
     let run = serving.end().expect(0);
     assert!(
-        run.stderr.contains("/mcp (12 tools of 2 servers)\n") || run.stderr.contains("connected: 12 tools"),
+        run.stderr.contains("/mcp (12 tools of 2 servers), page at http://")
+            || run.stderr.contains("connected: 12 tools"),
         "{}",
         run.stderr
     );

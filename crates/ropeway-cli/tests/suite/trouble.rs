@@ -35,7 +35,7 @@ impl Run {
 #[test]
 fn a_tool_that_reports_a_failure_exits_with_1_and_its_message() {
     let run = Trial::scripted("call fail message=sorry", &Script::default()).run().expect(1);
-    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry", "error: tool `fail` failed\n"));
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("sorry\n", "error: tool `fail` failed\n"));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn an_answer_that_is_too_large_ends_with_1() {
 #[test]
 fn a_large_answer_is_printed_whole() {
     let run = Trial::scripted("call blob bytes=8000000", &Script::default()).run().expect(0);
-    assert_eq!((run.stdout.len(), run.stderr.as_str()), (8_000_000, ""));
+    assert_eq!((run.stdout.len(), run.stderr.as_str()), (8_000_001, ""));
 }
 
 #[test]

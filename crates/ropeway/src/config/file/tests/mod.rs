@@ -38,6 +38,6 @@ fn known(entry: &ServerEntry) -> &ServerConfig {
     match &entry.settings {
         ServerSettings::Known(config) => config,
         ServerSettings::Missing { secrets } => panic!("secrets are missing: {secrets:?}"),
-        ServerSettings::Invalid { reason } => panic!("not started: {reason}"),
+        ServerSettings::Invalid { reason } | ServerSettings::Down { cause: reason } => panic!("not started: {reason}"),
     }
 }
