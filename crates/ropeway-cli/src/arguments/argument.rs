@@ -165,9 +165,8 @@ fn colon_hint(text: &str) -> Option<String> {
     let (name, value) = text.split_once(':')?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
     let is_uri = value.starts_with("//");
-    let pair = format!("{name}={}", value.trim_start());
-    let pair = shlex::try_quote(&pair).ok().filter(|_| is_name && !is_uri)?;
-    Some(format!("use {pair}"))
+    let value = shlex::try_quote(value.trim_start()).ok().filter(|_| is_name && !is_uri)?;
+    Some(format!("use `{name}={value}`"))
 }
 
 /// Parses a JSON value; `from` is where it is from.
@@ -687,7 +686,7 @@ mod tests {
 
     #[test]
     fn an_argument_with_a_colon_is_shown_with_an_equals_sign() {
-        for (word, hint) in [("id:3", "use id=3"), ("title: two words", "use 'title=two words'")] {
+        for (word, hint) in [("id:3", "use `id=3`"), ("title: two words", "use `title='two words'`")] {
             let failure = Word::parse(word).expect_err("no word");
             let text = anstream::adapter::strip_str(&failure.render()).to_string();
             assert_eq!(text, format!("error: invalid argument `{word}`\n  {hint}\n"));

@@ -115,3 +115,17 @@ pub(super) fn summary_json(info: Option<&GatewayInfo>, status: &RunningStatus) -
     summary["servers"] = json!(status.servers);
     summary
 }
+
+#[cfg(test)]
+mod tests {
+    use ropeway::registry::ServerState;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_down_is_shown_with_the_reason() {
+        let down = ServerStatus::new("broken".into(), ServerState::Down { cause: "could not start `x`".to_owned() });
+        let text = anstream::adapter::strip_str(&render_servers(&[down], &ServerSource::Demo)).to_string();
+        assert!(text.starts_with("✗ broken · ") && text.contains("\n    could not start `x`\n"), "{text}");
+    }
+}

@@ -108,13 +108,14 @@ struct Options {
     /// Verbose output on standard error; -vv logs every message
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
-    /// When to use colours
+    /// Use of colours: auto, always or never
     #[arg(
         long,
         global = true,
         value_name = "WHEN",
         default_value = "auto",
         hide_default_value = true,
+        hide_possible_values = true,
         hide_short_help = true
     )]
     color: ColorOption,

@@ -83,6 +83,13 @@ fn tools_are_offered_without_their_server_even_if_two_have_them() {
 }
 
 #[test]
+fn only_servers_that_can_ask_for_it_are_offered_for_a_login() {
+    let place = Place::with(&[demo(), json!({"alias": "web", "url": "https://example.com/mcp"})]);
+    assert_eq!(offered(&place, &["login", ""]), ["web"]);
+    assert_eq!(offered(&place, &["health", ""]), ["demo", "web"]);
+}
+
+#[test]
 fn a_broken_configuration_completes_nothing_silently() {
     let place = place();
     let folder = place.path().join(".cache/ropeway/tools");

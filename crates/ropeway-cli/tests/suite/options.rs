@@ -159,7 +159,7 @@ fn a_file_or_standard_input_is_the_value_of_an_argument() {
     });
     assert!(ropeway.run().expect(0).stdout.starts_with("from a file\n"));
     let hint = place.run("call echo message:hi").expect(2).stderr;
-    assert!(hint.ends_with("\n  use message=hi\n"), "{hint}");
+    assert!(hint.ends_with("\n  use `message=hi`\n"), "{hint}");
 }
 
 #[test]
