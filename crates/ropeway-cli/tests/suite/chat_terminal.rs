@@ -431,8 +431,9 @@ fn kept_approvals_apply_to_later_chats_and_create_no_lock() {
 /// Records in a state directory that the content of a file was written on this machine.
 fn trust(state: &Path, file: &Path) {
     let content = std::fs::read(file).expect("a file");
-    let digest = ropeway::tool::Digest::of_bytes(&content).to_string();
-    let record = json!({"path": file.canonicalize().expect("a path"), "sha256": digest.replace("sha256:", ""),
+    let digest = ring::digest::digest(&ring::digest::SHA256, &content);
+    let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let record = json!({"path": file.canonicalize().expect("a path"), "sha256": digest,
         "owner": std::fs::metadata(file).expect("a file").uid(), "accepted": "2026-01-01T00:00:00Z"});
     let store = state.join("trust.json");
     std::fs::write(&store, json!({"version": 1, "files": [record]}).to_string()).expect("a store");
