@@ -62,7 +62,7 @@ impl Chat<'_> {
         let mut has_announced = false;
         loop {
             // Servers may connect later, so that the tools become too many.
-            if let Some(tool) = self.search_tool().filter(|_| !has_announced) {
+            if !has_announced && let Some(tool) = self.search_tool() {
                 has_announced = true;
                 print_to_user(&faint(&format!("too many tools to send all; the model finds them with `{tool}`\n")));
             }
