@@ -225,7 +225,7 @@ mod tests {
         let words = "word ".repeat(12);
         let shown = brief(json!({"a": words.trim_end(), "b": format!("{words}\nend")}));
         assert!(shown.lines().all(|line| columns(line) <= 40), "{shown}");
-        assert!(shown.contains("    │ word word word word word word\n    │ word word"), "{shown}");
+        assert!(shown.contains("    │ word word word word word word word\n    │ word word"), "{shown}");
         let wide = brief(json!({"a": "漢字".repeat(40), "b": format!("{}\n", "😀".repeat(40))}));
         assert!(wide.lines().all(|line| columns(line) <= 40), "{wide}");
     }
@@ -242,9 +242,8 @@ mod tests {
     fn a_long_line_is_shortened_and_counts_hidden_characters() {
         let arguments = json!({"text": "x".repeat(10_000) + "; rm -rf /"});
         let ArgumentText { brief, whole } = text(&arguments, None, 100);
-        let joined = brief.replace("\n  ", "");
-        assert!(joined.contains(" … 8018 characters hidden … "), "{brief}");
-        assert!(brief.ends_with("; rm -rf /\"\n") && brief.chars().count() < 2200, "{brief}");
+        assert!(brief.contains("… 8018 characters hidden …"), "{brief}");
+        assert!(brief.ends_with("rm -rf /\"\n") && brief.chars().count() < 2200, "{brief}");
         assert_eq!(whole.matches('x').count(), 10_001, "one is in the name");
     }
 

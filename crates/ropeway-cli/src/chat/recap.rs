@@ -49,8 +49,8 @@ mod tests {
         let conversation = conversation.with(format!("{}\u{1b}[2J\nsecond line", "long ".repeat(20)).as_str());
         let shown = recap(&conversation.clone().with(AssistantMessage::text(reply)), 40);
         let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines[..3], ["  › long long long long long long long l…", "  One line.", ""]);
-        assert_eq!((lines.len(), lines[5]), (6, "  … 6 lines more"), "{shown}");
+        assert_eq!(lines[..3], ["  › long long long long long long long…", "  One line.", ""]);
+        assert_eq!((lines.len(), lines[5]), (6, "  … 7 lines more"), "{shown}");
         let unanswered = recap(&conversation, 40);
         assert!(unanswered.contains("`/undo` removes it"), "{unanswered}");
         assert_eq!(recap(&Conversation::new(), 40), "");

@@ -59,7 +59,13 @@ impl Chat<'_> {
     async fn interactive_loop(&mut self, user: &mut TerminalUser) -> Result<Exit, Failure> {
         // Ctrl-C at an empty prompt was pressed once.
         let mut leaves_on_interrupt = false;
+        let mut has_announced = false;
         loop {
+            // Servers may connect later, so that the tools become too many.
+            if !has_announced && let Some(tool) = self.search_tool() {
+                has_announced = true;
+                print_to_user(&faint(&format!("too many tools to send all; the model finds them with `{tool}`\n")));
+            }
             let input = tokio::select! {
                 biased;
                 input = user.editor.message(PROMPT) => input,

@@ -146,7 +146,7 @@ impl<'a> Chat<'a> {
     }
 
     /// Returns the name of the tool with which the model finds others, if they are too many to send.
-    pub(crate) fn search_tool(&self) -> Option<String> {
+    pub(super) fn search_tool(&self) -> Option<String> {
         let (all, sent) = (self.agent.all_tools(), self.agent.tools());
         let is_unlisted = all.definitions().any(|definition| sent.get(&definition.name).is_none());
         let mut sent = sent.definitions().map(|definition| &definition.name);

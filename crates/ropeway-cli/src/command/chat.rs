@@ -387,9 +387,6 @@ impl Chat {
                 }
                 (None, Some(person)) => {
                     say(&faint(&format!("{about} · {} · /help for commands\n", tool_count(count))));
-                    if let Some(tool) = chat.search_tool() {
-                        say(&faint(&format!("too many tools to send all; the model finds them with `{tool}`\n")));
-                    }
                     let bridge = session.bridge.clone();
                     person.editor.complete_tools(move || tool_words(&bridge.tools().registry));
                     if let Some(resumed) = resumed {

@@ -285,6 +285,13 @@ fn calls_need_approval() {
     assert!(results.contains("first") && results.contains("rejected by the user: not now"), "{results}");
 }
 
+/// Denies a call without a reason.
+fn deny(window: &mut Window) {
+    window.press("n");
+    window.see("Reason (optional): ");
+    window.press("\r");
+}
+
 /// A tool, which a server may change.
 fn note() -> Value {
     json!({"name": "note", "description": "Writes a note", "annotations": {"readOnlyHint": true},
@@ -424,8 +431,9 @@ fn kept_approvals_apply_to_later_chats_and_create_no_lock() {
 /// Records in a state directory that the content of a file was written on this machine.
 fn trust(state: &Path, file: &Path) {
     let content = std::fs::read(file).expect("a file");
-    let digest = ropeway::tool::Digest::of_bytes(&content).to_string();
-    let record = json!({"path": file.canonicalize().expect("a path"), "sha256": digest.replace("sha256:", ""),
+    let digest = ring::digest::digest(&ring::digest::SHA256, &content);
+    let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let record = json!({"path": file.canonicalize().expect("a path"), "sha256": digest,
         "owner": std::fs::metadata(file).expect("a file").uid(), "accepted": "2026-01-01T00:00:00Z"});
     let store = state.join("trust.json");
     std::fs::write(&store, json!({"version": 1, "files": [record]}).to_string()).expect("a store");
@@ -455,8 +463,8 @@ fn approvals_in_a_lock_count_only_on_the_machine_that_gave_them() {
     leave(window);
     // Earlier versions kept approvals in the lock of the project, and trusted its content.
     let state = model.place.path().join(".local/state/ropeway");
-    let kept = std::fs::read_dir(state.join("approvals")).expect("a folder").flatten().map(|file| file.path());
-    let kept = kept.filter(|path| path.extension().is_some_and(|end| end == "json")).next().expect("a file");
+    let mut kept = std::fs::read_dir(state.join("approvals")).expect("a folder").flatten().map(|file| file.path());
+    let kept = kept.find(|path| path.extension().is_some_and(|end| end == "json")).expect("a file");
     let lock = model.place.path().join("ropeway.lock");
     std::fs::rename(kept, &lock).expect("moved");
     trust(&state, &lock);
@@ -472,7 +480,7 @@ fn approvals_in_a_lock_count_only_on_the_machine_that_gave_them() {
     window.see("ignoring approvals in ropeway.lock that were not given on this machine");
     window.say("go");
     window.see(ASKED);
-    window.press("n\r");
+    deny(&mut window);
     window.see("Three.");
     leave(window);
 }
@@ -492,7 +500,7 @@ fn a_tool_that_changes_during_the_question_is_not_called() {
     window.see("changed ");
     if window.see(" it was ").contains("since") {
         window.see(ASKED);
-        window.press("n\r");
+        deny(&mut window);
     }
     let rest = window.see("Done.");
     assert!(!rest.contains("noted") && !rest.contains("grown"), "{rest}");
@@ -513,7 +521,7 @@ fn long_arguments_are_shown_completely_on_request() {
     window.press("s");
     window.see("midst");
     window.see(ASKED);
-    window.press("n\r");
+    deny(&mut window);
     window.see("Done.");
     window.see(PROMPT);
     window.press(CTRL_D);
@@ -530,11 +538,13 @@ fn input_typed_before_a_question_does_not_answer_it() {
     window.press("go\ry\ry\ry\r");
     window.see("● demo.fail(message: \"first\")");
     window.see(ASKED);
-    window.press("n no\ry\ry\r");
+    window.press("n");
+    window.see("Reason (optional): ");
+    window.press("no\ry\ry\r");
     window.see("rejected by the user: no");
     window.see("● demo.fail(message: \"second\")");
     window.see(ASKED);
-    window.press("n\r");
+    deny(&mut window);
     window.see("Done.");
     let results = model.server.bodies()[2]["messages"].to_string();
     assert_eq!(results.matches("rejected by the user").count(), 2, "{results}");
@@ -816,7 +826,7 @@ fn a_file_that_is_written_is_shown_as_a_difference_in_80_columns() {
     window.press("s");
     window.see("    │ two\r\n");
     window.see(ASKED);
-    window.press("n\r");
+    deny(&mut window);
     let second = window.see("Allow? y/n/a/k/q (? for help) ").replace('\r', "");
     assert!(second.contains("  content:\n    │ one\n    │ two\n"), "{second}");
     assert!(second.lines().all(|line| line.chars().count() <= 80), "{second}");
