@@ -142,6 +142,15 @@ fn a_small_schema_that_describes_very_many_types_is_bounded() {
 }
 
 #[test]
+fn very_many_equal_names_are_numbered_quickly() {
+    let tools: Vec<Value> = (0..5_000).map(|_| json!({"name": "同", "inputSchema": {}})).collect();
+    let began = std::time::Instant::now();
+    let code = generate(Language::Ts, json!(tools));
+    assert!(code.contains("  tool5000(args: Tool"), "the last tool");
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+}
+
+#[test]
 fn hostile_keywords_do_not_panic() {
     for (word, value) in crate::describe::schema::hostile_keywords() {
         let schema = json!({"properties": {"p": {word: value}}, "required": ["p"], word: value});
