@@ -133,6 +133,8 @@ impl Scan {
         let Ok(metadata) = fs::metadata(path) else { return };
         let Ok(modified) = metadata.modified() else { return };
         if metadata.is_file() && self.stamps.len() < MAX_FILES {
+            // A script is found by its name, and in its folder.
+            let path = path.strip_prefix(".").unwrap_or(path);
             self.stamps.insert(path.to_owned(), (modified, metadata.len()));
         }
     }

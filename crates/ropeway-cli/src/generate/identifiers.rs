@@ -1,20 +1,24 @@
 //! Identifiers from names of servers: ASCII letters, digits and underscores, unique, and never a reserved word.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// Maximum characters of an identifier, without a number that makes it unique.
 const MAX_LENGTH: usize = 80;
 
+/// The number of the second identifier with a name.
+const FIRST_NUMBER: usize = 2;
+
 /// Identifiers of one scope.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
-    used: HashSet<String>,
+    /// Each used identifier, with the number of the next one of this name.
+    used: HashMap<String, usize>,
 }
 
 impl Scope {
     /// Creates a scope in which some words are used already.
     pub(super) fn with_reserved(words: &[&str]) -> Self {
-        Self { used: words.iter().map(ToString::to_string).collect() }
+        Self { used: words.iter().map(|word| ((*word).to_owned(), FIRST_NUMBER)).collect() }
     }
 
     /// Returns an identifier that is not used yet: the given one, or one with a number.
@@ -26,12 +30,17 @@ impl Scope {
     pub(super) fn claim_joined(&mut self, wanted: &str, separator: &str) -> String {
         // Names of nested types grow with their depth.
         let wanted: String = wanted.chars().take(2 * MAX_LENGTH).collect();
+        let mut number = self.used.get(&wanted).copied();
         let mut name = wanted.clone();
-        let mut number = 2;
-        while !self.used.insert(name.clone()) {
-            name = format!("{wanted}{separator}{number}");
-            number += 1;
+        while self.used.contains_key(&name) {
+            let next = number.unwrap_or(FIRST_NUMBER);
+            name = format!("{wanted}{separator}{next}");
+            number = Some(next + 1);
         }
+        if let Some(number) = number {
+            self.used.insert(wanted, number);
+        }
+        self.used.insert(name.clone(), FIRST_NUMBER);
         name
     }
 }

@@ -77,7 +77,10 @@ def parse(kind, text):
     if kind == "string":
         return text
     if kind in ("integer", "number"):
-        value = parse_json(text)
+        try:
+            value = parse_json(text)
+        except UsageError:
+            value = None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise UsageError("expected a number")
         return value

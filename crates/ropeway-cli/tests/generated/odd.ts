@@ -292,7 +292,7 @@ export interface ShapesArguments {
   numbers?: 1 | 2 | 3;
   floats?: 0.5 | number | -2;
   big?: number;
-  huge?: number | number;
+  huge?: number;
   one?: "x";
   null?: null;
   never?: never;

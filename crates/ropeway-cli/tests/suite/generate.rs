@@ -190,7 +190,8 @@ fn a_script_passes_any_text_unchanged() {
         &Script::default().tool(json!({"name": "odd; $(x)", "inputSchema": schema}), json!({"content": []})),
     )]);
     place.run("generate cli it --output tool-cli").expect(0);
-    let long = "x".repeat(150_000);
+    // Its JSON does not fit into a word of a command line.
+    let long = "漢".repeat(30_000);
     for text in [
         "$(touch evil) `touch evil` '; touch evil; \" \\",
         "--json",

@@ -62,10 +62,7 @@ impl Report {
         let mut problems = Problems::new(ServerAdvice::new(self.source.clone(), None));
         let mut events = self.events.replace(self.bridge.events());
         while let Some(event) = events.next().await {
-            if self.is_verbose {
-                continue;
-            }
-            match (&event, problems.of(&event)) {
+            match (&event, problems.of(&event).filter(|_| !self.is_verbose)) {
                 (Event::Restarting { server, reason }, _) => say(&format!("restarting server `{server}`: {reason}\n")),
                 (_, Some(words)) => say(&warning(&words)),
                 (_, None) => {}
