@@ -51,3 +51,26 @@ fn is_own_origin(headers: &HeaderMap) -> bool {
         (Some(_), None) => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    fn headers(origin: Option<&'static str>) -> HeaderMap {
+        let host = (HOST, HeaderValue::from_static("localhost:1"));
+        let origin = origin.map(|origin| (ORIGIN, HeaderValue::from_static(origin)));
+        std::iter::once(host).chain(origin).collect()
+    }
+
+    #[test]
+    fn other_origins_cannot_change_a_server() {
+        let is_own = |origin| is_own_origin(&headers(Some(origin)));
+        assert!(is_own("http://localhost:1") && is_own("https://LOCALHOST:1"));
+        for origin in ["http://localhost:2", "http://localhost", "https://app.example", "null", ""] {
+            assert!(!is_own(origin), "{origin}");
+        }
+        assert!(is_own_origin(&headers(None)));
+    }
+}

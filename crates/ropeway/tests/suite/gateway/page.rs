@@ -183,9 +183,8 @@ fn names_tell_the_server_of_each_tool_and_its_own_name() {
         assert_eq!(names["tools"]["one_echo"], json!({"server": "one", "tool": "echo"}), "{names}");
         assert_eq!(names["tools"]["two_echo"], json!({"server": "two", "tool": "echo"}), "{names}");
         let names = kit.get("/api/names?x=1&profile=a%20b", "").await.json();
-        let servers: std::collections::HashSet<_> =
-            names["tools"].as_object().expect("tools").values().map(|owner| owner["server"].to_string()).collect();
-        assert_eq!(servers, ["\"two\"".to_owned()].into(), "{names}");
+        let owners = names["tools"].as_object().expect("tools").values();
+        assert!(owners.clone().count() > 0 && owners.clone().all(|owner| owner["server"] == "two"), "{names}");
         assert_eq!(kit.get("/api/names?profile=search", "").await.json(), json!({"tools": {}}));
         assert_eq!(kit.get("/api/names?profile=unknown", "").await.status, 404);
         kit.stop().await;

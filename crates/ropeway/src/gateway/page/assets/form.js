@@ -120,6 +120,23 @@ function isSame(one, two) {
   return Array.isArray(one) === Array.isArray(two) && names.length === Object.keys(two).length && names.every((name) => Object.hasOwn(two, name) && isSame(one[name], two[name]));
 }
 
+/** Reads a value, or returns `undefined` if it is invalid. */
+function quietly(read) {
+  try {
+    return read();
+  } catch (problem) {
+    if (!(problem instanceof FieldError)) throw problem;
+    return undefined;
+  }
+}
+
+/** Returns `true` if two values are equal, whatever the order of their members is. */
+function isSame(one, two) {
+  if (typeof one !== "object" || typeof two !== "object" || one === null || two === null) return toJson(one) === toJson(two);
+  const names = Object.keys(one);
+  return Array.isArray(one) === Array.isArray(two) && names.length === Object.keys(two).length && names.every((name) => Object.hasOwn(two, name) && isSame(one[name], two[name]));
+}
+
 /** Makes the frame of a field: label, description and error around a control. */
 function frame(schema, { name, required, extra }, control) {
   const id = uniqueId("field");
