@@ -4,8 +4,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Builds programs of the workspace. All members are selected, so that dependencies have the same features as in the tests and are
-/// not compiled again.
+/// Builds programs of the workspace. All members are selected, so that dependencies have the same features for all programs.
 pub fn build(programs: &[&str]) -> Result<()> {
     let bins = programs.iter().flat_map(|program| ["--bin", program]);
     run(cargo(&["build", "--workspace"]).args(bins))

@@ -41,7 +41,7 @@ pub(super) struct LinkOwner {
 }
 
 impl LinkOwner {
-    /// Notifies those that wait for a request to begin or end: almost always, nobody.
+    /// Notifies the tasks that wait for a request to begin or end. Usually none does.
     fn note_activity(&self) {
         if self.activity.receiver_count() > 0 {
             self.activity.send_replace(());
