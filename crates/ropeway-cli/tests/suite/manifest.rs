@@ -120,6 +120,14 @@ fn a_foreign_key_that_is_not_supported_stops_that_server_alone() {
 }
 
 #[test]
+fn the_hint_for_an_empty_manifest_does_not_name_an_edit_that_is_refused() {
+    let home = Home::with_config("config: {servers: []}\n");
+    let run = home.run(&["tools"]);
+    let text = run.stdout + &run.stderr;
+    assert!(text.contains("Add one to the servers of this manifest") && !text.contains("ropeway import"), "{text}");
+}
+
+#[test]
 fn a_manifest_is_imported_with_its_filters_and_not_edited() {
     let home = home("  tool_allowlist: [calculate]\n", &[entry("a", "start: lazy")]);
     for arguments in

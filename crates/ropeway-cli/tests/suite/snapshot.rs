@@ -189,7 +189,7 @@ fn snapshots_of_the_gateway() {
     keep("key-no-file", "ropeway key list");
     keep_after("key-list", "ropeway key list --file keys.json", &write_keys);
     keep_after("key-revoke-unknown", "ropeway key revoke alicia --file keys.json", &write_keys);
-    keep("install-dry-run", "ropeway install cursor --dry-run");
+    keep_in("install-dry-run", "ropeway install cursor --dry-run", &well());
     keep("install-no-http", "ropeway install claude-desktop --http");
     keep_in("install", "ropeway install zed", &well());
 }
@@ -291,7 +291,7 @@ fn show(typed: &str, prepare: &dyn Fn(&Path), terminal: Terminal) -> Screen {
         .expect("a copy of the program");
     let ropeway = place.of(&program, &words[1..]).with(|command| {
         use std::os::unix::process::CommandExt as _;
-        command.arg0("ropeway").env("PATH", "/usr/bin:/bin");
+        command.arg0("ropeway").env("PATH", format!("{}:/usr/bin:/bin", place.path().join("bin").display()));
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
             command.env_remove(name).env_remove(name.to_lowercase());
         }

@@ -1,5 +1,6 @@
 //! Snapshots of the commands around the configuration file.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::home::copy_clients;
@@ -69,10 +70,24 @@ fn snapshots_of_the_configuration() {
     keep_after("doctor-problems", "ropeway doctor", &|place| file(place, BROKEN));
 }
 
+/// Creates package runners, which may not be installed.
+fn runners(place: &Path) {
+    std::fs::create_dir(place.join("bin")).expect("a folder");
+    for name in ["npx", "uvx"] {
+        let path = place.join("bin").join(name);
+        std::fs::write(&path, "#!/bin/sh\n").expect("a file");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    }
+}
+
 #[test]
 fn snapshots_of_changes_to_the_configuration() {
-    keep("add", "ropeway add time -- uvx mcp-server-time");
-    keep_after("add-another", "ropeway add files --lazy -- npx -y server", &|place| file(place, COMMENTED));
+    keep_after("add", "ropeway add time -- uvx mcp-server-time", &runners);
+    keep_after("add-another", "ropeway add files --lazy -- npx -y server", &|place| {
+        runners(place);
+        file(place, COMMENTED);
+    });
+    keep("add-no-such-program", "ropeway add mine -- no-such-program");
     keep("add-secret", "ropeway add github --url https://example.com/mcp --bearer s3cret-s3cret");
     keep_after("add-taken", "ropeway add time -- uvx mcp-server-time", &|place| file(place, COMMENTED));
     keep_after("remove", "ropeway remove time", &|place| file(place, COMMENTED));

@@ -146,7 +146,7 @@ pub struct StdioServer {
     pub cwd: Option<PathBuf>,
     /// The directory of the file that configures the server. Without it, the server runs in the directory of this process.
     ///
-    /// Approvals of tools do not depend on it, so a project keeps them if it moves.
+    /// Approvals of tools, which are kept for each file, do not depend on it.
     pub base_dir: Option<PathBuf>,
     /// Whether the program inherits the whole environment, instead of only variables such as `PATH` and `HOME`.
     pub inherit_env: bool,

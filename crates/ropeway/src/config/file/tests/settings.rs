@@ -396,7 +396,7 @@ fn a_server_runs_in_the_directory_of_its_file() {
         let expected = [Some(folder.path().join(directory)), Some(PathBuf::from("/srv"))];
         assert_eq!(directories.collect::<Vec<_>>(), expected, "{file}");
     }
-    // Approvals in a lock that a team shares do not depend on the place of the project.
+    // Approvals do not depend on the directory of their file.
     let server = StdioServer::new("x", [""; 0]);
     let moved = server.clone().with_base_dir(Some(folder.path().to_owned()));
     assert_eq!(ServerConfig::new("a", server).endpoint(), ServerConfig::new("a", moved).endpoint());
