@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_down_is_shown_with_the_reason() {
-        let down = ServerStatus::new("broken".into(), ServerState::Down { cause: "could not start `x`".to_owned() });
+        let down = ServerStatus::new("broken", ServerState::Down { cause: "could not start `x`".to_owned() });
         let text = anstream::adapter::strip_str(&render_servers(&[down], &ServerSource::Demo)).to_string();
         assert!(text.starts_with("✗ broken · ") && text.contains("\n    could not start `x`\n"), "{text}");
     }

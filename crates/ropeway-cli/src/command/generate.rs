@@ -23,7 +23,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   ropeway generate ts github --output src/github.ts
   ropeway generate rust github --output src/github.rs
-  ropeway generate cli time --output time-cli && ./time-cli --help
+  ropeway generate cli time --output time-cli
   ropeway generate ts files --only read_text_file
   ropeway generate cli --url https://example.com/mcp --output example-cli
 

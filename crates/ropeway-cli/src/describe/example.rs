@@ -313,7 +313,7 @@ mod tests {
             command("t", &unseen, &[]).map(|words| words.join(" ")).as_deref(),
             Some(r#"ropeway call t '{"c":"\u202ex"}'"#)
         );
-        let any = json!({"required": ["v"], "properties": {"v": {"type": ["string", "number"], "default": 3}}});
+        let any = json!({"required": ["v"], "properties": {"v": {"type": ["string", "number"], "examples": [3]}}});
         assert_eq!(command("t", &any, &[]).expect("a line")[3], "v:=3");
     }
 

@@ -308,7 +308,7 @@ fn a_configuration_is_found_above_the_folder_and_by_its_variable() {
     let below = place.path().join("x/y");
     std::fs::create_dir_all(&below).expect("folders");
     let run = place.ropeway(&["tools", "--json"]).with(|command| {
-        command.current_dir(&below).env("HOME", "/nowhere");
+        command.current_dir(&below).env("HOME", place.path().join("home"));
     });
     assert_eq!(run.run().expect(0).json()["servers"][0]["server"], "a");
 

@@ -335,14 +335,19 @@ impl Bridge {
 
     /// Restarts a server: ends its process or session, and connects again. A lazy server that has not run yet is started.
     ///
-    /// Calls in flight fail, also those of other entries that share the process.
-    pub(crate) async fn restart(&self, alias: &Alias) -> Result<(), CallError> {
+    /// Calls in flight fail, also those of other entries that share the process; later ones wait. See [`Mcp::restart`].
+    pub(crate) async fn restart(&self, alias: &Alias, reason: &str) -> Result<(), CallError> {
         let slot = self.slot(alias)?;
         if matches!(slot.snapshot().state, ServerState::Cached { .. }) {
             return slot.wake().await;
         }
         let mcp = slot.mcp().ok_or_else(|| CallError::NotConnected { server: alias.clone() })?;
-        mcp.close().await;
+        let mut state = mcp.state();
+        state.borrow_and_update();
+        if mcp.restart(reason).await {
+            // Skips the state before the restart. Fails if the connection has ended.
+            let _ = state.changed().await;
+        }
         mcp.connect().await.map_err(|error| call_error(alias, error))
     }
 

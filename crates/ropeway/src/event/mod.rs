@@ -10,7 +10,7 @@ mod log;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[cfg(feature = "bridge")]
@@ -204,7 +204,9 @@ pub enum Event {
 
 /// A time as a number of milliseconds.
 mod milliseconds {
-    use super::{Deserialize as _, Deserializer, Duration, Serializer};
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(time.as_micros() as f64 / 1000.0)
@@ -217,11 +219,13 @@ mod milliseconds {
 
 /// A time as a number of milliseconds, or `null`.
 mod maybe_milliseconds {
-    use super::{Deserialize as _, Deserializer, Duration, Serializer, milliseconds};
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         match time {
-            Some(time) => milliseconds::serialize(time, serializer),
+            Some(time) => super::milliseconds::serialize(time, serializer),
             None => serializer.serialize_none(),
         }
     }

@@ -400,9 +400,9 @@ impl Upstreams {
     }
 
     /// Restarts a server, on all of its connections.
-    pub(crate) async fn restart(&self, server: &Alias) -> Result<(), CallError> {
+    pub(crate) async fn restart(&self, server: &Alias, reason: &str) -> Result<(), CallError> {
         self.close_isolated(server);
-        self.bridge.restart(server).await
+        self.bridge.restart(server, reason).await
     }
 
     /// Closes idle isolated connections.

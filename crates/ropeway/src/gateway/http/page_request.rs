@@ -4,7 +4,7 @@ use hyper::body::Incoming;
 use hyper::header::{HOST, ORIGIN};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response};
-use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::body::{Body, read_body};
 use super::{head, response};
@@ -13,11 +13,6 @@ use crate::gateway::shared::GatewayShared;
 
 /// Maximum size of a request.
 const MAX_BODY: usize = 4 << 10;
-
-#[derive(Deserialize)]
-struct PageRequest {
-    server: String,
-}
 
 /// Returns the server that a request of the page names, or the response that refuses the request.
 pub(super) async fn named_server(
@@ -35,10 +30,9 @@ pub(super) async fn named_server(
     }
     let body = read_body(shared, principal, body, MAX_BODY).await;
     let body = body.map_err(|error| response::bad_body(error, MAX_BODY))?;
-    match serde_json::from_slice(&body) {
-        Ok(PageRequest { server }) => Ok(server),
-        Err(_) => Err(response::refuse(400, "the body must be `{\"server\": \"NAME\"}`")),
-    }
+    let request: Option<Map<String, Value>> = serde_json::from_slice(&body).ok();
+    let server = request.and_then(|request| request.get("server")?.as_str().map(str::to_owned));
+    server.ok_or_else(|| response::refuse(400, "the body must be `{\"server\": \"NAME\"}`"))
 }
 
 /// Returns `true` if the request does not come from another origin. Clients that are not browsers send no `Origin`.

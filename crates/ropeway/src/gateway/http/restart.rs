@@ -41,8 +41,9 @@ pub(super) async fn restart(
     let (shared, principal) = (shared.clone(), principal.clone());
     // A browser that disconnects must not leave the server stopped.
     let restarting = tokio::spawn(async move {
+        let reason = format!("requested by {}", principal.id());
         let restarted = tokio::select! {
-            restarted = shared.upstreams.restart(&server) => restarted.map_err(|error| chain(&error)),
+            restarted = shared.upstreams.restart(&server, &reason) => restarted.map_err(|error| chain(&error)),
             () = shared.draining.cancelled() => Err("the gateway is stopping".to_owned()),
         };
         shared.observer.add_restart(RestartRecord::new(&principal, server, restarted.is_ok()));

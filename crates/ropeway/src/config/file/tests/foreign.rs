@@ -18,12 +18,15 @@ fn stdio(alias: &str, server: StdioServer) -> ServerEntry {
     ServerEntry::new(ServerConfig::new(alias, server))
 }
 
-/// Returns the entries without their redactors, which other tests cover.
+/// Returns the entries without their redactors and directories, which other tests cover.
 fn servers(config: &Config) -> Vec<ServerEntry> {
     let mut servers = config.servers.clone();
     for entry in &mut servers {
         if let ServerSettings::Known(config) = &mut entry.settings {
             config.redactor = Default::default();
+            if let Transport::Stdio(server) = &mut config.transport {
+                server.base_dir = None;
+            }
         }
     }
     servers

@@ -166,7 +166,8 @@ fn secrets_come_from_code_then_the_environment_then_dot_env_then_a_file() {
     let config = Config::load(&folder.path().join("ropeway.yaml"), &secrets).unwrap();
     let expected =
         ["code", "second file", "two\nlines", "7", "yaml-e", "named-f", "code-g", "eight", "$5 $x environment"];
-    assert_eq!(known(&config.servers[0]).transport, Transport::Stdio(StdioServer::new("x", expected)));
+    let expected = StdioServer::new("x", expected).with_base_dir(Some(folder.path().to_owned()));
+    assert_eq!(known(&config.servers[0]).transport, Transport::Stdio(expected));
 }
 
 #[test]
@@ -254,7 +255,7 @@ fn an_invalid_dot_env_is_a_warning() {
     std::fs::write(folder.path().join(".env"), "A=1\nwhat is this\nB=\"two\nlines\" # yes\n\nC='3'\nD=\"open\n")
         .unwrap();
     let config = Config::load(&path, &Secrets::none()).unwrap();
-    let server = StdioServer::new("x", ["1", "two\nlines", "3"]);
+    let server = StdioServer::new("x", ["1", "two\nlines", "3"]).with_base_dir(Some(folder.path().to_owned()));
     assert_eq!(known(&config.servers[0]).transport, Transport::Stdio(server));
     let expected =
         ["ignored line 2 of `.env`: missing `=` after the name", "ignored line 7 of `.env`: missing closing quote \""];
