@@ -177,8 +177,9 @@ impl Install {
             self.write(&target, before.as_deref(), &change)?;
         }
         self.report(client, context, &target, is_changed.then_some(&change.entry))?;
-        if !context.json {
-            notes.iter().try_for_each(|note| print(&format!("{note}\n")))?;
+        for note in notes.iter().filter(|_| !context.json).map(|note| format!("{note}\n")) {
+            // The output of a dry run is the entry.
+            if self.dry_run { say(&note) } else { print(&note)? }
         }
         Ok(Exit::Done)
     }

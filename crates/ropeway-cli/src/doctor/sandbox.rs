@@ -1,6 +1,7 @@
 //! Checks the sandbox of a server: what the system supports, and the paths.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use ropeway::config::{SandboxMode, SandboxSummary, StdioServer};
 
@@ -23,10 +24,13 @@ pub(super) fn check(server: &StdioServer, config: Option<&Path>) -> Vec<Finding>
             .fix("set `mode: best-effort` in its `sandbox` to start it with fewer restrictions"),
         SandboxMode::BestEffort => Finding::note(CHECK, format!("{summary} ({support}); incomplete: {gaps}")),
     }];
-    let certificates = certificates();
-    if !certificates.is_empty() {
+    let mut named: BTreeMap<PathBuf, Vec<&str>> = BTreeMap::new();
+    for (name, path) in certificates() {
+        named.entry(path).or_default().push(name);
+    }
+    if !named.is_empty() {
         let shown: Vec<String> =
-            certificates.iter().map(|(name, path)| format!("`{}` ({name})", path.display())).collect();
+            named.iter().map(|(path, names)| format!("`{}` ({})", path.display(), names.join(", "))).collect();
         findings
             .push(Finding::good(CHECK, format!("reads the certificates of your environment: {}", shown.join(", "))));
     }

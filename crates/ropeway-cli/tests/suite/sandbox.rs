@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ropeway::config::{Sandbox, SandboxMode, SandboxProfile};
+use ropeway::config::{CERTIFICATE_VARIABLES, Sandbox, SandboxMode, SandboxProfile};
 use ropeway::testing::Script;
 use serde_json::{Value, json};
 
@@ -235,7 +235,8 @@ fn certificates_of_the_users_own_environment_can_be_read() {
     let said = |server: &Value, own: Option<&Path>| {
         place.configure(std::slice::from_ref(server));
         let command = place.ropeway(&["doctor", "s"]).with(|command| {
-            command.env_remove("SSL_CERT_FILE").envs(own.map(|own| ("SSL_CERT_FILE", own)));
+            CERTIFICATE_VARIABLES.iter().for_each(|name| drop(command.env_remove(name)));
+            command.envs(own.map(|own| ("SSL_CERT_FILE", own)));
         });
         command.run().expect(3).stdout
     };
