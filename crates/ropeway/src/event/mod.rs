@@ -225,7 +225,7 @@ mod maybe_milliseconds {
 
     pub(super) fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         match time {
-            Some(time) => super::milliseconds::serialize(time, serializer),
+            Some(time) => serializer.serialize_f64(time.as_micros() as f64 / 1000.0),
             None => serializer.serialize_none(),
         }
     }
