@@ -21,7 +21,7 @@ use crate::sync::lock;
 use crate::tool::Alias;
 
 /// Maximum time that a request waits for lists, to find the server of a prompt or a resource.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The lists of servers, kept until a server reports a change or a list expires.
 #[derive(Default)]

@@ -4,14 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::select_ok;
 use tokio::time::Instant;
 
+use super::catalog::LOOKUP_TIMEOUT;
 use super::client::Client;
 use super::errors::{BUSY_WAIT, ErrorReply};
 use super::exchange::{Dispatch, Outcome};
 use super::reply::ResultExtras;
 use super::requester::Requester;
 use super::shared::GatewayShared;
+use super::startup::add_starting;
 use super::subscriptions::{GroupKey, SubscribedResource, Subscriber, SubscriberKey, SubscriptionLimit};
 use super::uris::UriRoute;
 use crate::protocol::ClientParams;
@@ -19,6 +22,9 @@ use crate::tool::{Alias, CallError};
 
 /// Maximum time until a server has confirmed subscriptions. Clients wait for a response for 60 s and more.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Maximum time until the servers of restored subscriptions are found. They may be starting, too.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Handles `resources/subscribe`. The response follows the confirmation of the server.
 pub(crate) fn subscribe(
@@ -134,7 +140,7 @@ impl<'a> Subscribing<'a> {
         let mut outcomes = Vec::with_capacity(uris.len());
         let mut groups: HashMap<GroupKey, Vec<(usize, NewSubscription<'_>)>> = HashMap::new();
         for (index, uri) in uris.into_iter().enumerate() {
-            match self.add(uri.clone()).await {
+            match self.add(uri.clone(), deadline).await {
                 Ok(new) => {
                     groups.entry(new.resource.group.clone()).or_default().push((index, new));
                     outcomes.push(Ok(uri));
@@ -150,9 +156,9 @@ impl<'a> Subscribing<'a> {
         outcomes
     }
 
-    /// Adds a subscription, without placing it.
-    async fn add(&self, uri: Arc<str>) -> Result<NewSubscription<'a>, SubscriptionRefusal> {
-        let resource = self.find(uri).await?;
+    /// Adds a subscription, without placing it. Its server is found by the deadline.
+    async fn add(&self, uri: Arc<str>, deadline: Instant) -> Result<NewSubscription<'a>, SubscriptionRefusal> {
+        let resource = self.find(uri, deadline).await?;
         if self.shared.upstreams.account(&resource.group.server, &self.client.principal).is_some() {
             return Err(ErrorReply::not_per_principal(&resource.group.server).into());
         }
@@ -162,18 +168,56 @@ impl<'a> Subscribing<'a> {
     }
 
     /// Finds the server of a resource.
-    async fn find(&self, client_uri: Arc<str>) -> Result<SubscribedResource, ErrorReply> {
+    async fn find(&self, client_uri: Arc<str>, deadline: Instant) -> Result<SubscribedResource, ErrorReply> {
         let (shared, client) = (self.shared, self.client);
         let router = shared.router_of(client)?;
         let (server, uri) = match shared.catalog.route_uri(&shared.bridge, &router, &client_uri).await {
             UriRoute::One(server, own) if *own == *client_uri => (server, client_uri.clone()),
             UriRoute::One(server, own) => (server, own.into()),
-            UriRoute::Try(servers) => {
-                let first = servers.into_iter().next();
-                (first.ok_or_else(|| ErrorReply::resource_not_found(&client_uri, client.era))?, client_uri.clone())
-            }
+            UriRoute::Try(servers) => (self.find_owner(&client_uri, servers, deadline).await?, client_uri.clone()),
         };
         Ok(SubscribedResource { group: GroupKey { isolation_key: client.isolation_key, server }, uri, client_uri })
+    }
+
+    /// Finds the server of a resource that no server has listed: the first one that can read it. Servers that are starting are
+    /// waited for, because others accept a subscription to any URI.
+    async fn find_owner(&self, uri: &str, servers: Vec<Alias>, deadline: Instant) -> Result<Alias, ErrorReply> {
+        let info = |server: &Alias| self.shared.upstreams.info(server);
+        let (connected, late): (Vec<Alias>, Vec<Alias>) =
+            servers.into_iter().partition(|server| info(server).is_some());
+        for server in &connected {
+            if self.has_resource(server, uri).await {
+                return Ok(server.clone());
+            }
+        }
+        if !late.is_empty() {
+            let reads = late.iter().map(|server| {
+                Box::pin(async move { if self.has_resource(server, uri).await { Ok(server) } else { Err(()) } })
+            });
+            match tokio::time::timeout_at(deadline, select_ok(reads)).await {
+                Ok(Ok((server, _))) => return Ok(server.clone()),
+                // All of them have answered or failed.
+                Ok(Err(())) => {}
+                Err(_) => {
+                    let mut error = ErrorReply::resource_not_found(uri, self.client.era);
+                    add_starting(&mut error, late.iter().filter(|server| info(server).is_none()));
+                    return Err(error);
+                }
+            }
+        }
+        // The resource may not exist yet.
+        let can_subscribe =
+            |server: &&Alias| info(server).is_some_and(|info| info.has_capability(&["resources", "subscribe"]));
+        let all = || connected.iter().chain(&late);
+        let found = all().find(can_subscribe).or_else(|| all().next()).cloned();
+        found.ok_or_else(|| ErrorReply::resource_not_found(uri, self.client.era))
+    }
+
+    /// Returns `true` if a server can read a resource, once it is connected.
+    async fn has_resource(&self, server: &Alias, uri: &str) -> bool {
+        let Ok(lease) = self.shared.bridge.connect_for(server, None).await else { return false };
+        let read = tokio::time::timeout(LOOKUP_TIMEOUT, lease.mcp.read_resource(uri)).await;
+        read.is_ok_and(|read| read.is_ok())
     }
 
     /// Places subscriptions to one server on the connection of the client's calls, and waits until the server has confirmed them.
@@ -235,9 +279,10 @@ pub(crate) fn restore(shared: &Arc<GatewayShared>, client: &Arc<Client>, uris: i
     shared.subscriptions.spawn(async move {
         let (Some(shared), Some(client)) = (weak.upgrade(), client.upgrade()) else { return };
         let subscribing = Subscribing::client(&shared, &client);
+        let deadline = Instant::now() + RESTORE_TIMEOUT;
         let mut servers: Vec<Alias> = Vec::new();
         for uri in uris {
-            match subscribing.add(uri).await {
+            match subscribing.add(uri, deadline).await {
                 Ok(mut new) => {
                     new.is_kept = true;
                     let server = &new.resource.group.server;

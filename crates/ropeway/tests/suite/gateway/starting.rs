@@ -116,6 +116,56 @@ fn an_unknown_name_names_the_servers_that_are_still_starting() {
 }
 
 #[test]
+fn a_subscription_waits_for_the_server_of_its_resource() {
+    scene(|_| async move {
+        // It accepts a subscription to any URI.
+        let missing = || Fault::Error(json!({"code": -32002, "message": "no such resource"}));
+        let methods = ["resources/list", "resources/templates/list", "resources/read"];
+        let good = methods
+            .into_iter()
+            .fold(Script::modern(), |script, method| script.fault(FaultTrigger::method(method), missing()));
+        let uri = "test://counter";
+        for is_listed in [true, false] {
+            let mut script = Script::legacy().fault(FaultTrigger::method("initialize"), Fault::late(1_500));
+            if !is_listed {
+                let hidden = ["resources/list", "resources/templates/list"];
+                script = hidden
+                    .into_iter()
+                    .fold(script, |script, method| script.fault(FaultTrigger::method(method), missing()));
+            }
+            let (good, late) = (ScriptedServer::new(good.clone()), ScriptedServer::new(script));
+            let kit = start(&[("good", &good), ("late", &late)], waiting(100));
+            until("the first server", || !good.received_of("tools/list").is_empty()).await;
+            let listen = modern("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": [uri]}}));
+            let mut listener = kit.open(&listen).await;
+            let session = kit.session().await;
+            let mut stream = kit.open(&bare("GET", "/mcp", &format!("Host: localhost\r\n{session}"))).await;
+            let reply = kit.post(&session, &request(2, "resources/subscribe", json!({"uri": uri}))).await;
+            assert_eq!(reply.json()["result"], json!({}), "{reply:?}");
+            let touched = kit.modern("tools/call", json!({"name": "late_touch", "arguments": {"uri": uri}})).await;
+            assert_eq!(touched.json()["result"]["isError"], Value::Null, "{touched:?}");
+            for client in [&mut listener, &mut stream] {
+                read_until(client, "notifications/resources/updated").await;
+            }
+            drop((listener, stream));
+            kit.stop().await;
+        }
+    });
+}
+
+#[test]
+fn a_subscription_to_a_resource_that_does_not_exist_yet_is_made() {
+    scene(|_| async move {
+        let servers = [Script::modern(), Script::legacy()].map(ScriptedServer::new);
+        let kit = start(&[("one", &servers[0]), ("two", &servers[1])], waiting(2_000));
+        let session = kit.session().await;
+        let reply = kit.post(&session, &request(2, "resources/subscribe", json!({"uri": "other:later"}))).await;
+        assert_eq!(reply.json()["result"], json!({}), "{reply:?}");
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn a_search_waits_for_servers_that_are_starting() {
     scene(|_| async move {
         let late = slow(1_000);
