@@ -60,7 +60,11 @@ impl SourceFiles {
                 continue;
             }
             seen.push(server);
-            let roots = if given.is_empty() { command_roots(server) } else { given.iter().map(given_root).collect() };
+            let roots = if given.is_empty() {
+                command_roots(server)
+            } else {
+                given.iter().map(|path| given_root(path)).collect()
+            };
             files.push(Self { alias: entry.alias.clone(), roots });
         }
         files
@@ -85,8 +89,8 @@ impl SourceFiles {
     }
 }
 
-fn given_root(path: &PathBuf) -> Root {
-    if path.is_dir() { Root::All(path.clone()) } else { Root::File(path.clone()) }
+fn given_root(path: &Path) -> Root {
+    if path.is_dir() { Root::All(path.to_owned()) } else { Root::File(path.to_owned()) }
 }
 
 /// Returns what to watch for a command: a program in a folder, the code next to its script, or else the code in its working directory.
@@ -152,7 +156,8 @@ impl Scan {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let Ok(kind) = entry.file_type() else { continue };
-            if !name.starts_with('.') && !(kind.is_dir() && IGNORED.contains(&&*name)) {
+            let is_ignored = name.starts_with('.') || kind.is_dir() && IGNORED.contains(&&*name);
+            if !is_ignored {
                 paths.push((entry.path(), kind.is_dir()));
             }
         }

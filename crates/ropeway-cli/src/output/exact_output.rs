@@ -62,11 +62,11 @@ pub(crate) fn exact_parts(
     mode: TextMode,
     folder: Option<&SaveFolder>,
 ) -> Result<ExactOutput, Failure> {
-    if let [part] = parts {
-        if let Some(text) = text_of(part) {
-            let output = ExactOutput { bytes: text.as_bytes().to_vec(), notes: Vec::new() };
-            return Ok(output.ended(mode));
-        }
+    if let [part] = parts
+        && let Some(text) = text_of(part)
+    {
+        let output = ExactOutput { bytes: text.as_bytes().to_vec(), notes: Vec::new() };
+        return Ok(output.ended(mode));
     }
     if let (TextMode::Raw { binary: true }, Some(output), None) = (mode, only_binary(parts), folder) {
         return Ok(output);

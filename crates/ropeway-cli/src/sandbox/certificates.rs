@@ -47,7 +47,7 @@ mod tests {
         std::fs::create_dir_all(&home).and_then(|()| std::fs::create_dir(&certs)).expect("folders");
         let file = home.join("ca.pem");
         std::fs::write(&file, "").expect("a file");
-        let list = format!("{}:{}:/nowhere:/", certs.display(), home.display());
+        let list = format!("{}:{}:{}:/", certs.display(), home.display(), root.join("absent").display());
         let variable = |name: &str| match name {
             "SSL_CERT_DIR" => Some(list.clone().into()),
             "NODE_EXTRA_CA_CERTS" => Some(file.clone().into()),

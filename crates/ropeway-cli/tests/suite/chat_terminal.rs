@@ -827,7 +827,10 @@ fn a_file_that_is_written_is_shown_as_a_difference_in_80_columns() {
     window.see("    │ two\r\n");
     window.see(ASKED);
     deny(&mut window);
-    let second = window.see("Allow? y/n/a/k/q (? for help) ").replace('\r', "");
+    let second = window.see("Allow? y/n/a/k/q (? for help) ");
+    // A status line is overwritten.
+    let lines: Vec<&str> = second.lines().filter_map(|line| line.rsplit('\r').next()).collect();
+    let second = lines.join("\n");
     assert!(second.contains("  content:\n    │ one\n    │ two\n"), "{second}");
     assert!(second.lines().all(|line| line.chars().count() <= 80), "{second}");
     window.press("q");

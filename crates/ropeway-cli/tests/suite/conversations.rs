@@ -243,6 +243,7 @@ fn a_chat_shows_how_to_continue_it() {
     window.end().expect(0);
     let mut window = Window::open(model.bare(&["--continue", "--no-tools"]));
     window.see(&format!("continuing {id} · 1 turn · hi there"));
+    window.see(PROMPT);
     window.say("and now?");
     window.see("Still here.");
     // `/clear` starts another conversation.

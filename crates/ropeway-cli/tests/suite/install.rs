@@ -1,5 +1,6 @@
 //! `ropeway install`: the entry is added to the files of all clients, and removed without a trace.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
@@ -115,6 +116,8 @@ fn the_entry_of_another_program_is_not_replaced() {
 #[test]
 fn a_dry_run_prints_only_its_own_entry_and_writes_nothing() {
     let home = home();
+    // Another VS Code, whose file would be used instead.
+    fs::remove_dir_all(home.path("Library")).expect("a folder");
     for (client, file) in CLIENTS {
         let before = home.read(file);
         let run = home.run(&["install", client, "--dry-run"]).expect(0);
@@ -123,11 +126,14 @@ fn a_dry_run_prints_only_its_own_entry_and_writes_nothing() {
         assert_eq!(home.read(file), before);
         // The output is the file that a new client would get.
         fs::remove_file(home.path(file)).expect("a file");
-        home.run(&["install", client]).expect(0);
+        let added = home.run(&["install", client]).expect(0);
+        assert!(added.stdout.contains(file), "{}", added.stdout);
         assert_eq!(home.read(file), run.stdout, "{client}");
         let removed = home.run(&["install", client, "--remove", "--dry-run"]).expect(0);
         assert!(removed.stderr.starts_with("Would remove from "), "{}", removed.stderr);
-        assert_eq!(removed.stdout, run.stdout, "{client}");
+        // In any order of its keys.
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+        assert_eq!(lines(&removed.stdout), lines(&run.stdout), "{client}");
         home.run(&["install", client, "--remove"]).expect(0);
         home.write(file, &before);
     }

@@ -199,7 +199,7 @@ fn is_all_there(place: &Place) {
         ["web", "ready", "http"]
     ]);
     assert_eq!(states.collect::<Value>(), expected);
-    assert_eq!(run("call everything.get-sum a=2 b=3"), "The sum of 2 and 3 is 5.");
+    assert_eq!(run("call everything.get-sum a=2 b=3"), "The sum of 2 and 3 is 5.\n");
     assert_eq!(place.run("call time.get_current_time timezone=UTC").expect(0).json()["timezone"], "UTC");
     assert_eq!(place.run("call read_graph").expect(0).json(), json!({"entities": [], "relations": []}));
     let resources = run("resources");
