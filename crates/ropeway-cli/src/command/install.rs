@@ -248,7 +248,7 @@ impl Install {
     /// Returns the servers of the gateway. A project file must be trusted, since the client starts its servers.
     fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
         let options = ServerOptions { config: self.config.clone(), ..ServerOptions::default() };
-        let servers = options.servers(context)?;
+        let servers = options.own_servers(context)?;
         if servers.source == ServerSource::Demo && !self.http && !self.force {
             return Err(Failure::usage("no configuration file found; the client would only get the demo server")
                 .hint("try `ropeway add` or `ropeway import` first, `--config FILE`, or `--force`"));

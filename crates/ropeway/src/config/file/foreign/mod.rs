@@ -161,7 +161,7 @@ impl Translation {
         project: Option<&str>,
     ) {
         if !server.is_map() {
-            self.servers.push(ServerNode { path, node: server.clone(), unsupported: None });
+            self.servers.push(ServerNode { path, node: server.clone(), project: None, unsupported: None });
             return;
         }
         let mut translator = ServerTranslator::new(name, server, format);
@@ -187,7 +187,8 @@ impl Translation {
         let Some(alias) = self.unique_alias(name, decoded, project) else { return };
         self.warnings.extend(warnings);
         entries.insert(0, Entry { key: "alias".into(), position: at, value: Node::string(at, alias) });
-        self.servers.push(ServerNode { path, node: Node::map(server.position, entries), unsupported });
+        let node = Node::map(server.position, entries);
+        self.servers.push(ServerNode { path, node, project: project.map(str::to_owned), unsupported });
     }
 
     /// Returns a valid and unique alias. `None` if the same server exists already.
