@@ -37,7 +37,7 @@ const MOST_QUESTIONS: usize = 3;
 
 /// Import servers from other MCP clients
 ///
-/// Finds the configuration files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI and Zed and adds
+/// Finds the configuration files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI, Goose and Zed and adds
 /// their servers to ropeway.yaml. Literal secrets are replaced by references and never printed. Files of the project in the current
 /// directory need approval, unless they are named.
 #[derive(Debug, clap::Args)]
