@@ -177,7 +177,7 @@ fn title(session: &Session, status: &ServerStatus, source: &ServerSource) -> Str
     let info = session.server_info(&status.server);
     let protocol = info.as_deref().map(|info| format!("MCP {}", clean_line(&info.protocol_version)));
     match (info, source) {
-        (Some(info), ServerSource::File(_)) => {
+        (Some(info), ServerSource::File(_) | ServerSource::Clients) => {
             let more = [about(&info), protocol.unwrap_or_default()];
             let more: Vec<String> = more.into_iter().filter(|part| !part.is_empty()).collect();
             session.advice.heading(status, &more.join(" · "))

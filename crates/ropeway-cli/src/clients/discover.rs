@@ -39,6 +39,8 @@ pub(crate) enum Client {
     /// Gemini CLI
     #[value(alias = "gemini-cli")]
     Gemini,
+    /// Goose
+    Goose,
     /// Zed
     Zed,
 }
@@ -54,6 +56,7 @@ impl Client {
             Self::Windsurf => "Windsurf",
             Self::Codex => "Codex",
             Self::Gemini => "Gemini CLI",
+            Self::Goose => "Goose",
             Self::Zed => "Zed",
         }
     }
@@ -70,6 +73,7 @@ impl Client {
             Self::Vscode if path.ends_with("settings.json") => &["\"mcp\"", "servers"],
             Self::Vscode => &["servers"],
             Self::Codex => &["mcp_servers"],
+            Self::Goose => &["extensions"],
             Self::Zed => &["context_servers"],
         }
     }
@@ -97,6 +101,8 @@ impl Client {
                 [own, here(".codex/config.toml")].concat()
             }
             Self::Gemini => [home(".gemini/settings.json"), here(".gemini/settings.json")].concat(),
+            // It uses this folder on macOS, too.
+            Self::Goose => paths.configs.first().map(|folder| folder.join("goose/config.yaml")).into_iter().collect(),
             Self::Zed => {
                 [config("zed/settings.json"), config("Zed/settings.json"), here(".zed/settings.json")].concat()
             }

@@ -8,12 +8,19 @@ use super::discover::{Client, ClientPaths};
 use super::edit::EntryEditor;
 use super::edit_json::JsonEntries;
 use super::edit_toml::TomlEntries;
+use super::edit_yaml::YamlEntries;
 
 /// The member with the entries in the format that most clients share.
 pub(crate) const COMMON_KEY: &str = "mcpServers";
 
 /// Keys of a URL in the entries of clients.
-pub(crate) const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
+pub(crate) const URL_KEYS: [&str; 4] = ["url", "serverUrl", "httpUrl", "uri"];
+
+/// Keys of a command in the entries of clients.
+pub(crate) const COMMAND_KEYS: [&str; 2] = ["command", "cmd"];
+
+/// Seconds that Goose waits for a response.
+const GOOSE_TIMEOUT: u64 = 300;
 
 /// How a client reaches the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +53,7 @@ impl InstallTarget {
         let editor: Box<dyn EntryEditor> = match client {
             Client::Codex => Box::new(TomlEntries { key: "mcp_servers" }),
             Client::Vscode => Box::new(JsonEntries { key: "servers" }),
+            Client::Goose => Box::new(YamlEntries { key: "extensions" }),
             Client::Zed => Box::new(JsonEntries { key: "context_servers" }),
             Client::ClaudeDesktop | Client::ClaudeCode | Client::Cursor | Client::Windsurf | Client::Gemini => {
                 Box::new(JsonEntries { key: COMMON_KEY })
@@ -56,8 +64,11 @@ impl InstallTarget {
 }
 
 impl Client {
-    /// Returns the entry for a client, or `None` if the client does not support the form.
-    pub(crate) fn entry(self, form: &EntryForm) -> Option<Value> {
+    /// Returns the entry of this name for a client, or `None` if the client does not support the form.
+    pub(crate) fn entry(self, name: &str, form: &EntryForm) -> Option<Value> {
+        if self == Self::Goose {
+            return Some(goose_entry(name, form));
+        }
         let mut entry = Map::new();
         let kind = match form {
             EntryForm::Stdio { .. } => "stdio",
@@ -88,12 +99,24 @@ impl Client {
     }
 }
 
+/// Returns an extension of Goose (<https://github.com/block/goose/blob/main/crates/goose/src/agents/extension.rs>).
+fn goose_entry(name: &str, form: &EntryForm) -> Value {
+    let mut entry = match form {
+        EntryForm::Stdio { command, args } => json!({"type": "stdio", "cmd": command, "args": args}),
+        EntryForm::Http { url } => json!({"type": "streamable_http", "uri": url}),
+    };
+    entry["name"] = json!(name);
+    entry["enabled"] = json!(true);
+    entry["timeout"] = json!(GOOSE_TIMEOUT);
+    entry
+}
+
 /// Returns `true` if an entry starts ropeway's gateway, or connects to one on this machine.
 ///
 /// The program may have any file name if `is_installed`: if its name or a record of the installation tells that the entry
 /// is ropeway's.
 pub(crate) fn is_own_entry(entry: &Value, is_installed: bool) -> bool {
-    let command = entry["command"].as_str();
+    let command = COMMAND_KEYS.iter().find_map(|key| entry[*key].as_str());
     let serves_client = entry["args"][0] == "serve" && entry["args"][1] == "--stdio";
     let is_gateway_command = command.is_some_and(|command| starts_gateway(command, entry["args"][0].as_str()))
         || (command.is_some() && is_installed && serves_client);
@@ -136,11 +159,18 @@ mod tests {
             (Client::Windsurf, plain.clone(), Some(json!({"serverUrl": "http://127.0.0.1:8931/mcp"}))),
             (Client::Codex, plain.clone(), Some(url.clone())),
             (Client::Gemini, plain.clone(), Some(json!({"httpUrl": "http://127.0.0.1:8931/mcp"}))),
+            (
+                Client::Goose,
+                json!({"type": "stdio", "cmd": "/bin/ropeway", "args": ["serve"], "name": "r", "enabled": true, "timeout": 300}),
+                Some(json!({
+                    "type": "streamable_http", "uri": "http://127.0.0.1:8931/mcp", "name": "r", "enabled": true, "timeout": 300,
+                })),
+            ),
             (Client::Zed, json!({"source": "custom", "command": "/bin/ropeway", "args": ["serve"]}), Some(url)),
         ] {
-            assert_eq!(client.entry(&stdio), Some(expected_stdio), "{client:?}");
-            assert_eq!(client.entry(&http), expected_http, "{client:?}");
-            assert!(client.entry(&stdio).is_some_and(|entry| is_own_entry(&entry, false)));
+            assert_eq!(client.entry("r", &stdio), Some(expected_stdio), "{client:?}");
+            assert_eq!(client.entry("r", &http), expected_http, "{client:?}");
+            assert!(client.entry("r", &stdio).is_some_and(|entry| is_own_entry(&entry, false)));
         }
     }
 

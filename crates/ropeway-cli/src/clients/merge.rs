@@ -43,8 +43,21 @@ pub(crate) struct ImportTarget<'a> {
     pub(crate) secrets: &'a Secrets,
 }
 
-/// Merges the servers of all files. Invalid servers are skipped with a note.
-pub(crate) fn merge(found: &[ClientFile], ours: ImportTarget<'_>, only: &[String], names: &mut SecretNames) -> Merged {
+impl Merged {
+    /// Returns a configuration file with the servers.
+    pub(crate) fn text(&self) -> String {
+        edit::write(self.servers.iter().map(|one| (&one.server, one.comments.as_slice())))
+    }
+}
+
+/// Merges the servers of all files. Invalid servers are skipped with a note. Literal secrets are replaced by references to
+/// variables with these names; without names, they are kept.
+pub(crate) fn merge<'a>(
+    found: impl IntoIterator<Item = &'a ClientFile>,
+    ours: ImportTarget<'_>,
+    only: &[String],
+    names: Option<&mut SecretNames>,
+) -> Merged {
     let mut merging = Merger { ours, names, servers: Vec::new(), notes: Vec::new() };
     for file in found {
         let Ok(foreign) = &file.servers else { continue };
@@ -67,7 +80,7 @@ pub(crate) fn merge(found: &[ClientFile], ours: ImportTarget<'_>, only: &[String
 /// A merge in progress.
 struct Merger<'a> {
     ours: ImportTarget<'a>,
-    names: &'a mut SecretNames,
+    names: Option<&'a mut SecretNames>,
     servers: Vec<MergedServer>,
     notes: Vec<String>,
 }
@@ -93,7 +106,10 @@ impl Merger<'_> {
         if ours.command.is_some() && ours.cwd.is_none() {
             ours.cwd = self.directory_elsewhere(file);
         }
-        let taken = if self.is_known(&ours) { Vec::new() } else { literal::extract(&mut ours, self.names) };
+        let taken = match (self.is_known(&ours), self.names.as_deref_mut()) {
+            (false, Some(names)) => literal::extract(&mut ours, names),
+            _ => Vec::new(),
+        };
         let comments = std::iter::once(format!("from {title}")).chain(server.notes.clone()).collect();
         self.servers.push(MergedServer { server: ours, comments, taken, read, title });
     }
@@ -257,7 +273,7 @@ mod tests {
             file(Client::Cursor, GIT),
             file(Client::ClaudeCode, same),
         ];
-        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
+        let merged = merge(&found, ours(&[]), &[], Some(&mut SecretNames::default()));
         assert_eq!(aliases(&merged), [("git", "from Cursor, Windsurf")]);
         assert_eq!(merged.notes, ["skipped `Versions` of Claude Code: same as `git`"]);
     }
@@ -266,7 +282,7 @@ mod tests {
     fn a_server_with_other_settings_is_renamed_after_its_client() {
         let third = r#""git": {"command": "third"}, "git-cursor": {"command": "x"}"#;
         let found = [file(Client::ClaudeDesktop, GIT), file(Client::Cursor, OTHER_GIT), file(Client::Cursor, third)];
-        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
+        let merged = merge(&found, ours(&[]), &[], Some(&mut SecretNames::default()));
         let names: Vec<&str> = aliases(&merged).into_iter().map(|(alias, _)| alias).collect();
         assert_eq!(names, ["git", "git-cursor", "git-2", "git-cursor-cursor"]);
         assert_eq!(merged.notes[0], "renamed `git` of Cursor to `git-cursor`: differs from the one of Claude Desktop");
@@ -277,13 +293,13 @@ mod tests {
         let servers = r#""ropeway": {"command": "/usr/bin/ropeway", "args": ["serve", "--stdio"]},
             "http": {"url": "http://127.0.0.1:8931/mcp"}, "other": {"url": "http://127.0.0.1:9000/mcp"},
             "demo": {"command": "ropeway", "args": ["demo-server"]}"#;
-        let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &[], &mut SecretNames::default());
+        let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &[], Some(&mut SecretNames::default()));
         assert_eq!(aliases(&merged), [("other", "from Zed"), ("demo", "from Zed")]);
         let note =
             |name: &str| format!("skipped `{name}` of Zed: it is a Ropeway gateway; use `--only {name}` to import it");
         assert_eq!(merged.notes, ["ropeway", "http"].map(note));
         let only = ["ropeway".to_owned()];
-        let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &only, &mut SecretNames::default());
+        let merged = merge(&[file(Client::Zed, servers)], ours(&[]), &only, Some(&mut SecretNames::default()));
         assert_eq!(aliases(&merged), [("ropeway", "from Zed")]);
     }
 
@@ -291,17 +307,17 @@ mod tests {
     fn existing_servers_are_not_changed() {
         let found = [file(Client::ClaudeDesktop, GIT), file(Client::Cursor, OTHER_GIT)];
         let known = ["git".to_owned(), "git-cursor".to_owned()];
-        let merged = merge(&found, ours(&known), &[], &mut SecretNames::default());
+        let merged = merge(&found, ours(&known), &[], Some(&mut SecretNames::default()));
         assert_eq!(aliases(&merged), []);
         assert_eq!(merged.notes, ["already in the file, not changed: `git`, `git-cursor`"]);
-        let merged = merge(&found, ours(&known[..1]), &[], &mut SecretNames::default());
+        let merged = merge(&found, ours(&known[..1]), &[], Some(&mut SecretNames::default()));
         assert_eq!(aliases(&merged), [("git-cursor", "from Cursor")]);
     }
 
     #[test]
     fn only_named_servers_are_imported() {
         let found = [file(Client::Cursor, &format!("{GIT}, \"web\": {{\"url\": \"http://h/\"}}"))];
-        let merged = merge(&found, ours(&[]), &["web".to_owned()], &mut SecretNames::default());
+        let merged = merge(&found, ours(&[]), &["web".to_owned()], Some(&mut SecretNames::default()));
         assert_eq!(aliases(&merged), [("web", "from Cursor")]);
     }
 
@@ -310,7 +326,7 @@ mod tests {
         let odd = r#""odd": {"command": "${TOOLS:-/opt}/bin/srv"}, "far": {"url": "example.com/mcp"}"#;
         let without = r#""without": {"command": "x", "envFile": "/no/such/file"}"#;
         let found = [file(Client::ClaudeCode, &format!("{odd}, {GIT}")), file(Client::Cursor, without)];
-        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
+        let merged = merge(&found, ours(&[]), &[], Some(&mut SecretNames::default()));
         assert_eq!(aliases(&merged), [("git", "from Claude Code"), ("without", "from Cursor")]);
         assert_eq!(merged.servers[1].server.env_file, None);
         assert_eq!(
@@ -326,14 +342,14 @@ mod tests {
         );
         // Servers that were corrected by hand cause no note.
         let known = ["odd".to_owned(), "far".to_owned(), "without".to_owned()];
-        let merged = merge(&found, ours(&known), &[], &mut SecretNames::default());
+        let merged = merge(&found, ours(&known), &[], Some(&mut SecretNames::default()));
         assert_eq!(merged.notes, ["already in the file, not changed: `odd`, `far`, `without`"]);
     }
 
     #[test]
     fn a_server_without_command_and_url_is_skipped_with_a_whole_sentence() {
         let found = [file(Client::Cursor, r#""none": {"args": ["x"]}"#)];
-        let merged = merge(&found, ours(&[]), &[], &mut SecretNames::default());
+        let merged = merge(&found, ours(&[]), &[], Some(&mut SecretNames::default()));
         assert_eq!(merged.notes, ["skipped `none` of Cursor: missing key `command` or `url`"]);
     }
 
@@ -343,7 +359,8 @@ mod tests {
         let hidden =
             r#""hidden": {"command": "sh", "env": {"N": "${FINE:-\u0000}"}}, "far": {"url": "${WHERE:-nourl}"}"#;
         let found = [file(Client::ClaudeCode, &format!("{hidden}, {GIT}"))];
-        let merged = merge(&found, ImportTarget { secrets: &secrets, ..ours(&[]) }, &[], &mut SecretNames::default());
+        let merged =
+            merge(&found, ImportTarget { secrets: &secrets, ..ours(&[]) }, &[], Some(&mut SecretNames::default()));
         assert_eq!(aliases(&merged), [("git", "from Claude Code")]);
         for (note, name) in merged.notes.iter().zip(["hidden", "far"]) {
             assert!(note.starts_with(&format!("skipped `{name}` of Claude Code: ")), "{note}");

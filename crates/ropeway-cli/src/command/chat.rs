@@ -254,7 +254,7 @@ impl Chat {
         }
         if self.rules.trust_hints {
             match servers.source {
-                ServerSource::Line | ServerSource::Demo => {
+                ServerSource::Line | ServerSource::Clients | ServerSource::Demo => {
                     servers.config.servers.iter_mut().for_each(|entry| entry.trust_hints = true)
                 }
                 ServerSource::File(_) => {
@@ -407,13 +407,13 @@ impl Chat {
 fn file_folder(source: &ServerSource) -> &Path {
     match source {
         ServerSource::File(file) => file.parent().unwrap_or(Path::new("")),
-        ServerSource::Line | ServerSource::Demo => Path::new(""),
+        ServerSource::Line | ServerSource::Clients | ServerSource::Demo => Path::new(""),
     }
 }
 
 /// Returns those servers of a continued conversation that are still configured.
 fn remembered_servers(servers: &Servers, names: &[String]) -> Vec<String> {
-    if !matches!(servers.source, ServerSource::File(_)) {
+    if !matches!(servers.source, ServerSource::File(_) | ServerSource::Clients) {
         return Vec::new();
     }
     let is_known = |name: &&String| servers.config.servers.iter().any(|entry| entry.alias.as_str() == name.as_str());

@@ -52,7 +52,11 @@ impl Doctor {
         }
         let settings = examine_settings(&servers, None, &context);
         let [ServerEntry { settings: ServerSettings::Known(config), .. }] = &servers.config.servers[..] else {
-            return Err(Failure::usage("no server to examine"));
+            let failure = Failure::usage("no server to examine");
+            return Err(match servers.source {
+                ServerSource::Clients => failure.hint(format!("name one of the servers: {}", aliases(&servers))),
+                _ => failure,
+            });
         };
         let label = format!("examining {}", config.alias);
         let examined = examine(config, &settings);
@@ -104,6 +108,10 @@ impl Doctor {
     }
 }
 
+fn aliases(servers: &Servers) -> String {
+    servers.names().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// Returns the settings of a session with these servers.
 pub(super) fn examine_settings<'a>(
     servers: &Servers,
@@ -116,7 +124,7 @@ pub(super) fn examine_settings<'a>(
         lock: locked.map(|locked| (&locked.lock, locked.policy)),
         config: match &servers.source {
             ServerSource::File(path) => Some(path.clone()),
-            ServerSource::Line | ServerSource::Demo => None,
+            ServerSource::Line | ServerSource::Clients | ServerSource::Demo => None,
         },
         named_config: match &servers.source {
             ServerSource::File(path) if find_path().as_ref() != Some(path) => Some(path.clone()),

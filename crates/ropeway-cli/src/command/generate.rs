@@ -64,7 +64,7 @@ impl Generate {
         if let Some(path) = &self.output {
             self.check_output(path)?;
         }
-        let mut servers = self.server.servers(&context)?.maybe_only(self.name.as_deref())?.eager();
+        let mut servers = self.server.own_servers(&context)?.maybe_only(self.name.as_deref())?.eager();
         // A gateway has a name and a version of its own.
         servers.may_use_gateway = false;
         let alias = single(&servers)?;
@@ -126,7 +126,7 @@ impl Generate {
             // A server of the command line has no configured name.
             let call_name = match source {
                 ServerSource::Line => name.to_owned(),
-                ServerSource::File(_) | ServerSource::Demo => session.names.dotted(definition),
+                ServerSource::File(_) | ServerSource::Clients | ServerSource::Demo => session.names.dotted(definition),
             };
             ToolInterface::new(alias.as_str(), name, call_name, definition)
         };

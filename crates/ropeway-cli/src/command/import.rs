@@ -37,7 +37,7 @@ const MOST_QUESTIONS: usize = 3;
 
 /// Import servers from other MCP clients
 ///
-/// Finds the configuration files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI and Zed and adds
+/// Finds the configuration files of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI, Goose and Zed and adds
 /// their servers to ropeway.yaml. Literal secrets are replaced by references and never printed. Files of the project in the current
 /// directory need approval, unless they are named.
 #[derive(Debug, clap::Args)]
@@ -94,7 +94,7 @@ impl Import {
         let known = if target.is_new() { Config::default() } else { target.parse(target.text()).unwrap_or_default() };
         let known: Vec<String> = known.servers.iter().map(|entry| entry.alias.to_string()).collect();
         let ours = ImportTarget { path: &target.path, known: &known, secrets: &secrets };
-        let mut merged = clients::merge(&found, ours, &self.only, &mut names);
+        let mut merged = clients::merge(&found, ours, &self.only, Some(&mut names));
         let KnownSecrets { text: base, taken: of_known, notes } =
             KnownSecrets::find(target.text(), &merged.known, &kept, &mut names)
                 .map_err(|error| target.edit_failure(error))?;
@@ -273,18 +273,13 @@ impl Import {
 fn review_all(found: &ClientFile, path: &Path, mut names: SecretNames) -> Result<ConfigReview, Failure> {
     let secrets = Secrets::unread();
     let ours = ImportTarget { path, known: &[], secrets: &secrets };
-    let merged = clients::merge(std::slice::from_ref(found), ours, &[], &mut names);
-    review(&new_file(&merged), path).map_err(|error| Failure::config(&error))
+    let merged = clients::merge([found], ours, &[], Some(&mut names));
+    review(&merged.text(), path).map_err(|error| Failure::config(&error))
 }
 
 /// Returns the warning about a project file that is not trusted.
 fn not_imported(path: &Path, outcome: &str) -> String {
     format!("{} is not trusted and {outcome}; run `{}` to import it", short(path), trust_command(path))
-}
-
-/// Returns a new file with the servers.
-fn new_file(merged: &Merged) -> String {
-    edit::write(merged.servers.iter().map(|one| (&one.server, one.comments.as_slice())))
 }
 
 /// Prompts for an existing directory. An empty answer skips the servers.
@@ -313,7 +308,7 @@ fn ask_folder() -> Option<PathBuf> {
 /// Returns the file with the imported servers.
 fn written(target: &ConfigTarget, base: &str, merged: &Merged) -> Result<String, Failure> {
     if target.is_new() {
-        return Ok(new_file(merged));
+        return Ok(merged.text());
     }
     let add = |text: String, one: &clients::MergedServer| edit::add_with(&text, &one.server, &one.comments);
     merged.servers.iter().try_fold(base.to_owned(), add).map_err(|error| target.edit_failure(error))

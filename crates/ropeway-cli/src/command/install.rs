@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::install_record::InstallRecord;
 use super::serve::known_profile;
 use crate::clients::{
-    COMMON_KEY, Client, ClientPaths, Edit, EntryForm, FileProblem, InstallTarget, URL_KEYS, is_own_entry,
+    COMMAND_KEYS, COMMON_KEY, Client, ClientPaths, Edit, EntryForm, FileProblem, InstallTarget, URL_KEYS, is_own_entry,
 };
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::Origin;
@@ -34,6 +34,7 @@ Examples:
   ropeway install cursor --profile coding
   ropeway install vscode --project --http
   ropeway install codex --dry-run
+  ropeway install goose
   ropeway install zed --remove
   ropeway install mcp-json --config team.yaml
 
@@ -204,7 +205,7 @@ impl Install {
     }
 
     fn foreign(&self, target: &InstallTarget, entry: &Value) -> Failure {
-        let what = ["command"].iter().chain(&URL_KEYS).find_map(|key| entry[*key].as_str());
+        let what = COMMAND_KEYS.iter().chain(&URL_KEYS).find_map(|key| entry[*key].as_str());
         let what = what.map(|what| format!(" (`{what}`)")).unwrap_or_default();
         let verb = if self.remove { "remove" } else { "replace" };
         Failure::usage(format!("`{}` has an entry `{}` that is not ropeway's{what}", target.path.display(), self.name))
@@ -248,7 +249,7 @@ impl Install {
     /// Returns the servers of the gateway. A project file must be trusted, since the client starts its servers.
     fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
         let options = ServerOptions { config: self.config.clone(), ..ServerOptions::default() };
-        let servers = options.servers(context)?;
+        let servers = options.own_servers(context)?;
         if servers.source == ServerSource::Demo && !self.http && !self.force {
             return Err(Failure::usage("no configuration file found; the client would only get the demo server")
                 .hint("try `ropeway add` or `ropeway import` first, `--config FILE`, or `--force`"));
@@ -266,7 +267,7 @@ impl Install {
         } else {
             self.stdio_form(servers)?
         };
-        client.entry(&form).ok_or_else(|| {
+        client.entry(&self.name, &form).ok_or_else(|| {
             Failure::usage(format!("{} does not support `--http` in its file", client.title()))
                 .hint("try it without `--http`")
         })

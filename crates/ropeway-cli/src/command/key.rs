@@ -160,7 +160,7 @@ impl KeyLocation {
             return Ok((KeyFile::new(file), None));
         }
         let options = ServerOptions { config: self.config.clone(), ..ServerOptions::default() };
-        let servers = options.servers(context)?;
+        let servers = options.own_servers(context)?;
         let Some(file) = servers.config.gateway.auth.keys_file.clone() else {
             return Err(Failure::usage("`gateway.auth.keys_file` is not set")
                 .hint("add `gateway: {auth: {keys_file: keys.json}}` to ropeway.yaml, or try `--file FILE`"));

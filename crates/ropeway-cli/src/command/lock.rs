@@ -82,7 +82,7 @@ struct Review {
 
 impl Lock {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
-        let servers = self.server.servers(&context)?;
+        let servers = self.server.own_servers(&context)?;
         let ServerSource::File(config) = servers.source.clone() else {
             let failure = Failure::usage("no configuration file to lock");
             let is_given = servers.source == ServerSource::Line;

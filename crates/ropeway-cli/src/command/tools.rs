@@ -261,7 +261,7 @@ fn selected_text(
             // A server from `--stdio` or `--url` has no configured name.
             let name = match source {
                 ServerSource::Line => session.names.short(tool).to_owned(),
-                ServerSource::File(_) | ServerSource::Demo => session.names.dotted(tool),
+                ServerSource::File(_) | ServerSource::Clients | ServerSource::Demo => session.names.dotted(tool),
             };
             describe(&name, tool, options, width())
         }

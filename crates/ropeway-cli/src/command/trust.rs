@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{self, Origin};
+use crate::connect::client_servers::{ClientServers, ServerFile};
 use crate::connect::command_context::CommandContext;
 use crate::failure::{Exit, Failure};
 use crate::files::file;
@@ -14,7 +15,7 @@ use crate::output::print::{print, print_json, say};
 use crate::terminal::status_icon::StatusIcon;
 use crate::terminal::table::{Cell, Overflow, Table};
 use crate::terminal::text::{escape_invisible, terminal_width};
-use crate::trust::{self, TrustMode, TrustReview, TrustStatus, TrustStore};
+use crate::trust::{self, TrustMode, TrustReview, TrustStatus, TrustStore, TrustStoreError, TrustSubject};
 
 /// Shown at the end of `--help`.
 pub(super) const EXAMPLES: &str = "\
@@ -28,6 +29,9 @@ A project file is a ropeway.yaml in the current directory or above. Until it is
 trusted, no command runs its servers, reads its secrets or expands its
 variables. A changed file must be trusted again. Files named by --config or
 ROPEWAY_CONFIG and the user configuration file need no trust.
+
+Without a configuration file, commands use the servers of other MCP clients once
+their files are trusted. Trust in such a file of yours covers its servers.
 
 Trust covers the text of the file, not the programs it names or the values in
 .env.";
@@ -45,7 +49,7 @@ const FAINT: Style = Style::new().dimmed();
 /// Shows what the file runs, reads and connects to, then stores its path and a digest of its content. On a terminal, asks first.
 #[derive(Debug, clap::Args)]
 pub(super) struct Trust {
-    /// File to review [default: the project file of the current directory]
+    /// File to review [default: the project file of the current directory, or else all files of other clients]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// List trusted files
@@ -67,6 +71,12 @@ impl Trust {
 }
 
 fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Failure> {
+    if let Some(found) = ClientServers::find() {
+        let files = selected_clients(&found, named.as_deref());
+        if !files.is_empty() {
+            return accept_clients(&files, context);
+        }
+    }
     let file = match named {
         Some(path) => ConfigFile::read(&path, Origin::Project)?,
         None => {
@@ -98,19 +108,12 @@ fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Fail
     }
     let summary = review.summary.clone();
     if !is_known {
-        if context.trust == TrustMode::TrustAll {
-            let failure = Failure::usage(format!("`--trust` and {}=1 apply to a single run", trust::VARIABLE));
-            return Err(failure.hint("omit them to accept the file"));
-        }
+        check_mode(context)?;
         // Without a terminal, running the command is the consent.
-        if trust::can_ask() && !trust::ask() {
+        if trust::can_ask() && !trust::ask(1) {
             return Err(Failure::usage(format!("`{shown}` is not trusted")));
         }
-        trust::record_trust(&file.path, &file.text, review.summary).map_err(|error| {
-            let failure = Failure::usage(error.to_string()).caused_by_source(&error);
-            let failure = error.fix().into_iter().fold(failure, Failure::hint);
-            failure.hint("use `--trust` to trust the file for one run")
-        })?;
+        trust::record_trust(&file.path, &file.text, review.summary).map_err(|error| not_stored(&error))?;
     }
     match context.json {
         true => print_json(&json!({
@@ -123,18 +126,76 @@ fn accept(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
+/// Returns the user files of other clients that the command is about: the named one, or all without a configuration file, with
+/// those of the project.
+fn selected_clients<'a>(found: &'a ClientServers, named: Option<&Path>) -> Vec<&'a ServerFile> {
+    let is_alone = named.is_some() || config_paths::find_path().is_none();
+    let files = found.select(named).into_iter();
+    // A named project file of another client is reviewed like any other file.
+    files.filter(|file| is_alone && (named.is_none() || !file.is_project())).collect()
+}
+
+fn accept_clients(files: &[&ServerFile], context: &CommandContext) -> Result<Exit, Failure> {
+    let store = TrustStore::open();
+    let is_known =
+        |file: &&&ServerFile| store.as_ref().is_ok_and(|store| store.is_trusted(file.path(), file.content()));
+    let (known, new): (Vec<&ServerFile>, Vec<&ServerFile>) = files.iter().partition(|file| is_known(file));
+    let subjects: Vec<TrustSubject<'_>> = new.iter().map(|file| file.subject()).collect();
+    if !subjects.is_empty() {
+        check_mode(context)?;
+        if !context.json || trust::can_ask() {
+            trust::show_reviews(&subjects);
+        }
+        if trust::can_ask() && !trust::ask(subjects.len()) {
+            return Err(Failure::usage("the servers of other clients are not trusted"));
+        }
+        for TrustSubject { path, content, review } in subjects {
+            trust::record_trust(path, content, review.summary).map_err(|error| not_stored(&error))?;
+        }
+    }
+    let paths: Vec<&Path> = files.iter().map(|file| file.path()).collect();
+    let line =
+        |file: &&ServerFile, words: &str| format!("{} {words}\n", escape_invisible(&file.path().display().to_string()));
+    context.print(&json!({"files": paths, "trusted": true, "needed": true}), || {
+        let known = known.iter().map(|file| line(file, "is already trusted"));
+        known.chain(new.iter().map(|file| line(file, "is now trusted"))).collect()
+    })?;
+    Ok(Exit::Done)
+}
+
+fn check_mode(context: &CommandContext) -> Result<(), Failure> {
+    if context.trust == TrustMode::Ask {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("`--trust` and {}=1 apply to a single run", trust::VARIABLE));
+    Err(failure.hint("omit them to accept the file"))
+}
+
+fn not_stored(error: &TrustStoreError) -> Failure {
+    store_failure(error).hint("use `--trust` to trust the file for one run")
+}
+
 fn sections(summary: &trust::summary::TrustSummary) -> Vec<Value> {
     let section = |section: &trust::summary::Section| json!({"title": section.title, "facts": section.facts});
     summary.0.iter().map(section).collect()
 }
 
 fn revoke(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Failure> {
+    let found = ClientServers::find();
+    let clients = found.as_ref().map(|found| selected_clients(found, named.as_deref())).unwrap_or_default();
+    if named.is_none() && !clients.is_empty() {
+        return clients.iter().try_fold(Exit::Done, |_, file| revoke_path(file.path(), context));
+    }
     let path = named
         .or_else(|| {
             config_paths::find_with_origin().filter(|(_, origin)| *origin == Origin::Project).map(|(path, _)| path)
         })
         .unwrap_or_else(|| config_paths::path_in(Path::new("")));
-    let is_revoked = open()?.revoke(&path).map_err(|error| store_failure(&error))?;
+    revoke_path(&path, context)
+}
+
+fn revoke_path(path: &Path, context: &CommandContext) -> Result<Exit, Failure> {
+    let is_revoked = open()?.revoke(path).map_err(|error| store_failure(&error))?;
     let shown = escape_invisible(&path.display().to_string());
     match (context.json, is_revoked) {
         (true, _) => print_json(&json!({"file": path, "revoked": is_revoked}))?,
@@ -146,12 +207,19 @@ fn revoke(named: Option<PathBuf>, context: &CommandContext) -> Result<Exit, Fail
 
 fn list(context: &CommandContext) -> Result<Exit, Failure> {
     let store = open()?;
-    let state = |path: &Path| match file::read(path) {
-        Ok(Some(text)) => match store.status(path, &text) {
-            TrustStatus::Trusted => "trusted",
-            TrustStatus::Changed(_) | TrustStatus::Unknown => "changed",
-        },
-        Ok(None) | Err(_) => "missing",
+    let clients = ClientServers::find();
+    let state = |path: &Path| {
+        let client = clients.as_ref().and_then(|found| found.select(Some(path)).into_iter().next());
+        let content = match client {
+            Some(client) => Some(client.content().to_owned()),
+            None => file::read(path).ok().flatten(),
+        };
+        match content.map(|content| store.status(path, &content)) {
+            Some(TrustStatus::Trusted) => "trusted",
+            Some(TrustStatus::Declined) => "declined",
+            Some(TrustStatus::Changed(_) | TrustStatus::Unknown) => "changed",
+            None => "missing",
+        }
     };
     if context.json {
         let record = |record: &trust::store::TrustRecord| {
@@ -186,7 +254,7 @@ fn open() -> Result<TrustStore, Failure> {
     TrustStore::open().map_err(|error| store_failure(&error))
 }
 
-fn store_failure(error: &trust::TrustStoreError) -> Failure {
+fn store_failure(error: &TrustStoreError) -> Failure {
     let failure = Failure::usage(error.to_string()).caused_by_source(error);
     error.fix().into_iter().fold(failure, Failure::hint)
 }

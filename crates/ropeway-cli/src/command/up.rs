@@ -62,7 +62,7 @@ enum Outcome {
 impl Up {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
         let options = ServerOptions { config: self.config.clone(), ..ServerOptions::default() };
-        let servers = options.servers(&context)?;
+        let servers = options.own_servers(&context)?;
         let files = files_of(&servers)?;
         files.create_folder()?;
         let _lock = files.lock()?;
@@ -149,7 +149,7 @@ async fn start(
 fn files_of(servers: &Servers) -> Result<GatewayFiles, Failure> {
     match &servers.source {
         ServerSource::File(path) => GatewayFiles::of(path),
-        ServerSource::Line | ServerSource::Demo => Err(no_file()),
+        ServerSource::Line | ServerSource::Clients | ServerSource::Demo => Err(no_file()),
     }
 }
 

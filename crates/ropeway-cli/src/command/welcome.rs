@@ -55,7 +55,7 @@ pub(super) async fn run(config: Option<PathBuf>, context: CommandContext) -> Res
         servers.show_all_warnings();
         return configured(&file.path, &servers, is_trusted, &context);
     }
-    let servers = options.servers(&context)?;
+    let servers = options.own_servers(&context)?;
     Session::with(servers, &context, async |session| {
         session.wait_for_servers().await?;
         let listing = session.listing();

@@ -11,6 +11,7 @@ use crate::arguments::command_words::CommandWords;
 use crate::arguments::names::{ToolNames, server_of};
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{Origin, find_with_origin};
+use crate::connect::client_servers::accepted_config;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::{ServerSource, Servers};
 use crate::trust::{TrustMode, VARIABLE};
@@ -40,7 +41,7 @@ impl KnownServers {
     fn of(options: &ServerOptions) -> Option<Self> {
         let file = match &options.config {
             Some(path) => Some(ConfigFile::read(path, Origin::Named).ok()?),
-            None if options.stdio.is_some() || options.url.is_some() => None,
+            None if options.is_given() => None,
             None => match find_with_origin() {
                 Some((path, origin)) => Some(ConfigFile::read(&path, origin).ok()?),
                 None => None,
@@ -48,14 +49,18 @@ impl KnownServers {
         };
         let mode = TrustMode::new(false, std::env::var_os(VARIABLE)).unwrap_or(TrustMode::Ask);
         let is_trusted = file.as_ref().is_none_or(|file| file.is_trusted(mode));
+        let clients = if file.is_some() || options.is_given() { None } else { accepted_config(mode) };
         let config = match &file {
             Some(file) if is_trusted => file.parse().ok()?,
             Some(file) => file.parse_unread().ok()?,
-            None => {
-                let mut entry = ServerEntry::new(options.config().ok()?);
-                entry.prefix = String::new();
-                Config::default().with_server(entry)
-            }
+            None => match clients {
+                Some(config) => config,
+                None => {
+                    let mut entry = ServerEntry::new(options.config().ok()?);
+                    entry.prefix = String::new();
+                    Config::default().with_server(entry)
+                }
+            },
         };
         let servers = Servers::new(config, ServerSource::Line);
         servers.redact_secrets();

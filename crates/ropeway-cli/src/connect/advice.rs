@@ -64,7 +64,7 @@ impl ServerAdvice {
         let ConnectionState::Down { cause, .. } = connection.state().borrow().clone() else { return None };
         let given = match self.source {
             ServerSource::File(_) => ConfigSource::File,
-            ServerSource::Line | ServerSource::Demo => ConfigSource::CommandLine,
+            ServerSource::Line | ServerSource::Clients | ServerSource::Demo => ConfigSource::CommandLine,
         };
         remedy(&cause, self.settings(server)?, &connection.stderr_tail(), given)
     }
@@ -111,7 +111,7 @@ impl ServerAdvice {
         let server = &status.server;
         let file = match &self.source {
             ServerSource::File(path) => Some((path.as_path(), file_name(path))),
-            ServerSource::Line | ServerSource::Demo => None,
+            ServerSource::Line | ServerSource::Clients | ServerSource::Demo => None,
         };
         match (&status.state, file) {
             (ServerState::Skipped { secrets }, Some((_, name))) => Some(secret_advice(secrets, &name)),
@@ -183,12 +183,12 @@ impl ServerAdvice {
     pub(crate) fn no_servers(&self) -> String {
         let place = match &self.source {
             ServerSource::File(path) => format!(" in {}", path.display()),
-            ServerSource::Line | ServerSource::Demo => String::new(),
+            ServerSource::Line | ServerSource::Clients | ServerSource::Demo => String::new(),
         };
         // `ropeway add` does not edit manifests.
         let is_manifest = match &self.source {
             ServerSource::File(path) => read_text(path).is_ok_and(|text| is_manifest(&text, path)),
-            ServerSource::Line | ServerSource::Demo => false,
+            ServerSource::Line | ServerSource::Clients | ServerSource::Demo => false,
         };
         let way = if is_manifest {
             "Add one to the servers of this manifest, or use `ropeway add NAME --config FILE -- COMMAND` with another file."
@@ -213,7 +213,9 @@ impl ServerAdvice {
         let names: Vec<&str> = statuses.map(|status| status.server.as_str()).collect();
         let health = match &self.source {
             ServerSource::File(path) => suggested_command("health", path),
-            ServerSource::Line | ServerSource::Demo => "`ropeway health` with the same options".to_owned(),
+            ServerSource::Line | ServerSource::Clients | ServerSource::Demo => {
+                "`ropeway health` with the same options".to_owned()
+            }
         };
         format!("{} (see {health})", clean_line(&names.join(", ")))
     }

@@ -31,7 +31,7 @@ impl Session {
         let failure = Failure::usage(format!("tool `{alias}.{}` is hidden by a filter", clean_line(tool)));
         match self.advice.source() {
             ServerSource::File(path) => failure.hint(format!("see `{key}` of server `{alias}` in {}", path.display())),
-            ServerSource::Line | ServerSource::Demo => failure.hint(format!("see `{key}`")),
+            ServerSource::Line | ServerSource::Clients | ServerSource::Demo => failure.hint(format!("see `{key}`")),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod advice;
 pub(crate) mod arrival;
+pub(crate) mod client_servers;
 pub(crate) mod command_context;
 pub(crate) mod deadline;
 pub(crate) mod failure_memory;

@@ -1,4 +1,4 @@
-//! The servers of a command: from options, from a configuration file, or the demo server.
+//! The servers of a command: from options, from a configuration file, from other clients, or the demo server.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use crate::arguments::command_rewrite::unusable_path;
 use crate::arguments::names::expand_prefix;
 use crate::config::config_file::ConfigFile;
 use crate::config::config_paths::{self, Origin, find_path, find_with_origin};
+use crate::connect::client_servers;
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::ServerOptions;
 use crate::connect::waiting::Waiting;
@@ -56,13 +57,30 @@ pub(crate) enum ServerSource {
     Line,
     /// A file.
     File(PathBuf),
+    /// The files of other clients.
+    Clients,
     /// No servers are configured, so the demo server is used.
     Demo,
 }
 
 impl ServerOptions {
-    /// Returns the selected servers. An untrusted project file is refused, or accepted on a terminal.
+    /// Returns the selected servers. An untrusted project file is refused, or accepted on a terminal. Without a file, those of
+    /// other clients are used, if the user accepts them.
     pub(crate) fn servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
+        let file = self.config_file()?;
+        if file.is_none()
+            && !self.is_given()
+            && let Some(servers) = client_servers::admit(context)
+        {
+            let servers = self.with_era(servers);
+            servers.redact_secrets();
+            return Ok(servers);
+        }
+        self.servers_of(file, context)
+    }
+
+    /// Like [`servers`](Self::servers), without those of other clients.
+    pub(crate) fn own_servers(&self, context: &CommandContext) -> Result<Servers, Failure> {
         self.servers_of(self.config_file()?, context)
     }
 
@@ -109,7 +127,8 @@ impl ServerOptions {
         }
     }
 
-    fn is_given(&self) -> bool {
+    /// Returns `true` if an option selects a server.
+    pub(crate) fn is_given(&self) -> bool {
         self.stdio.is_some() || self.url.is_some()
     }
 

@@ -130,7 +130,7 @@ impl SignInTarget {
         let words = format!("{command} {}", self.argument);
         match &self.source {
             ServerSource::File(path) => suggested_command(&words, path),
-            ServerSource::Line | ServerSource::Demo => format!("`ropeway {words}`"),
+            ServerSource::Line | ServerSource::Clients | ServerSource::Demo => format!("`ropeway {words}`"),
         }
     }
 }

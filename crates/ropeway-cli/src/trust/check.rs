@@ -81,7 +81,7 @@ pub(crate) fn admit_as(
         warn(error, "ropeway may ask again");
     }
     say(&render_review(&review, before.as_ref()));
-    if !ask() {
+    if !ask(1) {
         return Err(Failure::usage(format!("`{}` is not trusted; nothing was started", review.file())));
     }
     if let Err(error) = record_trust(path, text, review.summary) {
@@ -98,24 +98,68 @@ pub(crate) fn previous_summary(
 ) -> Option<TrustSummary> {
     match store.as_ref().ok()?.status(path, text) {
         TrustStatus::Changed(record) => Some(record.summary.clone()),
-        TrustStatus::Trusted | TrustStatus::Unknown => None,
+        TrustStatus::Trusted | TrustStatus::Declined | TrustStatus::Unknown => None,
     }
 }
 
 /// Stores that the user accepted a text. A broken store is renamed with a warning.
 pub(crate) fn record_trust(path: &Path, text: &str, summary: TrustSummary) -> Result<(), TrustStoreError> {
-    let mut store = match TrustStore::open() {
+    open_or_replace()?.record(path, text, summary)
+}
+
+fn open_or_replace() -> Result<TrustStore, TrustStoreError> {
+    match TrustStore::open() {
         Err(TrustStoreError::Broken { .. }) => {
             let (store, aside) = TrustStore::replace_broken()?;
             print_warning(&format!(
                 "the trust store was damaged: moved it to `{}` and created a new one",
                 aside.display()
             ));
-            store
+            Ok(store)
         }
-        store => store?,
-    };
-    store.record(path, text, summary)
+        store => store,
+    }
+}
+
+/// A file of several that the user accepts or declines together.
+#[derive(Debug)]
+pub(crate) struct TrustSubject<'a> {
+    pub(crate) path: &'a Path,
+    /// The content that the answer covers.
+    pub(crate) content: &'a str,
+    pub(crate) review: TrustReview,
+}
+
+/// Shows the reviews of several files, with their totals last.
+pub(crate) fn show_reviews(subjects: &[TrustSubject<'_>]) {
+    let store = TrustStore::open();
+    if let Err(error) = &store {
+        warn(error, "ropeway may ask again");
+    }
+    for TrustSubject { path, content, review } in subjects {
+        let before = previous_summary(&store, path, content);
+        say(&format!("{}\n", render_review(review, before.as_ref())));
+    }
+    if subjects.len() > 1 {
+        let reviews = subjects.iter().map(|subject| &subject.review);
+        say(&wrap(&TrustReview::total_line(reviews), terminal_width(&std::io::stderr()).unwrap_or(usize::MAX), 0));
+    }
+}
+
+/// Asks whether to trust the files and stores the answer, also if it is no.
+pub(crate) fn ask_together(subjects: Vec<TrustSubject<'_>>) -> bool {
+    show_reviews(&subjects);
+    let is_accepted = ask(subjects.len());
+    for TrustSubject { path, content, review } in subjects {
+        let stored = open_or_replace().and_then(|mut store| match is_accepted {
+            true => store.record(path, content, review.summary),
+            false => store.decline(path, content),
+        });
+        if let Err(error) = stored {
+            warn(&error, "the answer applies to this run only");
+        }
+    }
+    is_accepted
 }
 
 /// Renders a review and the changes since the last one.
@@ -175,11 +219,12 @@ pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Asks the user whether to trust the file. Anything but yes means no.
-pub(crate) fn ask() -> bool {
+/// Asks the user whether to trust this number of files. Anything but yes means no.
+pub(crate) fn ask(count: usize) -> bool {
     // Input typed before the review was shown is not an answer.
     let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
-    say(&format!("{HEADING}Trust this file?{HEADING:#} [y/N] "));
+    let files = if count == 1 { "this file" } else { "these files" };
+    say(&format!("{HEADING}Trust {files}?{HEADING:#} [y/N] "));
     let mut answer = String::new();
     // The end of input means no.
     let read = std::io::stdin().lock().read_line(&mut answer);

@@ -9,8 +9,8 @@ pub(crate) mod store;
 pub(crate) mod summary;
 
 pub(crate) use self::check::{
-    ReloadGuard, TrustMode, VARIABLE, admit, admit_as, ask, can_ask, previous_summary, print_warning, record_trust,
-    render_review,
+    ReloadGuard, TrustMode, TrustSubject, VARIABLE, admit, admit_as, ask, ask_together, can_ask, previous_summary,
+    print_warning, record_trust, render_review, show_reviews,
 };
 pub(crate) use self::digest::sha256;
 pub(crate) use self::error::TrustStoreError;

@@ -87,7 +87,38 @@ impl TrustReview {
 
     /// Summarizes the file in one sentence.
     pub(crate) fn summary_line(&self) -> String {
-        let ReviewCounts { commands, urls, variables, files, allow_patterns } = self.counts;
+        self.counts.sentence("It")
+    }
+
+    /// Summarizes several files in one line.
+    pub(crate) fn total_line<'a>(reviews: impl Iterator<Item = &'a Self>) -> String {
+        let mut total = ReviewCounts::default();
+        reviews.for_each(|review| total.add(&review.counts));
+        total.sentence("In total, it")
+    }
+
+    /// Returns the command that reviews and accepts the file.
+    pub(crate) fn command(&self) -> String {
+        trust_command(&self.path)
+    }
+
+    /// Returns the escaped path for messages.
+    pub(crate) fn file(&self) -> String {
+        escape_invisible(&self.path.display().to_string())
+    }
+}
+
+impl ReviewCounts {
+    fn add(&mut self, other: &Self) {
+        self.commands += other.commands;
+        self.urls += other.urls;
+        self.variables += other.variables;
+        self.files += other.files;
+        self.allow_patterns += other.allow_patterns;
+    }
+
+    fn sentence(&self, subject: &str) -> String {
+        let &Self { commands, urls, variables, files, allow_patterns } = self;
         let counted = |count: usize, one: &str, many: &str| match count {
             0 => None,
             1 => Some(format!("1 {one}")),
@@ -106,21 +137,11 @@ impl TrustReview {
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         match &parts[..] {
-            [] => "It runs nothing and connects to nothing.".to_owned(),
-            [first, second] => format!("It {first} and {second}."),
-            [all @ .., last] if !all.is_empty() => format!("It {}, and {last}.", all.join(", ")),
-            parts => format!("It {}.", parts.join("")),
+            [] => format!("{subject} runs nothing and connects to nothing."),
+            [first, second] => format!("{subject} {first} and {second}."),
+            [all @ .., last] if !all.is_empty() => format!("{subject} {}, and {last}.", all.join(", ")),
+            parts => format!("{subject} {}.", parts.join("")),
         }
-    }
-
-    /// Returns the command that reviews and accepts the file.
-    pub(crate) fn command(&self) -> String {
-        trust_command(&self.path)
-    }
-
-    /// Returns the escaped path for messages.
-    pub(crate) fn file(&self) -> String {
-        escape_invisible(&self.path.display().to_string())
     }
 }
 

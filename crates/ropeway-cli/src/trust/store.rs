@@ -56,9 +56,36 @@ pub(crate) struct TrustRecord {
     pub(crate) content: Option<Digest>,
     /// When the file was accepted.
     pub(crate) accepted: String,
+    /// The SHA-256 of a content that the user declined. If no content was accepted, `sha256` is empty: versions that do not
+    /// know this field must not take the record for consent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) declined: Option<String>,
     /// The review that the user saw.
     #[serde(default)]
     pub(crate) summary: TrustSummary,
+}
+
+impl TrustRecord {
+    /// Returns the record of a file of which no content was accepted.
+    fn empty(path: &Path) -> Result<Self, TrustStoreError> {
+        let identity =
+            Identity::of(path).map_err(|source| TrustStoreError::Unidentified { path: path.to_owned(), source })?;
+        let Identity { path, target, owner } = identity;
+        if path.to_str().is_none() || target.as_ref().is_some_and(|target| target.to_str().is_none()) {
+            return Err(TrustStoreError::NotText { path });
+        }
+        let (sha256, accepted) = (String::new(), String::new());
+        Ok(Self {
+            path,
+            target,
+            owner,
+            sha256,
+            content: None,
+            accepted,
+            declined: None,
+            summary: TrustSummary::default(),
+        })
+    }
 }
 
 /// The file format of the store.
@@ -81,6 +108,8 @@ pub(crate) enum TrustStatus<'a> {
     Trusted,
     /// Another content was accepted at this path.
     Changed(&'a TrustRecord),
+    /// This content was declined at this path.
+    Declined,
     /// Nothing was accepted at this path.
     Unknown,
 }
@@ -160,8 +189,9 @@ impl TrustStore {
         };
         match self.records.iter().find(|record| record.path == identity.path) {
             Some(record) if identity.matches(record) && is_same(record) => TrustStatus::Trusted,
-            Some(record) => TrustStatus::Changed(record),
-            None => TrustStatus::Unknown,
+            Some(record) if record.declined.as_deref() == Some(&sha256(content)) => TrustStatus::Declined,
+            Some(record) if !record.sha256.is_empty() => TrustStatus::Changed(record),
+            Some(_) | None => TrustStatus::Unknown,
         }
     }
 
@@ -172,19 +202,31 @@ impl TrustStore {
 
     /// Stores that the user accepted this content at this path.
     pub(crate) fn record(&mut self, path: &Path, content: &str, summary: TrustSummary) -> Result<(), TrustStoreError> {
-        let identity =
-            Identity::of(path).map_err(|source| TrustStoreError::Unidentified { path: path.to_owned(), source })?;
-        let digests = (sha256(content), content_digest(content, path).ok());
-        let Identity { path, target, owner } = identity;
-        if path.to_str().is_none() || target.as_ref().is_some_and(|target| target.to_str().is_none()) {
-            return Err(TrustStoreError::NotText { path });
-        }
         let accepted = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let (sha256, content) = digests;
-        let record = TrustRecord { path, target, owner, sha256, content, accepted, summary: summary.bounded() };
+        let record = TrustRecord {
+            sha256: sha256(content),
+            content: content_digest(content, path).ok(),
+            accepted,
+            summary: summary.bounded(),
+            ..TrustRecord::empty(path)?
+        };
         self.change(|records| {
             records.retain(|known| known.path != record.path);
             records.push(record);
+            true
+        })?;
+        Ok(())
+    }
+
+    /// Stores that the user declined this content at this path. Consent to another content is kept.
+    pub(crate) fn decline(&mut self, path: &Path, content: &str) -> Result<(), TrustStoreError> {
+        let declined = Some(sha256(content));
+        let record = TrustRecord::empty(path)?;
+        self.change(|records| {
+            match records.iter_mut().find(|known| known.path == record.path) {
+                Some(known) => known.declined = declined,
+                None => records.push(TrustRecord { declined, ..record }),
+            }
             true
         })?;
         Ok(())

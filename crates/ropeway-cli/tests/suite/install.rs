@@ -386,3 +386,84 @@ fn the_line_ends_of_a_file_are_kept() {
         assert_eq!(home.read(file), before, "{client}");
     }
 }
+
+/// A configuration of Goose, with comments.
+const GOOSE: &str = "\
+GOOSE_PROVIDER: openai # mine
+extensions:
+  developer:
+    bundled: true
+    enabled: true
+    name: developer
+    timeout: 300
+    type: builtin
+
+  # The time
+  time:
+    name: time
+    type: stdio
+    cmd: uvx
+    args:
+    - mcp-server-time
+    enabled: true
+    envs: {}
+
+# Last
+GOOSE_MODEL: 'x'
+";
+
+#[test]
+fn the_file_of_goose_keeps_every_byte() {
+    let home = home();
+    let file = ".config/goose/config.yaml";
+    for before in [GOOSE, "GOOSE_MODEL: x", "extensions: {} # none\n", "# nothing\n"] {
+        home.write(file, before);
+        let run = home.run(&["install", "goose", "--dry-run"]).expect(0);
+        assert!(run.stdout.starts_with("extensions:\n  ropeway:\n    "), "{}", run.stdout);
+        assert_eq!(home.read(file), before);
+        let run = home.run(&["install", "goose"]).expect(0);
+        assert!(run.stdout.starts_with("Added `ropeway` to "), "{}", run.stdout);
+        let installed = home.read(file);
+        let kept = |line: &&str| line.starts_with("extensions: {") || installed.contains(*line);
+        assert!(before.lines().filter(|line| !kept(line)).count() == 0 && installed.contains("cmd"), "{installed}");
+        home.run(&["install", "goose", "--profile", "mine"]).expect(0);
+        assert!(home.read(file).contains("--profile"), "{}", home.read(file));
+        home.run(&["install", "goose", "--remove"]).expect(0);
+        assert_eq!(home.read(file), before);
+    }
+    fs::remove_file(home.path(file)).expect("a file");
+    home.run(&["install", "goose", "--http"]).expect(0);
+    assert!(home.read(file).contains("uri: http://127.0.0.1:8931/mcp\n"), "{}", home.read(file));
+    home.run(&["install", "goose", "--remove"]).expect(0);
+    assert!(!home.path(file).exists());
+}
+
+#[test]
+fn an_entry_of_goose_is_removed_after_other_changes() {
+    let home = home();
+    let file = ".config/goose/config.yaml";
+    home.write(file, GOOSE);
+    home.run(&["install", "goose"]).expect(0);
+    let changed = home.read(file).replace("GOOSE_MODEL: 'x'", "GOOSE_MODEL: y");
+    home.write(file, &changed);
+    home.run(&["install", "goose", "--remove"]).expect(0);
+    assert_eq!(home.read(file), GOOSE.replace("GOOSE_MODEL: 'x'", "GOOSE_MODEL: y"));
+    home.write(file, "extensions: {ropeway: {type: stdio, name: x, cmd: other, args: []}}\n");
+    let run = home.run(&["install", "goose"]).expect(2);
+    assert!(run.stderr.contains("is not ropeway's (`other`)"), "{}", run.stderr);
+    home.write(file, "extensions: [\n");
+    let run = home.run(&["install", "goose"]).expect(2);
+    assert!(run.stderr.contains("invalid YAML"), "{}", run.stderr);
+}
+
+#[test]
+fn the_servers_of_goose_are_imported() {
+    let home = Home::new();
+    home.write(".config/goose/config.yaml", GOOSE);
+    let result = home.run(&["import", "--from", "goose", "--json"]).expect(0).json();
+    assert_eq!((&result["servers"], &result["notes"]), (&json!(["time"]), &json!([])));
+    assert!(
+        home.read("work/ropeway.yaml")
+            .contains("  # from Goose\n  - alias: time\n    transport: stdio\n    command: uvx\n")
+    );
+}

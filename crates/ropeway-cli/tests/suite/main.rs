@@ -43,6 +43,7 @@ mod many;
 mod mark;
 mod narrow;
 mod options;
+mod other_clients;
 mod pager;
 mod picture;
 mod place;

@@ -46,7 +46,7 @@ fn trust_of(place: &ConfigPath) -> Option<&'static str> {
     Some(match TrustStore::open().as_ref().map(|store| store.status(&place.path, &text)) {
         Ok(TrustStatus::Trusted) => "trusted",
         Ok(TrustStatus::Changed(_)) => "changed",
-        Ok(TrustStatus::Unknown) | Err(_) => "untrusted",
+        Ok(TrustStatus::Declined | TrustStatus::Unknown) | Err(_) => "untrusted",
     })
 }
 

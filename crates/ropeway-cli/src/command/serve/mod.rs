@@ -45,7 +45,7 @@ Examples:
   ropeway serve --command 'uvx mcp-server-time'
   ropeway serve --command 'python3 server.py' --watch
 
-Clients: `ropeway install` adds the gateway to Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI or Zed.
+Clients: `ropeway install` adds the gateway to Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI, Goose or Zed.
 
 Names: with several servers, tools and prompts are named SERVER_NAME; see `gateway.prefix`. With one server, they keep their \
 own names.

@@ -102,7 +102,7 @@ fn keys(settings: &GatewaySettings, folder: Option<&Path>) -> Result<KeySource, 
 fn journal_name(source: &ServerSource) -> String {
     let path = match source {
         ServerSource::File(path) => std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()),
-        ServerSource::Line | ServerSource::Demo => PathBuf::new(),
+        ServerSource::Line | ServerSource::Clients | ServerSource::Demo => PathBuf::new(),
     };
     format!("sessions-{}.jsonl", &sha256(&path.to_string_lossy())[..16])
 }

@@ -148,6 +148,7 @@ fn a_store_that_is_too_large_loses_summaries_but_no_record() {
         sha256: sha256("content"),
         content: None,
         accepted: String::new(),
+        declined: None,
         summary: TrustSummary(vec![section.clone()]),
     };
     let mut records: Vec<TrustRecord> = (0..10).map(record).collect();

@@ -255,7 +255,7 @@ impl Document {
             let path = format!("servers[{index}]");
             let (node, problems) = manifest::flatten_connection(server, &path);
             self.problems.extend(problems);
-            self.servers.push(ServerNode { path, node, unsupported: None });
+            self.servers.push(ServerNode { path, node, project: None, unsupported: None });
         }
     }
 

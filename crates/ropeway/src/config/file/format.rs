@@ -68,8 +68,9 @@ pub(super) fn parse_tree(text: &str, origin: &Path) -> Result<Node, ConfigError>
 
 /// Rejects a file with too many servers, before any of them is processed.
 fn check_server_count(tree: &Node) -> Result<(), ConfigProblem> {
-    const PATHS: [&[&str]; 7] = [
+    const PATHS: [&[&str]; 8] = [
         &["servers"],
+        &["extensions"],
         &["config", "servers"],
         &["services", "mcp"],
         &["mcpServers"],

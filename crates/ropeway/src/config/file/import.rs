@@ -33,6 +33,9 @@ pub struct ForeignServer {
     pub server: RawServer,
     /// Comments for the user, such as the descriptions of required variables.
     pub notes: Vec<String>,
+    /// The project directory that the server belongs to, in a file with the servers of several projects, such as that of
+    /// Claude Code.
+    pub project: Option<PathBuf>,
 }
 
 /// Reads the servers of another client's file, for writing them to a native file.
@@ -78,7 +81,10 @@ pub fn read_foreign_in(text: &str, origin: &Path, folder: Option<&Path>) -> Resu
             continue;
         }
         match decode::decode::<RawServer>(&server.node, &server.path) {
-            Ok(server) => foreign.push(portable(server, origin, folder, &translation.inputs)),
+            Ok(raw) => {
+                let project = server.project.map(PathBuf::from);
+                foreign.push(portable(raw, origin, folder, &translation.inputs), project);
+            }
             Err(problem) => {
                 let (line, column) = (problem.line, problem.column);
                 foreign.warnings.push(format!("a server is skipped: {line}:{column}: {problem}"));
@@ -112,7 +118,7 @@ fn read_manifest(document: Document, origin: &Path, folder: Option<&Path>) -> Fo
             }
             _ => {}
         }
-        foreign.push(portable(server, origin, folder, &[]));
+        foreign.push(portable(server, origin, folder, &[]), None);
     }
     let others = [
         ("collisions", document.collisions.is_some()),
@@ -129,9 +135,9 @@ fn read_manifest(document: Document, origin: &Path, folder: Option<&Path>) -> Fo
 
 impl ForeignConfig {
     /// Adds a server, or a warning that it is skipped.
-    fn push(&mut self, portable: Portable) {
+    fn push(&mut self, portable: Portable, project: Option<PathBuf>) {
         match portable {
-            Portable::Server(server) => self.servers.push(*server),
+            Portable::Server(server) => self.servers.push(ForeignServer { project, ..*server }),
             Portable::NeedsWorkspace(alias) => {
                 self.warnings.push(format!(
                     "server {} is skipped: `${{workspaceFolder}}` is unknown outside of a project",
@@ -184,7 +190,7 @@ fn portable(mut server: RawServer, origin: &Path, workspace: Option<&Path>, inpu
     if needs_workspace {
         return Portable::NeedsWorkspace(server.alias);
     }
-    Portable::Server(Box::new(ForeignServer { server, notes }))
+    Portable::Server(Box::new(ForeignServer { server, notes, project: None }))
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -104,7 +104,7 @@ pub(super) fn servers(path: &str, collection: &Node) -> (Vec<ServerNode>, Vec<Co
     let mut take = |name: Option<(&str, Position)>, node: &Node, path: String| {
         let (node, found) = if node.is_map() { manifest_server(name, node, &path) } else { (node.clone(), Vec::new()) };
         problems.extend(found);
-        servers.push(ServerNode { path, node, unsupported: None });
+        servers.push(ServerNode { path, node, project: None, unsupported: None });
     };
     match &collection.kind {
         NodeKind::List(items) => {

@@ -46,6 +46,8 @@ pub(super) struct ServerNode {
     /// The path of the entry in the file.
     pub(super) path: String,
     pub(super) node: Node,
+    /// The directory of the project that the server belongs to, in a file with several projects.
+    pub(super) project: Option<String>,
     /// The first unsupported key that prevents the server from being started.
     pub(super) unsupported: Option<UnsupportedKey>,
 }

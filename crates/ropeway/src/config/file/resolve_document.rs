@@ -94,7 +94,7 @@ fn resolve_servers(
 ) -> Option<HashMap<String, Position>> {
     let broken: HashSet<String> = problems.iter().map(|problem| problem.path.clone()).collect();
     let mut aliases: HashMap<String, Position> = HashMap::new();
-    for ServerNode { path, node, unsupported } in &document.servers {
+    for ServerNode { path, node, unsupported, .. } in &document.servers {
         // The aliases of the remaining servers are unknown, so references to them cannot be checked.
         if problems.len() > MAX_PROBLEMS {
             return None;

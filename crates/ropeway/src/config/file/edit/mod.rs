@@ -1,12 +1,14 @@
 //! Edits of a `ropeway.yaml` that preserve comments and formatting.
 
 mod lines;
+mod map_entry;
 
 use std::path::Path;
 
 use serde_json::Value;
 
 use self::lines::{Block, commented_item, indent, is_blank_before, replaced, splice, with_final_newline};
+pub use self::map_entry::{TextEdit, add_map_entry, map_entry, remove_map_entry};
 use super::node::{Entry, Node, NodeKind};
 use super::position::Position;
 use super::problem::{ConfigError, did_you_mean, in_backticks, nearest};

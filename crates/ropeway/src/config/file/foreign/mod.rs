@@ -1,5 +1,6 @@
 //! Translation of the files of other MCP clients to native keys.
 
+mod goose;
 mod oauth;
 mod restrictions;
 mod translator;
@@ -70,6 +71,12 @@ pub(super) fn translate(tree: &Node) -> Option<Translation> {
         .any(|key| tree.get(key).is_some());
     if tree.get("servers").is_some_and(Node::is_map) && !is_native {
         take(&["servers"], ClientFormat::Standard);
+    }
+    if let Some(extensions) = tree.get("extensions").filter(|extensions| goose::is_extensions(extensions)) {
+        found = true;
+        translation.key = "extensions".to_owned();
+        let steps = [PathStep::Key("extensions".to_owned())];
+        translation.take(&goose::servers(extensions), &steps, ClientFormat::Standard, None);
     }
     // Claude Code stores the servers of projects next to those of the user.
     for project in tree.get("projects").map(Node::entries).unwrap_or_default() {
@@ -161,7 +168,7 @@ impl Translation {
         project: Option<&str>,
     ) {
         if !server.is_map() {
-            self.servers.push(ServerNode { path, node: server.clone(), unsupported: None });
+            self.servers.push(ServerNode { path, node: server.clone(), project: None, unsupported: None });
             return;
         }
         let mut translator = ServerTranslator::new(name, server, format);
@@ -187,7 +194,8 @@ impl Translation {
         let Some(alias) = self.unique_alias(name, decoded, project) else { return };
         self.warnings.extend(warnings);
         entries.insert(0, Entry { key: "alias".into(), position: at, value: Node::string(at, alias) });
-        self.servers.push(ServerNode { path, node: Node::map(server.position, entries), unsupported });
+        let node = Node::map(server.position, entries);
+        self.servers.push(ServerNode { path, node, project: project.map(str::to_owned), unsupported });
     }
 
     /// Returns a valid and unique alias. `None` if the same server exists already.

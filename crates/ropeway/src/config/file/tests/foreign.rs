@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::known;
 use crate::config::{
-    Config, HttpServer, Secrets, ServerConfig, ServerEntry, ServerSettings, StdioServer, Transport, read_foreign,
+    Config, HttpServer, Secrets, ServerConfig, ServerEntry, ServerSettings, StdioServer, Transport, edit, read_foreign,
     read_foreign_in,
 };
 
@@ -608,4 +608,65 @@ fn an_object_that_does_not_end_is_reported_at_the_end() {
     let text = "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\"}\n\n";
     let error = Config::parse(text, Path::new("mcp.json"), &Secrets::none()).expect_err("a broken file");
     assert_eq!((error.problems[0].line, error.problems[0].message()), (3, "invalid JSON: unterminated object".into()));
+}
+
+#[test]
+fn extensions_of_goose_are_servers() {
+    let text = "\
+GOOSE_PROVIDER: openai
+extensions:
+  developer: {bundled: true, enabled: true, name: developer, timeout: 300, type: builtin}
+  code: {type: inline_python, name: code, code: print(1)}
+  github:
+    name: GitHub
+    cmd: npx
+    args: [-y, 'a${b}']
+    enabled: true
+    envs: {HOST: $x}
+    env_keys: [GITHUB_TOKEN, HOST]
+    type: stdio
+    timeout: 60
+    bundled: null
+    available_tools: [search]
+  web:
+    name: web
+    type: streamable_http
+    uri: https://example.com/${PLACE}/mcp?a=$b
+    headers: {Authorization: 'Bearer $TOKEN', X: '${ TOKEN } ${other}'}
+    envs: {PLACE: here$}
+    env_keys: [TOKEN]
+    enabled: false
+    available_tools: []
+";
+    let foreign = read_foreign(text, Path::new("/home/ada/.config/goose/config.yaml")).expect("servers");
+    assert_eq!(foreign.warnings, [""; 0]);
+    let servers = foreign.servers.iter().map(|server| (&server.server, &[][..]));
+    let written = edit::write(servers);
+    let expected = "\
+servers:
+  - alias: github
+    transport: stdio
+    command: npx
+    args: [-y, \"a$${b}\"]
+    env:
+      GITHUB_TOKEN: \"${GITHUB_TOKEN}\"
+      HOST: \"$$x\"
+    tools:
+      allow: [search]
+    enabled: true
+    timeouts:
+      total: 60s
+
+  - alias: web
+    transport: streamable-http
+    url: \"https://example.com/here$$/mcp?a=$$b\"
+    headers:
+      Authorization: \"Bearer ${TOKEN}\"
+      X: \"${TOKEN} $${other}\"
+    enabled: false
+";
+    assert_eq!(
+        written.split_once("servers:").map(|(_, servers)| servers),
+        expected.split_once("servers:").map(|(_, servers)| servers)
+    );
 }
