@@ -78,12 +78,8 @@ async fn acknowledge(
     exchange: &Arc<Exchange>,
     mut filter: ListenFilter,
 ) -> Result<(), SubscriptionRefusal> {
-    let subscribing = Subscribing {
-        shared,
-        client: &exchange.client,
-        key: SubscriberKey::Listener(exchange.key),
-        subscriber: Subscriber::Listener(Arc::downgrade(exchange)),
-    };
+    let key = SubscriberKey::Listener(exchange.key);
+    let subscribing = Subscribing::new(shared, &exchange.client, key, Subscriber::Listener(Arc::downgrade(exchange)));
     let mut confirmed = Vec::new();
     for outcome in subscribing.add_all(std::mem::take(&mut filter.resource_subscriptions)).await {
         match outcome {

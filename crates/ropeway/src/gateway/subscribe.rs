@@ -1,10 +1,12 @@
 //! `resources/subscribe` and `resources/unsubscribe`, and the connections that subscriptions are placed on.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::select_ok;
+use futures_util::future::{join_all, select_ok};
 use tokio::time::Instant;
 
 use super::catalog::LOOKUP_TIMEOUT;
@@ -22,6 +24,9 @@ use crate::tool::{Alias, CallError};
 
 /// Maximum time until a server has confirmed subscriptions. Clients wait for a response for 60 s and more.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// Maximum resources of one request whose server is looked up, because none has listed them. Each costs a request to each server.
+const MAX_LOOKUPS: usize = 16;
 
 /// Maximum time until the servers of restored subscriptions are found. They may be starting, too.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -105,10 +110,12 @@ impl From<SubscriptionLimit> for SubscriptionRefusal {
 
 /// A subscriber that adds subscriptions.
 pub(crate) struct Subscribing<'a> {
-    pub(crate) shared: &'a Arc<GatewayShared>,
-    pub(crate) client: &'a Arc<Client>,
-    pub(crate) key: SubscriberKey,
-    pub(crate) subscriber: Subscriber,
+    shared: &'a Arc<GatewayShared>,
+    client: &'a Arc<Client>,
+    key: SubscriberKey,
+    subscriber: Subscriber,
+    /// Number of resources whose server may still be looked up.
+    lookups: AtomicUsize,
 }
 
 /// A subscription that ends unless it is kept, so that a cancelled request leaves nothing behind.
@@ -130,8 +137,17 @@ impl Drop for NewSubscription<'_> {
 
 impl<'a> Subscribing<'a> {
     fn client(shared: &'a Arc<GatewayShared>, client: &'a Arc<Client>) -> Self {
-        let subscriber = Subscriber::Client(Arc::downgrade(client));
-        Self { shared, client, key: SubscriberKey::Client(client.id), subscriber }
+        Self::new(shared, client, SubscriberKey::Client(client.id), Subscriber::Client(Arc::downgrade(client)))
+    }
+
+    /// Creates a subscriber that acts for a client.
+    pub(crate) fn new(
+        shared: &'a Arc<GatewayShared>,
+        client: &'a Arc<Client>,
+        key: SubscriberKey,
+        subscriber: Subscriber,
+    ) -> Self {
+        Self { shared, client, key, subscriber, lookups: MAX_LOOKUPS.into() }
     }
 
     /// Subscribes to resources, and waits until their servers have confirmed that. Returns the outcomes in the order of the URIs.
@@ -158,6 +174,7 @@ impl<'a> Subscribing<'a> {
 
     /// Adds a subscription, without placing it. Its server is found by the deadline.
     async fn add(&self, uri: Arc<str>, deadline: Instant) -> Result<NewSubscription<'a>, SubscriptionRefusal> {
+        self.shared.subscriptions.check_room(self.key, &uri)?;
         let resource = self.find(uri, deadline).await?;
         if self.shared.upstreams.account(&resource.group.server, &self.client.principal).is_some() {
             return Err(ErrorReply::not_per_principal(&resource.group.server).into());
@@ -185,19 +202,12 @@ impl<'a> Subscribing<'a> {
         let info = |server: &Alias| self.shared.upstreams.info(server);
         let (connected, late): (Vec<Alias>, Vec<Alias>) =
             servers.into_iter().partition(|server| info(server).is_some());
-        for server in &connected {
-            if self.has_resource(server, uri).await {
-                return Ok(server.clone());
-            }
-        }
-        if !late.is_empty() {
-            let reads = late.iter().map(|server| {
-                Box::pin(async move { if self.has_resource(server, uri).await { Ok(server) } else { Err(()) } })
-            });
-            match tokio::time::timeout_at(deadline, select_ok(reads)).await {
-                Ok(Ok((server, _))) => return Ok(server.clone()),
+        let may_look_up = self.lookups.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+        if may_look_up {
+            match tokio::time::timeout_at(deadline, self.look_up(uri, &connected, &late)).await {
+                Ok(Some(owner)) => return Ok(owner),
                 // All of them have answered or failed.
-                Ok(Err(())) => {}
+                Ok(None) => {}
                 Err(_) => {
                     let mut error = ErrorReply::resource_not_found(uri, self.client.era);
                     add_starting(&mut error, late.iter().filter(|server| info(server).is_none()));
@@ -213,8 +223,23 @@ impl<'a> Subscribing<'a> {
         found.ok_or_else(|| ErrorReply::resource_not_found(uri, self.client.era))
     }
 
+    /// Returns the first server that can read a resource: a connected one, in their order, or else the first of the others to answer.
+    async fn look_up(&self, uri: &str, connected: &[Alias], late: &[Alias]) -> Option<Alias> {
+        let has = join_all(connected.iter().map(|server| self.has_resource(server, uri))).await;
+        let first = connected.iter().zip(has).find(|(_, has)| *has).map(|(server, _)| server.clone());
+        if first.is_some() || late.is_empty() {
+            return first;
+        }
+        let read = |server| Box::pin(async move { self.has_resource(server, uri).await.then_some(server).ok_or(()) });
+        select_ok(late.iter().map(read)).await.ok().map(|(server, _)| server.clone())
+    }
+
     /// Returns `true` if a server can read a resource, once it is connected.
     async fn has_resource(&self, server: &Alias, uri: &str) -> bool {
+        // The resources of a principal's own account cannot be subscribed to.
+        if self.shared.upstreams.account(server, &self.client.principal).is_some() {
+            return false;
+        }
         let Ok(lease) = self.shared.bridge.connect_for(server, None).await else { return false };
         let read = tokio::time::timeout(LOOKUP_TIMEOUT, lease.mcp.read_resource(uri)).await;
         read.is_ok_and(|read| read.is_ok())
@@ -278,7 +303,8 @@ pub(crate) fn restore(shared: &Arc<GatewayShared>, client: &Arc<Client>, uris: i
     let (weak, client) = (Arc::downgrade(shared), Arc::downgrade(client));
     shared.subscriptions.spawn(async move {
         let (Some(shared), Some(client)) = (weak.upgrade(), client.upgrade()) else { return };
-        let subscribing = Subscribing::client(&shared, &client);
+        // All of them were accepted before.
+        let subscribing = Subscribing { lookups: uris.len().into(), ..Subscribing::client(&shared, &client) };
         let deadline = Instant::now() + RESTORE_TIMEOUT;
         let mut servers: Vec<Alias> = Vec::new();
         for uri in uris {
@@ -290,7 +316,7 @@ pub(crate) fn restore(shared: &Arc<GatewayShared>, client: &Arc<Client>, uris: i
                         servers.push(server.clone());
                     }
                 }
-                Err(refusal) => tracing::debug!("could not restore a subscription: {}", refusal.error.message),
+                Err(refusal) => tracing::warn!("could not restore a subscription: {}", refusal.error.message),
             }
         }
         for server in servers {

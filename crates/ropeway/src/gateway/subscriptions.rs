@@ -189,6 +189,11 @@ impl Subscriptions {
         tasks.spawn(task);
     }
 
+    /// Fails if a subscriber has no room for another subscription.
+    pub(crate) fn check_room(&self, key: SubscriberKey, client_uri: &str) -> Result<(), SubscriptionLimit> {
+        check_room(lock(&self.table).subscribers.get(&key), client_uri)
+    }
+
     /// Adds a subscription, which is not placed yet. Returns `false` if it exists.
     pub(crate) fn add(
         &self,
@@ -201,11 +206,9 @@ impl Subscriptions {
         let mut table = lock(&self.table);
         let Table { groups, subscribers, .. } = &mut *table;
         let bytes = resource.client_uri.len();
+        check_room(subscribers.get(&key), &resource.client_uri)?;
         match subscribers.get_mut(&key) {
             Some(state) if state.resources.contains_key(&resource.client_uri) => return Ok(false),
-            Some(state) if state.resources.len() >= MAX_PER_SUBSCRIBER => return Err(SubscriptionLimit::Count),
-            Some(state) if state.bytes + bytes > MAX_SUBSCRIBER_BYTES => return Err(SubscriptionLimit::Bytes),
-            None if bytes > MAX_SUBSCRIBER_BYTES => return Err(SubscriptionLimit::Bytes),
             Some(state) => state.hold.grow(cost(&resource.client_uri))?,
             None => {
                 let holdings = client.principal.holdings();
@@ -395,6 +398,18 @@ impl Table {
             }
         }
         found
+    }
+}
+
+/// Fails if a subscriber has no room for another subscription.
+fn check_room(state: Option<&SubscriberState>, client_uri: &str) -> Result<(), SubscriptionLimit> {
+    match state {
+        Some(state) if state.resources.contains_key(client_uri) => Ok(()),
+        Some(state) if state.resources.len() >= MAX_PER_SUBSCRIBER => Err(SubscriptionLimit::Count),
+        state if state.map_or(0, |state| state.bytes) + client_uri.len() > MAX_SUBSCRIBER_BYTES => {
+            Err(SubscriptionLimit::Bytes)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use ropeway::gateway::Gateway;
 use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
 
-use super::kit::{GatewayKit, HttpReply, Pipe, bare, entry, modern, read_until, request};
+use super::kit::{GatewayKit, HttpReply, Pipe, bare, entry, modern, next_message, read_until, request};
 use crate::hasty::{ms, until};
 use crate::scene::scene;
 
@@ -161,6 +161,23 @@ fn a_subscription_to_a_resource_that_does_not_exist_yet_is_made() {
         let session = kit.session().await;
         let reply = kit.post(&session, &request(2, "resources/subscribe", json!({"uri": "other:later"}))).await;
         assert_eq!(reply.json()["result"], json!({}), "{reply:?}");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn many_subscriptions_to_unknown_resources_cost_few_requests_to_servers() {
+    scene(|_| async move {
+        let servers = [Script::modern(), Script::legacy()].map(ScriptedServer::new);
+        let kit = start(&[("one", &servers[0]), ("two", &servers[1])], waiting(2_000));
+        let uris: Vec<String> = (0..200).map(|number| format!("other:{number}")).collect();
+        let params = json!({"notifications": {"resourceSubscriptions": uris}});
+        let mut listener = kit.open(&modern("subscriptions/listen", params)).await;
+        let acknowledged = next_message(&mut listener).await;
+        assert_eq!(acknowledged["params"]["notifications"]["resourceSubscriptions"], json!(uris), "{acknowledged}");
+        let reads: usize = servers.iter().map(|server| server.received_of("resources/read").len()).sum();
+        assert!((2..=32).contains(&reads), "{reads}");
+        drop(listener);
         kit.stop().await;
     });
 }
