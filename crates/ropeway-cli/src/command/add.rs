@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use anstyle::Style;
 use clap::ValueEnum;
 use ropeway::config::raw::{RawAuth, RawMap, RawServer, RawText, RawTransport};
-use ropeway::config::{Config, ConfigError, ConfigProblem, Secrets, ServerEntry, ServerSettings, StartMode, edit};
+use ropeway::config::{
+    Config, ConfigError, ConfigProblem, Secrets, ServerEntry, ServerSettings, StartMode, StdioServer, edit,
+};
 use serde_json::json;
 
 use super::doctor::examine_settings;
@@ -235,7 +237,8 @@ impl Add {
     }
 
     /// Returns the `cwd` to write, unless it is the directory of the file. A server with an argument that exists below the
-    /// current directory runs there.
+    /// current directory runs there, except a package runner outside of the file's directory: it would execute packages of the
+    /// current directory from then on.
     fn folder(&self, file: &Path) -> Result<Option<String>, Failure> {
         let here = std::env::current_dir()
             .map_err(|error| Failure::usage("could not determine the current directory").caused_by(&error))?;
@@ -256,7 +259,9 @@ impl Add {
         };
         let beside = std::path::absolute(file).ok().and_then(|file| file.parent().map(Path::to_owned));
         // A relative path keeps working if the directory moves.
+        let is_runner = || StdioServer::new(&self.command[0], &self.command[1..]).is_package_runner();
         let written = match beside.as_deref().and_then(|beside| folder.strip_prefix(beside).ok()) {
+            None if self.cwd.is_none() && is_runner() => return Ok(None),
             Some(below) if below.as_os_str().is_empty() => return Ok(None),
             Some(below) => below.to_string_lossy().into_owned(),
             None => folder.to_string_lossy().into_owned(),

@@ -89,6 +89,18 @@ fn servers_of_other_clients_run_in_their_project() {
 }
 
 #[test]
+fn a_package_runner_of_the_user_does_not_run_in_a_project() {
+    let home = Home::new();
+    home.write("work/mcp-server-time/package.json", "{}");
+    home.write("work/server.sh", "");
+    run_in(&home, "work", &["add", "time", "--global", "--", "npx", "-y", "mcp-server-time"]).expect(0);
+    run_in(&home, "work", &["add", "own", "--global", "--", "sh", "server.sh"]).expect(0);
+    let file = home.read(".config/ropeway/ropeway.yaml");
+    let (time, own) = file.split_once("alias: own").expect("both entries");
+    assert!(!time.contains("cwd") && own.contains("cwd"), "{file}");
+}
+
+#[test]
 fn a_working_directory_that_does_not_exist_is_named() {
     let home =
         Home::with_config("servers: [{alias: s, command: cat, cwd: no/such}, {alias: f, command: cat, cwd: f}]\n");
