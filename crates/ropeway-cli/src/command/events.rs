@@ -13,6 +13,7 @@ use ropeway::tool::Alias;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
+use url::Url;
 
 use super::top::{self, url_failure};
 use crate::config::config_file::ConfigFile;
@@ -24,6 +25,7 @@ use crate::connect::server_options::ServerOptions;
 use crate::connect::servers::ServerSource;
 use crate::connect::session::{build_bridge, load_lock};
 use crate::failure::{Exit, Failure};
+use crate::model::is_loopback;
 use crate::output::print::{ReaderState, reader_closed, say, write};
 use crate::secrets::redaction;
 use crate::terminal::status_icon::StatusIcon;
@@ -61,7 +63,7 @@ pub(super) struct Follow {
 
 impl Follow {
     pub(super) async fn run(self, context: CommandContext) -> Result<Exit, Failure> {
-        if let Some(url) = &self.server.url
+        if let Some(url) = self.server.url.as_ref().filter(|_| !self.server.direct)
             && let Some(feed) = EventFeed::of_url(url).await?
         {
             return self.follow(feed, &context).await;
@@ -173,6 +175,11 @@ async fn until_deadline(context: &CommandContext) {
     }
 }
 
+/// Returns `true` if nobody between this machine and a URL can read a request.
+fn is_private(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| url.scheme() == "https" || is_loopback(&url))
+}
+
 /// The events of a gateway.
 enum EventFeed {
     Url(String, GatewayEvents),
@@ -182,8 +189,12 @@ enum EventFeed {
 impl EventFeed {
     /// Follows the gateway behind a URL. Returns `None` if another MCP server is there.
     async fn of_url(url: &str) -> Result<Option<Self>, Failure> {
-        let key = top::key();
-        match follow_events(url, key.as_ref(), REQUEST_TIMEOUT).await {
+        // Any MCP server may be there: only a gateway that asks for the key gets it.
+        let mut followed = follow_events(url, None, REQUEST_TIMEOUT).await;
+        if let (Err(StatsError::NeedsKey), Some(key)) = (&followed, top::key().filter(|_| is_private(url))) {
+            followed = follow_events(url, Some(&key), REQUEST_TIMEOUT).await;
+        }
+        match followed {
             Ok(events) => Ok(Some(Self::Url(url.to_owned(), events))),
             Err(error @ (StatsError::RejectedKey | StatsError::NotOperator)) => Err(url_failure(url, "events", &error)),
             Err(_) => Ok(None),

@@ -48,7 +48,7 @@ impl<'a> Environment<'a> {
 }
 
 /// Returns `true` if the URL names this machine.
-pub(super) fn is_loopback(url: &url::Url) -> bool {
+pub(crate) fn is_loopback(url: &url::Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name.eq_ignore_ascii_case("localhost"),
         Some(url::Host::Ipv4(address)) => address.is_loopback(),

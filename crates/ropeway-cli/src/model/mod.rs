@@ -11,4 +11,5 @@ mod tests;
 mod vendor;
 
 pub(crate) use self::args::{ModelArgs, ModelChoice};
+pub(crate) use self::environment::is_loopback;
 pub(crate) use self::saved::{ResumedChoice, SavedModel};

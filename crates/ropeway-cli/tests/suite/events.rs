@@ -1,6 +1,7 @@
 //! `ropeway events`: live events.
 
-use std::io::{BufRead as _, BufReader, Lines};
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::ChildStdout;
 use std::time::{Duration, Instant};
 
@@ -93,6 +94,29 @@ fn events_for_scripts_are_one_json_object_a_line() {
     let down: Value = serde_json::from_str(&down).expect("JSON");
     assert_eq!(down["cause"], "could not start `/no/such`: No such file or directory (os error 2)");
     following.end();
+}
+
+#[test]
+fn a_server_that_is_no_gateway_does_not_get_the_key() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+    let (sender, heads) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut head = [0; 4096];
+            let length = stream.read(&mut head).unwrap_or(0);
+            let _ = sender.send(String::from_utf8_lossy(&head[..length]).into_owned());
+            let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    let place = Place::new();
+    let run = place.ropeway(&["events", "--url", &url, "--timeout", "3s"]).with(|command| {
+        command.env("ROPEWAY_KEY", "rw_secretkey");
+    });
+    run.run();
+    let heads: Vec<String> = heads.try_iter().collect();
+    assert!(heads.iter().any(|head| head.starts_with("GET /api/events")), "{heads:?}");
+    assert!(heads.iter().all(|head| !head.contains("rw_secretkey")), "{heads:?}");
 }
 
 #[test]
