@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ropeway::bridge::{cached_tools, default_cache_dir};
-use ropeway::config::{ServerEntry, ServerSettings};
+use ropeway::config::{ServerEntry, ServerSettings, StartMode};
 use ropeway::duration::format_duration;
 use ropeway::tool::Alias;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,9 @@ const VERSION: u64 = 1;
 
 /// Age after which a failure is forgotten: the network may be back, or a program installed.
 const MAX_AGE: Duration = Duration::from_secs(10 * 60);
+
+/// The same for a server that was only slow: it may be healthy.
+const MAX_SLOW_AGE: Duration = Duration::from_secs(60);
 
 /// A server that fails sooner delays nothing, and is not remembered.
 const MIN_WAIT: Duration = Duration::from_secs(1);
@@ -85,7 +88,10 @@ impl FailureMemory {
             _ => BTreeMap::new(),
         };
         let now = seconds_now();
-        let is_recent = |failure: &LastFailure| now.checked_sub(failure.at).is_some_and(|age| age < MAX_AGE.as_secs());
+        let is_recent = |failure: &LastFailure| {
+            let max_age = if failure.cause.is_some() { MAX_AGE } else { MAX_SLOW_AGE };
+            now.checked_sub(failure.at).is_some_and(|age| age < max_age.as_secs())
+        };
         let failures = failures.into_iter().filter(|(_, failure)| is_recent(failure)).collect();
         Some(Self { path, config, failures })
     }
@@ -102,9 +108,10 @@ impl FailureMemory {
         failure.cause.is_some() || Duration::from_millis(failure.waited_ms) >= patience
     }
 
-    /// Marks the servers as down that would be waited for in vain, unless no other one remains. Returns their names.
+    /// Marks the servers as down that would be waited for in vain, unless no other one remains. Returns their names. Slow ones
+    /// with cached tools are listed from the cache, and started when they are called.
     pub(crate) fn skip(&self, servers: &mut Servers) -> HashSet<Alias> {
-        let waiting = servers.waiting;
+        let (waiting, eager) = (servers.waiting, servers.eager);
         let is_usable = |entry: &&mut ServerEntry| entry.enabled && entry.config().is_some();
         let usable = servers.config.servers.iter_mut().filter(is_usable);
         let (hopeless, others): (Vec<_>, Vec<_>) = usable.partition(|entry| self.is_hopeless(entry, waiting));
@@ -112,12 +119,15 @@ impl FailureMemory {
             return HashSet::new();
         }
         let skip = |entry: &mut ServerEntry| {
-            if let Some(failure) = self.failures.get(&self.key(&entry.alias)) {
-                entry.settings = ServerSettings::Down { cause: describe(failure, &entry.alias) };
+            let failure = self.failures.get(&self.key(&entry.alias))?;
+            if failure.cause.is_none() && !eager && is_cached(entry) {
+                entry.start = StartMode::Lazy;
+                return None;
             }
-            entry.alias.clone()
+            entry.settings = ServerSettings::Down { cause: describe(failure, &entry.alias) };
+            Some(entry.alias.clone())
         };
-        hopeless.into_iter().map(skip).collect()
+        hopeless.into_iter().filter_map(skip).collect()
     }
 
     /// Remembers the servers that were not ready, and forgets those that were.
@@ -161,7 +171,7 @@ fn is_cached(entry: &ServerEntry) -> bool {
 fn describe(failure: &LastFailure, alias: &Alias) -> String {
     let ago = Duration::from_secs(seconds_now().saturating_sub(failure.at).max(1));
     let waited = Duration::from_millis(failure.waited_ms);
-    let cause = failure.cause.clone().unwrap_or_else(|| format!("no response within {}", format_duration(waited)));
+    let cause = failure.cause.clone().unwrap_or_else(|| format!("not ready within {}", format_duration(waited)));
     format!("{cause} ({} ago; `ropeway tools {alias}` tries again)", format_duration(ago))
 }
 

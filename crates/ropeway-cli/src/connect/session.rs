@@ -212,6 +212,8 @@ impl Session {
         let failed_after = self.failed_after.borrow();
         let outcome = |ServerStatus { server, state, .. }: ServerStatus| {
             let outcome = match state {
+                // It was not started.
+                ServerState::Cached { .. } => return None,
                 state if advice::is_available(&state) => Outcome::Available,
                 ServerState::Connecting => Outcome::NotReady { after: self.began.elapsed() },
                 ServerState::Down { cause } => Outcome::Failed { after: *failed_after.get(&server)?, cause },

@@ -49,7 +49,9 @@ fn tools_of_a_server_that_hangs_are_listed_from_memory() {
     let run = place.run("tools --names").expect(0);
     assert!(run.stdout.contains("good.echo\n") && run.stdout.contains("slow.time\n"), "{}", run.stdout);
     let run = place.run("tools").expect(0);
-    assert!(run.stdout.contains("slow · down: no response within "), "{}", run.stdout);
+    assert!(run.stdout.contains("◐ slow · 6 tools (cached; starts on the first call)\n"), "{}", run.stdout);
+    let run = place.run("tools --find calculate").expect(0);
+    assert!(run.stdout.contains("slow.calculate("), "{}", run.stdout);
 }
 
 /// Returns the time of the quickest of a few runs: the machine may be busy.
