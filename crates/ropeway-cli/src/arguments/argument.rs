@@ -1,7 +1,6 @@
 //! Tool arguments on the command line: `key=value`, `key=@file`, `key:=json` and whole JSON objects.
 
 use std::collections::VecDeque;
-use std::io::Read as _;
 
 use ropeway::json;
 use ropeway::suggest;
@@ -9,7 +8,7 @@ use ropeway::tool::{Arguments, ToolDefinition};
 use serde_json::{Value, json};
 
 use crate::arguments::call_syntax::{CallExpression, CallValue};
-use crate::arguments::file_value::{is_stdin, read_value};
+use crate::arguments::file_value::{is_stdin, read_file, read_stdin, read_value};
 use crate::arguments::nested::NestedArgument;
 use crate::describe::schema;
 use crate::describe::types;
@@ -177,18 +176,8 @@ fn parse_json(text: &str, from: &str) -> Result<Value, Failure> {
 /// Reads a JSON object: a literal, `@file`, or `-` for standard input.
 fn read_object(text: &str) -> Result<Arguments, Failure> {
     let (json, from) = match text.strip_prefix('@') {
-        Some(path) => {
-            let json = std::fs::read_to_string(path)
-                .map_err(|error| Failure::usage(format!("could not read `{path}`")).caused_by(&error))?;
-            (json, format!("`{path}`"))
-        }
-        None if text == "-" => {
-            let mut json = String::new();
-            std::io::stdin()
-                .read_to_string(&mut json)
-                .map_err(|error| Failure::usage("could not read standard input").caused_by(&error))?;
-            (json, "standard input".to_owned())
-        }
+        Some(path) => (read_file(path, "the arguments", |_| None)?, format!("`{path}`")),
+        None if text == "-" => (read_stdin("the arguments")?, "standard input".to_owned()),
         None => (text.to_owned(), format!("`{}`", cut(text, LONGEST_QUOTE))),
     };
     match json::from_str(&json) {

@@ -20,18 +20,33 @@ pub(crate) fn read_value(name: &str, text: String) -> Result<String, Failure> {
     match text.strip_prefix('@') {
         None | Some("") => Ok(text),
         Some(literal) if literal.starts_with('@') => Ok(literal.to_owned()),
-        Some("-") => read_stdin(name),
-        Some(path) => read_regular(Path::new(path), LARGEST).map_err(|error| {
+        Some("-") => read_stdin(&format!("argument `{name}`")),
+        Some(path) => {
             let shown = cut(&clean_line(path), LONGEST_PATH);
-            let failure = Failure::usage(format!("could not read `{shown}` for argument `{name}`")).caused_by(&error);
-            match error.kind() {
-                ErrorKind::NotFound => failure.hint(format!("to send the text itself, use `{name}=@@{shown}`")),
-                ErrorKind::InvalidInput => failure.hint(format!("`{name}=@-` reads standard input")),
-                ErrorKind::InvalidData => failure.hint("expected a text file"),
-                _ => failure,
-            }
-        }),
+            read_file(path, &format!("argument `{name}`"), |kind| match kind {
+                ErrorKind::NotFound => Some(format!("to send the text itself, use `{name}=@@{shown}`")),
+                ErrorKind::InvalidInput => Some(format!("`{name}=@-` reads standard input")),
+                ErrorKind::InvalidData => Some("expected a text file".to_owned()),
+                _ => None,
+            })
+        }
     }
+}
+
+/// Reads a text file of limited size; `what` it is for.
+pub(super) fn read_file(
+    path: &str,
+    what: &str,
+    hint: impl FnOnce(ErrorKind) -> Option<String>,
+) -> Result<String, Failure> {
+    read_regular(Path::new(path), LARGEST).map_err(|error| {
+        let shown = cut(&clean_line(path), LONGEST_PATH);
+        let failure = Failure::usage(format!("could not read `{shown}` for {what}")).caused_by(&error);
+        match hint(error.kind()) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })
 }
 
 /// Returns `true` if a value reads standard input.
@@ -39,9 +54,10 @@ pub(crate) fn is_stdin(text: &str) -> bool {
     text == "@-"
 }
 
-fn read_stdin(name: &str) -> Result<String, Failure> {
+/// Reads standard input up to a limited size; `what` it is for.
+pub(super) fn read_stdin(what: &str) -> Result<String, Failure> {
     let mut text = String::new();
-    let failed = || format!("could not read standard input for argument `{name}`");
+    let failed = || format!("could not read standard input for {what}");
     std::io::stdin()
         .take(LARGEST as u64 + 1)
         .read_to_string(&mut text)

@@ -166,6 +166,7 @@ fn misspelled_arguments_end_with_2_and_a_suggestion() {
         (&["call", "chart", "values"], "a JSON object '{…}', @FILE, or - for standard input"),
         (&["call", "chart", "{}", "@args.json"], "more than one JSON object of arguments"),
         (&["call", "chart", "@/no/such/file"], "could not read `/no/such/file`"),
+        (&["call", "chart", "@/dev/zero"], "not a regular file"),
         (&["call", "chart", "{values: 1}"], "`{values: 1}` is not JSON"),
         (&["call", "chart", "--args", "[1]"], "expected an object"),
         (&["call"], "TOOL"),
