@@ -7,7 +7,7 @@ use ropeway::tool::Arguments;
 use serde_json::{Map, Value};
 
 use super::call_display::{escaped, quote_name};
-use super::line_diff::{DiffLine, diff_lines};
+use super::line_diff::{DiffLine, diff_all_lines, diff_lines};
 use crate::terminal::text::{columns, counted, fold};
 
 /// Lines that are shown from the start and from the end.
@@ -92,7 +92,8 @@ impl<'a> ArgumentLines<'a> {
             match (edit, self.detail, value) {
                 (Some((old, new, before, after)), _, _) if name == new => {
                     self.push(depth, format!("{old} → {new}:"));
-                    self.difference(before, after, depth + 1);
+                    // The call itself says what was there before, so nothing is hidden as unchanged.
+                    self.difference(diff_all_lines(before, after), depth + 1);
                 }
                 (Some((old, ..)), _, _) if name == old => {}
                 (_, Detail::Changes(Some(ReplacedContent { argument, before })), Value::String(after))
@@ -101,7 +102,7 @@ impl<'a> ArgumentLines<'a> {
                     let count = counted(before.lines().count(), "line");
                     let same = if before == after { "the same " } else { "" };
                     self.push(depth, format!("{} (replaces {same}{count}):", quote_name(name)));
-                    self.difference(before, after, depth + 1);
+                    self.difference(diff_lines(before, after), depth + 1);
                 }
                 _ => self.value(&format!("{}:", quote_name(name)), value, depth),
             }
@@ -134,8 +135,8 @@ impl<'a> ArgumentLines<'a> {
         !has_line_break(value) && 2 * (depth + 1) + columns(label) + 1 + columns(&value.to_string()) <= self.width
     }
 
-    fn difference(&mut self, before: &str, after: &str, depth: usize) {
-        for line in diff_lines(before, after) {
+    fn difference(&mut self, lines: Vec<DiffLine<'_>>, depth: usize) {
+        for line in lines {
             match line {
                 DiffLine::Same(line) => self.text(depth, Style::new(), "  ", line),
                 DiffLine::Removed(line) => self.text(depth, AnsiColor::Red.on_default(), "- ", line),

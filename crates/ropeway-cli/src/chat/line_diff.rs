@@ -18,13 +18,18 @@ pub(super) enum DiffLine<'a> {
 
 /// Compares two texts. Lines far from any change are hidden. The empty line behind a final line break counts as a line.
 pub(super) fn diff_lines<'a>(before: &'a str, after: &'a str) -> Vec<DiffLine<'a>> {
+    hide_unchanged(diff_all_lines(before, after))
+}
+
+/// Compares two texts like [`diff_lines`], without hiding lines.
+pub(super) fn diff_all_lines<'a>(before: &'a str, after: &'a str) -> Vec<DiffLine<'a>> {
     let (old, new): (Vec<&str>, Vec<&str>) = (before.split('\n').collect(), after.split('\n').collect());
     let start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let end = old[start..].iter().rev().zip(new[start..].iter().rev()).take_while(|(a, b)| a == b).count();
     let mut lines: Vec<DiffLine<'a>> = old[..start].iter().copied().map(DiffLine::Same).collect();
     lines.extend(changed_lines(&old[start..old.len() - end], &new[start..new.len() - end]));
     lines.extend(old[old.len() - end..].iter().copied().map(DiffLine::Same));
-    hide_unchanged(lines)
+    lines
 }
 
 /// Compares lines by their longest common subsequence.

@@ -33,7 +33,7 @@ impl LocalFolders {
     /// default working directory.
     pub(crate) fn of(config: &Config, folder: &Path) -> Self {
         let folders = |server: &StdioServer| {
-            let work = folder.join(server.cwd.as_deref().unwrap_or(Path::new("")));
+            let work = folder.join(server.working_dir().unwrap_or(Path::new("")));
             let named = server.args.iter().map(|argument| work.join(argument)).filter(|path| path.is_dir());
             let named: Vec<PathBuf> = named.collect();
             [vec![work], named].concat()
