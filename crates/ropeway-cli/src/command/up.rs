@@ -65,8 +65,10 @@ impl Up {
         let servers = options.own_servers(&context)?;
         let files = files_of(&servers)?;
         files.create_folder()?;
-        let _lock = files.lock()?;
+        let lock = files.lock()?;
         let (outcome, status) = start(&files, &servers, &context).await?;
+        // `down` does not have to wait for the servers.
+        drop(lock);
         let status = self.settled(&files, status, &context).await;
         let info = files.read_info();
         if context.json {
