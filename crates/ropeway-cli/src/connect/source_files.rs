@@ -95,25 +95,26 @@ fn given_root(path: &Path) -> Root {
 
 /// Returns what to watch for a command: a program in a folder, the code next to its script, or else the code in its working directory.
 fn command_roots(server: &StdioServer) -> Vec<Root> {
-    let in_cwd = |word: &str| match &server.cwd {
-        Some(cwd) => cwd.join(word),
-        None => PathBuf::from(word),
-    };
+    let directory = server.working_dir();
+    let in_directory = |word: &str| directory.map_or_else(|| PathBuf::from(word), |it| it.join(word));
     let mut roots = Vec::new();
     // A name without a slash is that of an installed program.
     if server.command.contains('/') {
-        roots.push(Root::File(in_cwd(&server.command)));
+        roots.push(Root::File(in_directory(&server.command)));
     }
     for word in &server.args {
-        let path = in_cwd(word);
+        let path = in_directory(word);
         if !fs::metadata(&path).is_ok_and(|file| file.is_file() && is_script(&path, &file)) {
             continue;
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         roots.extend([Root::Code(folder.to_owned()), Root::File(path.clone())]);
     }
-    match &server.cwd {
-        Some(cwd) if roots.is_empty() => vec![Root::Code(cwd.clone())],
+    match directory {
+        // The code of a package runner's server is not in its directory.
+        Some(directory) if roots.is_empty() && (server.cwd.is_some() || !server.is_package_runner()) => {
+            vec![Root::Code(directory.to_owned())]
+        }
         _ => roots,
     }
 }
@@ -237,6 +238,15 @@ mod tests {
     fn without_a_script_the_code_of_the_working_directory_is_watched() {
         let folder = folder(&FILES);
         assert_eq!(watched(folder.path(), StdioServer::new("npm", ["start"]), &[]), ["lib/tools.py", "server.py"]);
+    }
+
+    #[test]
+    fn the_script_of_a_server_is_found_in_the_directory_of_its_file() {
+        let folder = folder(&FILES);
+        let server = StdioServer::new("python3", ["server.py"]).with_base_dir(Some(folder.path().to_owned()));
+        let config = Config::new([ServerConfig::new("a", server)]);
+        let stamps = SourceFiles::of(&config, &[])[0].stamps();
+        assert!(stamps.contains_key(&folder.path().join("server.py")), "{stamps:?}");
     }
 
     #[test]
