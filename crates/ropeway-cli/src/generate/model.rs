@@ -178,12 +178,21 @@ impl Types {
 
     /// Returns `true` if every value of a type is an object.
     pub(super) fn is_object(&self, kind: &Type) -> bool {
+        self.is_known_object(kind, &mut vec![None; self.definitions.len()])
+    }
+
+    /// `known` has the outcomes of definitions: many types may name the same one.
+    fn is_known_object(&self, kind: &Type, known: &mut [Option<bool>]) -> bool {
         match kind {
             Type::Object(_) => true,
-            Type::Union(parts) => parts.iter().all(|part| self.is_object(part)),
-            Type::Intersection(parts) => parts.iter().any(|part| self.is_object(part)),
+            Type::Union(parts) => parts.iter().all(|part| self.is_known_object(part, known)),
+            Type::Intersection(parts) => parts.iter().any(|part| self.is_known_object(part, known)),
             // Definitions do not name each other in a circle here.
-            Type::Named(at) => self.is_object(&self.definitions[*at].kind),
+            Type::Named(at) => {
+                let outcome = known[*at].unwrap_or_else(|| self.is_known_object(&self.definitions[*at].kind, known));
+                known[*at] = Some(outcome);
+                outcome
+            }
             _ => false,
         }
     }

@@ -177,7 +177,8 @@ impl<'a> Reader<'a> {
         for (name, property) in properties.into_iter().flatten() {
             fields.push(Field {
                 name: name.clone(),
-                is_required: is_required.contains(name.as_str()),
+                // A default stands for a field that is left out.
+                is_required: is_required.contains(name.as_str()) && property.get("default").is_none(),
                 kind: self.kind(property, depth + 1),
                 description: text(property, "description").or_else(|| text(property, "title")),
                 default: property.get("default").cloned(),

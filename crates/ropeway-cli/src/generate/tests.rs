@@ -147,6 +147,18 @@ fn a_small_schema_that_describes_very_many_types_is_bounded() {
 }
 
 #[test]
+fn definitions_that_name_each_other_twice_are_read_once() {
+    let names = |to: usize| json!([{"$ref": format!("#/$defs/d{to}")}, {"allOf": [{"$ref": format!("#/$defs/d{to}")}, {"title": "x"}]}]);
+    let mut definitions: serde_json::Map<String, Value> =
+        (0..60).map(|at| (format!("d{at}"), json!({"anyOf": names(at + 1)}))).collect();
+    definitions.insert("d60".to_owned(), json!({"type": "object", "properties": {"x": {"type": "string"}}}));
+    let schema = json!({"$ref": "#/$defs/d0", "$defs": definitions});
+    for (language, _) in LANGUAGES {
+        assert!(generate(language, json!([{"name": "t", "inputSchema": schema}])).len() < 1_000_000);
+    }
+}
+
+#[test]
 fn very_many_equal_names_are_numbered_quickly() {
     let tools: Vec<Value> = (0..5_000).map(|_| json!({"name": "同", "inputSchema": {}})).collect();
     let began = std::time::Instant::now();
