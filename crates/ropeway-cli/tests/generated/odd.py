@@ -115,7 +115,8 @@ def converter(option):
 
 
 def shown(value):
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # Without control characters, which a terminal would obey.
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
 
 
 def escaped(text):
