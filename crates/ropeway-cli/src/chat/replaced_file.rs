@@ -53,6 +53,10 @@ impl LocalFolders {
         };
         let ((_, path), (argument, _)) = (text(&PATHS)?, text(&CONTENTS)?);
         let (_, folders) = self.0.iter().find(|(alias, _)| alias == server)?;
+        // A server with directories of its own may resolve a relative path in any of them.
+        if folders.len() > 1 && Path::new(path).is_relative() {
+            return None;
+        }
         let (path, folders) = (folders.first()?.join(path), folders.clone());
         let read = tokio::task::spawn_blocking(move || read_within(&path, &folders));
         let before = tokio::time::timeout(READ_TIMEOUT, read).await.ok()?.ok()??;
@@ -79,9 +83,10 @@ mod tests {
 
     async fn replaced(folder: &Path, server: &str, tool: &str, path: &str) -> Option<String> {
         let mut config = Config::default();
-        let local = ServerEntry::new(ServerConfig::new("files", StdioServer::new("x", ["-y", "data"])));
+        let local = ServerEntry::new(ServerConfig::new("files", StdioServer::new("x", ["-y"])));
+        let below = ServerEntry::new(ServerConfig::new("below", StdioServer::new("x", ["-y", "data"])));
         let remote = ServerEntry::new(ServerConfig::new("web", HttpServer::new("https://example.com/mcp")));
-        config.servers = vec![local, remote];
+        config.servers = vec![local, below, remote];
         let arguments = json!({"path": path, "content": "new"}).as_object().cloned().expect("an object");
         let found = LocalFolders::of(&config, folder).replaced(&server.into(), tool, &arguments).await?;
         assert_eq!(found.argument, "content");
@@ -101,7 +106,9 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(folder.join("pipe")).status().expect("mkfifo");
         assert!(made.success());
         assert_eq!(replaced(folder, "files", "write_file", "data/a.txt").await.as_deref(), Some("old"));
+        assert_eq!(replaced(folder, "below", "write_file", "data/a.txt").await, None, "or `data/data/a.txt`");
         let absolute = folder.join("data/a.txt").to_string_lossy().into_owned();
+        assert_eq!(replaced(folder, "below", "write_file", &absolute).await.as_deref(), Some("old"));
         assert_eq!(replaced(folder, "files", "Write", &absolute).await.as_deref(), Some("old"));
         for path in ["missing", "binary", "huge", "link", "pipe", "data", "/dev/zero", "", "a\0b"] {
             assert_eq!(replaced(folder, "files", "write_file", path).await, None, "{path}");
