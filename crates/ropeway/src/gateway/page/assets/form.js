@@ -398,9 +398,10 @@ function objectBody(context, schema, value, depth) {
   const properties = typeof schema.properties === "object" && schema.properties !== null ? schema.properties : {};
   // A property with a default may be left out.
   const needed = (name) => Object.hasOwn(properties, name) && resolve(properties[name], context.root, context.work).default === undefined;
-  const required = new Set(Array.isArray(schema.required) ? schema.required.filter(needed) : []);
+  const listed = new Set(Array.isArray(schema.required) ? schema.required : []);
+  const required = new Set([...listed].filter(needed));
   const names = Object.keys(properties);
-  const ordered = [...names.filter((name) => required.has(name)), ...names.filter((name) => !required.has(name))];
+  const ordered = [...names.filter((name) => listed.has(name)), ...names.filter((name) => !listed.has(name))];
   // A value that was written as JSON is kept, even if its field is not shown yet.
   const fields = new Map();
   const node = el("div.fields");
