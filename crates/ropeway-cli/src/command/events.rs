@@ -175,7 +175,7 @@ async fn until_deadline(context: &CommandContext) {
     }
 }
 
-/// Returns `true` if nobody between this machine and a URL can read a request.
+/// Returns `true` if a request to a URL is encrypted, or stays on this machine.
 fn is_private(url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| url.scheme() == "https" || is_loopback(&url))
 }

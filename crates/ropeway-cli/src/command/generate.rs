@@ -101,7 +101,7 @@ impl Generate {
         }
     }
 
-    /// Refuses to replace a file that somebody else has written.
+    /// Refuses to replace a file that was not generated.
     fn check_output(&self, path: &Path) -> Result<(), Failure> {
         let is_generated = |text: &str| text.lines().take(3).any(|line| line.contains(MARK));
         match file::read(path)? {

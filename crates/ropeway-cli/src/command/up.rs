@@ -105,7 +105,7 @@ impl Up {
         context.status.during_labelled(|| label.borrow().clone(), settled).await
     }
 
-    /// Returns the exit code: with `--wait`, that of a list of the servers.
+    /// Returns the exit code: with `--wait`, the same as `ropeway tools`.
     fn exit(&self, status: &RunningStatus) -> Exit {
         if self.wait { exit_code(&status.servers) } else { Exit::Done }
     }

@@ -35,7 +35,7 @@ const MIN_WAIT: Duration = Duration::from_secs(1);
 /// Maximum characters of an error.
 const LONGEST_CAUSE: usize = 500;
 
-/// Digits of the digest of a configuration file in a key.
+/// Digits of a configuration digest in a key.
 const KEY_DIGITS: usize = 32;
 
 /// How a server did in a command.

@@ -25,7 +25,7 @@ pub(crate) async fn status(socket: &Path, timeout: Duration) -> Result<Value, Ga
     request(socket, "ropeway/status", timeout).await
 }
 
-/// Requests the latest health of the servers of the gateway behind a socket. Returns `null` while the gateway asks them.
+/// Requests the latest server health from the gateway behind a socket. Returns `null` while the gateway asks them.
 pub(crate) async fn health(socket: &Path, timeout: Duration) -> Result<Value, GatewayProblem> {
     request(socket, "ropeway/health", timeout).await
 }

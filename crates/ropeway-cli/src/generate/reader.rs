@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         };
         let is_whole = words.get("minItems").and_then(Value::as_u64).is_some_and(|least| least >= items.len() as u64);
         if !is_whole && rest.is_some() {
-            // Items may be missing, and the rest may be anything: a list of all of them.
+            // Items may be missing, and the rest may be anything: a list of all these types.
             return Type::Array(Box::new(Type::union(items.into_iter().chain(rest.map(|rest| *rest)))));
         }
         Type::Tuple(items, rest)

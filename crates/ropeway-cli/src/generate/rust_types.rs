@@ -235,7 +235,7 @@ impl TypeWriter<'_> {
         }
     }
 
-    /// Returns the object of a type, with the fields of all parts of an intersection.
+    /// Returns a type as an object; an intersection has the fields of all its parts.
     fn merged_object(&self, kind: &Type) -> Option<Object> {
         let mut object = Object::default();
         self.merge(kind, true, MAX_MERGED, &mut object).then_some(object)

@@ -15,7 +15,7 @@ const COMMON: &str = include_str!("script.py");
 
 /// Maximum columns of a tool's summary in the list of all tools.
 const MAX_SUMMARY: usize = 100;
-/// Maximum columns of the help of an option.
+/// Maximum columns of an option's help.
 const MAX_HELP: usize = 400;
 /// Maximum bytes of a tool's description.
 const MAX_DESCRIPTION: usize = 8000;

@@ -108,7 +108,7 @@ fn a_server_that_failed_slowly_is_left_alone_until_it_is_named() {
     assert!(run.stderr.contains("did you mean `echo`"), "{}", run.stderr);
     place.run("resources").expect(0);
     assert_eq!(starts(), before);
-    // It is needed, the file has changed, or somebody has the time.
+    // A command names it, the file has changed, or a time limit is given.
     place.run("tools slow").expect(3);
     assert!(starts() > before);
     let before = starts();

@@ -104,7 +104,7 @@ fn other_clients_are_asked_about_once_and_used_from_then_on() {
     for words in [
         "No configuration file found. Other clients have servers:",
         "/.cursor/mcp.json is not trusted yet. Content:",
-        "/work/.mcp.json is not trusted yet. Content:",
+        "work/.mcp.json is not trusted yet. Content:",
         "server `mine`",
         "server `theirs`",
         "In total, it runs 2 commands with your permissions. Trust these files? [y/N]",
