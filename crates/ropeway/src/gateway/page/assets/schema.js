@@ -56,12 +56,14 @@ function join(one, two, work) {
 export function withDefaults(unresolved, root, work, value, depth = 0) {
   const schema = resolve(unresolved, root, work);
   if (!isObject(value) || !isObject(schema.properties) || depth > MAX_REFS) return value;
-  const filled = new Map(Object.entries(value));
+  // Required properties come first, as in the form.
+  const filled = new Map();
   for (const name of Array.isArray(schema.required) ? schema.required : []) {
-    if (filled.has(name) || !Object.hasOwn(schema.properties, name)) continue;
-    const preset = resolve(schema.properties[name], root, work).default;
-    if (preset !== undefined) filled.set(name, preset);
+    if (!Object.hasOwn(schema.properties, name)) continue;
+    const found = Object.hasOwn(value, name) ? value[name] : resolve(schema.properties[name], root, work).default;
+    if (found !== undefined) filled.set(name, found);
   }
+  for (const [name, found] of Object.entries(value)) if (!filled.has(name)) filled.set(name, found);
   for (const [name, inner] of filled) {
     if (Object.hasOwn(schema.properties, name)) filled.set(name, withDefaults(schema.properties[name], root, work, inner, depth + 1));
   }
