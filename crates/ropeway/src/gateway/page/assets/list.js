@@ -19,7 +19,8 @@ export class VirtualList {
       "aria-label": label,
       keydown: (event) => this.onKey(event),
       scroll: () => this.draw(),
-      focus: () => this.show(this.active),
+      // A click that focuses the list must not move the rows under the pointer.
+      focus: () => this.element.matches(":focus-visible") && this.show(this.active),
       click: (event) => this.onClick(event),
     }, this.space);
     new ResizeObserver(() => this.draw()).observe(this.element);
@@ -35,15 +36,24 @@ export class VirtualList {
   /** Puts the items in the order of their groups. */
   arrange() {
     const key = this.entries[this.active]?.key;
+    const { scrollTop } = this.element;
+    const above = this.entryAt(scrollTop);
+    const anchor = scrollTop > 0 && this.entries[above] ? { id: this.entries[above].id, offset: scrollTop - this.tops[above] } : undefined;
     const groups = groupBy(this.items);
     this.isTree = groups.size > 1;
     this.entries = [];
+    const seen = new Map();
+    const add = (entry) => {
+      const times = (seen.get(entry.key) ?? 0) + 1;
+      seen.set(entry.key, times);
+      this.entries.push({ ...entry, id: `${times} ${entry.key}` });
+    };
     let number = 0;
     for (const [name, members] of groups) {
       number += 1;
       const isFolded = this.isTree && !this.unfold && this.folded.has(name);
-      if (this.isTree) this.entries.push({ head: name, key: `group ${name}`, size: groups.size, place: number, count: members.length, isFolded });
-      if (!isFolded) for (const [at, item] of members.entries()) this.entries.push({ item, key: item.key, size: members.length, place: at + 1 });
+      if (this.isTree) add({ head: name, key: `group ${name}`, size: groups.size, place: number, count: members.length, isFolded });
+      if (!isFolded) for (const [at, item] of members.entries()) add({ item, key: item.key, size: members.length, place: at + 1 });
     }
     this.tops = [0];
     for (const entry of this.entries) this.tops.push(this.tops.at(-1) + (entry.item ? this.rowHeight : HEAD_HEIGHT));
@@ -51,8 +61,10 @@ export class VirtualList {
     this.active = known >= 0 ? known : Math.max(0, this.entries.findIndex((entry) => entry.item));
     this.element.setAttribute("role", this.isTree ? "tree" : "listbox");
     this.element.setAttribute("tabindex", this.entries.length ? "0" : "-1");
-    this.clear();
-    this.draw();
+    this.draw(true);
+    // What is in view stays there when others are added above it.
+    const anchored = anchor ? this.entries.findIndex((entry) => entry.id === anchor.id) : -1;
+    if (anchored >= 0) this.element.scrollTop = this.tops[anchored] + anchor.offset;
   }
 
   /** Marks an item as the one that is open. */
@@ -63,13 +75,7 @@ export class VirtualList {
       this.active = at;
       this.show(at);
     }
-    this.clear();
-    this.draw();
-  }
-
-  clear() {
-    for (const row of this.rows.values()) row.remove();
-    this.rows.clear();
+    this.draw(true);
   }
 
   /** Returns the entry at a distance from the top. */
@@ -84,38 +90,53 @@ export class VirtualList {
     return low;
   }
 
-  draw() {
+  /** Draws the visible rows. Without `isChanged`, those that are there are up to date. */
+  draw(isChanged = false) {
     const { scrollTop, clientHeight } = this.element;
     const first = this.entryAt(scrollTop - MARGIN);
     const last = Math.min(this.entries.length, this.entryAt(scrollTop + clientHeight + MARGIN) + 1);
     this.space.style.height = `${this.tops.at(-1)}px`;
-    for (const [at, row] of this.rows) {
-      if (at < first || at >= last) {
+    const visible = new Set(this.entries.slice(first, last).map((entry) => entry.id));
+    for (const [id, row] of this.rows) {
+      if (!visible.has(id)) {
         row.remove();
-        this.rows.delete(at);
+        this.rows.delete(id);
       }
     }
     for (let at = first; at < last; at += 1) {
-      if (!this.rows.has(at)) this.addRow(at);
+      const row = this.drawRow(at, isChanged);
+      const there = this.space.children[at - first];
+      if (row !== there) this.space.insertBefore(row, there ?? null);
     }
-    if (this.rows.has(this.active)) this.element.setAttribute("aria-activedescendant", `${this.prefix}-${this.active}`);
+    if (first <= this.active && this.active < last) this.element.setAttribute("aria-activedescendant", `${this.prefix}-${this.active}`);
     else this.element.removeAttribute("aria-activedescendant");
-    for (const [at, row] of this.rows) row.classList.toggle("active", at === this.active);
   }
 
-  addRow(at) {
-    const { head, item, size, place, count, isFolded } = this.entries[at];
-    const own = item
-      ? { "aria-selected": String(item.key === this.chosen), ...(this.isTree ? { "aria-level": 2 } : {}) }
-      : { "aria-level": 1, "aria-expanded": String(!isFolded) };
-    const children = item ? this.render(item) : [el("span.group-name", {}, head), el("span.badge", {}, String(count))];
-    const row = el(item ? "div.row" : "div.row.group", {
-      role: this.isTree ? "treeitem" : "option", id: `${this.prefix}-${at}`, "data-at": at, "aria-setsize": size, "aria-posinset": place, ...own,
-    }, ...children);
-    row.style.top = `${this.tops[at]}px`;
-    row.style.height = `${this.tops[at + 1] - this.tops[at]}px`;
-    this.rows.set(at, row);
-    this.space.append(row);
+  /** Draws a row. The element of an entry stays the same, so that a press that began on it ends on it. */
+  drawRow(at, isChanged) {
+    const { id, head, item, size, place, count, isFolded } = this.entries[at];
+    let row = this.rows.get(id);
+    if (!row || isChanged) {
+      const own = item
+        ? { "aria-selected": String(item.key === this.chosen), ...(this.isTree ? { "aria-level": 2 } : {}) }
+        : { "aria-level": 1, "aria-expanded": String(!isFolded) };
+      const children = item ? this.render(item) : [el("span.group-name", {}, head), el("span.badge", {}, String(count))];
+      const fresh = el(item ? "div.row" : "div.row.group", {
+        role: this.isTree ? "treeitem" : "option", id: `${this.prefix}-${at}`, "data-at": at, "aria-setsize": size, "aria-posinset": place, ...own,
+      }, ...children);
+      if (row) {
+        for (const name of row.getAttributeNames()) if (!fresh.hasAttribute(name)) row.removeAttribute(name);
+        for (const { name, value } of fresh.attributes) row.setAttribute(name, value);
+        row.replaceChildren(...fresh.childNodes);
+      } else {
+        row = fresh;
+        this.rows.set(id, row);
+      }
+      row.style.top = `${this.tops[at]}px`;
+      row.style.height = `${this.tops[at + 1] - this.tops[at]}px`;
+    }
+    row.classList.toggle("active", at === this.active);
+    return row;
   }
 
   /** Scrolls until an entry is visible. */
