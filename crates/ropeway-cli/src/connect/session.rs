@@ -342,7 +342,7 @@ impl Session {
         let names: Vec<String> = self.waiting.servers().iter().map(|server| format!("`{server}`")).collect();
         let names = names.join(", ");
         match &self.deadline {
-            Some(deadline) => deadline.failure().hint(format!("timed out while {what} {names}")),
+            Some(deadline) => deadline.failure().hint(format!("stopped by --timeout while {what} {names}")),
             None => Failure::new(Exit::Timeout, format!("timed out while {what} {names}")),
         }
     }

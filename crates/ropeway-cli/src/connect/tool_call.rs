@@ -121,13 +121,11 @@ impl Session {
                 Err(mistyped.into_iter().fold(Failure::from(error), Failure::hint).about(&shown))
             }
             Some(error) => {
-                let failure = Failure::from(error).rename_tool(&definition.name, &self.names.shown(definition).name);
-                let is_own_limit = matches!(error, CallError::Timeout { .. }) && self.deadline.is_some();
-                Err(if is_own_limit {
-                    failure.hint("stopped by --timeout; the server may still be working")
-                } else {
-                    failure
-                })
+                // The limit of the command ends the call, or the wait for it: whichever is noticed first.
+                if matches!(error, CallError::Timeout { .. }) && self.deadline.is_some() {
+                    return Err(self.timeout_failure("waiting for"));
+                }
+                Err(Failure::from(error).rename_tool(&definition.name, &self.names.shown(definition).name))
             }
         }
     }

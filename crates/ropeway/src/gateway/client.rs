@@ -175,6 +175,9 @@ pub(crate) struct Client {
     pub(crate) profile: Arc<str>,
     /// Clients with equal keys share their isolated connections.
     pub(crate) isolation_key: u64,
+    /// Clients with equal keys count as one on a connection that clients share. A modern client keeps it when its capabilities
+    /// change.
+    pub(crate) user_key: u64,
     /// Whether other clients may be indistinguishable: modern HTTP clients have neither a session nor their own connection.
     pub(crate) is_anonymous: bool,
     /// `clientInfo` and `clientCapabilities` for a modern server: the text of a JSON object without its braces.
@@ -237,6 +240,7 @@ impl Client {
             principal,
             profile,
             isolation_key: isolation_key.unwrap_or(id.0),
+            user_key: isolation_key.unwrap_or(id.0),
             is_anonymous: false,
             modern_meta: modern_meta.into(),
             session: Box::default(),

@@ -275,6 +275,15 @@ pub(crate) struct ModernIdentity<'a> {
     pub(crate) capabilities: &'a str,
 }
 
+/// The keys of a modern client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ModernKeys {
+    /// Depends on every part of the identity.
+    pub(crate) isolation: u64,
+    /// Does not depend on the capabilities.
+    pub(crate) user: u64,
+}
+
 /// Modern clients by their descriptions, so that requests of the same client do not parse its description again.
 #[derive(Default)]
 pub(crate) struct ModernClients {
@@ -289,14 +298,15 @@ impl ModernClients {
         &self,
         identity: ModernIdentity<'_>,
         is_same: impl Fn(&Client) -> bool,
-        create: impl FnOnce(u64) -> Arc<Client>,
+        create: impl FnOnce(ModernKeys) -> Arc<Client>,
     ) -> Arc<Client> {
         let key = self.hashing.hash_one(identity);
         let mut clients = lock(&self.table);
         if let Some(client) = clients.get(&key).and_then(|clients| clients.iter().find(|client| is_same(client))) {
             return client.clone();
         }
-        let client = create(key);
+        let ModernIdentity { principal, profile, info, .. } = identity;
+        let client = create(ModernKeys { isolation: key, user: self.hashing.hash_one((principal, profile, info)) });
         clients.entry(key).or_default().push(client.clone());
         make_room(&mut clients, &client);
         client
@@ -357,10 +367,10 @@ mod tests {
     fn enter(clients: &ModernClients, principal: &Principal, info: &str) -> Arc<Client> {
         let is_same = |client: &Client| *client.description.info == *info && client.principal.is_clone(principal);
         let identity = ModernIdentity { principal: principal.id(), profile: "default", info, capabilities: "{}" };
-        clients.find_or_insert(identity, is_same, |key| {
+        clients.find_or_insert(identity, is_same, |keys| {
             let description =
                 ClientDescription { version: MODERN.into(), capabilities: "{}".into(), info: info.into() };
-            Arc::new(Client::new(Era::Modern, description, principal.clone(), "default".into(), Some(key)))
+            Arc::new(Client::new(Era::Modern, description, principal.clone(), "default".into(), Some(keys.isolation)))
         })
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::client::{Client, ClientDescription, ClientId, Principal};
-use super::clients::ModernIdentity;
+use super::clients::{ModernIdentity, ModernKeys};
 use super::errors::ErrorReply;
 pub(crate) use super::exchange::Dispatch;
 use super::header_view::HeaderView;
@@ -277,12 +277,13 @@ fn modern_client(
             && client.profile == profile
             && client.principal.is_clone(&caller.principal)
     };
-    let create = |isolation_key| {
+    let create = |keys: ModernKeys| {
         let description =
             ClientDescription { version: MODERN.into(), capabilities: capabilities.into(), info: info.into() };
-        let (principal, key) = (caller.principal.clone(), Some(isolation_key));
+        let (principal, key) = (caller.principal.clone(), Some(keys.isolation));
         let is_anonymous = matches!(caller.client, ClientRef::Http { .. });
         let mut client = Client::new(Era::Modern, description, principal, profile.clone(), key);
+        client.user_key = keys.user;
         client.is_anonymous = is_anonymous;
         if let ClientRef::Pipe(pipe) = &caller.client {
             client.requests = pipe.requests.clone();
@@ -294,7 +295,10 @@ fn modern_client(
             let mut modern = lock(&pipe.modern);
             match &*modern {
                 Some(client) if is_same(client) => Ok(client.clone()),
-                _ => Ok(modern.insert(create(pipe.isolation_key)).clone()),
+                _ => {
+                    let keys = ModernKeys { isolation: pipe.isolation_key, user: pipe.isolation_key };
+                    Ok(modern.insert(create(keys)).clone())
+                }
             }
         }
         ClientRef::Http { .. } => {

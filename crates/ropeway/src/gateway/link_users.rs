@@ -19,7 +19,7 @@ const LINGERING_UNANSWERED: Duration = Duration::from_secs(600);
 /// Maximum number of clients without requests that a connection keeps apart.
 const MAX_RECENT: usize = 16;
 
-/// The clients of a connection. Clients with equal isolation keys count as one.
+/// The clients of a connection. Clients with equal user keys count as one.
 #[derive(Default)]
 pub(crate) struct LinkUsers {
     /// Requests in progress, by their numbers.
@@ -36,7 +36,7 @@ pub(crate) struct LinkUsers {
 
 /// A request in progress on a connection.
 pub(crate) struct ActiveRequest {
-    /// The isolation key of its client.
+    /// The user key of its client.
     pub(crate) client: u64,
     pub(crate) exchange: ExchangeKey,
     /// The server that it was sent to.
@@ -61,7 +61,7 @@ impl LinkUsers {
         let client = &exchange.client;
         self.next_number += 1;
         let request = ActiveRequest {
-            client: client.isolation_key,
+            client: client.user_key,
             exchange: exchange.key,
             server: server.clone(),
             began: Instant::now(),

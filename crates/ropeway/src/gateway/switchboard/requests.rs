@@ -119,7 +119,7 @@ struct AskedClient {
 impl AskedClient {
     fn new(question: &Question, client: &Client, exchange: Option<ExchangeKey>) -> Self {
         let id = Box::from(question.id.get());
-        Self { link: question.link, id, method: question.method, client: client.isolation_key, exchange }
+        Self { link: question.link, id, method: question.method, client: client.user_key, exchange }
     }
 
     fn key(&self) -> (LinkKey, Box<str>) {
@@ -230,7 +230,7 @@ impl Switchboard {
         let Callers { keys, is_certain } = &question.callers;
         let is_roots = question.method == QuestionMethod::Roots;
         let mut exchanges = self.in_progress(keys);
-        let is_other = |exchange: &Arc<Exchange>| exchange.client.id != exchanges[0].client.id;
+        let is_other = |exchange: &Arc<Exchange>| exchange.client.user_key != exchanges[0].client.user_key;
         if (!is_certain && link.is_some_and(|link| link.is_shared)) || exchanges.iter().any(is_other) {
             return Recipient::Ambiguous;
         }

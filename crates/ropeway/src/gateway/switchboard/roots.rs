@@ -124,7 +124,7 @@ impl Switchboard {
                 let is_own = holder.isolation_key == client.isolation_key;
                 return if is_own { RootsClaim::Shared } else { RootsClaim::Refused };
             }
-            if owner.users.is_used_by_others(client.isolation_key) || is_isolated(&links, client, &owner.servers) {
+            if owner.users.is_used_by_others(client.user_key) || is_isolated(&links, client, &owner.servers) {
                 return RootsClaim::Refused;
             }
             owner.servers.clone()
@@ -166,7 +166,7 @@ impl Switchboard {
         let mut links = lock(&self.links);
         let mut with_roots = Vec::new();
         for (link, owner) in links.iter_mut() {
-            owner.users.forget(client.isolation_key);
+            owner.users.forget(client.user_key);
             let holder = owner.roots.owner.as_ref().and_then(Weak::upgrade);
             if holder.is_some_and(|holder| holder.id == client.id) {
                 owner.roots.owner = None;

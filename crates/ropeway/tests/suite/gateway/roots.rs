@@ -206,6 +206,21 @@ fn a_server_that_does_not_request_roots_is_not_delayed() {
 }
 
 #[test]
+fn a_modern_client_that_declares_roots_later_is_asked_at_once() {
+    scene(|_| async move {
+        let kit = GatewayKit::start(Script::legacy()).await;
+        let before = call_with(json!({"sampling": {}}), "echo", &json!({"message": "hi"}), json!({}));
+        assert_eq!(kit.send(&before).await.status, 200);
+        let ask = async |more: Value| kit.send(&call_with(json!({"roots": {}}), "roots", &json!({}), more)).await;
+        let state = input_required(&ask(json!({})).await)["requestState"].clone();
+        let reply = ask(json!({"requestState": state, "inputResponses": {"q1": roots("file:///c")}})).await;
+        assert!(reply.body.contains("file:///c"), "{reply:?}");
+        assert_eq!(kit.gateway.status().isolated, 0);
+        kit.stop().await;
+    });
+}
+
+#[test]
 fn roots_of_one_principal_do_not_reach_the_connection_of_others() {
     scene(|_| async move {
         let kit = KeyedKit::start_with(caching_roots(), GatewaySettings::default()).await;
