@@ -1,15 +1,16 @@
 // The page: views, routes, profile, key and theme.
 
-import { calls } from "./calls.js";
-import { api, Client, events, forgetKey, needsKey, onKeyChanged, onKeyNeeded } from "./client.js";
-import { clip, el, plural } from "./dom.js";
-import { prompts, resources, tools, unlistedResource } from "./features.js";
-import { clearHistory, onHistory } from "./history.js";
-import { EventsView, ServersView, stateOf } from "./monitor.js";
-
 const POLL = 5000;
 const byId = (id) => document.getElementById(id);
 const main = byId("main");
+
+// A static import that fails would keep this file from running, and from telling the user.
+const [
+  { calls }, { api, Client, events, forgetKey, needsKey, onKeyChanged, onKeyNeeded }, { clip, el, plural },
+  { prompts, resources, tools, unlistedResource }, { clearHistory, onHistory }, { EventsView, ServersView, stateOf },
+] = await Promise.all([
+  import("./calls.js"), import("./client.js"), import("./dom.js"), import("./features.js"), import("./history.js"), import("./monitor.js"),
+]).catch(onLoadFailure);
 
 let profile = new URLSearchParams(location.search).get("profile") ?? "default";
 let client = new Client(profile);
@@ -30,6 +31,14 @@ const views = {
   calls: calls(repeat),
 };
 
+/** Shows which files could not be loaded. Of a file with an error the browser's message is all that is known. */
+function onLoadFailure(error) {
+  const missing = performance.getEntriesByType("resource").filter((file) => file.responseStatus >= 400).map((file) => new URL(file.name).pathname);
+  byId("start-error").textContent = missing.length ? `Could not load ${missing.join(", ")}.` : String(error);
+  byId("start").classList.remove("late");
+  throw error;
+}
+
 /** Opens the form of a call with its arguments, and sends them if `isRun`. */
 function repeat({ profile: wanted, method, params }, isRun) {
   if (profile !== wanted) setProfile(wanted);
@@ -37,10 +46,11 @@ function repeat({ profile: wanted, method, params }, isRun) {
   view.fill(params.name ?? params.uri, params.arguments, isRun);
 }
 
-/** Shows the view of the address. */
+/** Shows the view of the address. The first one replaces the text about a page that has not started. */
 function route() {
   const [, name, ...rest] = location.hash.split("/");
-  if (location.hash && !location.hash.startsWith("#/")) return;
+  // The link that skips to the content keeps the view.
+  if (location.hash && !location.hash.startsWith("#/") && main.contains(views[active].node)) return;
   const before = active;
   active = Object.hasOwn(views, name) && (name !== "events" || isOperator) ? name : "servers";
   const view = views[active];

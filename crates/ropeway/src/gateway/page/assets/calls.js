@@ -12,12 +12,15 @@ const LATEST = 8;
 
 const badgeOf = (outcome) => el(`span.badge.${KINDS[outcome] ?? "bad"}`, {}, clip(outcome, 30).replaceAll("_", " "));
 
+/** Formats the round-trip time of one of the page's calls, or returns `undefined` while it runs. The gateway measures its own part. */
+const inPage = ({ ms }) => (ms === undefined ? undefined : `${duration(ms)} in the page`);
+
 /** Shows the latest calls of the page in a profile. */
 export function latestCalls(profile) {
   const own = history().filter((call) => call.profile === profile).slice(0, LATEST);
   if (!own.length) return undefined;
   return el("section.overview", {}, el("h2", {}, "Latest calls of this page"), el("ul.latest", {}, ...own.map((call) =>
-    el("li", {}, el("a", { href: `#/calls/${call.key}` }, clip(call.target, 100)), badgeOf(call.outcome), el("span.hint", {}, `${clock(call.time)} · ${duration(call.ms)}`)))));
+    el("li", {}, el("a", { href: `#/calls/${call.key}` }, clip(call.target, 100)), badgeOf(call.outcome), el("span.hint", {}, [clock(call.time), inPage(call)].filter(Boolean).join(" · "))))));
 }
 
 /** The latest calls, newest first. `onAgain` is called with a call of the page, and whether it is sent at once. */
@@ -34,14 +37,14 @@ export const calls = (onAgain) => new CatalogView({
       records = records.filter((one) => !found.includes(one));
       return {
         key: call.key, title: call.target, call, record, owner: first && { server: first.server, name: first.tool ?? first.prompt ?? first.uri }, badge: badgeOf(call.outcome), version: `${call.outcome} ${record?.call_id}`, time: call.time,
-        note: [clock(call.time), first?.server, duration(call.ms), "this page"].filter(Boolean).join(" · "),
+        note: [clock(call.time), first?.server, inPage(call) ?? "this page"].filter(Boolean).join(" · "),
         search: `${clip(call.messages[0]?.text, 5000)} ${clip(JSON.stringify(record), 5000)} ${call.outcome} this page`.toLowerCase(),
       };
     });
     const others = records.map((record) => ({
       key: record.call_id, title: record.name ?? record.tool ?? record.prompt ?? record.uri ?? record.method, record, time: record.time,
       badge: badgeOf(record.outcome),
-      note: [clock(record.time), record.server, duration(record.ms), record.client_name].filter(Boolean).join(" · "),
+      note: [clock(record.time), record.server, `${duration(record.ms)} in the gateway`, record.client_name].filter(Boolean).join(" · "),
       search: clip(JSON.stringify(record), 5000).toLowerCase(),
     }));
     return [...own, ...others].sort((one, two) => Date.parse(two.time) - Date.parse(one.time));
@@ -55,7 +58,11 @@ export const calls = (onAgain) => new CatalogView({
   },
   detail({ call, record, owner, badge, title }) {
     const head = [heading(title), el("p.badges", {}, badge.cloneNode(true), call && el("span.badge", {}, "this page"))];
-    return [...head, ...(call ? ownCall(call, owner, onAgain) : []), ...(record ? [facts(describe(record)), el("div.schemas", {}, disclosure("Audit record", () => jsonBlock(record)))] : [])];
+    const durations = call?.ms === undefined ? [] : [["Duration in the page", duration(call.ms)]];
+    return [
+      ...head, ...(call ? ownCall(call, owner, onAgain) : []), facts([...durations, ...(record ? describe(record) : [])]),
+      record ? el("div.schemas", {}, disclosure("Audit record", () => jsonBlock(record))) : "",
+    ];
   },
 });
 
@@ -116,7 +123,7 @@ function kindOf({ text }) {
 function describe(record) {
   const { time, ms, client_name: client, client_version: version, decision, rule, bytes_in: sent, bytes_out: received, name, code, trace_id: trace } = record;
   return [
-    ["Time", new Date(time).toLocaleString()], ["Duration", duration(ms)], ["Outcome", clip(record.outcome, 30).replaceAll("_", " ")], ["Error code", code],
+    ["Time", new Date(time).toLocaleString()], ["Duration in the gateway", duration(ms)], ["Outcome", clip(record.outcome, 30).replaceAll("_", " ")], ["Error code", code],
     ["Refused by", decision === "deny" ? rule : ""], ["Method", record.method], ["Server", record.server],
     ["Tool", record.tool], ["Prompt", record.prompt], ["URI", record.uri], ["Task", record.task], ["Called as", name],
     ["Client", [client, version].filter(Boolean).join(" ")], ["Era", record.era], ["Profile", record.profile], ["Principal", record.principal],

@@ -28,7 +28,7 @@ export class CatalogView {
       label: `${noun}s`, rowHeight: ROW,
       render: (item) => [
         el("span.row-title", {}, item.badge?.cloneNode(true), clip(item.title, 160), item.name && el("small", {}, clip(item.name, 160))),
-        el("span.row-note", {}, clip(item.note, 200)),
+        item.note ? el("span.row-note", {}, clip(item.note, 200)) : "",
       ],
       onOpen: (item, isKeyboard) => {
         this.wantsFocus = isKeyboard;
@@ -71,7 +71,8 @@ export class CatalogView {
   filter() {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = words.length ? this.items.filter((item) => words.every((word) => item.search.includes(word))) : this.items;
-    this.list.setItems(found, words.length > 0);
+    const isGrouped = this.items.some((item) => item.group !== this.items[0].group);
+    this.list.setItems(found, { unfold: words.length > 0, isGrouped });
     this.count.textContent = words.length ? `${found.length} of ${plural(this.items.length, this.noun)}` : plural(this.items.length, this.noun);
   }
 
@@ -105,23 +106,24 @@ export class CatalogView {
     else location.hash = address;
   }
 
-  /** Moves the focus to the entry that was opened with the keyboard: to its first field, or else to its button. */
+  /** Moves the focus to the entry that was opened with the keyboard: to its first field, or else to the button that runs it. */
   focusDetail() {
     if (!this.wantsFocus) return;
     this.wantsFocus = false;
-    const field = this.pane.querySelector(".form-body :is(input, textarea, select, button)") ?? this.pane.querySelector("form.call button, button, summary");
-    field?.focus();
+    const targets = [".form-body :is(input, textarea, select)", "form.call button.primary", "button, summary"];
+    targets.map((target) => this.pane.querySelector(target)).find(Boolean)?.focus();
   }
 
   showNothing() {
     this.shown = undefined;
+    const { client } = this;
     const hint = el("p.empty", {}, `Select a ${this.noun}.`);
     const show = (...parts) => {
       // What has the focus stays.
       const isBusy = this.pane.contains(document.activeElement) && !this.pane.querySelector(".back");
-      if (this.chosen === undefined && !isBusy) this.pane.replaceChildren(hint, ...parts.filter(Boolean));
+      if (this.chosen === undefined && this.client === client && !isBusy) this.pane.replaceChildren(hint, ...parts.filter(Boolean));
     };
-    if (this.overview && this.client) this.overview(this.client, show);
+    if (this.overview && client) this.overview(client, show);
     else show();
   }
 }

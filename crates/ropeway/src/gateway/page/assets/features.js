@@ -2,7 +2,7 @@
 
 import { callPanel } from "./call.js";
 import { CatalogView, description, heading, searchable, text } from "./catalog.js";
-import { api } from "./client.js";
+import { api, Client } from "./client.js";
 import { commandOf } from "./command.js";
 import { jsonBlock } from "./content.js";
 import { bytes, clip, disclosure, el, facts, link } from "./dom.js";
@@ -25,12 +25,37 @@ function hints(annotations) {
 
 /** Shows what the servers of a profile say about themselves, and the latest calls. `show` is called with the elements. */
 function overview(client, show) {
-  const draw = (instructions) => show(latestCalls(client.profile), instructions && disclosure("Instructions of the servers", () => description(instructions), { open: true, name: "details.overview" }));
-  draw(client.instructions);
-  client.discover().then((found) => {
-    client.instructions = text(found.instructions);
-    draw(client.instructions);
+  const draw = () => show(latestCalls(client.profile), client.instructions && disclosure("Instructions of the servers", () => instructionsBody(client), { open: true, name: "details.overview" }));
+  draw();
+  client.discover().then(async (found) => {
+    const joined = text(found.instructions);
+    if (joined !== client.instructions) {
+      const sections = joined && await instructionsByServer(client.profile, joined).catch(() => undefined);
+      Object.assign(client, { instructions: joined, sections });
+    }
+    draw();
   }, () => {});
+}
+
+/** Shows the instructions of each server, or all of them as one text if their servers are not known. */
+function instructionsBody({ instructions, sections }) {
+  if (!sections) return description(instructions);
+  return el("div.instructions", {}, ...sections.map(([server, own]) => el("section", {}, el("h2", {}, clip(server, 200)), description(own))));
+}
+
+/**
+ * Returns each server of a profile with its instructions, or `undefined` if they cannot be told apart. The gateway joins them as
+ * "server: text" and truncates the result, and a server's text can imitate another server's beginning. So each text is requested from
+ * the profile of its server, and together they must be the joined text. They are not if the key may not use these profiles, or if the
+ * configuration replaces the instructions.
+ */
+async function instructionsByServer(profile, joined) {
+  const { profiles } = await api("status");
+  const servers = profiles.find((one) => one.name === profile)?.servers ?? [];
+  const own = servers.filter((server) => profiles.some((one) => one.kind === "server" && one.name === server));
+  const found = await Promise.all(own.map(async (server) => [server, text((await new Client(server).discover().catch(() => ({}))).instructions)]));
+  const sections = found.filter(([, instructions]) => instructions);
+  return sections.map(([server, instructions]) => `${server}: ${instructions}`).join("\n\n").startsWith(joined) ? sections : undefined;
 }
 
 export const tools = () => new CatalogView({

@@ -136,12 +136,15 @@ function frame(schema, { name, required, extra }, control) {
   return { node: el("div.field", {}, head, control, help && note, error), error, control };
 }
 
-/** Makes the field of a value. `read` returns the value, or `undefined` if it is left out. */
+/**
+ * Makes the field of a value. `read` returns the value, or `undefined` if it is left out. `name` is its label, and `key` the name of
+ * the property if that is another one.
+ */
 function field(context, unresolved, options) {
   const schema = resolve(unresolved, context.root, context.work);
   const initial = options.value !== undefined ? options.value : schema.default;
   const title = context.byTitle && typeof schema.title === "string" && schema.title;
-  const own = { ...options, value: initial, ...(title ? { name: title } : {}) };
+  const own = { ...options, key: options.key ?? options.name, value: initial, ...(title ? { name: title } : {}) };
   switch (kindOf(schema)) {
     case "const": return constField(schema, own);
     case "enum": return enumField(schema, own);
@@ -225,13 +228,25 @@ function numbersField(schema, items, options, initial) {
   };
 }
 
-/** Names of texts that usually have several lines. */
-const LONG = /content|text|body|code|script|markdown|html|prompt|message|query|sql|note|description|comment|json|yaml|xml|diff|patch|answer|input|^data$/i;
+/** Names of long texts, in words. Of a name with several words the last one counts: `commit_message`, but not `message_id`. */
+const LONG_NAME = /(^| )(texts?|contents?|body|prompt|message|query|sql|script|snippet|markdown|html|xml|json|yaml|diff|patch|notes?|description|comments?|instructions|answer|input)( ?\d+)?$|^(source )?code$|^data$/;
+/** What descriptions of long texts say. */
+const LONG_DESCRIPTION = /\b(multi-?line|(multiple|several) lines|line breaks|newlines?|paragraphs|long text|free[- ]?form text|(in|as) markdown|markdown (text|content|body))\b/i;
 
-/** Returns `true` if a text is likely to have several lines. */
+/** Splits a name into words: `oldText` and `old_text` become "old text". */
+function wordsOf(name) {
+  return name.slice(0, 200).replace(/([a-z\d])([A-Z])|([A-Z])(?=[A-Z][a-z])/g, "$1$3 $2").replace(/[^A-Za-z\d]+/g, " ").trim().toLowerCase();
+}
+
+/**
+ * Returns `true` for a string that is edited in a text area: its value or its limit is long, or its name, title or description
+ * says so. A format, a pattern or a small limit says the opposite.
+ */
 function isLong(schema, name, value) {
   if (value.includes("\n") || value.length > 100 || schema.maxLength > 300 || schema.contentMediaType) return true;
-  return LONG.test(name) && !schema.format && !schema.pattern && !(schema.maxLength <= 300);
+  if (schema.format || schema.pattern || schema.maxLength <= 300) return false;
+  const names = [name, schema.title].filter((one) => typeof one === "string");
+  return names.some((one) => LONG_NAME.test(wordsOf(one))) || LONG_DESCRIPTION.test(clip(schema.description, 600));
 }
 
 function stringField(context, schema, options) {
@@ -240,14 +255,15 @@ function stringField(context, schema, options) {
   const value = typeof options.value === "string" ? options.value : "";
   const attributes = { autocomplete: "off", spellcheck: "false", placeholder: example(schema) };
   const area = (text) => el("textarea", { rows: Math.min(8, text.split("\n").length), ...attributes }, text);
-  let control = type || context.suggest || !isLong(schema, options.name, value) ? el("input", { type: type ?? "text", value, ...attributes }) : area(value);
+  const isArea = !type && isLong(schema, options.key, value);
+  let control = isArea ? area(value) : el("input", { type: type ?? "text", value, ...attributes });
   const made = frame(schema, options, control);
-  if (control.type === "text" && !context.suggest) {
+  if (control.type === "text") {
     // A line break turns the input into a text area.
     const grow = (added) => {
       const { selectionStart: start, selectionEnd: end, value: before } = control;
       const wide = area(before.slice(0, start) + added + before.slice(end));
-      for (const { name, value: own } of control.attributes) if (!["type", "value"].includes(name)) wide.setAttribute(name, own);
+      for (const { name, value: own } of control.attributes) if (!["type", "value", "list"].includes(name)) wide.setAttribute(name, own);
       control.replaceWith(wide);
       control = wide;
       made.control = wide;
@@ -267,7 +283,8 @@ function stringField(context, schema, options) {
       grow("\n");
     });
   }
-  if (context.suggest) addSuggestions(context, control, options.name, made.node);
+  // Text areas have no list of suggestions.
+  if (context.suggest && !isArea) addSuggestions(context, control, options.name, made.node);
   return {
     node: made.node,
     read() {
@@ -355,7 +372,7 @@ function unionField(context, schema, options) {
     const depth = options.depth + 1;
     inner = kindOf(values[at]) === "object" && depth < MAX_DEPTH && context.budget > 0
       ? objectBody(context, values[at], value, depth)
-      : field(context, values[at], { name: variantName(values[at], Number(at)), required: true, value, depth });
+      : field(context, values[at], { name: variantName(values[at], Number(at)), key: options.key, required: true, value, depth });
     body.append(inner.node);
   };
   choose(start, options.value, false);

@@ -27,9 +27,14 @@ export class VirtualList {
     this.arrange();
   }
 
-  /** Replaces the items. Each has a `key`, and may have a `group`. With `unfold`, folded groups are shown, too. */
-  setItems(items, unfold = false) {
-    Object.assign(this, { items, unfold });
+  /**
+   * Replaces the items. Each has a `key`, and may have a `group`. With `unfold`, folded groups are shown, too. With `isGrouped`, the
+   * items are part of a list with several groups, and a single group keeps its head.
+   */
+  setItems(items, { unfold = false, isGrouped = false } = {}) {
+    // A search starts at an item, because the heads of its groups do not fold.
+    if (unfold && !this.unfold && !this.entries[this.active]?.item) this.active = -1;
+    Object.assign(this, { items, unfold, isGrouped });
     this.arrange();
   }
 
@@ -40,7 +45,7 @@ export class VirtualList {
     const above = this.entryAt(scrollTop);
     const anchor = scrollTop > 0 && this.entries[above] ? { id: this.entries[above].id, offset: scrollTop - this.tops[above] } : undefined;
     const groups = groupBy(this.items);
-    this.isTree = groups.size > 1;
+    this.isTree = groups.size > (this.isGrouped ? 0 : 1);
     this.entries = [];
     const seen = new Map();
     const add = (entry) => {
