@@ -105,14 +105,14 @@ pub async fn follow_events(url: &str, key: Option<&Secret>, timeout: Duration) -
     if !kind.starts_with("text/event-stream") {
         return Err(StatsError::NotGateway("unexpected response format".to_owned()));
     }
-    Ok(GatewayEvents { response, unread: Vec::new() })
+    Ok(GatewayEvents { response, unread: UnreadLines::default() })
 }
 
 /// The events of a gateway's servers, as JSON objects.
 #[derive(Debug)]
 pub struct GatewayEvents {
     response: reqwest::Response,
-    unread: Vec<u8>,
+    unread: UnreadLines,
 }
 
 impl GatewayEvents {
@@ -123,20 +123,98 @@ impl GatewayEvents {
     /// Fails if the connection is lost.
     pub async fn next(&mut self) -> Result<Option<Value>, StatsError> {
         loop {
-            while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.unread.drain(..=end).collect();
+            while let Some(line) = self.unread.next_line() {
                 // Each event is one line: JSON has no line breaks.
                 if let Some(event) = line.strip_prefix(b"data: ").and_then(|data| serde_json::from_slice(data).ok()) {
                     return Ok(Some(event));
                 }
             }
-            if self.unread.len() > MAX_BYTES {
+            if self.unread.rest() > MAX_BYTES {
                 return Err(StatsError::NotGateway("an event is too large".to_owned()));
             }
             match self.response.chunk().await.map_err(unreachable)? {
-                Some(chunk) => self.unread.extend_from_slice(&chunk),
+                Some(chunk) => self.unread.push(&chunk),
                 None => return Ok(None),
             }
         }
+    }
+}
+
+/// Received bytes, as lines. Each byte is searched once, and moved at most once.
+#[derive(Debug, Default)]
+struct UnreadLines {
+    bytes: Vec<u8>,
+    /// Length of the lines that were returned.
+    returned: usize,
+    /// Length of the part without further line ends.
+    searched: usize,
+}
+
+impl UnreadLines {
+    /// Adds bytes. All lines of the previous ones must have been returned.
+    fn push(&mut self, chunk: &[u8]) {
+        self.bytes.drain(..self.returned);
+        self.searched -= self.returned;
+        self.returned = 0;
+        self.bytes.extend_from_slice(chunk);
+    }
+
+    /// Returns the next whole line, without its end.
+    fn next_line(&mut self) -> Option<&[u8]> {
+        let Some(length) = self.bytes[self.searched..].iter().position(|byte| *byte == b'\n') else {
+            self.searched = self.bytes.len();
+            return None;
+        };
+        let (start, end) = (self.returned, self.searched + length);
+        self.returned = end + 1;
+        self.searched = self.returned;
+        Some(&self.bytes[start..end])
+    }
+
+    /// Returns the length of the line that is not whole yet.
+    fn rest(&self) -> usize {
+        self.bytes.len() - self.returned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Returns the lines that are whole after each piece.
+    fn lines(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, usize) {
+        let mut unread = UnreadLines::default();
+        let mut lines = Vec::new();
+        for piece in pieces {
+            unread.push(piece);
+            while let Some(line) = unread.next_line() {
+                lines.push(line.to_vec());
+            }
+        }
+        (lines, unread.rest())
+    }
+
+    #[test]
+    fn lines_are_the_same_however_the_stream_is_cut() {
+        let stream: &[u8] = b"data: 1\n\n: comment\ndata: 22\nrest";
+        let expected: Vec<Vec<u8>> =
+            ["data: 1", "", ": comment", "data: 22"].map(|line| line.as_bytes().to_vec()).into();
+        for length in 1..=stream.len() {
+            let pieces: Vec<&[u8]> = stream.chunks(length).collect();
+            assert_eq!(lines(&pieces), (expected.clone(), 4), "pieces of {length} bytes");
+        }
+    }
+
+    #[test]
+    fn many_lines_in_one_piece_and_many_pieces_of_one_line_take_linear_time() {
+        let began = Instant::now();
+        let many = b"data: 1\n".repeat(400_000);
+        assert_eq!(lines(&[&many]).0.len(), 400_000);
+        let long = b"x".repeat(4 << 20);
+        let pieces: Vec<&[u8]> = long.chunks(8).collect();
+        assert_eq!(lines(&pieces), (Vec::new(), 4 << 20));
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
 }

@@ -394,9 +394,12 @@ impl Upstreams {
         }
     }
 
-    /// Closes the isolated connections to a server.
+    /// Closes the isolated connections to a server, and to all aliases that share its process.
     pub(crate) fn close_isolated(&self, server: &Alias) {
-        self.close_where(|key, _| key.server == *server);
+        let link = self.bridge.server(server).map(|mcp| mcp.link());
+        let mut sharing: HashSet<Alias> = self.bridge.servers().into_iter().collect();
+        sharing.retain(|alias| link.is_some() && self.bridge.server(alias).map(|mcp| mcp.link()) == link);
+        self.close_where(|key, _| key.server == *server || sharing.contains(&key.server));
     }
 
     /// Restarts a server, on all of its connections.

@@ -1,6 +1,6 @@
 //! `isolation: client`: connections of one client, and their end.
 
-use ropeway::config::{Config, GatewaySettings, Isolation};
+use ropeway::config::{Config, GatewaySettings, Isolation, ServerEntry, StdioServer};
 use ropeway::gateway::Gateway;
 use ropeway::testing::{Fault, FaultTrigger, Script, ScriptedServer};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::scene::{Scene, scene};
 pub(super) async fn isolated(scene: &Scene, script: &Script, idle: u64) -> GatewayKit {
     let mut settings = GatewaySettings::default();
     settings.limits.isolated_idle = ms(idle);
-    let mut own = ropeway::config::ServerEntry::new(hasty(child(scene, script)));
+    let mut own = ServerEntry::new(hasty(child(scene, script)));
     own.isolation = Isolation::Client;
     // The kit needs a server within this process; its names show that there are several.
     let scripted = ScriptedServer::new(Script::default());
@@ -116,6 +116,36 @@ fn an_isolated_client_lists_the_resources_of_its_own_process() {
         assert_eq!(name().await, "hello");
         kit.post(&session, &call(1, "echo", json!({"message": "hi"}))).await;
         assert_eq!(name().await, "own");
+        kit.stop().await;
+    });
+}
+
+#[test]
+fn a_restart_ends_the_connections_of_all_aliases_of_a_process() {
+    scene(|scene| async move {
+        let (shared, apart) = (child(&scene, &Script::legacy()), child(&scene, &Script::modern()));
+        let named = |alias: &str, server: &StdioServer| {
+            let mut config = hasty(server.clone());
+            config.alias = alias.into();
+            let mut entry = ServerEntry::new(config);
+            entry.isolation = Isolation::Client;
+            entry
+        };
+        let scripted = ScriptedServer::new(Script::default());
+        let config = Config::default()
+            .with_server(named("one", &shared))
+            .with_server(named("two", &shared))
+            .with_server(named("three", &apart))
+            .with_server(entry("other", &scripted));
+        let kit = GatewayKit::launch(scripted, Gateway::builder(config)).await;
+        let session = kit.session().await;
+        for (id, tool) in [(1, "one_echo"), (2, "two_echo"), (3, "three_echo")] {
+            let reply = kit.post(&session, &call(id, tool, json!({"message": "hi"}))).await;
+            assert_eq!(reply.json()["result"]["content"][0]["text"], "hi", "{reply:?}");
+        }
+        assert_eq!(kit.gateway.status().isolated, 3);
+        assert!(kit.gateway.restart_server(&"one".into(), "its files have changed").await);
+        assert_eq!(kit.gateway.status().isolated, 1, "the server with another command keeps its connection");
         kit.stop().await;
     });
 }

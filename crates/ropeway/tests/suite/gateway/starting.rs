@@ -142,6 +142,7 @@ fn a_subscription_waits_for_the_server_of_its_resource() {
             let mut stream = kit.open(&bare("GET", "/mcp", &format!("Host: localhost\r\n{session}"))).await;
             let reply = kit.post(&session, &request(2, "resources/subscribe", json!({"uri": uri}))).await;
             assert_eq!(reply.json()["result"], json!({}), "{reply:?}");
+            read_until(&mut listener, "notifications/subscriptions/acknowledged").await;
             let touched = kit.modern("tools/call", json!({"name": "late_touch", "arguments": {"uri": uri}})).await;
             assert_eq!(touched.json()["result"]["isError"], Value::Null, "{touched:?}");
             for client in [&mut listener, &mut stream] {
