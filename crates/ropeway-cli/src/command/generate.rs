@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use ropeway::tool::{Alias, ToolDefinition};
 use serde_json::json;
 
+use crate::arguments::command_rewrite::bare_server;
 use crate::config::config_paths::Origin;
 use crate::connect::command_context::CommandContext;
 use crate::connect::server_options::{ServerOptions, TransportChoice};
@@ -88,16 +89,16 @@ impl Generate {
         Ok(Exit::Done)
     }
 
-    /// Takes a URL or command in the place of a server's name. Names contain neither slashes nor spaces.
+    /// Takes a URL, a command or the path of a program in the place of a server's name, as other commands do.
     fn take_bare_server(&mut self) {
         let options = &mut self.server;
         if options.stdio.is_some() || options.url.is_some() || options.config.is_some() {
             return;
         }
-        match &self.name {
-            Some(name) if name.starts_with("http://") || name.starts_with("https://") => options.url = self.name.take(),
-            Some(name) if name.contains(' ') => options.stdio = self.name.take(),
-            _ => {}
+        match self.name.as_deref().and_then(|name| bare_server("generate", name, None)) {
+            Some("url") => options.url = self.name.take(),
+            Some(_) => options.stdio = self.name.take(),
+            None => {}
         }
     }
 
@@ -173,6 +174,15 @@ impl Generate {
             say(&warning(
                 "--env, --header and --bearer are not written to the script; use a configuration file for them",
             ));
+        }
+        let redacted = [("--stdio", &options.stdio), ("--url", &options.url)]
+            .into_iter()
+            .find(|(_, value)| value.as_ref().is_some_and(|value| redaction::redact(value) != *value));
+        if let Some((option, _)) = redacted.filter(|_| self.language == Language::Cli) {
+            say(&warning(&format!(
+                "the secret in {option} is not written to the script, which cannot connect without it; \
+                 use a configuration file, with an environment variable such as ${{API_KEY}} instead of the secret"
+            )));
         }
         words
     }

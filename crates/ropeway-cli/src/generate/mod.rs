@@ -8,6 +8,7 @@ mod interface;
 mod model;
 mod reader;
 mod rust;
+mod rust_layout;
 mod rust_types;
 mod script;
 #[cfg(test)]

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::identifiers::{Scope, pascal_case, snake_case};
 use super::model::{Field, Object, Others, Type, Types};
 use super::reader;
-use super::text::{ascii_json, comment_lines, rust_literal};
+use super::rust_layout::{block_start, serde_attribute, typed};
+use super::text::{ascii_json, comment_lines, rust_doc_line, rust_literal};
 
 const ANY: &str = "::serde_json::Value";
 const ANY_OBJECT: &str = "::serde_json::Map<String, ::serde_json::Value>";
@@ -98,7 +99,7 @@ impl TypeWriter<'_> {
                 self.code.push_str(&if is_recursive {
                     format!("#[derive({DERIVES})]\n#[serde(transparent)]\npub struct {name}(pub {value});\n\n")
                 } else {
-                    format!("pub type {name} = {value};\n\n")
+                    typed(&format!("pub type {name} ="), &value, ";", 0) + "\n"
                 });
             }
         }
@@ -117,8 +118,9 @@ impl TypeWriter<'_> {
             Type::Literal(number) => if number.is_i64() { "i64" } else { "f64" }.to_owned(),
             Type::Array(item) => format!("Vec<{}>", self.kind(item, &format!("{hint}Item"), true)),
             Type::Tuple(items, None) if items.len() <= MAX_ITEMS => {
-                let kinds = items.iter().map(|item| self.kind(item, &format!("{hint}Item"), false) + ", ");
-                format!("({})", kinds.collect::<String>())
+                let kinds = items.iter().map(|item| self.kind(item, &format!("{hint}Item"), false));
+                let kinds: Vec<String> = kinds.collect();
+                if kinds.len() == 1 { format!("({},)", kinds[0]) } else { format!("({})", kinds.join(", ")) }
             }
             Type::Tuple(..) => format!("Vec<{ANY}>"),
             Type::Object(_) | Type::Intersection(_) => match self.merged_object(kind) {
@@ -184,10 +186,12 @@ impl TypeWriter<'_> {
         let mut scope = Scope::with_reserved(&["Self"]);
         let variants = texts.iter().map(|text| {
             let variant = scope.claim(&pascal_case(text, "Value"));
-            format!("    #[serde(rename = {})]\n    {variant},\n", rust_literal(text))
+            let rename = serde_attribute(&[format!("rename = {}", rust_literal(text))], 4);
+            format!("{rename}    {variant},\n")
         });
         let variants: String = variants.collect();
-        self.code.push_str(&format!("#[derive({DERIVES})]\npub enum {name} {{\n{variants}}}\n\n"));
+        let start = block_start(&format!("pub enum {name}"));
+        self.code.push_str(&format!("#[derive({DERIVES})]\n{start}{variants}}}\n\n"));
         name
     }
 
@@ -216,7 +220,8 @@ impl TypeWriter<'_> {
             let kind = self.kind(&kind, &format!("{name}{variant}"), false);
             variants.push_str(&format!("    {variant}({kind}),\n"));
         }
-        let code = format!("#[derive({DERIVES})]\n#[serde(untagged)]\npub enum {name} {{\n{variants}}}\n\n");
+        let start = block_start(&format!("pub enum {name}"));
+        let code = format!("#[derive({DERIVES})]\n#[serde(untagged)]\n{start}{variants}}}\n\n");
         self.code.push_str(&code);
         name
     }
@@ -276,13 +281,15 @@ impl TypeWriter<'_> {
         if let Others::Allowed(others) = &object.others {
             let value = self.kind(others, &format!("{name}Others"), true);
             let map = format!("::std::collections::BTreeMap<String, {value}>");
-            fields.push_str(&format!("    #[serde(flatten)]\n    pub {}: {map},\n", scope.claim("others")));
+            let field = typed(&format!("pub {}:", scope.claim("others")), &map, ",", 4);
+            fields.push_str(&format!("    #[serde(flatten)]\n{field}"));
         }
         let has_default = !object.fields.iter().any(|field| field.is_required);
         let default = if has_default { ", Default" } else { "" };
         let closed = if is_closed { "#[serde(deny_unknown_fields)]\n" } else { "" };
         let attributes = format!("{comment}#[derive({DERIVES}{default})]\n{closed}");
-        self.code.push_str(&format!("{attributes}pub struct {name} {{\n{fields}}}\n\n"));
+        let start = block_start(&format!("pub struct {name}"));
+        self.code.push_str(&format!("{attributes}{start}{fields}}}\n\n"));
     }
 
     fn field(&mut self, field: &Field, owner: &str, scope: &mut Scope) -> String {
@@ -294,13 +301,13 @@ impl TypeWriter<'_> {
         }
         let kind = if field.is_required || kind.starts_with("Option<") { kind } else { format!("Option<{kind}>") };
         if !field.is_required {
-            attributes.push("default, skip_serializing_if = \"Option::is_none\"".to_owned());
+            attributes.extend(["default".to_owned(), "skip_serializing_if = \"Option::is_none\"".to_owned()]);
         }
-        let attributes =
-            if attributes.is_empty() { String::new() } else { format!("    #[serde({})]\n", attributes.join(", ")) };
+        let attributes = if attributes.is_empty() { String::new() } else { serde_attribute(&attributes, 4) };
         let default = field.default.as_ref().map(|value| format!("Default: {}", ascii_json(value)));
         let text = field.description.iter().chain(&default).cloned().collect::<Vec<_>>().join("\n\n");
-        format!("{}{attributes}    pub {identifier}: {kind},\n", doc_comment(&text, 4))
+        let declaration = typed(&format!("pub {identifier}:"), &kind, ",", 4);
+        format!("{}{attributes}{declaration}", doc_comment(&text, 4))
     }
 }
 
@@ -327,6 +334,6 @@ pub(super) fn field_name(name: &str) -> String {
 
 /// Returns a doc comment, or nothing for an empty text.
 pub(super) fn doc_comment(text: &str, indent: usize) -> String {
-    let line = |line: &String| format!("{:indent$}/// {line}", "").trim_end().to_owned() + "\n";
+    let line = |line: &String| format!("{:indent$}/// {}", "", rust_doc_line(line)).trim_end().to_owned() + "\n";
     comment_lines(text).iter().map(line).collect()
 }

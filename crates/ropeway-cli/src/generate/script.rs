@@ -21,6 +21,9 @@ const MAX_HELP: usize = 400;
 const MAX_DESCRIPTION: usize = 8000;
 /// Maximum choices of an option; with more, any value is accepted.
 const MAX_CHOICES: usize = 200;
+/// Maximum digits of a number. Python refuses to read longer integers
+/// (<https://docs.python.org/3/library/stdtypes.html#int-max-str-digits>).
+const MAX_DIGITS: usize = 4300;
 
 /// Returns the script for a server.
 pub(super) fn generate(server: &ServerInterface) -> String {
@@ -106,10 +109,20 @@ fn option_record(at: usize, field: &Field, types: &Types, flags: &mut Scope) -> 
     };
     record.insert("kind".to_owned(), json!(name));
     record.insert("metavar".to_owned(), json!(metavar));
-    if let Some(default) = field.default.as_ref().filter(|default| !default.is_null()) {
+    if let Some(default) = field.default.as_ref().filter(|default| !default.is_null() && is_readable(default)) {
         record.insert("default".to_owned(), default.clone());
     }
     Value::Object(record)
+}
+
+/// Returns `true` if Python can read all numbers of a value.
+fn is_readable(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.to_string().len() <= MAX_DIGITS,
+        Value::Array(items) => items.iter().all(is_readable),
+        Value::Object(fields) => fields.values().all(is_readable),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
 }
 
 /// How the text of an option becomes a value.
@@ -135,7 +148,7 @@ impl ValueKind {
             Type::Integer => Self::Integer,
             Type::Number => Self::Number,
             Type::Boolean => Self::Boolean,
-            Type::Literal(value) => Self::Choices(vec![value.clone()]),
+            Type::Literal(value) if is_readable(value) => Self::Choices(vec![value.clone()]),
             Type::Array(item) => match Self::of(item, types, depth) {
                 item @ (Self::Text | Self::Integer | Self::Number | Self::Choices(_)) => Self::List(Box::new(item)),
                 _ => Self::Json,
@@ -144,7 +157,7 @@ impl ValueKind {
             Type::Named(at) => Self::of(&types.definitions[*at].kind, types, depth),
             Type::Union(parts) => Self::of_union(parts, types, depth),
             Type::Intersection(_) if types.is_object(kind) => Self::Json,
-            Type::Unknown | Type::Never | Type::Null | Type::Intersection(_) => Self::Any,
+            Type::Unknown | Type::Never | Type::Null | Type::Literal(_) | Type::Intersection(_) => Self::Any,
         }
     }
 
@@ -153,7 +166,7 @@ impl ValueKind {
         let literals: Vec<Value> = parts
             .iter()
             .filter_map(|part| match part {
-                Type::Literal(value) => Some(value.clone()),
+                Type::Literal(value) if is_readable(value) => Some(value.clone()),
                 _ => None,
             })
             .collect();

@@ -1,6 +1,7 @@
 //! Tests of generated code: equal to the files in `tests/generated`, which other tests compile and run.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -110,6 +111,100 @@ fn without_literals(line: &str, quotes: &[char]) -> String {
     }
     assert!(quote.is_none(), "a literal does not end: {line}");
     outside
+}
+
+#[test]
+fn html_and_links_of_a_server_are_plain_text_in_rust_docs() {
+    let evil = r"<script>evil()</script> &lt;b&gt; \<i> [a](javascript:evil()) [std]: https://evil.example";
+    let schema = json!({"properties": {"x": {"description": evil, "default": ["<b>"]}}});
+    let code = generate(Language::Rust, json!([{"name": "t", "description": evil, "inputSchema": schema}]));
+    let docs: Vec<&str> = code.lines().filter_map(|line| line.trim_start().strip_prefix("/// ")).collect();
+    let escaped =
+        r"\<script\>evil()\</script\> \&lt;b\&gt; \\\<i\> \[a\](javascript:evil()) \[std\]: https://evil.example";
+    assert_eq!(docs.iter().filter(|line| **line == escaped).count(), 2, "{docs:#?}");
+    assert!(docs.contains(&r#"Default: \["\<b\>"\]"#), "{docs:#?}");
+}
+
+#[test]
+fn comments_contain_no_directives_for_the_typescript_compiler() {
+    for directive in ["@ts-ignore", "@ts-expect-error", "@TS-nocheck", "@jsxImportSource evil"] {
+        let schema = json!({"properties": {"x": {"description": directive}}});
+        let description = format!("Text\n{directive}");
+        let code = generate(Language::Ts, json!([{"name": "t", "description": description, "inputSchema": schema}]));
+        assert!(!code.contains(directive), "{code}");
+        assert_eq!(code.matches(&directive.replace('@', "@ ")).count(), 2, "{code}");
+    }
+}
+
+#[test]
+fn every_alias_gives_a_valid_class_name() {
+    let tools = json!([{"name": "t", "inputSchema": {}}]);
+    for alias in ["s.e.r.v.e.r", "SERVER", "ServerClient", "// methods", "self", "1", "同", "", "a.b:c/d"] {
+        for (language, start) in [(Language::Rust, "pub struct "), (Language::Ts, "export class ")] {
+            let code = language.generate(&server(alias, "t", &tools));
+            let names = code.lines().filter_map(|line| line.strip_prefix(start)?.strip_suffix("Client {"));
+            let [name] = names.collect::<Vec<_>>()[..] else { panic!("one class for `{alias}`: {code}") };
+            assert!(name.starts_with(|c: char| c.is_ascii_alphabetic()), "`{alias}` gives {name}");
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric()), "`{alias}` gives {name}");
+        }
+        let code = Language::Rust.generate(&server(alias, "t", &tools));
+        assert!(code.contains(&format!("/// The tools of server `{alias}`, as methods.\n")), "{code}");
+    }
+}
+
+#[test]
+fn numbers_that_python_cannot_read_are_left_out_of_a_script() {
+    let long = "9".repeat(5_000);
+    let schema = format!(
+        r#"{{"properties": {{"a": {{"default": {long}}}, "b": {{"default": [{{"x": {long}}}]}}, "c": {{"const": {long}}},
+            "d": {{"enum": [1, {long}]}}, "e": {{"default": 7}}}}}}"#
+    );
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    let code = generate(Language::Cli, json!([{"name": "t", "inputSchema": schema}]));
+    assert!(!code.contains("99999"), "{code}");
+    assert!(code.contains(r#""default":7"#), "{code}");
+}
+
+/// Runs `rustfmt --check` with these settings.
+fn assert_formatted(code: &str, settings: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("rustfmt.toml"), settings).expect("a file");
+    std::fs::write(folder.path().join("code.rs"), code).expect("a file");
+    let mut command = Command::new("rustfmt");
+    let output = command.args(["--check", "--edition", "2021", "code.rs"]).current_dir(folder.path()).output();
+    let output = output.expect("rustfmt");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && printed.is_empty(), "{printed}");
+}
+
+/// Returns a server whose types have long names and are nested.
+fn long_names() -> ServerInterface {
+    let nested = |name: &str, inner: Value| json!({"properties": {name: {"type": "array", "items": inner}}});
+    let map = |values: Value| json!({"type": "object", "additionalProperties": values});
+    let cell = json!({"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]});
+    let leaf = nested("children_of_children", json!({"properties": {"names": {"enum": ["a"]}}}));
+    let schema = json!({"type": "object", "required": ["data"], "properties": {
+        "data": {"type": "array", "items": map(cell)},
+        "pair": {"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}], "items": false, "minItems": 2},
+        "children": {"type": "array", "items": nested("children", leaf)},
+        "customProperties": map(json!({"properties": {"kindOfProperty": map(json!({"properties": {"value_of_the_kind": {}}}))}})),
+    }});
+    let tool = json!({"name": "generate_spreadsheet_of_organization", "inputSchema": schema, "outputSchema": schema});
+    server("s", "t", &json!([tool]))
+}
+
+#[test]
+fn rust_code_has_the_default_format_of_rustfmt() {
+    for server in [odd(), long_names()] {
+        let code = Language::Rust.generate(&server);
+        let (head, rest) = code.split_once("#![cfg_attr(rustfmt, rustfmt::skip)]\n").expect("an attribute");
+        assert_formatted(&format!("{head}{rest}"), "");
+    }
+}
+
+#[test]
+fn rust_code_is_accepted_by_cargo_fmt_with_any_settings() {
+    assert_formatted(&Language::Rust.generate(&odd()), "max_width = 60\nhard_tabs = true\n");
 }
 
 #[test]

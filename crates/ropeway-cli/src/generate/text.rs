@@ -32,6 +32,34 @@ fn comment_line(line: &str) -> String {
     words.replace("*/", "* /").replace("```", "'''").replace("~~~", "'''")
 }
 
+/// Returns a line of a Rust doc comment, with escapes for Markdown: `rustdoc` would show HTML, such as scripts, as part of its page, and
+/// take brackets for links.
+pub(super) fn rust_doc_line(line: &str) -> String {
+    let mut escaped = String::with_capacity(line.len());
+    for c in line.chars() {
+        // With the backslash itself, so that it does not disable the next escape.
+        if matches!(c, '\\' | '<' | '>' | '&' | '[' | ']') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// Returns a line of a TypeScript comment without directives: `@ts-ignore` and the like change which errors the compiler reports, and
+/// `@jsx` how it compiles.
+pub(super) fn typescript_comment_line(line: &str) -> String {
+    let mut separated = String::with_capacity(line.len());
+    for (at, c) in line.char_indices() {
+        separated.push(c);
+        let next = line.get(at + c.len_utf8()..at + c.len_utf8() + 3).unwrap_or_default();
+        if c == '@' && ["ts-", "jsx"].iter().any(|start| next.eq_ignore_ascii_case(start)) {
+            separated.push(' ');
+        }
+    }
+    separated
+}
+
 /// Returns a name for a comment, in one line.
 pub(super) fn comment_name(name: &str) -> String {
     comment_line(&cut(&clean_line(name), MAX_NAME)).replace('`', "'")

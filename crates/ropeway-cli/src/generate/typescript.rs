@@ -8,7 +8,7 @@ use super::identifiers::{Scope, camel_case, pascal_case};
 use super::interface::{ServerInterface, ToolInterface};
 use super::model::{Field, Object, Others, Type};
 use super::reader;
-use super::text::{MARK, ascii_json, comment_lines, comment_name, json_literal};
+use super::text::{MARK, ascii_json, comment_lines, comment_name, json_literal, typescript_comment_line};
 
 /// Type names that the module uses itself.
 const USED_TYPES: [&str; 6] = ["Array", "Error", "Promise", "Record", "String", "Object"];
@@ -176,7 +176,7 @@ impl TypeWriter {
 
 /// Returns a doc comment, or nothing for an empty text.
 fn comment(text: &str, indent: usize) -> String {
-    let lines = comment_lines(text);
+    let lines: Vec<String> = comment_lines(text).iter().map(|line| typescript_comment_line(line)).collect();
     match &lines[..] {
         [] => String::new(),
         [line] => format!("{:indent$}/** {line} */\n", ""),

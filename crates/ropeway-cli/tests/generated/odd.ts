@@ -617,7 +617,7 @@ export class OddClient {
    * '''rust
    * panic!()
    * '''
-   * @ts-nocheck
+   * @ ts-nocheck
    */
   alert1(args: Alert1Arguments = {}): Promise<ToolResult<Alert1Result>> {
     return this.#call<Alert1Result>("*/ alert(1) /*", args);

@@ -1,9 +1,10 @@
 //! `ropeway generate`: code that compiles, runs and never contains a server's text as code.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ropeway::testing::Script;
+use ropeway::testing::{HttpScriptedServer, Script};
 use ropeway::{Bridge, Config, ServerConfig, StdioServer};
 use serde_json::{Value, json};
 
@@ -242,6 +243,20 @@ fn a_file_of_somebody_else_is_not_replaced() {
 }
 
 #[test]
+fn the_path_of_a_program_is_a_server() {
+    let place = Place::new();
+    let program = place.write("server", &format!("#!/bin/sh\nexec {} demo-server\n", env!("CARGO_BIN_EXE_ropeway")));
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    let absolute = program.display().to_string();
+    for path in [absolute.as_str(), "./server"] {
+        let run = place.ropeway(&["generate", "ts", path]).run().expect(0);
+        assert!(run.stdout.contains("calculate"), "{}", run.stdout);
+    }
+    let run = place.run("generate ts ./nothing").expect(2);
+    assert!(run.stderr.starts_with("error: `./nothing` does not exist\n"), "{}", run.stderr);
+}
+
+#[test]
 fn only_the_selected_tools_are_generated() {
     let place = Place::new();
     let code = place.run("generate rust --only calculate").expect(0).stdout;
@@ -253,4 +268,20 @@ fn only_the_selected_tools_are_generated() {
     let place = Place::with(&[entry("a", &Script::default()), entry("b", &Script::default())]);
     let run = place.run("generate ts").expect(2);
     assert!(run.stderr.contains("configured servers: a, b"), "{}", run.stderr);
+}
+
+#[test]
+fn a_secret_in_a_url_is_left_out_of_a_script_with_a_warning() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let server = HttpScriptedServer::start(Script::default()).await.expect("a free port");
+        for (language, is_warned) in [("cli", true), ("ts", false)] {
+            let url = format!("{}?api_key=abcdefgh12345", server.url());
+            let run = tokio::task::spawn_blocking(move || Run::of(&["generate", language, "--url", &url]));
+            let run = run.await.expect("a run").expect(0);
+            assert!(!run.stdout.contains("abcdefgh12345"), "{}", run.stdout);
+            let words = ["the secret in --url is not written to the script", "${API_KEY}"];
+            assert_eq!(words.map(|words| run.stderr.contains(words)), [is_warned; 2], "{}", run.stderr);
+        }
+    });
 }
